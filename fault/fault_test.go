@@ -1,0 +1,126 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+)
+
+func TestTablesAreTotal(t *testing.T) {
+	exits := map[int]Code{}
+	for _, c := range All() {
+		if _, ok := table[c]; !ok {
+			t.Errorf("%s has no row in the table", c)
+		}
+		if s := c.Status(); s < 400 || s > 599 {
+			t.Errorf("%s.Status() = %d, want an error status", c, s)
+		}
+		if e := c.Exit(); e < 10 || e > 124 {
+			t.Errorf("%s.Exit() = %d, want 10..124", c, e)
+		}
+		if other, dup := exits[c.Exit()]; dup {
+			t.Errorf("%s and %s share exit status %d", c, other, c.Exit())
+		}
+		exits[c.Exit()] = c
+		for _, s := range []string{c.Wire(), c.Kind()} {
+			if got, ok := Parse(s); !ok || got != c {
+				t.Errorf("Parse(%q) = %q, %v; want %q", s, got, ok, c)
+			}
+		}
+	}
+	if len(table) != len(All()) {
+		t.Errorf("the table has %d rows for %d codes", len(table), len(All()))
+	}
+	if got, want := SandboxViolation.Wire(), "E_SANDBOX_VIOLATION"; got != want {
+		t.Errorf("Wire() = %q, want %q", got, want)
+	}
+	if got, want := Code("nonsense").Status(), http.StatusInternalServerError; got != want {
+		t.Errorf("unknown code has status %d, want %d", got, want)
+	}
+}
+
+func TestOf(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want Code
+	}{
+		{"nil", nil, ""},
+		{"code", NotFound, NotFound},
+		{"wrapped", fmt.Errorf("x: %w", Conflict), Conflict},
+		{"outermost wins", fmt.Errorf("x: %w: %w", Unavailable, fmt.Errorf("y: %w", NotFound)), Unavailable},
+		{"inner where the outer has none", fmt.Errorf("x: %w: %w", errors.New("plain"), NotFound), NotFound},
+		{"unclassified", errors.New("plain"), Internal},
+		{"canceled", fmt.Errorf("x: %w", context.Canceled), Canceled},
+		{"deadline", context.DeadlineExceeded, DeadlineExceeded},
+		{"os deadline", os.ErrDeadlineExceeded, DeadlineExceeded},
+		{"not exist", &fs.PathError{Op: "open", Path: "p", Err: syscall.ENOENT}, NotFound},
+		{"sentinel", fs.ErrExist, AlreadyExists},
+		{"disk full", &fs.PathError{Err: syscall.ENOSPC}, ResourceExhausted},
+		{"unknown errno", syscall.EXDEV, Internal},
+		{"through a mark", Transient(WithCause(fmt.Errorf("x: %w", Failed), CauseGone)), Failed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Of(tt.err); got != tt.want {
+				t.Errorf("Of(%v) = %q, want %q", tt.err, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMarks(t *testing.T) {
+	base := fmt.Errorf("open: %w", Failed)
+	if IsTransient(base) || CauseOf(base) != "" {
+		t.Fatal("an unmarked error has marks")
+	}
+	both := fmt.Errorf("outer: %w", Transient(WithCause(base, CauseGone)))
+	if !IsTransient(both) {
+		t.Error("the transient mark is lost under wrapping")
+	}
+	if got := CauseOf(both); got != CauseGone {
+		t.Errorf("CauseOf = %q, want %q", got, CauseGone)
+	}
+	if got, want := both.Error(), "outer: open: failed"; got != want {
+		t.Errorf("marks changed the message to %q, want %q", got, want)
+	}
+	if !IsTransient(errors.Join(errors.New("a"), Transient(base))) {
+		t.Error("the transient mark is lost in a join")
+	}
+	if Transient(nil) != nil || WithCause(nil, "x") != nil {
+		t.Error("marking nil made an error")
+	}
+}
+
+func TestWireRoundTrip(t *testing.T) {
+	for _, c := range All() {
+		in := WithCause(Transient(fmt.Errorf("do a thing: %w", c)), CauseStale)
+		data, err := json.Marshal(Encode(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w Wire
+		if err := json.Unmarshal(data, &w); err != nil {
+			t.Fatal(err)
+		}
+		out := w.Err()
+		if Of(out) != c || !IsTransient(out) || CauseOf(out) != CauseStale {
+			t.Errorf("%s came back as %v (%s)", c, out, Of(out))
+		}
+		if c != Internal && out.Error() != in.Error() {
+			t.Errorf("message came back as %q, want %q", out, in)
+		}
+	}
+	if got := Encode(errors.New("password=hunter2")).Message; got != "internal error" {
+		t.Errorf("an Internal message crossed the wire: %q", got)
+	}
+	if got := Of(Wire{Code: "E_FROM_THE_FUTURE", Message: "m"}.Err()); got != Internal {
+		t.Errorf("an unknown code became %q", got)
+	}
+}

@@ -1,0 +1,57 @@
+package fault
+
+import (
+	"fmt"
+)
+
+// Wire is an error as it crosses a process boundary: in HTTP bodies, between
+// host and guest, and in --json output.
+type Wire struct {
+	Code      string `json:"code"`                // E_NOT_FOUND
+	Kind      string `json:"kind"`                // not_found
+	Message   string `json:"message"`             // one sentence
+	Cause     string `json:"cause,omitempty"`     // gone, stale, ...
+	Transient bool   `json:"transient,omitempty"` // repeating the call may help
+}
+
+// Encode turns err into its wire form. The message of an Internal error is for
+// the operator's log alone, so it does not cross; everything else does.
+func Encode(err error) Wire {
+	c := Of(err)
+	w := Wire{Code: c.Wire(), Kind: c.Kind(), Cause: CauseOf(err), Transient: IsTransient(err)}
+	if c == Internal {
+		w.Message = "internal error"
+		return w
+	}
+	w.Message = err.Error()
+	return w
+}
+
+// Err turns the wire form back into an error with the same code, marks and
+// message. A code that this program does not know becomes Internal.
+func (w Wire) Err() error {
+	c, ok := Parse(w.Code)
+	if !ok {
+		if c, ok = Parse(w.Kind); !ok {
+			return fmt.Errorf("%s (unknown code %q): %w", w.Message, w.Code, Internal)
+		}
+	}
+	var err error = &decoded{code: c, message: w.Message}
+	if w.Cause != "" {
+		err = WithCause(err, w.Cause)
+	}
+	if w.Transient {
+		err = Transient(err)
+	}
+	return err
+}
+
+// decoded is an error that came over the wire: its message holds the words of
+// its code already.
+type decoded struct {
+	code    Code
+	message string
+}
+
+func (d *decoded) Error() string { return d.message }
+func (d *decoded) Unwrap() error { return d.code }

@@ -1,0 +1,150 @@
+package driver
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Capability names a module of a workspace, or an extra one.
+type Capability string
+
+// The capabilities that the core knows. Any other name is an extra, found in
+// Workspace.Extra.
+const (
+	CapFS       Capability = "fs"
+	CapShell    Capability = "shell"
+	CapCode     Capability = "code"
+	CapScript   Capability = "script"
+	CapSnapshot Capability = "snapshot"
+)
+
+// Capabilities is a set of capabilities: a key that is absent or false is not
+// in it. On the wire it is an object of flags.
+type Capabilities map[Capability]bool
+
+// NewCapabilities returns the set of the given capabilities.
+func NewCapabilities(caps ...Capability) Capabilities {
+	set := make(Capabilities, len(caps))
+	for _, c := range caps {
+		set[c] = true
+	}
+	return set
+}
+
+// Has reports whether c is in the set.
+func (s Capabilities) Has(c Capability) bool { return s[c] }
+
+// Names lists the set in alphabetical order.
+func (s Capabilities) Names() []Capability {
+	var names []Capability
+	for c, ok := range s {
+		if ok {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Missing lists what of want is not in s, in alphabetical order.
+func (s Capabilities) Missing(want Capabilities) []Capability {
+	var missing []Capability
+	for _, c := range want.Names() {
+		if !s.Has(c) {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
+// Equal reports whether both are the same set.
+func (s Capabilities) Equal(other Capabilities) bool {
+	return slices.Equal(s.Names(), other.Names())
+}
+
+// Clone returns a copy of the set.
+func (s Capabilities) Clone() Capabilities { return maps.Clone(s) }
+
+// Built returns the capabilities that w really has: what is set.
+func (w *Workspace) Built() Capabilities {
+	set := Capabilities{}
+	for c, module := range w.modules() {
+		if !isNil(module) {
+			set[c] = true
+		}
+	}
+	return set
+}
+
+func (w *Workspace) modules() map[Capability]any {
+	m := map[Capability]any{
+		CapFS: w.FS, CapShell: w.Shell, CapCode: w.Code, CapScript: w.Script, CapSnapshot: w.Life.Snapshot,
+	}
+	for name, extra := range w.Extra {
+		m[Capability(name)] = extra
+	}
+	return m
+}
+
+// Validate checks what a provider returned from Open or Resolve, so that a
+// mistake shows at the start of a session and not at the first call: the
+// required parts are there, no module is a typed nil or lacks its core, what
+// was built is what the ref says, and all of want is in it.
+func (w *Workspace) Validate(want Capabilities) error {
+	if w == nil {
+		return fmt.Errorf("provider returned no workspace: %w", fault.Failed)
+	}
+	if w.Life.Close == nil || w.Life.Destroy == nil {
+		return fmt.Errorf("provider %s: workspace lacks Close or Destroy: %w", w.Ref.Provider, fault.Failed)
+	}
+	cores := []struct {
+		name Capability
+		set  bool
+		core any
+	}{
+		{CapFS, w.FS != nil, w.FS.core()},
+		{CapShell, w.Shell != nil, w.Shell.core()},
+		{CapCode, w.Code != nil, w.Code.core()},
+		{CapScript, w.Script != nil, w.Script.core()},
+		{CapSnapshot, w.Life.Snapshot != nil, w.Life.Snapshot.core()},
+	}
+	for _, m := range cores {
+		if m.set && isNil(m.core) {
+			return fmt.Errorf("provider %s: module %s is a typed nil or lacks its core: %w", w.Ref.Provider, m.name, fault.Failed)
+		}
+	}
+	for name, extra := range w.Extra {
+		if isNil(extra) {
+			return fmt.Errorf("provider %s: extra %q is nil: %w", w.Ref.Provider, name, fault.Failed)
+		}
+		if slices.Contains([]Capability{CapFS, CapShell, CapCode, CapScript, CapSnapshot}, Capability(name)) {
+			return fmt.Errorf("provider %s: extra %q has the name of a module: %w", w.Ref.Provider, name, fault.Failed)
+		}
+	}
+	built := w.Built()
+	if !built.Equal(w.Ref.Capabilities) {
+		return fmt.Errorf("provider %s: the ref says %v, but %v was built: %w",
+			w.Ref.Provider, w.Ref.Capabilities.Names(), built.Names(), fault.Failed)
+	}
+	if missing := built.Missing(want); len(missing) > 0 {
+		return fmt.Errorf("provider %s: declared capabilities %v are not provided (it has %v): %w",
+			w.Ref.Provider, missing, built.Names(), fault.Failed)
+	}
+	return nil
+}
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch rv := reflect.ValueOf(v); rv.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan, reflect.Interface:
+		return rv.IsNil()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,57 @@
+package driver
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// An Edit replaces one text by another.
+type Edit struct {
+	Old string `json:"old"` // must occur exactly once, unless All
+	New string `json:"new"`
+	All bool   `json:"all,omitempty"` // replace every occurrence; at least one
+}
+
+// EditOptions are the options of FS.Edit.
+type EditOptions struct {
+	IfMatch string // Conflict unless the content before has this digest
+	Sync    bool   // on stable storage before it returns
+}
+
+// EditResult says what an edit did.
+type EditResult struct {
+	Write    WriteResult `json:"write"`
+	Replaced []int       `json:"replaced"` // occurrences, for each edit
+}
+
+// ApplyEdits applies edits in order, each to what the one before left, and
+// returns the new content and how many occurrences each replaced. If any can't
+// be applied nothing is: the error says which edit and why, with NotFound where
+// its text does not occur and Conflict where it occurs more than once.
+func ApplyEdits(content []byte, edits []Edit) ([]byte, []int, error) {
+	if len(edits) == 0 {
+		return nil, nil, fmt.Errorf("edit: %w: no edits given", fault.InvalidArgument)
+	}
+	counts := make([]int, len(edits))
+	for i, e := range edits {
+		if e.Old == "" {
+			return nil, nil, fmt.Errorf("edit %d of %d: %w: the text to replace is empty", i+1, len(edits), fault.InvalidArgument)
+		}
+		if e.Old == e.New {
+			return nil, nil, fmt.Errorf("edit %d of %d: %w: old and new text are the same", i+1, len(edits), fault.InvalidArgument)
+		}
+		old := []byte(e.Old)
+		counts[i] = bytes.Count(content, old)
+		switch {
+		case counts[i] == 0:
+			return nil, nil, fmt.Errorf("edit %d of %d: the text to replace does not occur: %w", i+1, len(edits), fault.NotFound)
+		case counts[i] > 1 && !e.All:
+			return nil, nil, fmt.Errorf("edit %d of %d: the text to replace occurs %d times: %w: add context to make it unique, or replace all",
+				i+1, len(edits), counts[i], fault.Conflict)
+		}
+		content = bytes.ReplaceAll(content, old, []byte(e.New))
+	}
+	return content, counts, nil
+}

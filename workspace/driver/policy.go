@@ -1,0 +1,152 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Policy is what is asked for. Its zero value asks for the provider's default
+// isolation, no network, no limits, a writable workspace that is not durable and
+// lives until it is destroyed.
+type Policy struct {
+	Isolation Isolation         `json:"isolation,omitempty"` // the least level; "" is the provider's default
+	Network   Network           `json:"network,omitzero"`
+	Limits    Limits            `json:"limits,omitzero"`
+	Env       map[string]string `json:"env,omitempty"`      // for every process
+	ReadOnly  bool              `json:"readOnly,omitempty"` // nothing in the workspace can be changed
+	Durable   bool              `json:"durable,omitempty"`  // what was acknowledged survives power loss
+	Persist   bool              `json:"persist,omitempty"`  // idle expiry closes it instead of destroying it
+	Idle      time.Duration     `json:"idle,omitempty"`     // expire after this long without use; 0 is never
+}
+
+// Isolation is a level of separation from the host. Levels are ordered by Rank.
+type Isolation string
+
+// Levels of isolation, weakest first.
+const (
+	IsolationNone       Isolation = "none"       // none beyond the checks of the application
+	IsolationProcess    Isolation = "process"    // Landlock and seccomp
+	IsolationBubblewrap Isolation = "bubblewrap" // namespaces made by bubblewrap
+	IsolationNamespaces Isolation = "namespaces" // namespaces made by Croft
+	IsolationContainer  Isolation = "container"  // a container engine
+	IsolationGVisor     Isolation = "gvisor"     // a kernel in user space
+	IsolationVM         Isolation = "vm"         // a kernel of its own
+)
+
+// Isolations lists the levels, weakest first.
+var Isolations = []Isolation{
+	IsolationNone, IsolationProcess, IsolationBubblewrap, IsolationNamespaces,
+	IsolationContainer, IsolationGVisor, IsolationVM,
+}
+
+// Rank orders levels: a policy that names a level is met by any of the same or
+// a higher rank. Bubblewrap, namespaces and containers are equals. An unknown
+// level has rank -1.
+func (i Isolation) Rank() int {
+	switch i {
+	case "", IsolationNone:
+		return 0
+	case IsolationProcess:
+		return 1
+	case IsolationBubblewrap, IsolationNamespaces, IsolationContainer:
+		return 2
+	case IsolationGVisor:
+		return 3
+	case IsolationVM:
+		return 4
+	}
+	return -1
+}
+
+// Network is what may be reached. Its zero value is nothing at all.
+type Network struct {
+	Open  bool      `json:"open,omitempty"`  // everything, without a proxy
+	Allow []NetRule `json:"allow,omitempty"` // through the egress proxy
+	Deny  []NetRule `json:"deny,omitempty"`  // wins over Allow
+}
+
+// None reports whether nothing may be reached.
+func (n Network) None() bool { return !n.Open && len(n.Allow) == 0 }
+
+// A NetRule matches requests by host, port and method.
+type NetRule struct {
+	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, or an address
+	Ports      []int    `json:"ports,omitempty"`      // empty is 80 and 443
+	Methods    []string `json:"methods,omitempty"`    // empty is all; others need a proxy that sees the request
+	Credential string   `json:"credential,omitempty"` // name of a secret that the proxy adds
+}
+
+// Limits bound what a workspace may use.
+type Limits struct {
+	CPU       Limit `json:"cpu,omitzero"`       // thousandths of a core
+	Memory    Limit `json:"memory,omitzero"`    // bytes
+	PIDs      Limit `json:"pids,omitzero"`      // processes and threads
+	Disk      Limit `json:"disk,omitzero"`      // bytes
+	Wall      Limit `json:"wall,omitzero"`      // nanoseconds, per command
+	OpenFiles Limit `json:"openFiles,omitzero"` // per process
+}
+
+// A Limit is enforced or refused, unless BestEffort says that a provider which
+// can't enforce it may go on without.
+type Limit struct {
+	Max        int64 `json:"max"` // 0 is no limit
+	BestEffort bool  `json:"bestEffort,omitempty"`
+}
+
+// A NamedLimit pairs a limit with the name it has in messages and JSON.
+type NamedLimit struct {
+	Name string
+	Limit
+}
+
+// All lists the limits by name, in a fixed order.
+func (l Limits) All() []NamedLimit {
+	return []NamedLimit{
+		{"cpu", l.CPU},
+		{"memory", l.Memory},
+		{"pids", l.PIDs},
+		{"disk", l.Disk},
+		{"wall", l.Wall},
+		{"openFiles", l.OpenFiles},
+	}
+}
+
+// Check reports whether a workspace with the given traits can meet p. It is what
+// every provider calls in Open before it makes anything: a level, limit or
+// network that can't be had is an error that names it and what there is.
+func (p Policy) Check(t Traits) error {
+	if p.Isolation.Rank() < 0 {
+		return fmt.Errorf("isolation %q: %w: the levels are %v", p.Isolation, fault.InvalidArgument, Isolations)
+	}
+	if p.Isolation.Rank() > t.Isolation.Rank() {
+		return fmt.Errorf("isolation %q: %w: this provider gives %q", p.Isolation, fault.Unsupported, t.Isolation)
+	}
+	enforced := t.Limits.All()
+	for i, l := range p.Limits.All() {
+		if l.Max < 0 {
+			return fmt.Errorf("limit %s: %w: %d is negative", l.Name, fault.InvalidArgument, l.Max)
+		}
+		if l.Max > 0 && !l.BestEffort && !enforced[i].Enforced() {
+			return fmt.Errorf("limit %s: %w: %s (ask for it as best-effort to go on without)",
+				l.Name, fault.Unsupported, enforced[i].why())
+		}
+	}
+	if p.Idle < 0 {
+		return fmt.Errorf("idle %v: %w: must not be negative", p.Idle, fault.InvalidArgument)
+	}
+	if len(p.Network.Allow) > 0 && t.Network != NetworkPolicy {
+		return fmt.Errorf("network rules: %w: this provider's network is %q", fault.Unsupported, t.Network)
+	}
+	if p.Network.Open && t.Network == NetworkNone {
+		return fmt.Errorf("open network: %w: this provider's network is %q", fault.Unsupported, t.Network)
+	}
+	if p.Durable && t.Durability != DurablePower {
+		return fmt.Errorf("durable: %w: what this provider keeps survives %q", fault.Unsupported, t.Durability)
+	}
+	if p.ReadOnly && !t.ReadOnly.Enforced() {
+		return fmt.Errorf("read-only: %w: %s", fault.Unsupported, t.ReadOnly.why())
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package driver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// SchemaVersion is the current version of refs. Version 1 had no revision.
+const SchemaVersion = 2
+
+// A Ref is what Resolve needs, and all that it needs. It holds identity, and
+// the options that shaped construction; never a secret, a live handle, or what
+// can be derived again. Programs that embed Croft may keep refs; network edges
+// take ids.
+type Ref struct {
+	Provider      string          `json:"providerId"`
+	Payload       json.RawMessage `json:"ref"` // the provider's own, an object
+	Capabilities  Capabilities    `json:"capabilities"`
+	SchemaVersion int             `json:"schemaVersion,omitempty"` // 0 is missing
+	Revision      int64           `json:"revision,omitempty"`      // grows with every change of policy
+}
+
+// NewRef returns a ref of the current schema version for the given payload,
+// which must marshal to a JSON object.
+func NewRef(provider string, payload any, caps Capabilities, revision int64) (Ref, error) {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return Ref{}, fmt.Errorf("%s: encode ref: %w: %w", provider, fault.Internal, err)
+	}
+	return Ref{Provider: provider, Payload: data, Capabilities: caps, SchemaVersion: SchemaVersion, Revision: revision}, nil
+}
+
+// UnmarshalJSON decodes strictly: no unknown, repeated or differently spelled
+// key, no trailing data, and a schema version that is positive where present.
+func (r *Ref) UnmarshalJSON(data []byte) error {
+	type plain Ref // without this method
+	var p struct {
+		plain
+		Version *int `json:"schemaVersion"` // shadows the embedded one, to tell 0 from missing
+	}
+	if err := DecodeStrict(data, &p); err != nil {
+		return fmt.Errorf("workspace ref: %w", err)
+	}
+	if p.Version != nil {
+		if *p.Version < 1 {
+			return fmt.Errorf("workspace ref: schema version %d: %w: versions start at 1", *p.Version, fault.InvalidArgument)
+		}
+		p.SchemaVersion = *p.Version
+	}
+	if p.Provider == "" {
+		return fmt.Errorf("workspace ref: %w: providerId is missing", fault.InvalidArgument)
+	}
+	if trimmed := bytes.TrimSpace(p.Payload); len(trimmed) == 0 || trimmed[0] != '{' {
+		return fmt.Errorf("workspace ref: %w: ref must be an object", fault.InvalidArgument)
+	}
+	if p.Revision < 0 {
+		return fmt.Errorf("workspace ref: %w: revision is negative", fault.InvalidArgument)
+	}
+	*r = Ref(p.plain)
+	return nil
+}
+
+// CheckVersion is the version window: with N the current version it accepts a
+// ref whose version is missing, N-1 or N, and refuses any other for good,
+// naming the version and the supported set. An explicit lower version is logged
+// as a migration. A nil logger is silent.
+func CheckVersion(ref Ref, current int, log *slog.Logger) error {
+	v := ref.SchemaVersion
+	if v != 0 && v != current && (v != current-1 || v < 1) {
+		return fmt.Errorf("%s: workspace ref has schema version %d: %w: supported are %d, %d and missing",
+			ref.Provider, v, fault.Failed, current-1, current)
+	}
+	if v != 0 && v < current && log != nil {
+		log.Info(fmt.Sprintf("workspace ref: migrating ref from v%d to v%d", v, current), "provider", ref.Provider)
+	}
+	return nil
+}
+
+// DecodeRef is how Resolve begins: it refuses a foreign ref and a version
+// outside the window of SchemaVersion, and decodes the payload strictly into
+// payload. Every failure is permanent, and none repeats what the ref holds: it
+// comes from storage that others may write.
+func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
+	if ref.Provider != provider {
+		return fmt.Errorf("%s: the ref belongs to another provider: %w", provider, fault.Failed)
+	}
+	if err := CheckVersion(ref, SchemaVersion, log); err != nil {
+		return err
+	}
+	if err := DecodeStrict(ref.Payload, payload); err != nil {
+		return fmt.Errorf("%s: the payload of the ref is not valid: %w", provider, fault.Failed)
+	}
+	return nil
+}
+
+// CheckRevision refuses a ref that a newer revision has replaced, so that a
+// permission that was revoked can't come back with an old ref.
+func CheckRevision(ref Ref, newest int64) error {
+	if ref.Revision < newest {
+		return fault.WithCause(fmt.Errorf("%s: the ref has revision %d, but %d has replaced it: %w",
+			ref.Provider, ref.Revision, newest, fault.Failed), fault.CauseStale)
+	}
+	return nil
+}
+
+// DecodeConfig decodes Spec.Config strictly into config, which holds the
+// defaults. Unlike a ref, a config is the caller's own, so the error says what
+// is wrong and what is allowed.
+func DecodeConfig(spec Spec, config any) error {
+	if len(bytes.TrimSpace(spec.Config)) == 0 {
+		return nil
+	}
+	if err := DecodeStrict(spec.Config, config); err != nil {
+		return fmt.Errorf("%s: config: %w", spec.Kind, err)
+	}
+	return nil
+}

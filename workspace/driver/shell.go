@@ -1,0 +1,206 @@
+package driver
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Shell is the module for processes.
+type Shell struct {
+	Starter
+
+	// Run is Start and Wait in one, for commands in the foreground. Where it is
+	// nil, package workspace does the two.
+	Run func(ctx context.Context, cmd Command) (Result, error)
+
+	// Sessions lists the sessions of the workspace, those that ended and are
+	// still remembered included.
+	Sessions func(ctx context.Context) ([]SessionInfo, error)
+
+	// Attach returns a session by its id, also one that was started before this
+	// process. An id that is not known is NotFound.
+	Attach func(ctx context.Context, id string) (*Session, error)
+}
+
+func (s *Shell) core() any {
+	if s == nil {
+		return nil
+	}
+	return s.Starter
+}
+
+// A Starter starts commands.
+type Starter interface {
+	// Start starts cmd as a session. An error means that nothing was started;
+	// a program that can't be found is one.
+	Start(ctx context.Context, cmd Command) (*Session, error)
+}
+
+// A Command says what to run. Exactly one of Argv and Script is set.
+type Command struct {
+	Argv   []string          // a program and its arguments, never through a shell
+	Script string            // run by bash -c
+	Dir    string            // a name; "" is the workspace
+	Env    map[string]string // over the workspace's environment
+	Clean  bool              // Env alone, nothing of the workspace's environment
+	Stdin  io.Reader         // nil is empty; with Interactive it must be nil
+	TTY    *Size             // run on a terminal of this size
+
+	// Interactive keeps standard input open for Session.Write.
+	Interactive bool
+
+	Timeout time.Duration // ends the whole tree; 0 is the workspace's, if any
+	Grace   time.Duration // between SIGTERM and SIGKILL at the time-out; 0 is at once
+	Limits  Limits        // below the workspace's
+
+	// MaxOutput bounds what the result holds of each stream; 0 is 1 MiB. The
+	// log holds all.
+	MaxOutput int64
+
+	// OnStdout and OnStderr are called with output as it comes, one call at a
+	// time per stream; the process waits while they run. What they return
+	// never changes how the command ends: it is in Result.CallbackErrors. Data
+	// belongs to the driver after the call.
+	OnStdout func(data []byte) error
+	OnStderr func(data []byte) error
+
+	// Detached lets the session outlive the context of Start and this process.
+	Detached bool
+
+	Labels map[string]string
+}
+
+// Size is the size of a terminal.
+type Size struct {
+	Rows int `json:"rows"`
+	Cols int `json:"cols"`
+}
+
+// A Session is a command that was started. All of it is safe for concurrent use.
+type Session struct {
+	Process
+
+	// Log reads the log of a stream from any offset, without moving the cursor
+	// of Poll.
+	Log func(ctx context.Context, stream Stream, offset, limit int64) (LogChunk, error)
+
+	// Signal sends a signal, by its name such as "SIGINT", to the whole
+	// foreground group.
+	Signal func(ctx context.Context, signal string) error
+
+	// Resize tells a terminal its new size.
+	Resize func(ctx context.Context, size Size) error
+}
+
+// A Process is the required part of a session.
+type Process interface {
+	// ID identifies the session within its workspace.
+	ID() string
+
+	// Poll returns output that no Poll returned before, at most limit bytes (0
+	// is 64 KiB), and whether the command still runs. It does not wait.
+	Poll(ctx context.Context, limit int64) (Poll, error)
+
+	// Write writes to standard input. It waits while the pipe is full.
+	Write(ctx context.Context, data []byte) error
+
+	// CloseStdin ends standard input; on a terminal it sends end-of-file.
+	CloseStdin(ctx context.Context) error
+
+	// Kill ends the whole tree: SIGTERM, then SIGKILL after grace.
+	Kill(ctx context.Context, grace time.Duration) error
+
+	// Wait waits for the end and returns the result, again and again.
+	Wait(ctx context.Context) (Result, error)
+
+	// State tells how it stands without moving any cursor.
+	State(ctx context.Context) (SessionInfo, error)
+
+	// Close forgets the session, killing what still runs.
+	Close(ctx context.Context) error
+}
+
+// Stream is one of a command's output streams. A terminal has only Stdout.
+type Stream string
+
+// Streams.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// A Poll is what Process.Poll returns.
+type Poll struct {
+	Stdout  []byte `json:"stdout,omitempty"`
+	Stderr  []byte `json:"stderr,omitempty"`
+	Dropped int64  `json:"dropped,omitempty"` // bytes that went by unread, still in the log
+	Running bool   `json:"running"`
+}
+
+// A LogChunk is a part of a log.
+type LogChunk struct {
+	Data   []byte `json:"data"`
+	Offset int64  `json:"offset"` // of the first byte of Data
+	Next   int64  `json:"next"`   // where the next chunk begins
+	Size   int64  `json:"size"`   // of the log now
+}
+
+// SessionInfo says how a session stands.
+type SessionInfo struct {
+	ID      string            `json:"id"`
+	Argv    []string          `json:"argv,omitempty"`
+	Script  string            `json:"script,omitempty"`
+	Dir     string            `json:"dir,omitempty"`
+	PID     int               `json:"pid,omitempty"` // as the workspace sees it
+	TTY     bool              `json:"tty,omitempty"`
+	Started time.Time         `json:"started"`
+	Running bool              `json:"running"`
+	Result  *Result           `json:"result,omitempty"` // without output, once it ended
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// A Result says how a command ended. A non-zero exit is a result, never an error.
+type Result struct {
+	ExitCode int           `json:"exitCode"`         // 128+n where signal n ended it, -1 where it is not known
+	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
+	Cause    Cause         `json:"cause,omitempty"`  // why it ended other than by itself
+	Stdout   []byte        `json:"stdout,omitempty"` // head and tail where MaxOutput was passed
+	Stderr   []byte        `json:"stderr,omitempty"`
+	Duration time.Duration `json:"duration"`
+
+	StdoutDropped int64  `json:"stdoutDropped,omitempty"` // bytes that Stdout lacks
+	StderrDropped int64  `json:"stderrDropped,omitempty"`
+	Session       string `json:"session,omitempty"` // whose log has the whole, for Shell.Attach
+
+	CallbackErrors []string `json:"callbackErrors,omitempty"`
+	Usage          Usage    `json:"usage,omitzero"`
+}
+
+// Succeeded reports whether the command exited with 0 and all that it wrote was
+// taken.
+func (r Result) Succeeded() bool {
+	return r.ExitCode == 0 && r.Cause == "" && len(r.CallbackErrors) == 0
+}
+
+// Usage is what a command used.
+type Usage struct {
+	User   time.Duration `json:"user,omitempty"`
+	System time.Duration `json:"system,omitempty"`
+	MaxRSS int64         `json:"maxRSS,omitempty"` // bytes
+}
+
+// Cause says why a command ended other than by itself.
+type Cause string
+
+// Causes.
+const (
+	CauseTimeout   Cause = "timeout"   // time ran out
+	CauseKilled    Cause = "killed"    // Kill or Close was called
+	CauseCanceled  Cause = "canceled"  // the context of a Run ended
+	CauseOOM       Cause = "oom"       // out of memory
+	CausePIDs      Cause = "pids"      // out of processes
+	CauseDisk      Cause = "disk"      // out of disk
+	CauseLost      Cause = "lost"      // what ran it died; it may or may not have done its work
+	CauseDestroyed Cause = "destroyed" // the workspace was ended or paused
+)

@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Snapshots is the module that remembers states of a workspace. Snapshots live
+// in a store, not in the workspace: they outlive it. To restore or to fork one
+// is to Open a new workspace with Spec.From; this module never makes one.
+type Snapshots struct {
+	Snapshotter
+
+	// List lists the snapshots of this workspace or, with opts, of others.
+	List func(ctx context.Context, opts *ListSnapshotsOptions) ([]SnapshotInfo, error)
+
+	// Delete forgets a snapshot.
+	Delete func(ctx context.Context, id string, opts *SnapshotAccess) error
+
+	// Rollback returns the workspace to a snapshot in place. It first takes a
+	// snapshot of what is there and returns that one.
+	Rollback func(ctx context.Context, id string, opts *SnapshotAccess) (SnapshotInfo, error)
+
+	// Seal turns the files of a workspace in which nothing runs into an
+	// immutable layer that any number of workspaces start from.
+	Seal func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
+
+	// Checkpoint remembers processes and memory, too.
+	Checkpoint func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
+}
+
+func (s *Snapshots) core() any {
+	if s == nil {
+		return nil
+	}
+	return s.Snapshotter
+}
+
+// A Snapshotter takes snapshots.
+type Snapshotter interface {
+	// Snapshot remembers the files as they are. A context that ends leaves
+	// either the whole snapshot or none.
+	Snapshot(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
+}
+
+// SnapshotOptions are the options of Snapshot, Seal and Checkpoint.
+type SnapshotOptions struct {
+	Name   string
+	Labels map[string]string
+	Ignore []string // patterns in the manner of .gitignore, to leave out
+}
+
+// SnapshotAccess says whose snapshots may be used.
+type SnapshotAccess struct {
+	CrossSession bool // those of other sessions, too
+}
+
+// ListSnapshotsOptions are the options of Snapshots.List.
+type ListSnapshotsOptions struct {
+	SnapshotAccess
+	Limit int // the newest so many; 0 is all
+}
+
+// SnapshotInfo describes a snapshot.
+type SnapshotInfo struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Provider  string            `json:"providerId"`
+	Workspace string            `json:"workspace"`         // id of the one it was taken of
+	Session   string            `json:"session,omitempty"` // that took it
+	Created   time.Time         `json:"created"`
+	Files     int64             `json:"files"`
+	Bytes     int64             `json:"bytes"` // of content
+	Digest    string            `json:"digest"`
+	Frozen    bool              `json:"frozen"` // nothing ran, or all that ran stood still, while it was taken
+	Memory    bool              `json:"memory,omitempty"`
+}

@@ -1,0 +1,87 @@
+package driver
+
+// Traits say what is enforced and by what. They are never a wish: each is
+// proven on this host, and package workspacetest tries to refute every claim.
+// The struct is comparable.
+type Traits struct {
+	Isolation   Isolation    `json:"isolation"`
+	IsolatedBy  Enforcement  `json:"isolatedBy"`
+	Network     NetworkTrait `json:"network"`
+	NetworkBy   Enforcement  `json:"networkBy"`
+	Limits      LimitTraits  `json:"limits"`
+	ReadOnly    Enforcement  `json:"readOnly"`              // what keeps a read-only workspace so
+	Durability  Durability   `json:"durability"`            // what acknowledged writes survive
+	Streaming   bool         `json:"streaming"`             // output arrives while a command runs
+	InPlace     bool         `json:"inPlace"`               // Spec.Dir is understood
+	MaxDisk     int64        `json:"maxDisk,omitempty"`     // bytes a workspace can hold; 0 is unknown
+	CopyOnWrite string       `json:"copyOnWrite,omitempty"` // how a template enters: overlay, reflink, copy
+	Root        string       `json:"root,omitempty"`        // path of the workspace as its processes see it
+}
+
+// Enforcement names what enforces a thing or, where By is empty, the reason why
+// nothing does.
+type Enforcement struct {
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Enforced reports whether anything enforces it.
+func (e Enforcement) Enforced() bool { return e.By != "" }
+
+func (e Enforcement) why() string {
+	if e.Reason == "" {
+		return "this provider can't enforce it"
+	}
+	return e.Reason
+}
+
+// NetworkTrait says what a workspace's processes can reach.
+type NetworkTrait string
+
+// What processes can reach.
+const (
+	NetworkNone   NetworkTrait = "none"   // nothing, or there are no processes
+	NetworkPolicy NetworkTrait = "policy" // what the policy says and nothing else
+	NetworkOpen   NetworkTrait = "open"   // whatever the host can reach
+)
+
+// Durability says what acknowledged writes survive.
+type Durability string
+
+// What acknowledged writes survive. Each includes those before it.
+const (
+	DurableNone    Durability = "none"    // they die with the process that holds the workspace
+	DurableProcess Durability = "process" // the death of any process
+	DurablePower   Durability = "power"   // power loss, where the policy asks for it
+)
+
+// Persists reports whether the workspace outlives the process that opened it.
+func (t Traits) Persists() bool { return t.Durability != DurableNone && t.Durability != "" }
+
+// LimitTraits says, for each limit, what enforces it.
+type LimitTraits struct {
+	CPU       Enforcement `json:"cpu"`
+	Memory    Enforcement `json:"memory"`
+	PIDs      Enforcement `json:"pids"`
+	Disk      Enforcement `json:"disk"`
+	Wall      Enforcement `json:"wall"`
+	OpenFiles Enforcement `json:"openFiles"`
+}
+
+// A NamedEnforcement pairs what enforces a limit with the limit's name.
+type NamedEnforcement struct {
+	Name string
+	Enforcement
+}
+
+// All lists them in the order of Limits.All.
+func (l LimitTraits) All() []NamedEnforcement {
+	return []NamedEnforcement{
+		{"cpu", l.CPU},
+		{"memory", l.Memory},
+		{"pids", l.PIDs},
+		{"disk", l.Disk},
+		{"wall", l.Wall},
+		{"openFiles", l.OpenFiles},
+	}
+}
