@@ -1,0 +1,136 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// What follows makes up for function fields of driver.FS that a provider left
+// nil, with the required driver.Files alone (and the fields that are there).
+// None of it is atomic where the provider's own would be, except per file.
+
+const defaultPage = 1000 // ListOptions.Limit
+
+// walk visits what is below dir, parents before children and siblings in byte
+// order, beginning after the path after ("" is from the start). depth is how
+// many levels to go down; a negative one is all. visit says whether to descend
+// into a directory.
+func walk(ctx context.Context, fs *driver.FS, dir string, depth int, after string, visit func(Info) (bool, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := fs.ReadDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	first, rest, _ := strings.Cut(after, "/")
+	for _, e := range entries {
+		if e.Name() < first {
+			continue
+		}
+		descend, below := e.Type == driver.TypeDir, ""
+		if e.Name() == first {
+			below = rest // e itself came before
+		} else if descend, err = visit(e); err != nil {
+			return err
+		}
+		if !descend || e.Type != driver.TypeDir || depth == 1 {
+			continue
+		}
+		err := walk(ctx, fs, e.Path, depth-1, below, visit)
+		if err != nil && !errors.Is(err, fault.NotFound) { // one that was removed meanwhile is no error
+			return err
+		}
+	}
+	return nil
+}
+
+// errPageFull ends the walk of list.
+var errPageFull = errors.New("page is full")
+
+// list is the fallback of FS.List.
+func list(ctx context.Context, fs *driver.FS, name string, opts *ListOptions) (Listing, error) {
+	limit, depth, after := opts.Limit, opts.Depth, opts.After
+	if limit == 0 {
+		limit = defaultPage
+	}
+	if depth == 0 {
+		depth = 1
+	}
+	if after != "" && name != "." {
+		if !below(after, name) {
+			return Listing{}, fmt.Errorf("list %s: after %q: %w: it is not the next of a page of this listing", name, after, fault.InvalidArgument)
+		}
+		after = after[len(name)+1:]
+	}
+	page := Listing{Entries: []Info{}}
+	err := walk(ctx, fs, name, depth, after, func(e Info) (bool, error) {
+		if len(page.Entries) == limit {
+			page.Next = page.Entries[limit-1].Path
+			return false, errPageFull
+		}
+		page.Entries = append(page.Entries, e)
+		return true, nil
+	})
+	if err != nil && !errors.Is(err, errPageFull) {
+		return Listing{}, err
+	}
+	return page, nil
+}
+
+// below reports whether name is inside the directory dir, and not dir itself.
+func below(name, dir string) bool {
+	if dir == "." {
+		return name != "."
+	}
+	return len(name) > len(dir) && name[len(dir)] == '/' && name[:len(dir)] == dir
+}
+
+// digest is the fallback of FS.Digest.
+func digest(ctx context.Context, fs *driver.FS, name string) (string, error) {
+	info, err := fs.Stat(ctx, name, &driver.StatOptions{})
+	if err != nil {
+		return "", err
+	}
+	if info.Type != driver.TypeDir {
+		return fileDigest(ctx, fs, name)
+	}
+	tree := driver.NewTreeDigest()
+	err = walk(ctx, fs, name, -1, "", func(e Info) (bool, error) {
+		content := ""
+		if e.Type == driver.TypeFile {
+			var err error
+			if content, err = fileDigest(ctx, fs, e.Path); err != nil {
+				return false, err
+			}
+		}
+		rel := e.Path
+		if name != "." {
+			rel = rel[len(name)+1:]
+		}
+		tree.Add(rel, e, content)
+		return true, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return tree.Sum(), nil
+}
+
+func fileDigest(ctx context.Context, fs *driver.FS, name string) (string, error) {
+	body, _, err := fs.Read(ctx, name, &driver.ReadOptions{})
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	sum, err := driver.DigestReader(body)
+	if err != nil {
+		return "", fmt.Errorf("digest %s: %w", name, err)
+	}
+	return sum, nil
+}

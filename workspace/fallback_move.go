@@ -1,0 +1,213 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// cleanupTime bounds the removal of what a copy that went wrong left behind.
+const cleanupTime = 30 * time.Second
+
+// rename is the fallback of FS.Rename: a copy, and then the removal of what was
+// copied. What goes wrong before the removal leaves from as it was.
+func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOptions) error {
+	info, err := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: true})
+	if err != nil {
+		return err
+	}
+	if below(to, from) {
+		return fmt.Errorf("rename %s to %s: %w: it would be inside itself", from, to, fault.InvalidArgument)
+	}
+	was, err := fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true})
+	switch {
+	case err == nil && opts.CreateOnly:
+		return fmt.Errorf("rename %s to %s: %w", from, to, fault.AlreadyExists)
+	case err == nil && from == to:
+		return nil
+	case err == nil:
+		if err := replaceable(ctx, fs, info, was); err != nil {
+			return err
+		}
+	case !errors.Is(err, fault.NotFound):
+		return err
+	}
+	if opts.Parents {
+		if err := makeParents(ctx, fs, to); err != nil {
+			return err
+		}
+	}
+	c := copier{fs: fs, times: true, createOnly: opts.CreateOnly}
+	if err := c.entry(ctx, info, to); err != nil {
+		if info.Type == driver.TypeDir {
+			err = errors.Join(err, cleanUp(ctx, fs, to))
+		}
+		return err
+	}
+	return fs.Remove(ctx, from, &driver.RemoveOptions{Recursive: info.Type == driver.TypeDir})
+}
+
+// replaceable judges, as rename(2) does, whether what was at the new name may
+// make room for what comes, and removes it where a copy would not.
+func replaceable(ctx context.Context, fs *driver.FS, comes, was Info) error {
+	comesDir, wasDir := comes.Type == driver.TypeDir, was.Type == driver.TypeDir
+	switch {
+	case comesDir != wasDir:
+		return fmt.Errorf("rename %s to %s: %w: a %s can't replace a %s", comes.Path, was.Path, fault.InvalidArgument, comes.Type, was.Type)
+	case wasDir || was.Type == driver.TypeSymlink || comes.Type == driver.TypeSymlink:
+		return fs.Remove(ctx, was.Path, &driver.RemoveOptions{}) // a directory only if it is empty
+	}
+	return nil
+}
+
+func makeParents(ctx context.Context, fs *driver.FS, name string) error {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	return fs.Mkdir(ctx, dir, &driver.MkdirOptions{Parents: true})
+}
+
+func cleanUp(ctx context.Context, fs *driver.FS, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	err := fs.Remove(ctx, name, &driver.RemoveOptions{Recursive: true})
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// copyTree is the fallback of FS.Copy. A tree is merged into a directory that
+// is there; what goes wrong in the middle leaves what was copied so far.
+func copyTree(ctx context.Context, fs *driver.FS, from, to string, opts *CopyOptions) error {
+	info, err := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: opts.Recursive})
+	if err != nil {
+		return err
+	}
+	if info.Type == driver.TypeDir && !opts.Recursive {
+		return fmt.Errorf("copy %s to %s: %w: it is a directory; ask for a recursive copy", from, to, fault.InvalidArgument)
+	}
+	if opts.CreateOnly {
+		_, err := fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true})
+		if err == nil {
+			return fmt.Errorf("copy %s to %s: %w", from, to, fault.AlreadyExists)
+		}
+		if !errors.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	if opts.Parents {
+		if err := makeParents(ctx, fs, to); err != nil {
+			return err
+		}
+	}
+	info.Path = from
+	c := copier{fs: fs, createOnly: opts.CreateOnly}
+	return c.entry(ctx, info, to)
+}
+
+// A copier copies entries with their modes.
+type copier struct {
+	fs         *driver.FS
+	times      bool // copy modification times of files, too
+	createOnly bool
+}
+
+func (c *copier) entry(ctx context.Context, info Info, to string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch info.Type {
+	case driver.TypeFile:
+		return c.file(ctx, info, to)
+	case driver.TypeDir:
+		return c.dir(ctx, info, to)
+	case driver.TypeSymlink:
+		return c.symlink(ctx, info, to)
+	default:
+		return fmt.Errorf("copy %s to %s: %w: it is neither a file, a directory nor a symlink", info.Path, to, fault.InvalidArgument)
+	}
+}
+
+func (c *copier) file(ctx context.Context, info Info, to string) error {
+	body, info, err := c.fs.Read(ctx, info.Path, &driver.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	opts := driver.WriteOptions{Mode: info.Mode, CreateOnly: c.createOnly}
+	if c.times {
+		opts.ModTime, opts.SetMode = info.ModTime, true
+	}
+	if _, err := c.fs.Write(ctx, to, body, &opts); err != nil {
+		return err
+	}
+	if info.Mode == 0 { // which Write takes for "the default"
+		return c.chmod(ctx, to, 0)
+	}
+	return nil
+}
+
+func (c *copier) dir(ctx context.Context, info Info, to string) error {
+	const usable = 0o700 // while it is filled
+	err := c.fs.Mkdir(ctx, to, &driver.MkdirOptions{Mode: info.Mode | usable})
+	made := err == nil
+	if errors.Is(err, fault.AlreadyExists) && !c.createOnly {
+		var was Info
+		if was, err = c.fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true}); err == nil && was.Type != driver.TypeDir {
+			err = fmt.Errorf("copy %s to %s: %w: a directory can't replace a %s", info.Path, to, fault.InvalidArgument, was.Type)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := c.fs.ReadDir(ctx, info.Path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := c.entry(ctx, e, path.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	if made && info.Mode&usable != usable {
+		return c.chmod(ctx, to, info.Mode)
+	}
+	return nil
+}
+
+func (c *copier) symlink(ctx context.Context, info Info, to string) error {
+	if c.fs.Symlink == nil {
+		return fmt.Errorf("copy %s to %s: symlinks: %w by this provider", info.Path, to, fault.Unsupported)
+	}
+	err := c.fs.Symlink(ctx, info.Target, to)
+	if !errors.Is(err, fault.AlreadyExists) || c.createOnly {
+		return err
+	}
+	was, err := c.fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true})
+	if err != nil {
+		return err
+	}
+	if was.Type == driver.TypeDir {
+		return fmt.Errorf("copy %s to %s: %w: a symlink can't replace a directory", info.Path, to, fault.InvalidArgument)
+	}
+	if err := c.fs.Remove(ctx, to, &driver.RemoveOptions{}); err != nil {
+		return err
+	}
+	return c.fs.Symlink(ctx, info.Target, to)
+}
+
+// chmod sets a mode that neither Write nor Mkdir could, where it can be set.
+func (c *copier) chmod(ctx context.Context, name string, mode iofs.FileMode) error {
+	if c.fs.Chmod == nil {
+		return nil
+	}
+	return c.fs.Chmod(ctx, name, mode)
+}

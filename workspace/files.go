@@ -1,0 +1,337 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	iofs "io/fs"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// files runs an operation of the FS module on a path.
+func (w *Workspace) files(ctx context.Context, v verb, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.do(ctx, v, p, func(ctx context.Context, d *driver.Workspace) error {
+		if d.FS == nil {
+			return w.lacks("files", d)
+		}
+		name, err := cleanName(p, d.Traits.Root)
+		if err != nil {
+			return err
+		}
+		return call(ctx, d.FS, name)
+	})
+}
+
+// files2 is files for operations on two paths.
+func (w *Workspace) files2(ctx context.Context, v verb, from, to string, call func(ctx context.Context, fs *driver.FS, from, to string) error) error {
+	return w.files(ctx, v, from, func(ctx context.Context, fs *driver.FS, from string) error {
+		to, err := cleanName(to, w.Traits().Root)
+		if err != nil {
+			return err
+		}
+		return call(ctx, fs, from, to)
+	})
+}
+
+// orZero returns opts, or zero options where it is nil.
+func orZero[T any](opts *T) *T {
+	if opts == nil {
+		return new(T)
+	}
+	return opts
+}
+
+// Stat describes what is at path.
+func (w *Workspace) Stat(ctx context.Context, path string, opts *StatOptions) (info Info, err error) {
+	err = w.files(ctx, verbStat, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		info, err = fs.Stat(ctx, name, orZero(opts))
+		return err
+	})
+	return info, err
+}
+
+// ReadDir lists a directory, one level, sorted by name.
+func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, err error) {
+	err = w.files(ctx, verbReadDir, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		entries, err = fs.ReadDir(ctx, name)
+		return err
+	})
+	return entries, err
+}
+
+// List lists a directory to any depth, in pages.
+func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (page Listing, err error) {
+	opts = orZero(opts)
+	if opts.Depth < -1 || opts.Limit < 0 {
+		return page, fmt.Errorf("list %q: %w: depth is at least -1 and limit at least 0", path, fault.InvalidArgument)
+	}
+	err = w.files(ctx, verbList, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.List != nil {
+			page, err = fs.List(ctx, name, opts)
+		} else {
+			page, err = list(ctx, fs, name, opts)
+		}
+		return err
+	})
+	return page, err
+}
+
+// Read opens a file for reading, from any offset. The Info is of the very file
+// that is read.
+func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (body io.ReadCloser, info Info, err error) {
+	opts = orZero(opts)
+	if opts.Offset < 0 || opts.Limit < 0 {
+		return nil, info, fmt.Errorf("read %q: %w: offset and limit must not be negative", path, fault.InvalidArgument)
+	}
+	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		body, info, err = fs.Read(ctx, name, opts)
+		return err
+	})
+	return body, info, err
+}
+
+// ReadFile returns the content of a file.
+func (w *Workspace) ReadFile(ctx context.Context, path string) (data []byte, err error) {
+	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		data, err = readAll(ctx, fs, name)
+		return err
+	})
+	return data, err
+}
+
+func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
+	body, info, err := fs.Read(ctx, name, &driver.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	buf := bytes.NewBuffer(make([]byte, 0, min(info.Size, 64<<20)+bytes.MinRead))
+	if _, err := buf.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return buf.Bytes(), nil
+}
+
+// Write makes or replaces a file with what body yields, atomically. If body
+// fails, or anything else does, the file is as it was.
+func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts *WriteOptions) (res WriteResult, err error) {
+	o := *orZero(opts)
+	if o.IfMatch != "" && !driver.ValidDigest(o.IfMatch) {
+		return res, fmt.Errorf("write %q: if-match %q: %w: a digest is %q and 64 hex digits", path, o.IfMatch, fault.InvalidArgument, driver.DigestPrefix)
+	}
+	if w.opts.MaxFileSize > 0 && (o.MaxSize == 0 || o.MaxSize > w.opts.MaxFileSize) {
+		o.MaxSize = w.opts.MaxFileSize
+	}
+	again := rewinder(body)
+	err = w.files(ctx, verbWrite, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if name == "." {
+			return fmt.Errorf("write %q: %w: it is the workspace itself", path, fault.InvalidArgument)
+		}
+		if err := again(); err != nil {
+			return err
+		}
+		res, err = fs.Write(ctx, name, body, &o)
+		return err
+	})
+	return res, err
+}
+
+// rewinder returns a function that makes body readable from where it was: for
+// the first use it does nothing, for the next it seeks. A body that can't seek
+// and that a first try began to read can't be written by a second.
+func rewinder(body io.Reader) func() error {
+	used := false
+	var start int64
+	seeker, ok := body.(io.Seeker)
+	if ok {
+		var err error
+		if start, err = seeker.Seek(0, io.SeekCurrent); err != nil {
+			ok = false
+		}
+	}
+	return func() error {
+		if !used {
+			used = true
+			return nil
+		}
+		if !ok {
+			return fmt.Errorf("write: %w: the workspace was evicted while its body, which can't be read again, was under way; repeat the call", fault.Unavailable)
+		}
+		_, err := seeker.Seek(start, io.SeekStart)
+		return err
+	}
+}
+
+// WriteFile makes or replaces a file with data.
+func (w *Workspace) WriteFile(ctx context.Context, path string, data []byte, opts *WriteOptions) (WriteResult, error) {
+	return w.Write(ctx, path, bytes.NewReader(data), opts)
+}
+
+// Edit replaces text in a file, all or nothing: every edit applies, in order, or
+// the file stays as it was.
+func (w *Workspace) Edit(ctx context.Context, path string, edits []Edit, opts *EditOptions) (res EditResult, err error) {
+	err = w.files(ctx, verbEdit, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Edit != nil {
+			res, err = fs.Edit(ctx, name, edits, orZero(opts))
+		} else {
+			res, err = edit(ctx, fs, name, edits, orZero(opts))
+		}
+		return err
+	})
+	return res, err
+}
+
+// Mkdir makes a directory.
+func (w *Workspace) Mkdir(ctx context.Context, path string, opts *MkdirOptions) error {
+	return w.files(ctx, verbMkdir, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		return fs.Mkdir(ctx, name, orZero(opts))
+	})
+}
+
+// Remove removes a file, a symlink or a directory.
+func (w *Workspace) Remove(ctx context.Context, path string, opts *RemoveOptions) error {
+	return w.files(ctx, verbRemove, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if name == "." {
+			return fmt.Errorf("remove %q: %w: it is the workspace itself", path, fault.InvalidArgument)
+		}
+		return fs.Remove(ctx, name, orZero(opts))
+	})
+}
+
+// Rename moves a file, a symlink or a directory.
+func (w *Workspace) Rename(ctx context.Context, from, to string, opts *RenameOptions) error {
+	return w.files2(ctx, verbRename, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
+		if from == "." || to == "." {
+			return fmt.Errorf("rename %s to %s: %w: it is the workspace itself", from, to, fault.InvalidArgument)
+		}
+		if fs.Rename != nil {
+			return fs.Rename(ctx, from, to, orZero(opts))
+		}
+		return rename(ctx, fs, from, to, orZero(opts))
+	})
+}
+
+// Copy copies a file or, where opts say so, a tree.
+func (w *Workspace) Copy(ctx context.Context, from, to string, opts *CopyOptions) error {
+	return w.files2(ctx, verbCopy, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
+		if to == "." || from == to || below(to, from) {
+			return fmt.Errorf("copy %s to %s: %w: the copy would be inside itself", from, to, fault.InvalidArgument)
+		}
+		if fs.Copy != nil {
+			return fs.Copy(ctx, from, to, orZero(opts))
+		}
+		return copyTree(ctx, fs, from, to, orZero(opts))
+	})
+}
+
+// Chmod sets the permission bits of a file or directory.
+func (w *Workspace) Chmod(ctx context.Context, path string, mode iofs.FileMode) error {
+	if mode&^0o7777 != 0 {
+		return fmt.Errorf("chmod %q: mode %o: %w: it is permission bits, 7777 at most", path, mode, fault.InvalidArgument)
+	}
+	return w.files(ctx, verbChmod, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Chmod == nil {
+			return w.lacks("chmod", w.current.Load())
+		}
+		return fs.Chmod(ctx, name, mode)
+	})
+}
+
+// Symlink makes path point to target, which must stay inside.
+func (w *Workspace) Symlink(ctx context.Context, target, path string) error {
+	return w.files(ctx, verbSymlink, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Symlink == nil {
+			return w.lacks("symlinks", w.current.Load())
+		}
+		return fs.Symlink(ctx, target, name)
+	})
+}
+
+// Glob lists what matches a pattern: * ? [a-z] {a,b} and ** for any depth.
+func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions) (res GlobResult, err error) {
+	o := *orZero(opts)
+	err = w.files(ctx, verbGlob, o.Path, func(ctx context.Context, fs *driver.FS, name string) error {
+		o.Path = name
+		if fs.Glob != nil {
+			res, err = fs.Glob(ctx, pattern, &o)
+		} else {
+			res, err = glob(ctx, fs, pattern, &o)
+		}
+		return err
+	})
+	return res, err
+}
+
+// Grep searches the text of files for a regular expression (RE2), and says what
+// it did not look at.
+func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions) (res GrepResult, err error) {
+	o := *orZero(opts)
+	err = w.files(ctx, verbGrep, o.Path, func(ctx context.Context, fs *driver.FS, name string) error {
+		o.Path = name
+		if fs.Grep != nil {
+			res, err = fs.Grep(ctx, pattern, &o)
+		} else {
+			res, err = grep(ctx, fs, pattern, &o)
+		}
+		return err
+	})
+	return res, err
+}
+
+// Watch reports changes at and below path until the watcher is closed.
+func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) (watcher Watcher, err error) {
+	err = w.files(ctx, verbWatch, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Watch == nil {
+			return w.lacks("watching files", w.current.Load())
+		}
+		watcher, err = fs.Watch(ctx, name, orZero(opts))
+		return err
+	})
+	return watcher, err
+}
+
+// Digest returns the digest of a file, or of a tree: its paths, types, modes,
+// contents and symlinks.
+func (w *Workspace) Digest(ctx context.Context, path string) (sum string, err error) {
+	err = w.files(ctx, verbDigest, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Digest != nil {
+			sum, err = fs.Digest(ctx, name)
+		} else {
+			sum, err = digest(ctx, fs, name)
+		}
+		return err
+	})
+	return sum, err
+}
+
+// edit is the fallback of Edit: it writes on the condition that nobody else has
+// since, and looks again where somebody has.
+func edit(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions) (EditResult, error) {
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		old, err := readAll(ctx, fs, name)
+		if err != nil {
+			return EditResult{}, err
+		}
+		was := driver.DigestBytes(old)
+		if opts.IfMatch != "" && was != opts.IfMatch {
+			return EditResult{}, fmt.Errorf("edit %s: %w: the file changed since it was read", name, fault.Conflict)
+		}
+		content, counts, err := driver.ApplyEdits(old, edits)
+		if err != nil {
+			return EditResult{}, fmt.Errorf("%s: %w", name, err)
+		}
+		res, err := fs.Write(ctx, name, bytes.NewReader(content), &driver.WriteOptions{IfMatch: was, Sync: opts.Sync})
+		if errors.Is(err, fault.Conflict) && opts.IfMatch == "" && attempt < attempts {
+			continue
+		}
+		if err != nil {
+			return EditResult{}, err
+		}
+		return EditResult{Write: res, Replaced: counts}, nil
+	}
+}

@@ -1,0 +1,91 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Mux finds the provider of a kind. The zero value has none. It is safe for
+// concurrent use.
+type Mux struct {
+	mu        sync.RWMutex
+	providers map[string]driver.Provider
+}
+
+// NewMux returns a mux with the given providers.
+func NewMux(providers ...driver.Provider) *Mux {
+	m := new(Mux)
+	for _, p := range providers {
+		m.Register(p)
+	}
+	return m
+}
+
+// Register adds a provider. It panics if there is one of that kind already,
+// since that is a mistake of the program.
+func (m *Mux) Register(p driver.Provider) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.providers == nil {
+		m.providers = map[string]driver.Provider{}
+	}
+	if _, dup := m.providers[p.Kind()]; dup {
+		panic("workspace: two providers of kind " + p.Kind())
+	}
+	m.providers[p.Kind()] = p
+}
+
+// Kinds lists the kinds of the providers in alphabetical order.
+func (m *Mux) Kinds() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Sorted(maps.Keys(m.providers))
+}
+
+// Provider returns the provider of a kind. An unknown kind is InvalidArgument,
+// and the error lists the known ones.
+func (m *Mux) Provider(kind string) (driver.Provider, error) {
+	m.mu.RLock()
+	p, ok := m.providers[kind]
+	m.mu.RUnlock()
+	if !ok {
+		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %v", kind, fault.InvalidArgument, m.Kinds())
+	}
+	return p, nil
+}
+
+// Open opens the workspace that spec asks for.
+func (m *Mux) Open(ctx context.Context, spec Spec, opts *Options) (*Workspace, error) {
+	if !driver.ValidID(spec.ID) {
+		return nil, fmt.Errorf("workspace id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	}
+	p, err := m.Provider(spec.Kind)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return New(spec.ID, d, spec.Want, opts)
+}
+
+// Resolve attaches to the workspace that ref names; id is the one it was opened
+// with and want the capabilities that must be there.
+func (m *Mux) Resolve(ctx context.Context, id string, ref Ref, want Capabilities, opts *Options) (*Workspace, error) {
+	p, err := m.Provider(ref.Provider)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.Resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return New(id, d, want, opts)
+}
