@@ -1,0 +1,35 @@
+# croft: two commands matter, `make run` and `make test`. The rest is for those who work on it.
+GO      ?= go
+DATA    ?= .croft
+PKG     ?= ./...
+BENCH   ?= all
+FUZZ    ?= 20s
+LINT     = bin/tools/golangci-lint
+LINTVER  = v2.14.0
+
+.PHONY: build run test lint bench fuzz deps
+
+build: ## bin/croft
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+run: build ## croft up on 127.0.0.1:7070, data in ./.croft
+	./bin/croft up --data $(DATA)
+
+test: deps build ## everything, with the race detector
+	$(GO) vet ./...
+	$(GO) test -race -timeout 14m -json $(PKG) | $(GO) run ./internal/testreport
+
+lint: $(LINT)
+	$(LINT) run
+
+bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
+	$(GO) run ./bench -family $(BENCH) -o bench/results.json
+
+fuzz: ## every fuzz target for $(FUZZ)
+	scripts/fuzz $(FUZZ)
+
+deps: ## what tests need, from packages by name
+	scripts/deps
+
+$(LINT):
+	GOBIN=$(CURDIR)/bin/tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTVER)

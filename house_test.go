@@ -1,0 +1,187 @@
+package croft
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/croft-run/croft"
+
+// may says which packages of this module each package may import. Read from top
+// to bottom it is the architecture: arrows only go up. A name stands for that
+// package alone; "x/..." for all below x; "*" in a row's name for one element. A
+// package that no row names fails, so a new one begins by finding its place
+// here. Files of tests are free, except that they, too, never import daemon.
+var may = []struct{ pkg, imports string }{
+	{"fault", ""},
+	{"event", "fault"},
+	{"profile", ""},
+	{"workspace/driver", "fault event"},
+	{"internal/search", "fault workspace/driver"},
+	{"internal/testenv", ""},
+	{"internal/testreport", ""},
+	{"workspace", "fault event workspace/driver internal/search"},
+	{"workspace/workspacetest", "fault workspace workspace/driver"},
+	{"posix/boundary", "fault workspace/driver internal/search"},
+	{"provider/remote", "fault workspace/driver"},
+	{"provider/all", "workspace workspace/driver provider/memory provider/local provider/filestore"},
+	{"provider/*", "fault event workspace/driver posix/..."},
+	{"registry", "fault event workspace workspace/driver"},
+	{"api", "fault event workspace workspace/driver registry profile"},
+	{"daemon/system", "fault event workspace workspace/driver registry api profile provider/..."},
+	{"daemon/command", "fault event workspace workspace/driver registry profile provider/remote daemon/system"},
+	{"daemon", "workspace/driver daemon/command"},
+	{"cmd/croft", "daemon"},
+	{"bench", "fault workspace workspace/driver workspace/workspacetest posix/... provider/... registry internal/..."},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		allowed, ok := row(p.dir)
+		if !ok {
+			t.Errorf("package %s has no row in the plan of the house; add one to house_test.go, saying what it may import", p.dir)
+			continue
+		}
+		for imp, file := range p.imports {
+			if !slices.ContainsFunc(allowed, func(pattern string) bool { return covers(pattern, imp) }) {
+				t.Errorf("%s imports %s; %s may import only: %s", file, imp, p.dir, strings.Join(allowed, " "))
+			}
+		}
+	}
+}
+
+// TestRowsAreUsed keeps the table free of rows that describe nothing.
+func TestRowsAreUsed(t *testing.T) {
+	dirs := packages(t)
+	for _, r := range may {
+		if !slices.ContainsFunc(dirs, func(p pkg) bool { return covers(r.pkg, p.dir) }) {
+			t.Errorf("the row %q names no package", r.pkg)
+		}
+	}
+}
+
+func TestEveryPackageTellsItsStory(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.docs) != 1 {
+			t.Errorf("package %s has %d package comments (%v), want one", p.dir, len(p.docs), p.docs)
+		}
+	}
+}
+
+// TestLightImports holds what someone who imports the contract pays for it.
+func TestLightImports(t *testing.T) {
+	heavy := []string{"modernc.org/", "github.com/jackc/", "gocloud.dev", "github.com/spf13/", "github.com/danielgtaylor/",
+		"github.com/moby/", "github.com/docker/", "k8s.io/", "github.com/aws/", "google.golang.org/grpc"}
+	for _, p := range []string{"fault", "event", "workspace/driver", "workspace", "posix/boundary", "profile", "provider/memory"} {
+		out, err := exec.Command("go", "list", "-deps", "./"+p).Output()
+		if err != nil {
+			t.Fatalf("go list %s: %v", p, err)
+		}
+		for dep := range strings.Lines(string(out)) {
+			for _, h := range heavy {
+				if strings.HasPrefix(dep, h) {
+					t.Errorf("%s drags in %s", p, strings.TrimSpace(dep))
+				}
+			}
+		}
+	}
+}
+
+type pkg struct {
+	dir     string            // relative to the module
+	imports map[string]string // package of ours -> a file that imports it
+	docs    []string          // files with a package comment
+}
+
+// packages parses every package of the module but nested modules and testdata.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	found := map[string]*pkg{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if skipDir(name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		add(found, filepath.ToSlash(name), f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []pkg
+	for _, p := range found {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b pkg) int { return strings.Compare(a.dir, b.dir) })
+	return list
+}
+
+func skipDir(name string) bool {
+	if name == "." {
+		return false
+	}
+	base := filepath.Base(name)
+	if base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || name == "bin" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil
+}
+
+func add(found map[string]*pkg, name string, f *ast.File) {
+	dir := path.Dir(name)
+	if dir == "." {
+		return
+	}
+	p := found[dir]
+	if p == nil {
+		p = &pkg{dir: dir, imports: map[string]string{}}
+		found[dir] = p
+	}
+	if f.Doc != nil {
+		p.docs = append(p.docs, name)
+	}
+	for _, spec := range f.Imports {
+		if imp, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours {
+			p.imports[imp] = name
+		}
+	}
+}
+
+func row(dir string) ([]string, bool) {
+	for _, r := range may {
+		if covers(r.pkg, dir) {
+			return strings.Fields(r.imports), true
+		}
+	}
+	return nil, false
+}
+
+func covers(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return strings.HasPrefix(name, prefix+"/")
+	}
+	match, err := path.Match(pattern, name)
+	return err == nil && match
+}
