@@ -1,0 +1,97 @@
+package boundary
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// TempPrefix starts the names of temporary files. Names with such an element
+// are refused, and what has such a name is not listed.
+const TempPrefix = ".croft-tmp-"
+
+const (
+	maxElem = 255  // bytes of an element, as Linux and macOS have it
+	maxName = 4095 // bytes of a name, PATH_MAX without the NUL
+)
+
+// A target is a clean name: "." or elements without "", "." and "..".
+type target struct {
+	name string
+	dir  bool // it was written with a slash at the end, so it must be a directory
+}
+
+// split returns the directory and the last element of a clean name.
+func split(name string) (dir, base string) {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return ".", name
+}
+
+// join is the inverse of split.
+func join(dir, base string) string {
+	if dir == "." {
+		return base
+	}
+	return dir + "/" + base
+}
+
+// clean judges a name and makes it a target. It never looks at any file.
+func clean(name string) (target, error) {
+	switch {
+	case name == "":
+		return target{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
+	case len(name) > maxName:
+		return target{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return target{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
+	case name[0] == '/':
+		return target{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
+	}
+	t := target{name: name, dir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
+	if !isClean(name) {
+		t.name = path.Clean(name)
+	}
+	if t.name == ".." || strings.HasPrefix(t.name, "../") {
+		return target{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
+	}
+	return t, checkElems(t.name)
+}
+
+// isClean reports whether path.Clean would change nothing. It may err to the
+// side of no.
+func isClean(name string) bool {
+	return name == "." || name[0] != '.' && !strings.Contains(name, "/.") && !strings.Contains(name, "//") && name[len(name)-1] != '/'
+}
+
+func checkElems(name string) error {
+	for rest := name; rest != ""; {
+		elem := rest
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			elem, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = ""
+		}
+		if len(elem) > maxElem {
+			return fmt.Errorf("%w: an element of the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(elem), maxElem)
+		}
+		if isTemp(elem) {
+			return fmt.Errorf("%w: names that start with %s are reserved", fault.InvalidArgument, TempPrefix)
+		}
+	}
+	return nil
+}
+
+func isTemp(elem string) bool { return strings.HasPrefix(elem, TempPrefix) }
+
+// shown is a name as it appears in a message.
+func shown(name string) string {
+	const most = 120
+	if len(name) > most {
+		name = name[:most] + "..."
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,325 @@
+package boundary
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Options are the options of Open and FromFD. The zero value is a root that can
+// be written to.
+type Options struct {
+	ReadOnly    bool  // every change is fault.PermissionDenied
+	Sync        bool  // every change is on stable storage before it returns, whatever the call's own options say
+	MaxFileSize int64 // bytes that a file may have after Write, Edit or Copy; 0 is no limit
+}
+
+// A Root is a directory that no path leaves. Its methods are those of
+// driver.FS; they take any string for a name and nil for options, and may be
+// called from any number of goroutines.
+type Root struct {
+	opts Options
+	sys  system // what the operating system does, in terms of clean names
+
+	// refs counts the calls that use sys, and one for being open: the last to
+	// leave closes it, so that no call sees a descriptor that is someone else's.
+	refs   atomic.Int64
+	closed atomic.Bool
+}
+
+// Open returns the root at dir, which must be a directory. dir itself is the
+// caller's word: it is opened as it is, through any symlinks.
+func Open(dir string, opts *Options) (*Root, error) {
+	s, err := openSystem(dir)
+	if err != nil {
+		return nil, failed("open", dir, err)
+	}
+	return newRoot(s, opts), nil
+}
+
+func newRoot(s system, opts *Options) *Root {
+	r := &Root{opts: *orZero(opts), sys: s}
+	r.refs.Store(1)
+	return r
+}
+
+// Close lets go of the directory. Calls that are under way finish; readers and
+// watchers that are open stay so.
+func (r *Root) Close() error {
+	if r.closed.Swap(true) {
+		return nil
+	}
+	return r.end()
+}
+
+// Module returns the root as a driver's module for files, with every function set.
+func (r *Root) Module() *driver.FS {
+	return &driver.FS{
+		Files: r, List: r.List, Edit: r.Edit, Rename: r.Rename, Copy: r.Copy, Chmod: r.Chmod,
+		Symlink: r.Symlink, Digest: r.Digest,
+	}
+}
+
+var _ driver.Files = (*Root)(nil)
+
+// access says what a call does.
+type access bool
+
+const (
+	reads   access = false
+	changes access = true
+)
+
+// begin judges a call before anything happens. Where it returns no error, end
+// must follow.
+func (r *Root) begin(ctx context.Context, a access, verb, name string) (target, error) {
+	if err := ctx.Err(); err != nil {
+		return target{}, failed(verb, name, err)
+	}
+	t, err := clean(name)
+	if err == nil && a == changes && r.opts.ReadOnly {
+		err = errReadOnly
+	}
+	if err == nil && !r.acquire() {
+		err = errClosed
+	}
+	if err != nil {
+		return target{}, failed(verb, name, err)
+	}
+	return t, nil
+}
+
+func (r *Root) acquire() bool {
+	for {
+		n := r.refs.Load()
+		if n <= 0 || r.closed.Load() {
+			return false
+		}
+		if r.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (r *Root) end() error {
+	if r.refs.Add(-1) > 0 {
+		return nil
+	}
+	return r.sys.close()
+}
+
+// Stat describes name.
+func (r *Root) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
+	t, err := r.begin(ctx, reads, "stat", name)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer r.end()
+	info, err := r.sys.stat(ctx, t, orZero(opts))
+	return info, failed("stat", name, err)
+}
+
+// ReadDir lists the directory name, sorted. A symlink to a directory is
+// followed; symlinks in it are listed as such.
+func (r *Root) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
+	t, err := r.begin(ctx, reads, "list", name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.end()
+	infos, err := r.sys.readDir(t)
+	return infos, failed("list", name, err)
+}
+
+// Read opens a regular file. The reader must be closed.
+func (r *Root) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	t, err := r.begin(ctx, reads, "read", name)
+	if err != nil {
+		return nil, driver.Info{}, err
+	}
+	defer r.end()
+	opts = orZero(opts)
+	if opts.Offset < 0 || opts.Limit < 0 {
+		err := fmt.Errorf("%w: offset %d, limit %d; neither may be negative", fault.InvalidArgument, opts.Offset, opts.Limit)
+		return nil, driver.Info{}, failed("read", name, err)
+	}
+	body, info, err := r.sys.read(t, opts)
+	if err != nil {
+		return nil, driver.Info{}, failed("read", name, err)
+	}
+	return body, info, nil
+}
+
+// Write makes or replaces a file: see the package for what is kept and what is
+// exact.
+func (r *Root) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
+	t, err := r.begin(ctx, changes, "write", name)
+	if err != nil {
+		return driver.WriteResult{}, err
+	}
+	defer r.end()
+	o := *orZero(opts)
+	if err := r.checkWrite(t, &o); err != nil {
+		return driver.WriteResult{}, failed("write", name, err)
+	}
+	res, err := r.sys.write(ctx, t.name, body, &o)
+	return res, failed("write", name, err)
+}
+
+func (r *Root) checkWrite(t target, o *driver.WriteOptions) error {
+	o.Sync = o.Sync || r.opts.Sync
+	if r.opts.MaxFileSize > 0 && (o.MaxSize <= 0 || o.MaxSize > r.opts.MaxFileSize) {
+		o.MaxSize = r.opts.MaxFileSize
+	}
+	switch {
+	case t.dir || t.name == ".":
+		return errIsDir
+	case o.IfMatch != "" && !driver.ValidDigest(o.IfMatch):
+		return fmt.Errorf("%w: IfMatch %s is not a digest, %q and 64 hex digits", fault.InvalidArgument, shown(o.IfMatch), driver.DigestPrefix)
+	case o.CreateOnly && o.IfMatch != "":
+		return fmt.Errorf("%w: CreateOnly and IfMatch exclude each other", fault.InvalidArgument)
+	}
+	return checkMode(o.Mode)
+}
+
+// checkMode accepts what chmod takes.
+func checkMode(mode fs.FileMode) error {
+	if mode&^0o7777 != 0 {
+		return fmt.Errorf("%w: mode %#o has more than permission bits; at most 0o7777 is allowed", fault.InvalidArgument, uint32(mode))
+	}
+	return nil
+}
+
+// Mkdir makes a directory.
+func (r *Root) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
+	t, err := r.begin(ctx, changes, "mkdir", name)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	opts = orZero(opts)
+	if err := checkMode(opts.Mode); err != nil {
+		return failed("mkdir", name, err)
+	}
+	return failed("mkdir", name, r.sys.mkdir(t, opts, r.opts.Sync))
+}
+
+// Remove removes a file, a symlink or a directory.
+func (r *Root) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
+	t, err := r.begin(ctx, changes, "remove", name)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	if t.name == "." {
+		return failed("remove", name, errRoot)
+	}
+	return failed("remove", name, r.sys.remove(ctx, t, orZero(opts), r.opts.Sync))
+}
+
+// Rename moves a file, symlink or directory.
+func (r *Root) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
+	f, t, err := r.beginTwo(ctx, "rename", from, to)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	return failed("rename", from, r.sys.rename(f, t, orZero(opts), r.opts.Sync))
+}
+
+// Copy copies a file or a tree. A file at the new name is replaced atomically;
+// a tree that is copied over another is merged into it, file by file, and what
+// was copied before an error stays.
+func (r *Root) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
+	f, t, err := r.beginTwo(ctx, "copy", from, to)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	c := copier{r: r, opts: orZero(opts)}
+	return failed("copy", from, c.copy(ctx, f, t))
+}
+
+// beginTwo is begin for a call that takes something to another name.
+func (r *Root) beginTwo(ctx context.Context, verb, from, to string) (f, t target, err error) {
+	if t, err = clean(to); err == nil && t.name == "." {
+		err = errRoot
+	}
+	if err != nil {
+		return f, t, failed(verb, to, err)
+	}
+	if f, err = r.begin(ctx, changes, verb, from); err != nil {
+		return f, t, err
+	}
+	if f.name == "." {
+		r.end() //nolint:errcheck // the call is refused anyway
+		return f, t, failed(verb, from, errRoot)
+	}
+	return f, t, nil
+}
+
+// Chmod sets the permission bits of a file or directory, through a symlink that
+// stays inside.
+func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
+	t, err := r.begin(ctx, changes, "chmod", name)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	if err := checkMode(mode); err != nil {
+		return failed("chmod", name, err)
+	}
+	return failed("chmod", name, r.sys.chmod(t, mode, r.opts.Sync))
+}
+
+// Symlink makes a symlink that stays inside.
+func (r *Root) Symlink(ctx context.Context, dest, name string) error {
+	t, err := r.begin(ctx, changes, "symlink", name)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	if err := checkLink(t, dest); err != nil {
+		return failed("symlink", name, err)
+	}
+	return failed("symlink", name, r.sys.symlink(dest, t.name, r.opts.Sync))
+}
+
+// Digest is the digest of a file's content, or of a tree.
+func (r *Root) Digest(ctx context.Context, name string) (string, error) {
+	t, err := r.begin(ctx, reads, "digest", name)
+	if err != nil {
+		return "", err
+	}
+	defer r.end()
+	sum, err := r.digest(ctx, t)
+	return sum, failed("digest", name, err)
+}
+
+// staleAfter is how old a temporary file must be before CleanTemps takes it: a
+// writer locks it right after it makes it, not in one step.
+const staleAfter = time.Minute
+
+// CleanTemps removes the temporary files that a crash left: those older than a
+// minute that no living process has locked. It walks the whole tree. Whoever
+// opens a root that someone else may have left in the middle of a write calls it.
+func (r *Root) CleanTemps(ctx context.Context) error {
+	if _, err := r.begin(ctx, changes, "clean", "."); err != nil {
+		return err
+	}
+	defer r.end()
+	return failed("clean", ".", r.sys.cleanTemps(ctx, time.Now().Add(-staleAfter)))
+}
+
+func orZero[T any](opts *T) *T {
+	if opts == nil {
+		return new(T)
+	}
+	return opts
+}

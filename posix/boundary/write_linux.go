@@ -1,0 +1,538 @@
+package boundary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
+	if o.Parents {
+		if err := s.mkdirAbove(name, o.Sync); err != nil {
+			return driver.WriteResult{}, err
+		}
+	}
+	w := writer{opts: o}
+	var err error
+	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
+		return driver.WriteResult{}, err
+	}
+	defer w.place.close()
+	if err := w.refuse(); err != nil {
+		return driver.WriteResult{}, err
+	}
+	if err := w.spool(ctx, body); err != nil {
+		return driver.WriteResult{}, err
+	}
+	defer w.discard()
+	if o.InPlace {
+		err = w.overwrite(ctx)
+	} else {
+		err = w.replace()
+	}
+	if err != nil {
+		return driver.WriteResult{}, err
+	}
+	w.res.Info.Path = name
+	return w.res, nil
+}
+
+// destination finds where a write to name goes: the directory of the file itself,
+// after the symlinks at the end of name, each resolved by the kernel from the
+// root. was is what is there, with mode 0 for nothing.
+func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, error) {
+	const maxLinks = 40 // as the kernel
+	at := name
+	for range maxLinks {
+		p, err := s.parent(at)
+		if err != nil {
+			return place{}, err
+		}
+		err = unix.Fstatat(p.fd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) {
+			*was, err = unix.Stat_t{}, nil
+		}
+		if err == nil && (was.Mode&unix.S_IFMT != unix.S_IFLNK || !follow) {
+			return p, nil
+		}
+		var dest string
+		if err == nil {
+			dest, err = readlink(p.fd, p.base)
+		}
+		p.close()
+		if err != nil {
+			return place{}, err
+		}
+		if at, err = linked(at, dest); err != nil {
+			return place{}, err
+		}
+	}
+	return place{}, unix.ELOOP
+}
+
+// linked is the path that a symlink at name stands for. It is not cleaned: only
+// the kernel knows what ".." means behind another symlink.
+func linked(name, dest string) (string, error) {
+	dir, _ := split(name)
+	at := join(dir, dest)
+	switch base := path.Base(dest); {
+	case path.IsAbs(dest):
+		return "", errLeaves
+	case base == "." || base == "..", dest[len(dest)-1] == '/':
+		if climbs([]string{dir, dest}) {
+			return "", errLeaves
+		}
+		return "", errIsDir
+	case len(at) > maxName:
+		return "", fmt.Errorf("%w: the path behind the symlink is too long", fault.InvalidArgument)
+	}
+	return at, nil
+}
+
+// A writer replaces one file. The new content is in a temporary file beside it
+// before anything that others see is touched.
+type writer struct {
+	opts  *driver.WriteOptions
+	place place
+	was   unix.Stat_t // what was there when the write began; a hint until the lock is held
+	temp  string      // name of the temporary file, "" when there is none
+	fd    int         // of the temporary file
+	size  int64
+	res   driver.WriteResult
+}
+
+// refuse fails early, before the body is read, where the end is clear.
+func (w *writer) refuse() error {
+	switch kind := w.was.Mode & unix.S_IFMT; {
+	case kind == 0:
+		if w.opts.IfMatch != "" {
+			return fmt.Errorf("%w: there is no such file", fault.Conflict)
+		}
+		return nil
+	case w.opts.CreateOnly:
+		return errExists
+	}
+	return regular(&w.was)
+}
+
+var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+
+// spool takes the body into a temporary file. A body that fits into the buffer
+// is read before there is one.
+func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
+	pooled := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(pooled)
+	buf := *pooled
+	n, errBody := io.ReadFull(body, buf)
+	small := errors.Is(errBody, io.EOF) || errors.Is(errBody, io.ErrUnexpectedEOF)
+	if errBody != nil && !small {
+		return bodyError(errBody)
+	}
+	if err := w.fits(int64(n)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.makeTemp(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.discard()
+		}
+	}()
+	if err := writeAll(w.fd, buf[:n]); err != nil {
+		return err
+	}
+	w.size = int64(n)
+	if small {
+		w.res.Digest = driver.DigestBytes(buf[:n])
+		return nil
+	}
+	return w.spoolRest(ctx, body, buf)
+}
+
+// spoolRest takes what follows the full buffer.
+func (w *writer) spoolRest(ctx context.Context, body io.Reader, buf []byte) error {
+	h := driver.NewDigest()
+	h.Write(buf)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			w.size += int64(n)
+			if err := w.fits(w.size); err != nil {
+				return err
+			}
+			h.Write(buf[:n])
+			if err := writeAll(w.fd, buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			w.res.Digest = driver.SumDigest(h)
+			return nil
+		}
+		if err != nil {
+			return bodyError(err)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *writer) fits(size int64) error {
+	if w.opts.MaxSize > 0 && size > w.opts.MaxSize {
+		return fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, w.opts.MaxSize)
+	}
+	return nil
+}
+
+// bodyError keeps the code of what the caller's reader answered.
+func bodyError(err error) error { return fmt.Errorf("read the body: %w", err) }
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// newMode is the mode that the file will have.
+func (w *writer) newMode(was *unix.Stat_t) uint32 {
+	if was.Mode != 0 && !w.opts.SetMode {
+		return was.Mode & 0o7777
+	}
+	if w.opts.Mode == 0 && was.Mode == 0 {
+		return 0o644
+	}
+	return uint32(w.opts.Mode)
+}
+
+func tempName() string {
+	return TempPrefix + strconv.FormatUint(rand.Uint64(), 36)
+}
+
+// makeTemp makes the temporary file and locks it, so that CleanTemps of another
+// process knows that it is in use.
+func (w *writer) makeTemp() error {
+	const tries = 100
+	for range tries {
+		w.temp = tempName()
+		fd, err := retry(func() (int, error) {
+			return unix.Openat(w.place.fd, w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, w.newMode(&w.was)&0o777)
+		})
+		if err == nil {
+			w.fd = fd
+			// A file system without locks has to rely on the age alone.
+			_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+			return nil
+		}
+		w.temp = ""
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: no name is free for a temporary file", fault.Unavailable)
+}
+
+// discard lets go of the temporary file, and removes it unless it has become
+// the file.
+func (w *writer) discard() {
+	if w.fd > 0 {
+		unix.Close(w.fd)
+		w.fd = 0
+	}
+	if w.temp != "" {
+		_ = unix.Unlinkat(w.place.fd, w.temp, 0) // CleanTemps gets what stays
+		w.temp = ""
+	}
+}
+
+// writeLocks make the writers of one file in this process take turns. They are
+// few and shared: who meets by chance waits a moment.
+var writeLocks [64]sync.Mutex
+
+func (p place) lock() (unlock func(), err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(p.fd, &st); err != nil {
+		return nil, err
+	}
+	h := st.Dev*31 + st.Ino
+	for _, c := range []byte(p.base) {
+		h = h*31 + uint64(c)
+	}
+	mu := &writeLocks[h%uint64(len(writeLocks))]
+	mu.Lock()
+	return mu.Unlock, nil
+}
+
+// replace makes the temporary file the file.
+func (w *writer) replace() error {
+	unlock, err := w.place.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := w.openOld()
+	if err != nil {
+		return err
+	}
+	if old >= 0 {
+		defer unix.Close(old)
+	}
+	if err := w.dress(old); err != nil {
+		return err
+	}
+	if w.opts.Sync {
+		if err := fsync(w.fd); err != nil {
+			return err
+		}
+	}
+	if err := w.commit(); err != nil {
+		return err
+	}
+	w.temp = ""
+	if w.opts.Sync {
+		return w.place.sync()
+	}
+	return nil
+}
+
+// openOld opens the file that is to be replaced, -1 for none or for one that
+// can't be read, and judges it by that descriptor.
+func (w *writer) openOld() (int, error) {
+	w.was = unix.Stat_t{}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(w.place.fd, w.place.base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	switch {
+	case err == nil:
+		err = unix.Fstat(fd, &w.was)
+	case errors.Is(err, unix.ENOENT):
+		fd, err = -1, nil
+	case errors.Is(err, unix.ELOOP):
+		err = fmt.Errorf("%w: it became a symlink", fault.Conflict)
+	case errors.Is(err, unix.EACCES) && w.opts.IfMatch == "":
+		fd, err = -1, unix.Fstatat(w.place.fd, w.place.base, &w.was, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil {
+		err = w.refuse()
+	}
+	if err == nil && w.opts.IfMatch != "" {
+		err = matches(fd, w.opts.IfMatch)
+	}
+	if err != nil && fd >= 0 {
+		unix.Close(fd)
+		fd = -1
+	}
+	w.res.Created = w.was.Mode == 0
+	w.res.BrokeLinks = w.was.Nlink > 1 && !w.opts.InPlace
+	return fd, notRegular(err)
+}
+
+// matches compares the content of an open file with a digest.
+func matches(fd int, digest string) error {
+	got, err := driver.DigestReader(io.NewSectionReader(descriptor(fd), 0, 1<<62))
+	if err == nil && got != digest {
+		err = errConflict
+	}
+	return err
+}
+
+// descriptor is an open file as an io.ReaderAt.
+type descriptor int
+
+func (d descriptor) ReadAt(buf []byte, off int64) (int, error) {
+	n, err := pread(int(d), buf, off)
+	if err == nil && n < len(buf) {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+// dress gives the temporary file what the old one has: owner, extended
+// attributes, mode.
+func (w *writer) dress(old int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(w.fd, &st); err != nil {
+		return err
+	}
+	if w.was.Mode != 0 && (st.Uid != w.was.Uid || st.Gid != w.was.Gid) {
+		// Only a privileged process may give files away; another one at
+		// least keeps the group where it is a member.
+		if unix.Fchown(w.fd, int(w.was.Uid), int(w.was.Gid)) != nil {
+			_ = unix.Fchown(w.fd, -1, int(w.was.Gid))
+		}
+		st.Mode = 0 // a change of owner may clear bits
+	}
+	if old >= 0 {
+		if err := copyXattrs(old, w.fd); err != nil {
+			return err
+		}
+	}
+	if mode := w.newMode(&w.was); st.Mode&0o7777 != mode {
+		if err := unix.Fchmod(w.fd, mode); err != nil {
+			return err
+		}
+		st.Mode = mode
+	}
+	if err := setTime(w.fd, w.opts.ModTime, &st); err != nil {
+		return err
+	}
+	st.Mode = unix.S_IFREG | st.Mode&0o7777
+	w.res.Info = infoOf("", &st)
+	w.res.Info.Size = w.size
+	return nil
+}
+
+// setTime sets the modification time where one is asked for.
+func setTime(fd int, t time.Time, st *unix.Stat_t) error {
+	if t.IsZero() {
+		return nil
+	}
+	ts, err := unix.TimeToTimespec(t)
+	if err != nil {
+		return fmt.Errorf("%w: the time is out of range", fault.InvalidArgument)
+	}
+	st.Mtim = ts
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}, 0)
+}
+
+// commit moves the temporary file to its name.
+func (w *writer) commit() error {
+	p := w.place
+	if !w.opts.CreateOnly {
+		_, err := retry(func() (int, error) { return 0, unix.Renameat(p.fd, w.temp, p.fd, p.base) })
+		return err
+	}
+	_, err := retry(func() (int, error) {
+		return 0, unix.Renameat2(p.fd, w.temp, p.fd, p.base, unix.RENAME_NOREPLACE)
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// A file system without RENAME_NOREPLACE: a link never replaces either.
+		if err = unix.Linkat(p.fd, w.temp, p.fd, p.base, 0); err == nil {
+			err = unix.Unlinkat(p.fd, w.temp, 0)
+		}
+	}
+	return err
+}
+
+// overwrite copies the temporary file into the same inode. Space is reserved
+// first, so that a full disk shows before anything is changed.
+func (w *writer) overwrite(ctx context.Context) error {
+	unlock, err := w.place.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := w.openOld()
+	if err != nil {
+		return err
+	}
+	if old < 0 && w.was.Mode == 0 {
+		return w.replaceNew()
+	}
+	if old >= 0 {
+		unix.Close(old)
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(w.place.fd, w.place.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return notRegular(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Ino != w.was.Ino || st.Dev != w.was.Dev {
+		return fmt.Errorf("%w: the file was replaced", fault.Conflict)
+	}
+	if w.size > 0 {
+		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, w.size)
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+			return err
+		}
+	}
+	return w.refill(ctx, fd)
+}
+
+// replaceNew is overwrite where there is nothing yet.
+func (w *writer) replaceNew() error {
+	if err := w.dress(-1); err != nil {
+		return err
+	}
+	if w.opts.Sync {
+		if err := fsync(w.fd); err != nil {
+			return err
+		}
+	}
+	if err := w.commit(); err != nil {
+		return err
+	}
+	w.temp = ""
+	if w.opts.Sync {
+		return w.place.sync()
+	}
+	return nil
+}
+
+// refill gives an open file the content of the temporary one.
+func (w *writer) refill(ctx context.Context, fd int) error {
+	pooled := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(pooled)
+	for off := int64(0); off < w.size; {
+		n, err := pread(w.fd, *pooled, off)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("%w: the temporary file shrank", fault.Internal)
+		}
+		if err := pwriteAll(fd, (*pooled)[:n], off); err != nil {
+			return err
+		}
+		off += int64(n)
+	}
+	if err := unix.Ftruncate(fd, w.size); err != nil {
+		return err
+	}
+	if w.opts.SetMode {
+		if err := unix.Fchmod(fd, uint32(w.opts.Mode)); err != nil {
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if err := setTime(fd, w.opts.ModTime, &st); err != nil {
+		return err
+	}
+	w.res.Info = infoOf("", &st)
+	if w.opts.Sync {
+		return fsync(fd)
+	}
+	return nil
+}
