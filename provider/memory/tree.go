@@ -1,0 +1,324 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A tree is a workspace. All handles on it share it.
+type tree struct {
+	p  *Provider
+	id string
+
+	mu       sync.RWMutex
+	root     *node
+	gone     bool // destroyed or swept
+	used     int64
+	policy   driver.Policy
+	revision int64
+	ticks    int64 // changes so far, if the clock is deterministic
+	config   Config
+	watchers map[*watcher]bool
+}
+
+// A node is a directory entry. The content of a file is never changed, only
+// replaced, so that whoever reads it keeps what was there.
+type node struct {
+	typ      driver.FileType
+	mode     fs.FileMode
+	mtime    time.Time
+	content  []byte
+	digest   string // of content
+	target   string // of a symlink
+	children map[string]*node
+}
+
+func newTree(p *Provider, id string, policy driver.Policy, config Config) *tree {
+	t := &tree{p: p, id: id, policy: clonePolicy(policy), revision: 1, config: config, watchers: map[*watcher]bool{}}
+	t.root = &node{typ: driver.TypeDir, mode: 0o755, mtime: t.nowLocked(), children: map[string]*node{}}
+	return t
+}
+
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// nowLocked is the time of a change.
+func (t *tree) nowLocked() time.Time {
+	if !t.config.Deterministic {
+		return time.Now()
+	}
+	t.ticks++
+	return epoch.Add(time.Duration(t.ticks-1) * time.Second)
+}
+
+// handle is how both Open and Resolve build what they return.
+func (t *tree) handle() (*driver.Workspace, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.gone {
+		return nil, fault.Transient(fmt.Errorf("memory: workspace %s: %w: it was destroyed meanwhile", t.id, fault.Failed))
+	}
+	ref, err := t.refLocked()
+	if err != nil {
+		return nil, err
+	}
+	h := &handle{tree: t, watchers: map[*watcher]bool{}}
+	return &driver.Workspace{
+		Ref:    ref,
+		Traits: traits(),
+		Life:   driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update},
+		FS: &driver.FS{
+			Files:   h,
+			Rename:  h.Rename,
+			Chmod:   h.Chmod,
+			Symlink: h.Symlink,
+			Watch:   h.Watch,
+		},
+	}, nil
+}
+
+func (t *tree) refLocked() (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: t.id}, built.Clone(), t.revision)
+}
+
+func (t *tree) checkRevision(ref driver.Ref) error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return driver.CheckRevision(ref, t.revision)
+}
+
+// setPolicy reports whether policy differs from what it was.
+func (t *tree) setPolicy(policy driver.Policy) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone || samePolicy(t.policy, policy) {
+		return false
+	}
+	t.policy = clonePolicy(policy)
+	t.revision++
+	return true
+}
+
+// clonePolicy makes the policy the tree's own.
+func clonePolicy(p driver.Policy) driver.Policy {
+	p.Env = maps.Clone(p.Env)
+	p.Network.Allow, p.Network.Deny = slices.Clone(p.Network.Allow), slices.Clone(p.Network.Deny)
+	return p
+}
+
+// samePolicy compares what policies say: an empty map is no map.
+func samePolicy(a, b driver.Policy) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// destroy ends the tree: its provider forgets it, and what still holds a handle
+// finds it evicted.
+func (t *tree) destroy(ctx context.Context) error {
+	t.p.mu.Lock()
+	if t.p.trees[t.id] == t {
+		delete(t.p.trees, t.id)
+	}
+	t.p.mu.Unlock()
+	driver.Step(ctx, "forgot the tree")
+	t.mu.Lock()
+	watchers := slices.Collect(maps.Keys(t.watchers))
+	t.gone, t.root, t.watchers = true, nil, nil
+	t.mu.Unlock()
+	for _, w := range watchers {
+		w.end()
+	}
+	return nil
+}
+
+func (t *tree) evicted() error {
+	return fmt.Errorf("memory: workspace %s: %w: it was destroyed", t.id, fault.Evicted)
+}
+
+// view runs f on a tree that stays as it is meanwhile.
+func (t *tree) view(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.gone {
+		return t.evicted()
+	}
+	return f()
+}
+
+// change runs f on a tree that is its own and may be written.
+func (t *tree) change(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone {
+		return t.evicted()
+	}
+	if t.policy.ReadOnly {
+		return fmt.Errorf("memory: workspace %s is read-only: %w", t.id, fault.PermissionDenied)
+	}
+	return f()
+}
+
+// A place is where a name leads: the directory, the name in it, and what is
+// there, nil if nothing is. The root has no directory.
+type place struct {
+	dir  *node
+	path string // without symlinks, relative to the workspace
+	node *node
+}
+
+func (p place) base() string { return p.path[strings.LastIndexByte(p.path, '/')+1:] }
+
+// maxLinks is how many symlinks a name may pass, as in Linux.
+const maxLinks = 40
+
+// findLocked follows name to its place, the symlinks on the way included, and
+// the last one only if follow. A way that leaves the workspace is a
+// SandboxViolation even where it passes what does not exist. A missing directory
+// on the way is NotFound; a missing last element is a place without a node.
+func (t *tree) findLocked(name string, follow bool) (place, error) {
+	above := append(make([]*node, 0, 8), t.root) // from the root to where we are; nil is missing
+	var names []string                           // of above, without the root
+	todo := strings.Split(name, "/")
+	missing, links := false, 0
+	for len(todo) > 0 {
+		elem, dir := todo[0], above[len(above)-1]
+		todo = todo[1:]
+		if dir != nil && dir.typ != driver.TypeDir {
+			return place{}, fmt.Errorf("memory: %s: %w: what is above it is not a directory", name, fault.InvalidArgument)
+		}
+		if elem == "" || elem == "." {
+			continue
+		}
+		if elem == ".." {
+			if len(names) == 0 {
+				return place{}, leaves(name)
+			}
+			above, names = above[:len(names)], names[:len(names)-1]
+			continue
+		}
+		missing = missing || dir == nil
+		next := dir.child(elem)
+		if next != nil && next.typ == driver.TypeSymlink && (follow || len(todo) > 0) {
+			if links++; links > maxLinks {
+				return place{}, fmt.Errorf("memory: %s: %w: too many symlinks, or a loop of them", name, fault.InvalidArgument)
+			}
+			if strings.HasPrefix(next.target, "/") {
+				return place{}, leaves(name)
+			}
+			todo = append(strings.Split(next.target, "/"), todo...)
+			continue
+		}
+		above, names = append(above, next), append(names, elem)
+	}
+	switch {
+	case missing:
+		return place{}, fmt.Errorf("memory: %s: %w: a directory above it does not exist", name, fault.NotFound)
+	case len(names) == 0:
+		return place{path: ".", node: t.root}, nil
+	}
+	return place{dir: above[len(above)-2], path: strings.Join(names, "/"), node: above[len(above)-1]}, nil
+}
+
+// child returns the entry of a directory, nil if there is none.
+func (n *node) child(name string) *node {
+	if n == nil {
+		return nil
+	}
+	return n.children[name]
+}
+
+func leaves(name string) error {
+	return fmt.Errorf("memory: %s leaves the workspace: %w", name, fault.SandboxViolation)
+}
+
+// getLocked is findLocked for what must be there.
+func (t *tree) getLocked(name string, follow bool) (place, error) {
+	at, err := t.findLocked(name, follow)
+	if err == nil && at.node == nil {
+		err = fmt.Errorf("memory: %s: %w", name, fault.NotFound)
+	}
+	return at, err
+}
+
+// putLocked makes n the entry at a place.
+func (t *tree) putLocked(at place, n *node) {
+	at.dir.children[at.base()] = n
+	at.dir.mtime = n.mtime
+}
+
+// mkdirLocked makes a directory and, where parents, those that are missing
+// above it.
+func (t *tree) mkdirLocked(name string, mode fs.FileMode, parents bool) error {
+	if parents {
+		if err := t.parentsLocked(name); err != nil {
+			return err
+		}
+	}
+	at, err := t.findLocked(name, false)
+	if err != nil {
+		return err
+	}
+	if at.node != nil {
+		if there, err := t.getLocked(name, true); parents && err == nil && there.node.typ == driver.TypeDir {
+			return nil
+		}
+		return fmt.Errorf("memory: mkdir %s: %w", name, fault.AlreadyExists)
+	}
+	t.putLocked(at, &node{typ: driver.TypeDir, mode: mode, mtime: t.nowLocked(), children: map[string]*node{}})
+	t.tellLocked(at.path, driver.OpCreate)
+	return nil
+}
+
+// parentsLocked makes the directories above name that are missing.
+func (t *tree) parentsLocked(name string) error {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return nil
+	}
+	return t.mkdirLocked(name[:i], 0o755, true)
+}
+
+// info describes n under the name that it was asked by.
+func (n *node) info(name string) driver.Info {
+	info := driver.Info{Path: name, Type: n.typ, Mode: n.mode, ModTime: n.mtime, Target: n.target}
+	switch n.typ {
+	case driver.TypeFile:
+		info.Size = int64(len(n.content))
+	case driver.TypeSymlink:
+		info.Size = int64(len(n.target))
+	default:
+	}
+	return info
+}
+
+// each calls f for n, which is at name, and for all below it, parents first.
+func (n *node) each(name string, f func(name string, n *node)) {
+	f(name, n)
+	for _, child := range slices.Sorted(maps.Keys(n.children)) {
+		n.children[child].each(join(name, child), f)
+	}
+}
+
+func join(dir, base string) string {
+	if dir == "." {
+		return base
+	}
+	return dir + "/" + base
+}
