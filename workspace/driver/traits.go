@@ -16,6 +16,10 @@ type Traits struct {
 	MaxDisk     int64        `json:"maxDisk,omitempty"`     // bytes a workspace can hold; 0 is unknown
 	CopyOnWrite string       `json:"copyOnWrite,omitempty"` // how a template enters: overlay, reflink, copy
 	Root        string       `json:"root,omitempty"`        // path of the workspace as its processes see it
+
+	// Damaged says why what is in this workspace may not be what was written:
+	// the host went down since, and the policy was not durable. "" is no doubt.
+	Damaged string `json:"damaged,omitempty"`
 }
 
 // Enforcement names what enforces a thing or, where By is empty, the reason why

@@ -1,0 +1,97 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gocloud.dev/gcerrors"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Errors that several operations share.
+var (
+	errReadOnly = fmt.Errorf("%w: the workspace is read-only", fault.PermissionDenied)
+	errIsDir    = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
+	errNotDir   = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
+	errRoot     = fmt.Errorf("%w: the workspace itself stays as it is", fault.InvalidArgument)
+	errLeaves   = fmt.Errorf("%w: the path leaves the workspace", fault.SandboxViolation)
+	errConflict = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)
+	errExists   = fmt.Errorf("%w: there is something of that name", fault.AlreadyExists)
+	errGone     = fmt.Errorf("%w: there is nothing of that name", fault.NotFound)
+	errLoop     = fmt.Errorf("%w: too many symlinks on the way", fault.InvalidArgument)
+	errEvicted  = fmt.Errorf("the workspace is not there any more: %w", fault.Evicted)
+)
+
+// failed says which call failed on what.
+func failed(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	const most = 120
+	if len(name) > most {
+		name = name[:most] + "..."
+	}
+	return fmt.Errorf("filestore: %s %q: %w", verb, name, coded(err))
+}
+
+// coded gives an error of the database or of the bucket its code. One that has a
+// code keeps it.
+func coded(err error) error {
+	if fault.Of(err) != fault.Internal || errors.Is(err, fault.Internal) {
+		return err
+	}
+	var db *sqlite.Error
+	if errors.As(err, &db) {
+		return fmt.Errorf("%w: %w", dbCode(db.Code()), err)
+	}
+	if code, ok := bucketCodes[gcerrors.Code(err)]; ok {
+		return fmt.Errorf("%w: %w", code, err)
+	}
+	return err
+}
+
+// dbCode judges a result code of SQLite; its low byte is the primary one.
+func dbCode(code int) fault.Code {
+	switch code & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
+		return fault.ResourceExhausted
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL:
+		return fault.Unavailable
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return fault.PermissionDenied
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fault.Failed
+	case sqlite3.SQLITE_INTERRUPT:
+		return fault.Canceled
+	}
+	return fault.Internal
+}
+
+var bucketCodes = map[gcerrors.ErrorCode]fault.Code{
+	gcerrors.NotFound:          fault.NotFound,
+	gcerrors.PermissionDenied:  fault.PermissionDenied,
+	gcerrors.ResourceExhausted: fault.ResourceExhausted,
+	gcerrors.Canceled:          fault.Canceled,
+	gcerrors.DeadlineExceeded:  fault.DeadlineExceeded,
+	gcerrors.Unknown:           fault.Unavailable,
+	gcerrors.Internal:          fault.Unavailable,
+}
+
+// openFailed makes an error of the store one that Open and Resolve may answer:
+// what may pass is transient, and what is wrong with the store is permanent.
+func openFailed(ctx context.Context, verb string, err error) error {
+	err = coded(err)
+	switch code := fault.Of(err); {
+	case ctx.Err() != nil:
+		return fmt.Errorf("filestore: %s: %w", verb, ctx.Err())
+	case code == fault.Unavailable, code == fault.ResourceExhausted:
+		return fault.Transient(fmt.Errorf("filestore: %s: %w: %w", verb, fault.Failed, err))
+	case code == fault.Internal, code == fault.PermissionDenied, code == fault.NotFound:
+		return fmt.Errorf("filestore: %s: %w: %w", verb, fault.Failed, err)
+	}
+	return fmt.Errorf("filestore: %s: %w", verb, err)
+}

@@ -1,0 +1,197 @@
+package filestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A space is a live workspace. It holds nothing but where to look: every call
+// reads the policy in its own transaction, so that all handles, in any process,
+// obey the latest.
+type space struct {
+	p  *Provider
+	s  *store
+	id string
+
+	// durable is a guess at the policy, to choose a connection before the
+	// policy can be read.
+	durable atomic.Bool
+}
+
+// record reads the row of a workspace, nil where there is none.
+func (t *tx) record(id string) (*record, error) {
+	r := &record{id: id}
+	var policy string
+	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, root FROM workspace WHERE id = ?", id).
+		Scan(&r.namespace, &r.revision, &policy, &r.boot, &r.root)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(policy), &r.policy); err != nil {
+		return nil, fmt.Errorf("the policy of the workspace can't be read: %w", fault.Failed)
+	}
+	return r, nil
+}
+
+// create makes the row of a workspace and its root.
+func (t *tx) create(r *record) error {
+	policy, err := encodePolicy(r.policy)
+	if err != nil {
+		return err
+	}
+	root := &node{typ: driver.TypeDir, mode: 0o755, mtime: time.Now().UnixNano()}
+	if err := t.insert(r.id, 0, root); err != nil {
+		return err
+	}
+	// A root is its own parent's only nameless child: it hangs below minus its id.
+	if err := t.exec("UPDATE node SET parent = -id WHERE id = ?", root.id); err != nil {
+		return err
+	}
+	r.root = root.id
+	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.root)
+}
+
+// converge brings the workspace to a policy, under a higher revision where that
+// is another one.
+func (t *tx) converge(r *record, policy driver.Policy) error {
+	was, err := encodePolicy(r.policy)
+	if err != nil {
+		return err
+	}
+	want, err := encodePolicy(policy)
+	if err != nil || was == want {
+		return err
+	}
+	return t.setPolicy(r, policy)
+}
+
+func (t *tx) setPolicy(r *record, policy driver.Policy) error {
+	text, err := encodePolicy(policy)
+	if err != nil {
+		return err
+	}
+	r.revision++
+	r.policy = policy
+	return t.exec("UPDATE workspace SET revision = ?, policy = ? WHERE id = ?", r.revision, text, r.id)
+}
+
+// hardened makes what was written so far durable when the policy becomes so.
+// From then on no boot can harm the workspace more than this one did.
+func (p *Provider) hardened(ctx context.Context, s *store, rec *record, was driver.Policy) error {
+	if was.Durable || !rec.policy.Durable {
+		return nil
+	}
+	return s.syncObjects(ctx, rec.id)
+}
+
+// update changes the policy.
+func (w *space) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+	if err := policy.Check(traits()); err != nil {
+		return driver.Ref{}, fmt.Errorf("filestore: update: %w", err)
+	}
+	var rec *record
+	var was driver.Policy
+	// Always durable: a permission that was revoked must not come back with the power.
+	err := w.s.change(ctx, true, func(t *tx) (err error) {
+		if rec, err = t.record(w.id); err != nil {
+			return err
+		}
+		if rec == nil {
+			return errEvicted
+		}
+		was = rec.policy
+		return t.setPolicy(rec, policy)
+	})
+	if err != nil {
+		return driver.Ref{}, failed("update", w.id, err)
+	}
+	driver.Step(ctx, "policy written")
+	w.durable.Store(policy.Durable)
+	if err := w.p.hardened(ctx, w.s, rec, was); err != nil {
+		return driver.Ref{}, failed("update", w.id, err)
+	}
+	return rec.ref()
+}
+
+// destroy ends the workspace.
+func (w *space) destroy(ctx context.Context) error {
+	if err := w.s.remove(ctx, w.id); err != nil {
+		return failed("destroy", w.id, err)
+	}
+	return failed("destroy", w.id, errors.Join(w.s.collect(ctx), w.s.shrink(ctx)))
+}
+
+// view runs f on one state of the workspace's tree.
+func (w *space) view(ctx context.Context, f func(t *tx, rec *record, root *node) error) error {
+	return w.s.view(ctx, func(t *tx) error { return w.enter(t, f) })
+}
+
+// change runs f as one change of the workspace's tree.
+func (w *space) change(ctx context.Context, sync bool, f func(t *tx, rec *record, root *node) error) error {
+	durable := sync || w.durable.Load()
+	again := false
+	err := w.s.change(ctx, durable, func(t *tx) error {
+		return w.enter(t, func(t *tx, rec *record, root *node) error {
+			if rec.policy.ReadOnly {
+				return errReadOnly
+			}
+			if again = rec.policy.Durable && !durable; again {
+				return errAgain
+			}
+			if err := f(t, rec, root); err != nil {
+				return err
+			}
+			return t.checkDisk(rec)
+		})
+	})
+	if again {
+		w.durable.Store(true)
+		return w.change(ctx, true, f)
+	}
+	return err
+}
+
+// errAgain rolls back a transaction that began on the wrong connection.
+var errAgain = errors.New("the policy became durable")
+
+func (w *space) enter(t *tx, f func(t *tx, rec *record, root *node) error) error {
+	rec, err := t.record(w.id)
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return errEvicted
+	}
+	root := new(node)
+	if err := root.scan(t.QueryRowContext(t.ctx, "SELECT "+nodeColumns+" FROM node WHERE id = ?", rec.root).Scan); err != nil {
+		return err
+	}
+	return f(t, rec, root)
+}
+
+// checkDisk holds what the tree has become against the limit.
+func (t *tx) checkDisk(rec *record) error {
+	limit := rec.policy.Limits.Disk.Max
+	if limit == 0 {
+		return nil
+	}
+	var used int64
+	if err := t.QueryRowContext(t.ctx, "SELECT coalesce(sum(size), 0) FROM node WHERE ws = ?", rec.id).Scan(&used); err != nil {
+		return err
+	}
+	if used > limit {
+		return fmt.Errorf("%w: the workspace would hold %d bytes; its limit is %d", fault.ResourceExhausted, used, limit)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package filestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A store is the open database with its bucket. It has three pools on one file,
+// because how much a commit syncs is a property of a connection.
+type store struct {
+	id      string // begins the keys of all its objects
+	readers *sql.DB
+	fast    *sql.DB // commits survive the death of the process
+	durable *sql.DB // commits survive power loss
+
+	bucket    *blob.Bucket
+	bucketDir string // where the bucket is a directory of ours
+	ownBucket bool
+	threshold int64
+	writers   string // directory of the lock files of living writers
+	log       *slog.Logger
+
+	// turn is held by the one writer of this process: waiting here is fair and
+	// ends with the context, whereas SQLite polls.
+	turn chan struct{}
+
+	mu     sync.Mutex
+	writer *writerLock // taken by the first large write
+}
+
+const busyTimeout = 30 * time.Second
+
+// openStore opens or makes the database and the bucket below cfg.Dir.
+func openStore(ctx context.Context, cfg *Config) (*store, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &store{
+		bucket: cfg.Bucket, threshold: cfg.InlineThreshold, log: cfg.Log, turn: make(chan struct{}, 1),
+		writers: filepath.Join(cfg.Dir, "filestore", "writers"),
+	}
+	if s.threshold == 0 {
+		s.threshold = DefaultInlineThreshold
+	}
+	if err := s.openBucket(cfg.Dir); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(cfg.Dir, "filestore.db")
+	s.readers = openPool(path, "NORMAL", max(4, runtime.GOMAXPROCS(0)))
+	s.fast = openPool(path, "NORMAL", 1)
+	s.durable = openPool(path, "FULL", 1)
+	if err := s.migrate(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func openPool(path, synchronous string, conns int) *sql.DB {
+	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+		"auto_vacuum(incremental)", // holds only for a database that is made now
+		"journal_mode(wal)",
+		"synchronous(" + synchronous + ")",
+		"foreign_keys(on)",
+	}}
+	// The name is a path in a URI, so that none of its characters means anything.
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		panic(err) // only for a driver that is not linked in
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db
+}
+
+func (s *store) openBucket(dir string) error {
+	if s.bucket != nil {
+		return nil
+	}
+	s.bucketDir = filepath.Join(dir, "filestore", "objects")
+	if err := os.MkdirAll(s.bucketDir, 0o700); err != nil {
+		return err
+	}
+	bucket, err := fileblob.OpenBucket(s.bucketDir, &fileblob.Options{
+		NoTempDir: true, // the rename must not cross file systems
+		Metadata:  fileblob.MetadataDontWrite,
+	})
+	s.bucket, s.ownBucket = bucket, true
+	return err
+}
+
+// migrate makes the tables where there are none and refuses those of a later
+// version. Many processes may get here at once.
+func (s *store) migrate(ctx context.Context) error {
+	const attempts = 50 // the switch to WAL answers busy without waiting
+	for attempt := 1; ; attempt++ {
+		err := s.tryMigrate(ctx)
+		var db *sqlite.Error
+		if err == nil || attempt == attempts || !errors.As(err, &db) || db.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (s *store) tryMigrate(ctx context.Context) error {
+	return s.change(ctx, true, func(t *tx) error {
+		var version int
+		if err := t.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+			return err
+		}
+		switch version {
+		case schemaVersion:
+			return t.QueryRowContext(ctx, "SELECT id FROM store").Scan(&s.id)
+		case 0:
+			s.id = driver.NewID()
+			if err := t.exec(schema); err != nil {
+				return err
+			}
+			if err := t.exec("INSERT INTO store VALUES (?)", s.id); err != nil {
+				return err
+			}
+			return t.exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
+		}
+		return fmt.Errorf("the database has version %d: %w: this program knows %d", version, fault.Failed, schemaVersion)
+	})
+}
+
+func (s *store) close() error {
+	errs := []error{s.readers.Close(), s.fast.Close(), s.durable.Close()}
+	if s.ownBucket {
+		errs = append(errs, s.bucket.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != nil {
+		errs = append(errs, s.writer.release())
+	}
+	return errors.Join(errs...)
+}
+
+// A tx is a transaction under way, and the context it ends with.
+type tx struct {
+	*sql.Tx
+	ctx context.Context
+}
+
+func (t *tx) exec(query string, args ...any) error {
+	_, err := t.ExecContext(t.ctx, query, args...)
+	return err
+}
+
+// view runs f on one state of the database.
+func (s *store) view(ctx context.Context, f func(*tx) error) error {
+	return run(ctx, s.readers, &sql.TxOptions{ReadOnly: true}, f)
+}
+
+// change runs f as one change: all of it happens, or nothing.
+func (s *store) change(ctx context.Context, durable bool, f func(*tx) error) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	db := s.fast
+	if durable {
+		db = s.durable
+	}
+	return run(ctx, db, nil, f)
+}
+
+func run(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*tx) error) error {
+	sqltx, err := db.BeginTx(ctx, opts)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	defer sqltx.Rollback()
+	if err := f(&tx{Tx: sqltx, ctx: ctx}); err != nil {
+		return ended(ctx, err)
+	}
+	return ended(ctx, sqltx.Commit())
+}
+
+// ended prefers the context's own word for what a canceled statement answers.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && fault.Of(err) == fault.Internal {
+		return ctx.Err()
+	}
+	return err
+}

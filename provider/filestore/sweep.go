@@ -1,0 +1,135 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"gocloud.dev/blob"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// remove ends a workspace in one transaction: its rows go, and its objects go on
+// the list of garbage.
+func (s *store) remove(ctx context.Context, id string) error {
+	err := s.change(ctx, true, func(t *tx) error {
+		if err := t.exec("DELETE FROM node WHERE ws = ?", id); err != nil {
+			return err
+		}
+		return t.exec("DELETE FROM workspace WHERE id = ?", id)
+	})
+	driver.Step(ctx, "rows removed")
+	return err
+}
+
+// reap makes garbage of the objects that a dead writer had announced.
+func (s *store) reap(ctx context.Context) error {
+	var writers []string
+	err := s.view(ctx, func(t *tx) (err error) {
+		writers, err = t.strings("SELECT DISTINCT writer FROM pending")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, writer := range writers {
+		dead, err := s.dead(writer)
+		if err != nil {
+			return err
+		}
+		if !dead {
+			continue
+		}
+		err = s.change(ctx, false, func(t *tx) error {
+			if err := t.exec("INSERT OR IGNORE INTO garbage SELECT object FROM pending WHERE writer = ?", writer); err != nil {
+				return err
+			}
+			return t.exec("DELETE FROM pending WHERE writer = ?", writer)
+		})
+		if err != nil {
+			return err
+		}
+		driver.Step(ctx, "writer reaped")
+	}
+	return nil
+}
+
+// sweepBucket deletes the objects of this store that no row knows. An object is
+// listed first and looked for in the database afterwards; since it is announced
+// before it is made, one that is not found then is nobody's.
+func (s *store) sweepBucket(ctx context.Context) error {
+	var found []string
+	for it := s.bucket.List(&blob.ListOptions{Prefix: s.id + "."}); ; {
+		obj, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if _, _, ours := s.ownerOf(obj.Key); ours {
+			found = append(found, obj.Key)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	var orphans []string
+	err := s.view(ctx, func(t *tx) error {
+		orphans = nil
+		for _, name := range found {
+			key, _, _ := s.ownerOf(name)
+			var known bool
+			err := t.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM node WHERE object = ?1)
+				OR EXISTS (SELECT 1 FROM pending WHERE object = ?1)`, key).Scan(&known)
+			if err != nil {
+				return err
+			}
+			if !known {
+				orphans = append(orphans, name)
+			}
+		}
+		return nil
+	})
+	for _, name := range orphans {
+		err = errors.Join(err, s.delete(ctx, name))
+		driver.Step(ctx, "orphan deleted")
+	}
+	return err
+}
+
+// sweepWriters removes the lock files of writers that have gone.
+func (s *store) sweepWriters() error {
+	entries, err := os.ReadDir(s.writers)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if driver.ValidID(e.Name()) {
+			_, dead := s.dead(e.Name())
+			err = errors.Join(err, dead)
+		}
+	}
+	return err
+}
+
+// shrink gives pages that are free back to the file system.
+func (s *store) shrink(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// The pragma frees a page with every step, so it must be read to its end.
+	rows, err := s.fast.QueryContext(ctx, "PRAGMA incremental_vacuum")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	return rows.Err()
+}

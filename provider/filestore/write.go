@@ -1,0 +1,199 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A content is what a body turned out to be: data that fits into the database,
+// or the key of an object.
+type content struct {
+	data   []byte
+	object string
+	size   int64
+	digest string
+}
+
+// Write makes or replaces a file. The body is read before the database is
+// locked; whether the write may happen is judged before, so that a hopeless one
+// is not uploaded, and again in the transaction, which decides.
+func (w *space) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
+	if err := checkWrite(opts); err != nil {
+		return driver.WriteResult{}, failed("write", name, err)
+	}
+	var rec *record
+	err := w.view(ctx, func(t *tx, r *record, root *node) error {
+		if rec = r; r.policy.ReadOnly {
+			return errReadOnly
+		}
+		_, err := t.mayWrite(root, name, opts, walking{})
+		if opts.Parents && errors.Is(err, errGone) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return driver.WriteResult{}, failed("write", name, err)
+	}
+	c, err := w.receive(ctx, rec, body, opts)
+	if err != nil {
+		return driver.WriteResult{}, failed("write", name, err)
+	}
+	res, err := w.commit(ctx, name, c, opts)
+	if err != nil {
+		if c.object != "" {
+			err = errors.Join(err, w.s.abandon(ctx, c.object))
+		}
+		return driver.WriteResult{}, failed("write", name, err)
+	}
+	w.s.tidy(ctx)
+	return res, nil
+}
+
+func checkWrite(o *driver.WriteOptions) error {
+	switch {
+	case o.IfMatch != "" && !driver.ValidDigest(o.IfMatch):
+		return fmt.Errorf("%w: IfMatch is not a digest, %q and 64 hex digits", fault.InvalidArgument, driver.DigestPrefix)
+	case o.CreateOnly && o.IfMatch != "":
+		return fmt.Errorf("%w: CreateOnly and IfMatch exclude each other", fault.InvalidArgument)
+	}
+	return checkMode(o.Mode)
+}
+
+// mayWrite finds the place to write to and judges what is there.
+func (t *tx) mayWrite(root *node, name string, opts *driver.WriteOptions, how walking) (*place, error) {
+	how.follow = !opts.CreateOnly
+	p, err := t.walk(root, name, how)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.node == nil && opts.IfMatch != "":
+		return nil, errConflict
+	case p.node == nil:
+		return p, nil
+	case opts.CreateOnly:
+		return nil, errExists
+	case p.node.typ != driver.TypeFile:
+		return nil, errIsDir
+	case opts.IfMatch != "" && opts.IfMatch != p.node.digest:
+		return nil, errConflict
+	}
+	return p, nil
+}
+
+// receive reads the body, as far as it fits into memory, or else into an object.
+func (w *space) receive(ctx context.Context, rec *record, body io.Reader, opts *driver.WriteOptions) (*content, error) {
+	in := &meter{r: body, ctx: ctx, max: opts.MaxSize, hash: driver.NewDigest()}
+	inline := max(w.s.threshold, 0)
+	head, err := io.ReadAll(io.LimitReader(in, inline+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(head)) <= inline {
+		return &content{data: head, size: in.n, digest: driver.SumDigest(in.hash)}, nil
+	}
+	c := &content{object: w.s.objectKey(rec.namespace, rec.id)}
+	if err := w.s.announce(ctx, c.object, rec.id); err != nil {
+		return nil, err
+	}
+	driver.Step(ctx, "object announced")
+	if err := w.s.upload(ctx, c.object, io.MultiReader(bytes.NewReader(head), in), rec.policy.Durable || opts.Sync); err != nil {
+		return nil, errors.Join(err, w.s.abandon(ctx, c.object))
+	}
+	driver.Step(ctx, "object written")
+	c.size, c.digest = in.n, driver.SumDigest(in.hash)
+	return c, nil
+}
+
+// A meter counts, limits and hashes what it passes on.
+type meter struct {
+	r    io.Reader
+	ctx  context.Context
+	max  int64 // 0 is no limit
+	n    int64
+	hash hash.Hash
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	if err := m.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := m.r.Read(p)
+	m.hash.Write(p[:n])
+	m.n += int64(n)
+	if m.max > 0 && m.n > m.max {
+		return 0, fmt.Errorf("%w: the body has more than %d bytes", fault.ResourceExhausted, m.max)
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's own word
+		err = fmt.Errorf("read the body: %w", err)
+	}
+	return n, err
+}
+
+// commit makes c the content of a file, in one transaction.
+func (w *space) commit(ctx context.Context, name string, c *content, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
+	err = w.change(ctx, opts.Sync, func(t *tx, rec *record, root *node) error {
+		how := walking{}
+		if opts.Parents {
+			how.make = t.mkdir(rec.id)
+		}
+		p, err := t.mayWrite(root, name, opts, how)
+		if err != nil {
+			return err
+		}
+		res = driver.WriteResult{Digest: c.digest, Created: p.node == nil}
+		n, err := t.put(rec.id, p, c, opts)
+		if err != nil {
+			return err
+		}
+		res.Info = n.info(name)
+		if c.object == "" {
+			return nil
+		}
+		return t.exec("DELETE FROM pending WHERE object = ?", c.object)
+	})
+	return res, err
+}
+
+// put writes the rows of a file.
+func (t *tx) put(ws string, p *place, c *content, opts *driver.WriteOptions) (*node, error) {
+	n := &node{name: p.base, typ: driver.TypeFile, mode: 0o644, size: c.size, digest: c.digest, object: c.object}
+	n.mtime = time.Now().UnixNano()
+	if !opts.ModTime.IsZero() {
+		n.mtime = opts.ModTime.UnixNano()
+	}
+	if opts.Mode != 0 {
+		n.mode = opts.Mode
+	}
+	if p.node == nil {
+		if err := t.insert(ws, p.dir().id, n); err != nil {
+			return nil, err
+		}
+		return n, errors.Join(t.touch(p.dir().id), t.setData(n.id, c))
+	}
+	n.id = p.node.id
+	if !opts.SetMode {
+		n.mode = p.node.mode
+	}
+	err := t.exec("UPDATE node SET mode = ?, size = ?, mtime = ?, digest = ?, object = ? WHERE id = ?",
+		int64(n.mode), n.size, n.mtime, n.digest, textOrNull(n.object), n.id)
+	if err != nil {
+		return nil, err
+	}
+	return n, t.setData(n.id, c)
+}
+
+func (t *tx) setData(id int64, c *content) error {
+	if c.object != "" || c.size == 0 {
+		return t.exec("DELETE FROM content WHERE node = ?", id)
+	}
+	return t.exec("INSERT INTO content VALUES (?, ?) ON CONFLICT (node) DO UPDATE SET data = excluded.data", id, c.data)
+}
