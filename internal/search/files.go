@@ -1,0 +1,188 @@
+package search
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// GlobFiles is driver.FS.Glob over any files.
+func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *driver.GlobOptions) (driver.GlobResult, error) {
+	p, err := PlanGlob(pattern, o)
+	if err != nil {
+		return driver.GlobResult{}, err
+	}
+	if _, err := files.ReadDir(ctx, p.Path); err != nil {
+		return driver.GlobResult{}, err
+	}
+	var res driver.GlobResult
+	w := walk{files: files, plan: p, found: func(info driver.Info) error {
+		if info.Type == driver.TypeDir && !o.Dirs {
+			return nil
+		}
+		if !o.Stat {
+			info = driver.Info{Path: info.Path, Type: info.Type}
+		}
+		res.Entries = append(res.Entries, info)
+		return nil
+	}}
+	if err := w.start(ctx); err != nil {
+		return driver.GlobResult{}, err
+	}
+	SortInfos(res.Entries)
+	if o.Limit > 0 && len(res.Entries) > o.Limit {
+		res.Entries, res.Truncated = res.Entries[:o.Limit], true
+	}
+	return res, nil
+}
+
+// SortInfos sorts entries as Glob answers them: by path, byte by byte.
+func SortInfos(infos []driver.Info) {
+	slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// GrepFiles is driver.FS.Grep over any files.
+func GrepFiles(ctx context.Context, files driver.Files, pattern string, o *driver.GrepOptions) (driver.GrepResult, error) {
+	q, err := Compile(pattern, o)
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	p, err := PlanGrep(o)
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	info, err := files.Stat(ctx, p.Path, new(driver.StatOptions))
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	h := NewHits(o)
+	w := walk{files: files, plan: p, hits: h, found: func(info driver.Info) error {
+		if info.Type != driver.TypeFile {
+			return nil
+		}
+		return grepFile(ctx, files, q, h, info)
+	}}
+	if info.Type == driver.TypeDir {
+		err = w.start(ctx)
+	} else {
+		err = grepFile(ctx, files, q, h, info)
+	}
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	return h.Result(), nil
+}
+
+func grepFile(ctx context.Context, files driver.Files, q *Query, h *Hits, info driver.Info) error {
+	switch {
+	case h.Late():
+		h.Skip(info.Path, driver.SkipTime)
+		return nil
+	case h.Beyond(info.Path):
+		return nil
+	case h.TooBig(info.Size):
+		h.Skip(info.Path, driver.SkipTooBig)
+		return nil
+	}
+	data, err := readAll(ctx, files, info.Path, h)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		h.Skip(info.Path, driver.SkipUnreadable)
+	case h.TooBig(int64(len(data))):
+		h.Skip(info.Path, driver.SkipTooBig)
+	default:
+		h.Search(q, info.Path, data)
+	}
+	return nil
+}
+
+// readAll reads a file, and a little more than h allows at most.
+func readAll(ctx context.Context, files driver.Files, name string, h *Hits) ([]byte, error) {
+	o := new(driver.ReadOptions)
+	if h != nil && h.maxSize >= 0 {
+		o.Limit = h.maxSize + 1
+	}
+	body, _, err := files.Read(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // it was only read
+	return io.ReadAll(body)
+}
+
+// A walk goes through a tree, one directory at a time.
+type walk struct {
+	files driver.Files
+	plan  *Plan
+	hits  *Hits // of a Grep
+	found func(driver.Info) error
+}
+
+func (w *walk) start(ctx context.Context) error {
+	ig, ok := w.plan.Above(func(dir string) []byte {
+		data, err := readAll(ctx, w.files, Join(dir, IgnoreFile), nil)
+		if err != nil {
+			return nil // none there, which is the rule
+		}
+		return data
+	})
+	if !ok {
+		return ctx.Err()
+	}
+	return w.dir(ctx, w.plan.Start, ig)
+}
+
+func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.hits != nil && w.hits.Late() {
+		w.hits.Skip(dir, driver.SkipTime)
+		return nil
+	}
+	infos, err := w.files.ReadDir(ctx, dir)
+	if err != nil {
+		return w.unreadable(ctx, dir, err)
+	}
+	for _, info := range infos {
+		if w.plan.Reads(info.Name()) && info.Type == driver.TypeFile {
+			if data, err := readAll(ctx, w.files, info.Path, nil); err == nil {
+				ig = ig.With(dir, data)
+			}
+		}
+	}
+	for _, info := range infos {
+		isDir := info.Type == driver.TypeDir
+		if w.plan.Takes(info.Path, info.Name(), isDir, ig) {
+			if err := w.found(info); err != nil {
+				return err
+			}
+		}
+		if isDir && w.plan.Enters(info.Path, info.Name(), ig) && (w.hits == nil || !w.hits.Beyond(info.Path+"/")) {
+			if err := w.dir(ctx, info.Path, ig); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unreadable judges a directory that can't be listed. Only what the caller named
+// is an error: the rest may go while we walk, or be someone else's.
+func (w *walk) unreadable(ctx context.Context, dir string, err error) error {
+	switch code := fault.Of(err); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case dir == w.plan.Path, code == fault.SandboxViolation, code == fault.Evicted:
+		return err
+	case w.hits != nil && code != fault.NotFound:
+		w.hits.Skip(dir, driver.SkipUnreadable)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package search
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// maxAlternatives bounds what the braces of one glob multiply to.
+const maxAlternatives = 1024
+
+// A Glob is a compiled pattern for paths. Any number of goroutines may use it.
+type Glob struct {
+	pattern string
+	elems   []string // of the pattern; nil where a brace spans a slash
+	dots    []string // elements, or alternatives, that start with a dot
+	all     bool     // it is "**" or "**/*"
+	suffix  string   // it is "**/*" and this
+	anyName bool     // it has no slash and was asked to match the last element alone
+}
+
+// NewGlob compiles a pattern that matches whole paths relative to where the
+// search starts.
+func NewGlob(pattern string) (*Glob, error) {
+	if err := checkGlob(pattern); err != nil {
+		return nil, err
+	}
+	p := strings.TrimSuffix(pattern, "/")
+	for strings.HasPrefix(p, "./") {
+		p = p[2:]
+	}
+	g := &Glob{pattern: p}
+	g.analyse()
+	return g, nil
+}
+
+// NewFilter compiles a pattern in the manner of Include and Exclude: one without
+// a slash matches the last element of any path.
+func NewFilter(pattern string) (*Glob, error) {
+	g, err := NewGlob(pattern)
+	if err != nil || strings.Contains(g.pattern, "/") || g.all {
+		return g, err
+	}
+	g, err = NewGlob("**/" + g.pattern)
+	if err == nil && g.suffix == "" && !g.all {
+		g.anyName, g.pattern = true, g.pattern[len("**/"):]
+	}
+	return g, err
+}
+
+func checkGlob(pattern string) error {
+	switch {
+	case pattern == "" || pattern == "/":
+		return fmt.Errorf("%w: the glob is empty", fault.InvalidArgument)
+	case len(pattern) > maxPattern:
+		return fmt.Errorf("%w: the glob has %d bytes; at most %d are allowed", fault.InvalidArgument, len(pattern), maxPattern)
+	case strings.IndexByte(pattern, 0) >= 0:
+		return fmt.Errorf("%w: the glob has a NUL byte", fault.InvalidArgument)
+	case pattern[0] == '/':
+		return fmt.Errorf("%w: the glob %q is absolute; globs are relative", fault.SandboxViolation, pattern)
+	case !doublestar.ValidatePattern(pattern):
+		return fmt.Errorf("%w: the glob %q is malformed; allowed are *, **, ?, [class], {a,b} and \\ before a character", fault.InvalidArgument, pattern)
+	case alternatives(pattern) > maxAlternatives:
+		return fmt.Errorf("%w: the braces of the glob make more than %d alternatives", fault.InvalidArgument, maxAlternatives)
+	}
+	for elem := range strings.SplitSeq(pattern, "/") {
+		if elem == ".." {
+			return fmt.Errorf("%w: the glob %q has an element \"..\"", fault.SandboxViolation, pattern)
+		}
+	}
+	return nil
+}
+
+// alternatives is at least as many as the braces of a pattern multiply to.
+func alternatives(pattern string) int {
+	product, inner := 1, 1
+	for _, c := range pattern {
+		switch c {
+		case ',':
+			inner++
+		case '}':
+			product, inner = product*inner, 1
+			if product > maxAlternatives {
+				return product
+			}
+		case '{':
+			product *= inner // a brace in a brace: what came before counts, too
+			inner = 1
+		}
+	}
+	return product * inner
+}
+
+const meta = `*?[{\`
+
+func (g *Glob) analyse() {
+	g.all = g.pattern == "**" || g.pattern == "**/*"
+	if s, ok := strings.CutPrefix(g.pattern, "**/*"); ok && !strings.ContainsAny(s, meta+"/") {
+		g.suffix = s
+	}
+	for token := range strings.FieldsFuncSeq(g.pattern, func(r rune) bool { return strings.ContainsRune("/{},", r) }) {
+		if token[0] == '.' && doublestar.ValidatePattern(token) {
+			g.dots = append(g.dots, token)
+		}
+	}
+	if elems := strings.Split(g.pattern, "/"); !spansSlash(elems) {
+		g.elems = elems
+	}
+}
+
+// spansSlash reports whether splitting at slashes cut through a brace or a class.
+func spansSlash(elems []string) bool {
+	for _, elem := range elems {
+		if !doublestar.ValidatePattern(elem) || elem == "" || elem == "." {
+			return true
+		}
+	}
+	return false
+}
+
+// Base returns the directory, in which all matches are: the elements at the
+// start of the pattern that are plain names. It is "." for none.
+func (g *Glob) Base() string {
+	n := 0
+	for n < len(g.elems)-1 && !strings.ContainsAny(g.elems[n], meta) {
+		n++
+	}
+	if n == 0 || g.anyName {
+		return "."
+	}
+	return strings.Join(g.elems[:n], "/")
+}
+
+// Match reports whether a path, relative to where the search starts, matches.
+// It does not judge dots: see Shows.
+func (g *Glob) Match(path string) bool {
+	if g.all {
+		return true
+	}
+	if g.suffix != "" {
+		return strings.HasSuffix(path, g.suffix)
+	}
+	if g.anyName {
+		path = path[strings.LastIndexByte(path, '/')+1:]
+	}
+	return doublestar.MatchUnvalidated(g.pattern, path)
+}
+
+// Descends reports whether anything below the directory dir may match.
+func (g *Glob) Descends(dir string) bool {
+	if g.elems == nil || g.all || g.suffix != "" || g.anyName {
+		return true
+	}
+	i := 0
+	for elem := range strings.SplitSeq(dir, "/") {
+		switch {
+		case i == len(g.elems):
+			return false
+		case g.elems[i] == "**":
+			return true
+		case !doublestar.MatchUnvalidated(g.elems[i], elem):
+			return false
+		}
+		i++
+	}
+	return i < len(g.elems)
+}
+
+// Shows reports whether the pattern itself asks for a name that starts with a
+// dot.
+func (g *Glob) Shows(name string) bool {
+	for _, dot := range g.dots {
+		if doublestar.MatchUnvalidated(dot, name) {
+			return true
+		}
+	}
+	return false
+}

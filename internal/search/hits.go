@@ -1,0 +1,145 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Hits collects the result of a Grep. Files may be searched in any order and by
+// any number of goroutines: what comes out is the same, the first matches in the
+// order of paths.
+type Hits struct {
+	limit    int // of matches in all
+	perFile  int
+	maxSize  int64
+	deadline time.Time // zero for none
+
+	searched atomic.Int64
+	late     atomic.Bool
+	last     atomic.Pointer[string] // files with a greater path can't be in the result
+
+	mu    sync.Mutex
+	files [][]driver.Match // of one path each; guarded by mu
+	total int              // matches in files; guarded by mu
+	skips []driver.Skip    // guarded by mu
+	nskip int              // guarded by mu
+}
+
+// NewHits returns an empty collection, whose clock starts now.
+func NewHits(o *driver.GrepOptions) *Hits {
+	h := &Hits{limit: o.MaxMatches, perFile: o.MaxPerFile, maxSize: o.MaxFileSize}
+	if h.limit == 0 {
+		h.limit = driver.DefaultMaxMatches
+	}
+	if h.perFile == 0 || h.perFile > h.limit {
+		h.perFile = h.limit + 1 // one more than fits tells that there was more
+	}
+	if h.maxSize == 0 {
+		h.maxSize = driver.DefaultMaxFileSize
+	}
+	if o.MaxTime > 0 {
+		h.deadline = time.Now().Add(o.MaxTime)
+	}
+	return h
+}
+
+// TooBig reports whether a file of that size is to be skipped.
+func (h *Hits) TooBig(size int64) bool { return h.maxSize >= 0 && size > h.maxSize }
+
+// Late reports whether time has run out.
+func (h *Hits) Late() bool {
+	if h.deadline.IsZero() {
+		return false
+	}
+	if !h.late.Load() && time.Now().After(h.deadline) {
+		h.late.Store(true)
+	}
+	return h.late.Load()
+}
+
+// Beyond reports whether a path comes after all that can be in the result. For a
+// directory, ask with a slash at its end.
+func (h *Hits) Beyond(path string) bool {
+	last := h.last.Load()
+	return last != nil && path > *last
+}
+
+// Search searches the content of one file.
+func (h *Hits) Search(q *Query, path string, data []byte) {
+	if IsBinary(data) {
+		h.Skip(path, driver.SkipBinary)
+		return
+	}
+	h.searched.Add(1)
+	if found := q.Find(data, h.perFile); len(found) > 0 {
+		h.add(path, found)
+	}
+}
+
+func (h *Hits) add(path string, found []driver.Match) {
+	for i := range found {
+		found[i].Path = path
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files = append(h.files, found)
+	if h.total += len(found); h.total > 2*h.limit {
+		h.trimLocked()
+	}
+}
+
+// trimLocked forgets what comes after the first limit and one matches.
+func (h *Hits) trimLocked() {
+	slices.SortFunc(h.files, func(a, b []driver.Match) int { return strings.Compare(a[0].Path, b[0].Path) })
+	h.total = 0
+	for i, found := range h.files {
+		if h.total += len(found); h.total > h.limit {
+			clear(h.files[i+1:])
+			h.files = h.files[:i+1]
+			h.last.Store(&found[0].Path)
+			return
+		}
+	}
+}
+
+// Skip records a file or directory that was not searched.
+func (h *Hits) Skip(path string, reason driver.SkipReason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nskip++
+	h.skips = append(h.skips, driver.Skip{Path: path, Reason: reason})
+	if len(h.skips) > 2*driver.MaxSkipsListed {
+		h.trimSkipsLocked()
+	}
+}
+
+func (h *Hits) trimSkipsLocked() {
+	slices.SortFunc(h.skips, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
+	h.skips = h.skips[:min(len(h.skips), driver.MaxSkipsListed)]
+}
+
+// Result returns what was collected.
+func (h *Hits) Result() driver.GrepResult {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trimLocked()
+	h.trimSkipsLocked()
+	res := driver.GrepResult{
+		Matches: make([]driver.Match, 0, h.total), Skipped: h.skips, Skips: h.nskip, Searched: int(h.searched.Load()),
+	}
+	for _, found := range h.files {
+		res.Matches = append(res.Matches, found...)
+	}
+	if len(res.Matches) > h.limit {
+		res.Matches, res.Truncated = res.Matches[:h.limit], "matches"
+	}
+	if h.late.Load() {
+		res.Truncated = "time"
+	}
+	return res
+}

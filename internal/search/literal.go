@@ -1,0 +1,254 @@
+package search
+
+import (
+	"bytes"
+	"regexp/syntax"
+	"unicode/utf8"
+)
+
+// A literal is a text that a match contains.
+type literal struct {
+	text  string // in lower case where fold
+	fold  bool   // in any case
+	whole bool   // it is all there is to the match
+}
+
+// maxNeedles bounds how many alternatives are looked for. With more, looking
+// for each costs more than it saves.
+const maxNeedles = 8
+
+// required returns texts, one of which every match of re contains; none where
+// nothing is known.
+func required(re *syntax.Regexp) []literal {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if l, ok := literalOf(re); ok {
+			return []literal{l}
+		}
+	case syntax.OpCapture:
+		return required(re.Sub[0])
+	case syntax.OpPlus:
+		return parts(required(re.Sub[0]))
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return parts(required(re.Sub[0]))
+		}
+	case syntax.OpConcat:
+		var best []literal
+		for _, sub := range re.Sub {
+			if lits := required(sub); better(lits, best) {
+				best = lits
+			}
+		}
+		return parts(best)
+	case syntax.OpAlternate:
+		var all []literal
+		for _, sub := range re.Sub {
+			lits := required(sub)
+			if lits == nil || len(all)+len(lits) > maxNeedles {
+				return nil
+			}
+			all = append(all, lits...)
+		}
+		return parts(all)
+	}
+	return nil
+}
+
+// parts says of texts that there is more to the match than they.
+func parts(lits []literal) []literal {
+	for i := range lits {
+		lits[i].whole = false
+	}
+	return lits
+}
+
+// better reports whether looking for a is quicker than looking for b: its
+// shortest text is longer, or there are fewer.
+func better(a, b []literal) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) > 0
+	}
+	if x, y := shortest(a), shortest(b); x != y {
+		return x > y
+	}
+	return len(a) < len(b)
+}
+
+func shortest(lits []literal) int {
+	n := len(lits[0].text)
+	for _, l := range lits {
+		n = min(n, len(l.text))
+	}
+	return n
+}
+
+// literalOf returns the text of a literal, or the longest part of it that can be
+// looked for by bytes.
+func literalOf(re *syntax.Regexp) (literal, bool) {
+	if re.Flags&syntax.FoldCase != 0 {
+		return foldedLiteral(re.Rune)
+	}
+	for _, r := range re.Rune {
+		if r == utf8.RuneError { // it matches bytes that are not UTF-8, too
+			return literal{}, false
+		}
+	}
+	return literal{text: string(re.Rune), whole: true}, len(re.Rune) > 0
+}
+
+// foldedLiteral returns the longest run of characters whose other cases are
+// ASCII, too. K and S have relatives elsewhere: the Kelvin sign and the long s.
+func foldedLiteral(runes []rune) (literal, bool) {
+	var best, run []byte
+	for _, r := range runes {
+		if r >= utf8.RuneSelf || r|0x20 == 'k' || r|0x20 == 's' {
+			run = nil
+			continue
+		}
+		run = append(run, lower[byte(r)])
+		if len(run) > len(best) {
+			best = run
+		}
+	}
+	return literal{text: string(best), fold: true, whole: len(best) == len(runes)}, len(best) > 0
+}
+
+// lower maps ASCII letters to lower case and leaves all other bytes.
+var lower = func() (t [256]byte) {
+	for i := range t {
+		t[i] = byte(i)
+		if 'A' <= i && i <= 'Z' {
+			t[i] += 'a' - 'A'
+		}
+	}
+	return t
+}()
+
+// common lists bytes from the most frequent in text and programs downwards.
+const common = " etaoinsrlcdupm\nhgfby.,_()\"w=v-\tk/0;x:1'*2{}>[]<jqz&34#$68597+|!ESTACIRNPODLMFBUGHV"
+
+// rank says how frequent a byte is, 0 for the rarest.
+var rank = func() (t [256]int) {
+	for i := range len(common) {
+		t[common[i]] = len(common) - i
+	}
+	return t
+}()
+
+// A needle is a literal made ready to be looked for: by its rarest byte.
+type needle struct {
+	text   []byte
+	fold   bool
+	rare   int  // offset of the rarest byte
+	lo, up byte // it, in both cases
+}
+
+func newNeedle(text string, fold bool) needle {
+	n := needle{text: []byte(text), fold: fold}
+	least := 1 << 30
+	for i, c := range n.text {
+		r := rank[c]
+		if fold && upper(c) != c {
+			r += rank[upper(c)] + 1
+		}
+		if r < least {
+			least, n.rare = r, i
+		}
+	}
+	n.lo = n.text[n.rare]
+	n.up = n.lo
+	if fold {
+		n.up = upper(n.lo)
+	}
+	return n
+}
+
+func upper(c byte) byte {
+	if 'a' <= c && c <= 'z' {
+		return c - ('a' - 'A')
+	}
+	return c
+}
+
+// A cursor moves through data from one occurrence of a needle to the next.
+type cursor struct {
+	needle *needle
+	data   []byte
+	los    int // next place of needle.lo at or after where we are, plus one; 0 is unknown
+	ups    int
+}
+
+// next returns the first occurrence at or after from, -1 for none. from never
+// decreases between two calls.
+func (c *cursor) next(from int) int {
+	if c.needle.lo != c.needle.up {
+		return c.nextFold(from)
+	}
+	n := c.needle
+	end := len(c.data) - len(n.text) // the last place where it can begin
+	for at, misses := from, 0; at <= end; misses++ {
+		i := bytes.IndexByte(c.data[at+n.rare:end+n.rare+1], n.lo)
+		if i < 0 {
+			return -1
+		}
+		at += i
+		if n.is(c.data[at:]) {
+			return at
+		}
+		at++
+		if !n.fold && misses > 16+(at-from)/16 {
+			// The rarest byte is frequent here; looking for all of them pays.
+			if i = bytes.Index(c.data[at:], n.text); i < 0 {
+				return -1
+			}
+			return at + i
+		}
+	}
+	return -1
+}
+
+// nextFold looks for both cases of the rarest byte. The places of each are kept,
+// so that the rarer of the two is not looked for again and again.
+func (c *cursor) nextFold(from int) int {
+	n := c.needle
+	for end := len(c.data) - len(n.text); from <= end; {
+		c.los = place(c.data, c.los, from+n.rare, n.lo)
+		c.ups = place(c.data, c.ups, from+n.rare, n.up)
+		at := min(c.los, c.ups) - 1 - n.rare
+		if at > end {
+			return -1
+		}
+		if n.is(c.data[at:]) {
+			return at
+		}
+		from = at + 1
+	}
+	return -1
+}
+
+// place returns the place of b at or after from, plus one, beyond the end for
+// none; known is what it returned before.
+func place(data []byte, known, from int, b byte) int {
+	if known > from {
+		return known
+	}
+	i := bytes.IndexByte(data[from:], b)
+	if i < 0 {
+		return len(data) + 1<<30
+	}
+	return from + i + 1
+}
+
+// is reports whether data begins with the needle.
+func (n *needle) is(data []byte) bool {
+	if !n.fold {
+		return string(data[:len(n.text)]) == string(n.text)
+	}
+	for i, c := range n.text {
+		if lower[data[i]] != c {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,238 @@
+package boundary
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/internal/search"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (s system) glob(ctx context.Context, p *search.Plan, o *driver.GlobOptions) (driver.GlobResult, error) {
+	if ok, err := s.startsAt(p); !ok {
+		return driver.GlobResult{}, err
+	}
+	ig, ok := s.above(p)
+	if !ok {
+		return driver.GlobResult{}, nil
+	}
+	top := &dir{path: p.Start, ig: ig}
+	g := &globber{opts: o}
+	w := &walk{ctx: ctx, sys: s, plan: p, do: g}
+	if err := w.run(top); err != nil {
+		return driver.GlobResult{}, err
+	}
+	res := driver.GlobResult{Entries: make([]driver.Info, 0, count(top))}
+	collect(top, &res.Entries)
+	if o.Limit > 0 && len(res.Entries) > o.Limit {
+		res.Entries, res.Truncated = res.Entries[:o.Limit], true
+	}
+	return res, nil
+}
+
+// A globber keeps what is found where it was found. The directories make a tree
+// that has all paths in order once it is complete.
+type globber struct{ opts *driver.GlobOptions }
+
+func (g *globber) enters(string) bool { return true }
+func (g *globber) unreadable(string)  {}
+
+func (g *globber) files(*worker, *dir, []item) {}
+
+func (g *globber) entries(w *worker, d *dir) {
+	w.subs(d)
+	kept := d.items[:0]
+	for _, it := range d.items {
+		if it.sub == nil && it.typ == unix.DT_DIR && !g.opts.Dirs {
+			continue
+		}
+		if it.sub == nil && g.opts.Stat {
+			info, err := lstat(d.fd, it.path[len(d.path)+1:], it.path)
+			if d.path == "." {
+				info, err = lstat(d.fd, it.path, it.path)
+			}
+			if err != nil {
+				continue // it went since it was listed
+			}
+			it.info = &info
+		}
+		kept = append(kept, it)
+	}
+	d.items = kept
+}
+
+func count(d *dir) int {
+	n := 0
+	for i := range d.items {
+		if sub := d.items[i].sub; sub != nil {
+			n += count(sub)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+func collect(d *dir, infos *[]driver.Info) {
+	for i := range d.items {
+		switch it := &d.items[i]; {
+		case it.sub != nil:
+			collect(it.sub, infos)
+		case it.info != nil:
+			*infos = append(*infos, *it.info)
+		default:
+			*infos = append(*infos, driver.Info{Path: it.path, Type: fileType(it.typ)})
+		}
+	}
+}
+
+func fileType(typ byte) driver.FileType {
+	switch typ {
+	case unix.DT_REG:
+		return driver.TypeFile
+	case unix.DT_DIR:
+		return driver.TypeDir
+	case unix.DT_LNK:
+		return driver.TypeSymlink
+	}
+	return driver.TypeOther
+}
+
+func (s system) grep(ctx context.Context, p *search.Plan, q *search.Query, h *search.Hits) error {
+	g := &grepper{query: q, hits: h}
+	w := &walk{ctx: ctx, sys: s, plan: p, do: g}
+	fd, err := s.open(p.Path, openFlags)
+	if err != nil {
+		return notRegular(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		defer unix.Close(fd)
+		if err == nil {
+			err = regular(&st)
+		}
+		if err != nil {
+			return err
+		}
+		wk := &worker{walk: w}
+		g.search(wk, fd, p.Path)
+		return ctx.Err()
+	}
+	unix.Close(fd)
+	ig, _ := s.above(p)
+	return w.run(&dir{path: p.Path, ig: ig})
+}
+
+// A grepper searches what is found.
+type grepper struct {
+	query *search.Query
+	hits  *search.Hits
+}
+
+func (g *grepper) enters(path string) bool {
+	if g.hits.Late() {
+		g.hits.Skip(path, driver.SkipTime)
+		return false
+	}
+	return !g.hits.Beyond(path + "/")
+}
+
+func (g *grepper) unreadable(path string) { g.hits.Skip(path, driver.SkipUnreadable) }
+
+// share is how many files of one directory a worker keeps to itself; of more,
+// others may take some.
+const share = 64
+
+func (g *grepper) entries(w *worker, d *dir) {
+	w.subs(d)
+	files := make([]item, 0, len(d.items))
+	for _, it := range d.items {
+		if it.typ == unix.DT_REG {
+			files = append(files, it)
+		}
+	}
+	d.items = nil
+	for len(files) > share {
+		cut := len(files) - share
+		d.users.Add(1)
+		w.add(task{dir: d, items: files[cut:]})
+		files = files[:cut]
+	}
+	g.files(w, d, files)
+}
+
+func (g *grepper) files(w *worker, d *dir, items []item) {
+	prefix := len(d.path) + 1
+	if d.path == "." {
+		prefix = 0
+	}
+	for i := range items {
+		path := items[i].path
+		switch {
+		case w.ctx.Err() != nil:
+			return
+		case g.hits.Late():
+			g.hits.Skip(path, driver.SkipTime)
+			continue
+		case g.hits.Beyond(path):
+			continue
+		}
+		fd, err := openFileAt(d.fd, path[prefix:])
+		switch err { //nolint:errorlint // a system call returns the errno itself
+		case nil:
+			g.search(w, fd, path)
+			unix.Close(fd)
+		case unix.ENOENT, unix.ELOOP, unix.ENXIO: // no longer a file
+		default:
+			g.hits.Skip(path, driver.SkipUnreadable)
+		}
+	}
+}
+
+// search searches an open file.
+func (g *grepper) search(w *worker, fd int, path string) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || regular(&st) != nil {
+		g.hits.Skip(path, driver.SkipUnreadable)
+		return
+	}
+	if g.hits.TooBig(st.Size) {
+		g.hits.Skip(path, driver.SkipTooBig)
+		return
+	}
+	n, err := w.load(fd, st.Size, g.hits)
+	switch {
+	case err != nil:
+		g.hits.Skip(path, driver.SkipUnreadable)
+	case g.hits.TooBig(int64(n)):
+		g.hits.Skip(path, driver.SkipTooBig)
+	default:
+		g.hits.Search(g.query, path, w.data[:n])
+	}
+	const keep = 4 << 20
+	if len(w.data) > keep {
+		w.data = nil
+	}
+}
+
+// load reads a file into w.data. A read that ends where the file was said to end
+// is the last; a file that grows is read until it does not, or is too big.
+func (w *worker) load(fd int, size int64, h *search.Hits) (int, error) {
+	if need := size + 1; int64(len(w.data)) < need {
+		w.data = make([]byte, max(need, 64<<10))
+	}
+	for n := 0; ; {
+		if n == len(w.data) {
+			w.data = append(w.data, make([]byte, len(w.data))...)
+		}
+		m, err := pread(fd, w.data[n:], int64(n))
+		if err != nil {
+			return 0, err
+		}
+		n += m
+		if m == 0 || int64(n) == size || h.TooBig(int64(n)) {
+			return n, nil
+		}
+	}
+}
