@@ -1,0 +1,178 @@
+package workspacetest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+var revisionChecks = []Check{
+	{"Update/refuses-the-older-ref", needUpdate, updateStale},
+	{"Update/is-obeyed-by-the-handle", all(needUpdate, needReadOnly, needFS), updateHandle},
+	{"Update/is-obeyed-by-other-handles", all(needUpdate, needReadOnly, needFS), updateOtherHandles},
+	{"Update/can-be-taken-back", all(needUpdate, needReadOnly, needFS), updateBack},
+	{"Update/refuses-what-it-can't-enforce", needUpdate, updateRefused},
+	{"Update/concurrently-gives-each-its-own-revision", needUpdate, updateConcurrently},
+	{"Update/outlives-the-process", all(needUpdate, needPersistence), updatePersists},
+	{"Open/with-another-policy-converges", nil, openConverges},
+	{"Open/with-another-policy-refuses-the-older-ref", nil, openStale},
+}
+
+// update changes the policy to the other one that these traits allow.
+func (e *Env) update(t testing.TB, p *place) driver.Ref {
+	t.Helper()
+	ref, err := p.d.Life.Update(t.Context(), otherPolicy(e))
+	if err != nil {
+		t.Fatalf("Update: %v", err)
+	}
+	return ref
+}
+
+// wantStale reports a ref that is not refused as an older one.
+func (e *Env) wantStale(t testing.TB, ref driver.Ref) {
+	t.Helper()
+	_, err := e.use(t).Resolve(t.Context(), ref)
+	wantFailed(t, "Resolve of the older ref", err)
+	if got := fault.CauseOf(err); err != nil && got != fault.CauseStale {
+		t.Errorf("Resolve of the older ref has the cause %q, want %q: %v", got, fault.CauseStale, err)
+	}
+}
+
+func updateStale(t testing.TB, e *Env) {
+	p := e.open(t)
+	old := p.Ref()
+	ref := e.update(t, p)
+	if ref.Revision <= old.Revision {
+		t.Errorf("Update moved the revision from %d to %d, want a higher one", old.Revision, ref.Revision)
+	}
+	e.wantStale(t, old)
+	q := e.resolve(t, p.spec, ref)
+	enforces(t, q, otherPolicy(e))
+	if got := q.Ref().Revision; got != ref.Revision {
+		t.Errorf("the newer ref resolves to revision %d, want %d", got, ref.Revision)
+	}
+}
+
+func updateHandle(t testing.TB, e *Env) {
+	p := e.open(t)
+	p.write(t, "file", "before")
+	e.update(t, p)
+	enforces(t, p, driver.Policy{ReadOnly: true})
+	p.wantContent(t, "file", "before")
+}
+
+// updateOtherHandles: a permission that was revoked is revoked for whoever holds
+// the workspace already. A handle may also find itself evicted.
+func updateOtherHandles(t testing.TB, e *Env) {
+	p := e.open(t)
+	other := e.resolve(t, p.spec, p.Ref())
+	e.update(t, p)
+	_, err := other.WriteFile(t.Context(), "forbidden", []byte("x"), nil)
+	wantCode(t, "Write by a handle from before the update", err, fault.PermissionDenied, fault.Evicted)
+	p.wantMissing(t, "forbidden")
+}
+
+func updateBack(t testing.TB, e *Env) {
+	p := e.open(t)
+	first := e.update(t, p)
+	second, err := p.d.Life.Update(t.Context(), driver.Policy{})
+	if !wantNil(t, "Update back", err) {
+		return
+	}
+	if second.Revision <= first.Revision {
+		t.Errorf("Update back moved the revision from %d to %d, want a higher one", first.Revision, second.Revision)
+	}
+	p.works(t)
+	e.wantStale(t, first)
+	e.resolve(t, p.spec, second).works(t)
+}
+
+func updateRefused(t testing.TB, e *Env) {
+	p := e.open(t)
+	_, err := p.d.Life.Update(t.Context(), driver.Policy{Isolation: "moat"})
+	wantCode(t, "Update to an unknown isolation", err, fault.InvalidArgument)
+	for i, l := range e.Traits.Limits.All() {
+		if !l.Enforced() {
+			_, err := p.d.Life.Update(t.Context(), driver.Policy{Limits: limit(i, driver.Limit{Max: plenty})})
+			wantCode(t, "Update to a limit that nothing enforces: "+l.Name, err, fault.Unsupported)
+		}
+	}
+	e.resolve(t, p.spec, p.Ref()).works(t)
+}
+
+func updateConcurrently(t testing.TB, e *Env) {
+	const callers = 8
+	p := e.open(t)
+	refs, errs := make([]driver.Ref, callers), make([]error, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			refs[i], errs[i] = p.d.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"CALLER": itoa(i)}})
+		})
+	}
+	wg.Wait()
+	seen := map[int64]bool{}
+	newest := driver.Ref{}
+	for i, err := range errs {
+		if !wantNil(t, "Update", err) {
+			return
+		}
+		if seen[refs[i].Revision] {
+			t.Errorf("two updates to different policies have the revision %d", refs[i].Revision)
+		}
+		seen[refs[i].Revision] = true
+		if refs[i].Revision > newest.Revision {
+			newest = refs[i]
+		}
+	}
+	e.resolve(t, p.spec, newest)
+	for _, ref := range refs {
+		if ref.Revision < newest.Revision {
+			e.wantStale(t, ref)
+		}
+	}
+}
+
+func updatePersists(t testing.TB, e *Env) {
+	p := e.open(t)
+	old := p.Ref()
+	ref := e.update(t, p)
+	e.restart(t)
+	e.wantStale(t, old)
+	enforces(t, e.resolve(t, p.spec, ref), otherPolicy(e))
+}
+
+// converge opens a workspace and opens it again with another policy.
+func (e *Env) converge(t testing.TB) (before, after *place) {
+	t.Helper()
+	before = e.open(t)
+	if before.d.FS != nil {
+		before.write(t, "file", "kept")
+	}
+	spec := before.spec
+	spec.Policy = otherPolicy(e)
+	return before, e.openSpec(t, spec)
+}
+
+func openConverges(t testing.TB, e *Env) {
+	before, after := e.converge(t)
+	if got, old := after.Ref().Revision, before.Ref().Revision; got <= old {
+		t.Errorf("Open with another policy gives revision %d, want more than %d", got, old)
+	}
+	enforces(t, after, after.spec.Policy)
+	if after.d.FS != nil {
+		after.wantContent(t, "file", "kept")
+	}
+	again := e.openSpec(t, after.spec)
+	if got, want := again.Ref().Revision, after.Ref().Revision; got != want {
+		t.Errorf("Open with the same policy again gives revision %d, want %d", got, want)
+	}
+}
+
+func openStale(t testing.TB, e *Env) {
+	before, after := e.converge(t)
+	e.wantStale(t, before.Ref())
+	enforces(t, e.resolve(t, after.spec, after.Ref()), after.spec.Policy)
+}
