@@ -1,0 +1,229 @@
+package profile
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// The placeholders of [Command.Argv]. An argument that contains one is repeated
+// for each value, or holds all of them joined where [Command.Join] is set.
+const (
+	// Files stands for the paths of the files, relative to [Command.Dir].
+	Files = "$FILES"
+	// Packages stands for the packages that hold the files: what [Command.Packages]
+	// calls them, or where that is empty their directories in Go's form, "./dir".
+	Packages = "$PACKAGES"
+	// Tests stands for the names of the test classes in the files, which are the
+	// names of the files without their extension.
+	Tests = "$TESTS"
+)
+
+// A Command is something to run, as argv, without a shell. The zero Command
+// means that there is none.
+type Command struct {
+	Dir      string    `json:"dir"`                // where it runs, relative to the workspace; "." is its root
+	Argv     []string  `json:"argv"`               // program and arguments, with at most one kind of placeholder
+	Whole    []string  `json:"whole,omitempty"`    // what to run for the whole project where Argv has a placeholder
+	Proof    string    `json:"proof"`              // the file or directory that proves it, relative to the workspace
+	Match    []string  `json:"match,omitempty"`    // base name patterns of the files it is about; empty is all
+	Under    string    `json:"under,omitempty"`    // directory the files must be in; empty is Dir
+	Except   []string  `json:"except,omitempty"`   // directories below Dir that have a command of their own
+	Packages []Package `json:"packages,omitempty"` // what [Packages] stands for; empty is Go's rule
+	Join     string    `json:"join,omitempty"`     // joins the values of a placeholder into one argument
+}
+
+// A Package is a unit that a build tool addresses by name.
+type Package struct {
+	Dir  string `json:"dir"`
+	Name string `json:"name"`
+}
+
+// IsZero reports whether there is no command.
+func (c Command) IsZero() bool { return len(c.Argv) == 0 }
+
+// String returns Argv as it would be typed in a shell, placeholders included.
+func (c Command) String() string {
+	words := make([]string, len(c.Argv))
+	for i, a := range c.Argv {
+		words[i] = quote(a)
+	}
+	return strings.Join(words, " ")
+}
+
+// All returns the argv that covers the whole project. It is false where there is
+// no command, or one that only works on named files.
+func (c Command) All() ([]string, bool) {
+	if len(c.Whole) > 0 {
+		return slices.Clone(c.Whole), true
+	}
+	if c.IsZero() || c.placeholder() != "" {
+		return nil, false
+	}
+	return slices.Clone(c.Argv), true
+}
+
+// Expand returns the argv for files, which are relative to the workspace. Files
+// that the command is not about are left out, and if none remains there is
+// nothing to run: Expand returns false. A command without a placeholder is
+// returned as it is when at least one file remains.
+func (c Command) Expand(files []string) ([]string, bool) {
+	if c.IsZero() {
+		return nil, false
+	}
+	if files = c.relevant(files); len(files) == 0 {
+		return nil, false
+	}
+	mark := c.placeholder()
+	if mark == "" {
+		return slices.Clone(c.Argv), true
+	}
+	values := c.values(mark, files)
+	if len(values) == 0 {
+		return nil, false
+	}
+	if c.Join != "" {
+		values = []string{strings.Join(values, c.Join)}
+	}
+	var out []string
+	for _, arg := range c.Argv {
+		if !strings.Contains(arg, mark) {
+			out = append(out, arg)
+			continue
+		}
+		for _, v := range values {
+			out = append(out, strings.ReplaceAll(arg, mark, v))
+		}
+	}
+	return out, true
+}
+
+// About reports whether the command has anything to say about file.
+func (c Command) About(file string) bool {
+	return !c.IsZero() && len(c.relevant([]string{file})) == 1
+}
+
+func (c Command) placeholder() string {
+	for _, mark := range []string{Files, Packages, Tests} {
+		if slices.ContainsFunc(c.Argv, func(a string) bool { return strings.Contains(a, mark) }) {
+			return mark
+		}
+	}
+	return ""
+}
+
+// relevant returns the files the command is about, clean, each once.
+func (c Command) relevant(files []string) []string {
+	var out []string
+	for _, f := range files {
+		f = path.Clean(f)
+		if !inside(c.Dir, f) || c.Under != "" && !inside(c.Under, f) || slices.Contains(out, f) {
+			continue
+		}
+		if slices.ContainsFunc(c.Except, func(d string) bool { return inside(d, f) }) {
+			continue
+		}
+		if len(c.Match) == 0 || slices.ContainsFunc(c.Match, func(p string) bool { return matches(p, path.Base(f)) }) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (c Command) values(mark string, files []string) []string {
+	var out []string
+	for _, f := range files {
+		var v string
+		var ok bool
+		switch mark {
+		case Packages:
+			v, ok = c.packageOf(f)
+		case Tests:
+			base := path.Base(f)
+			v, ok = strings.TrimSuffix(base, path.Ext(base)), true
+		default:
+			// A file called "-x" must not turn into an option.
+			v, ok = relative(c.Dir, f), true
+			if strings.HasPrefix(v, "-") {
+				v = "./" + v
+			}
+		}
+		if ok && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (c Command) packageOf(file string) (string, bool) {
+	if len(c.Packages) == 0 {
+		return goPackage(relative(c.Dir, file))
+	}
+	best := -1
+	for i, p := range c.Packages {
+		if inside(p.Dir, file) && (best < 0 || inside(c.Packages[best].Dir, p.Dir)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return "", false
+	}
+	return c.Packages[best].Name, true
+}
+
+// goPackage returns the directory of the Go package that file belongs to. What
+// the go command does not see as a package (testdata, names with a leading "_" or
+// ".") belongs to the package that holds it, and vendored code to none.
+func goPackage(file string) (string, bool) {
+	var dirs []string
+	parts := strings.Split(file, "/")
+	for _, part := range parts[:len(parts)-1] {
+		if part == "vendor" {
+			return "", false
+		}
+		if part == "testdata" || part[0] == '_' || part[0] == '.' {
+			break
+		}
+		dirs = append(dirs, part)
+	}
+	if len(dirs) == 0 {
+		return ".", true
+	}
+	return "./" + strings.Join(dirs, "/"), true
+}
+
+// inside reports whether name is dir or below it. Names that leave the
+// workspace are inside nothing.
+func inside(dir, name string) bool {
+	if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") {
+		return false
+	}
+	return dir == "." || dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
+}
+
+// relative returns name, which is inside dir, as seen from dir.
+func relative(dir, name string) string {
+	if dir == "." || dir == "" {
+		return name
+	}
+	if name == dir {
+		return "."
+	}
+	return strings.TrimPrefix(name, dir+"/")
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok
+}
+
+// quote keeps the placeholders bare, so that the text reads as documented.
+func quote(arg string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+$", r)
+	}
+	if arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !safe(r) }) < 0 {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}

@@ -1,0 +1,206 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Options bound a detection. Nil and the zero value mean the defaults.
+type Options struct {
+	MaxDepth    int // how far below the root to walk; 0 is 4, negative is the root only
+	MaxDirs     int // how many directories to list in the walk; 0 is 1000
+	MaxProjects int // how many projects to return; 0 is 200
+}
+
+func (o *Options) orDefaults() Options {
+	out := Options{MaxDepth: 4, MaxDirs: 1000, MaxProjects: 200}
+	if o == nil {
+		return out
+	}
+	if o.MaxDepth != 0 {
+		out.MaxDepth = max(o.MaxDepth, 0)
+	}
+	if o.MaxDirs > 0 {
+		out.MaxDirs = o.MaxDirs
+	}
+	if o.MaxProjects > 0 {
+		out.MaxProjects = o.MaxProjects
+	}
+	return out
+}
+
+// Detect finds the projects in fsys. It fails only if the root can't be listed,
+// with the file system's error. What is wrong further down is a warning.
+func Detect(fsys fs.FS, opts *Options) (Profile, error) {
+	s, o := newScan(fsys), opts.orDefaults()
+	if err := s.list(".").err; err != nil {
+		return Profile{}, fmt.Errorf("profile: list workspace: %w", err)
+	}
+	truncated := s.walk(o)
+	s.settle()
+	p := Profile{Projects: make([]Project, 0, len(s.found)), Truncated: truncated, Evidence: s.evidence()}
+	for _, q := range s.found {
+		p.Projects = append(p.Projects, *q)
+	}
+	for _, d := range p.Evidence.Dirs {
+		if err := s.dirs[d].err; err != nil {
+			p.Warnings = append(p.Warnings, Warning{File: d, Message: plain(err).Error()})
+		}
+	}
+	return p, nil
+}
+
+// detectors in the order in which projects in one directory are listed. Those
+// whose manifest is rarely there for tooling alone come first: a package.json
+// beside a go.mod or a Gemfile usually serves the other project.
+var detectors = []func(*scan, string) *Project{
+	detectGo, detectRust, detectMaven, detectGradle, detectDotnet, detectElixir, detectRuby, detectPHP,
+	detectPython, detectDeno, detectNode, detectCMake, detectMake,
+}
+
+// walk visits directories breadth first, so that a project is known before what
+// is inside it. It reports whether a limit stopped it.
+func (s *scan) walk(o Options) (truncated bool) {
+	seen := map[string]bool{}
+	queue := []string{"."}
+	for len(queue) > 0 {
+		dir := queue[0]
+		queue = queue[1:]
+		if seen[dir] {
+			continue
+		}
+		if len(seen) >= o.MaxDirs {
+			return true
+		}
+		seen[dir] = true
+		s.visit(dir)
+		if len(s.found) > o.MaxProjects {
+			s.found = s.found[:o.MaxProjects]
+			return true
+		}
+		queue = append(queue, s.extra...)
+		s.extra = nil
+		if depth(dir) < o.MaxDepth {
+			queue = append(queue, s.subdirs(dir)...)
+		}
+	}
+	return false
+}
+
+func depth(dir string) int {
+	if dir == "." {
+		return 0
+	}
+	return strings.Count(dir, "/") + 1
+}
+
+func (s *scan) visit(dir string) {
+	var here []*Project
+	for _, detect := range detectors {
+		if p := detect(s, dir); p != nil {
+			here = append(here, p)
+			s.found = append(s.found, p)
+		}
+	}
+	// One that can be tested is more likely what the directory is about.
+	slices.SortStableFunc(here, func(a, b *Project) int {
+		return cmp.Compare(boolRank(a.Test.IsZero()), boolRank(b.Test.IsZero()))
+	})
+	copy(s.found[len(s.found)-len(here):], here)
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (s *scan) subdirs(dir string) []string {
+	var out []string
+	for _, e := range s.list(dir).entries {
+		if e.IsDir() && !skipped(e.Name()) {
+			out = append(out, path.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// settle puts the projects in order and lets each command know which
+// directories below it are looked after by another.
+func (s *scan) settle() {
+	slices.SortStableFunc(s.found, func(a, b *Project) int {
+		return cmp.Or(cmp.Compare(depth(a.Dir), depth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
+	})
+	for _, outer := range s.found {
+		for _, inner := range s.found {
+			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && inside(outer.Dir, inner.Dir) {
+				// A solution names its projects in a form of its own; it is taken to have them all.
+				member := s.workspaceOf(inner.Ecosystem, inner.Dir) == outer || outer.Ecosystem == Dotnet
+				except(outer, inner, member)
+			}
+		}
+	}
+}
+
+// except leaves inner's files out of those commands of outer that inner has
+// itself. A workspace's build tool works on its members as well, so there only
+// tools with a configuration of their own (format, lint) are separated.
+func except(outer, inner *Project, member bool) {
+	outs, ins := outer.commands(), inner.commands()
+	for i := range outs {
+		if outs[i].IsZero() || ins[i].IsZero() || outs[i].Dir != outer.Dir || ins[i].Dir != inner.Dir {
+			continue
+		}
+		if member && outer.Ecosystem != Node && outer.Ecosystem != Python {
+			continue
+		}
+		outs[i].Except = append(outs[i].Except, inner.Dir)
+	}
+}
+
+// inherit gives a member the commands of its workspace that it lacks. They run
+// where the workspace is, because that is where their configuration is found.
+func inherit(member, root *Project) {
+	outs, ins := root.commands(), member.commands()
+	for i := range outs {
+		if !ins[i].IsZero() || outs[i].IsZero() || outs[i] == &root.Build || outs[i] == &root.Test || outs[i] == &root.ScopedTest {
+			continue
+		}
+		c := *outs[i]
+		c.Except = nil
+		if outs[i] != &root.Install {
+			c.Under = member.Dir
+		}
+		*ins[i] = c
+	}
+	member.DepsDir = cmp.Or(member.DepsDir, root.DepsDir)
+}
+
+// never names directories that hold no project of the workspace, whatever it declares.
+func never(name string) bool {
+	switch name {
+	case "node_modules", ".git", ".hg", ".svn", "__pycache__", ".venv":
+		return true
+	}
+	return false
+}
+
+// skipped names directories that the walk does not enter: what tools make, what
+// was fetched, and what tests feed on.
+func skipped(name string) bool {
+	if never(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return true
+	}
+	switch name {
+	case "vendor", "target", "dist", "build", "out", "obj", "venv", "env", "virtualenv", "site-packages", "deps",
+		"coverage", "bower_components", "jspm_packages", "testdata", "__fixtures__", "fixtures", "Pods", "DerivedData",
+		"third_party", "tmp", "temp", "log", "logs":
+		return true
+	}
+	return strings.HasPrefix(name, "cmake-build-") || strings.HasPrefix(name, "bazel-") || strings.HasSuffix(name, ".egg-info")
+}

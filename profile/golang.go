@@ -1,0 +1,106 @@
+package profile
+
+import (
+	"path"
+	"strings"
+)
+
+var goFiles = []string{"*.go"}
+
+// golangciNames are the configurations golangci-lint reads.
+var golangciNames = []string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"}
+
+func detectGo(s *scan, dir string) *Project {
+	mod, work := s.first(dir, "go.mod"), s.first(dir, "go.work")
+	if mod == "" && work == "" {
+		return nil
+	}
+	p := &Project{Dir: dir, Ecosystem: Go, Language: "go", Proof: mod, PackageManager: "go", PackageManagerProof: mod}
+	patterns := []string{"./..."}
+	if mod != "" {
+		p.Name = goDirective(s.text(p, mod), "module")
+		if p.Name == "" {
+			p.warn(mod, "no module directive")
+		}
+	}
+	if work != "" {
+		uses := goUses(s.text(p, work))
+		s.declare(p, "go.mod", uses)
+		patterns = goPatterns(p, uses)
+		if mod == "" {
+			p.Proof, p.PackageManagerProof = work, work
+		}
+		if len(patterns) == 0 {
+			p.warn(work, "no use directive names a module in the workspace")
+			return p
+		}
+	}
+	p.goCommands(s, p.Proof, patterns)
+	return p
+}
+
+func (p *Project) goCommands(s *scan, proof string, patterns []string) {
+	all := func(argv ...string) []string { return append(argv, patterns...) }
+	p.Install = p.at(proof, "go", "mod", "download")
+	p.Build = p.at(proof, all("go", "build")...).on(goFiles)
+	p.Format = p.at(proof, "gofmt", "-w", Files).on(goFiles).whole("gofmt", "-w", ".")
+	p.Typecheck = p.at(proof, "go", "vet", Packages).on(goFiles).whole(all("go", "vet")...)
+	p.Lint = p.Typecheck
+	p.Test = p.at(proof, all("go", "test")...).on(goFiles)
+	p.ScopedTest = p.at(proof, "go", "test", Packages).on(goFiles).whole(all("go", "test")...)
+	config := s.first(p.Dir, golangciNames...)
+	for up := p.Dir; config == "" && up != "."; {
+		up = path.Dir(up) // golangci-lint looks for its configuration upwards
+		config = s.first(up, golangciNames...)
+	}
+	if config != "" {
+		p.Lint = p.at(config, "golangci-lint", "run", Packages).on(goFiles).whole(all("golangci-lint", "run")...)
+	}
+}
+
+// goPatterns names all packages of a go.work: "./..." alone matches nothing
+// in a directory that is no module.
+func goPatterns(p *Project, uses []string) []string {
+	var out []string
+	for _, use := range uses {
+		if path.Clean(use) == "." {
+			out = append(out, "./...")
+		}
+	}
+	for _, m := range p.Members {
+		out = append(out, "./"+relative(p.Dir, m)+"/...")
+	}
+	return out
+}
+
+// goDirective returns the argument of the first such directive of a go.mod.
+func goDirective(text, word string) string {
+	for line := range strings.Lines(uncomment(text, "//")) {
+		f := strings.Fields(line)
+		if len(f) == 2 && f[0] == word {
+			return strings.Trim(f[1], "\"`")
+		}
+	}
+	return ""
+}
+
+// goUses returns the directories a go.work uses.
+func goUses(text string) []string {
+	var out []string
+	block := false
+	for line := range strings.Lines(uncomment(text, "//")) {
+		f := strings.Fields(strings.ReplaceAll(line, "(", " ( "))
+		switch {
+		case len(f) == 0:
+		case block && f[0] == ")":
+			block = false
+		case block:
+			out = append(out, strings.Trim(f[0], "\"`"))
+		case f[0] == "use" && len(f) > 1 && f[1] == "(":
+			block = true
+		case f[0] == "use" && len(f) == 2:
+			out = append(out, strings.Trim(f[1], "\"`"))
+		}
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+package profile
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	nativeFiles = []string{"*.c", "*.h", "*.cc", "*.cpp", "*.cxx", "*.hh", "*.hpp", "*.hxx", "*.ipp", "*.m", "*.mm"}
+	unitFiles   = []string{"*.c", "*.cc", "*.cpp", "*.cxx"}
+
+	cmakeProject = regexp.MustCompile(`(?is)\bproject\s*\(\s*([A-Za-z0-9_.+-]+)([^)]*)\)`)
+	cmakeTests   = regexp.MustCompile(`(?i)\b(enable_testing\s*\(|include\s*\(\s*CTest\s*\)|add_test\s*\()`)
+)
+
+func detectCMake(s *scan, dir string) *Project {
+	manifest := s.first(dir, "CMakeLists.txt")
+	if manifest == "" || s.nearest(Native, dir) != nil {
+		return nil // a directory of the project above
+	}
+	text := uncomment(string(s.peek(manifest)), "#")
+	p := &Project{Dir: dir, Ecosystem: Native, Language: "cpp", Proof: manifest}
+	s.text(p, manifest)
+	if m := cmakeProject.FindStringSubmatch(text); m != nil {
+		p.Name = m[1]
+		if f := strings.Fields(m[2]); slices.Contains(f, "C") && !slices.Contains(f, "CXX") {
+			p.Language = "c"
+		}
+	} else if dir != "." {
+		return nil
+	}
+	build := p.cmakeCommands(s, cmakeTests.MatchString(text))
+	p.clangTools(s, build)
+	return p
+}
+
+func (s *scan) peek(name string) []byte {
+	data, _ := s.read(name) // a caller that keeps the project reports the error
+	return data
+}
+
+// A presetNames holds the first preset of each kind that may be used by name.
+type presetNames struct{ configure, build, test, binaryDir, proof string }
+
+// cmakeCommands returns the build directory.
+func (p *Project) cmakeCommands(s *scan, tested bool) string {
+	pr := s.presets(p)
+	dir := "build"
+	p.Install = p.at(p.Proof, "cmake", "-S", ".", "-B", dir)
+	if pr.configure != "" {
+		p.Install = p.at(pr.proof, "cmake", "--preset", pr.configure)
+		dir = pr.binaryDir
+	}
+	p.Build = p.at(p.Proof, "cmake", "--build", dir).on(nativeFiles)
+	if pr.build != "" {
+		p.Build = p.at(pr.proof, "cmake", "--build", "--preset", pr.build).on(nativeFiles)
+	} else if dir == "" {
+		p.Build = Command{} // where the preset builds is not written plainly
+	}
+	p.Typecheck = p.Build
+	switch {
+	case pr.test != "":
+		p.Test = p.at(pr.proof, "ctest", "--preset", pr.test, "--output-on-failure").on(nativeFiles)
+	case tested && dir != "":
+		p.Test = p.at(p.Proof, "ctest", "--test-dir", dir, "--output-on-failure").on(nativeFiles)
+	}
+	if dir != "" {
+		p.DepsDir = path.Join(p.Dir, dir)
+	}
+	return dir
+}
+
+func (s *scan) presets(p *Project) (out presetNames) {
+	file := s.first(p.Dir, "CMakePresets.json")
+	if file == "" {
+		return out
+	}
+	t, ok := s.load(p, file, parseJSON)
+	if !ok {
+		return out
+	}
+	out.proof = file
+	configure := firstPreset(t, "configurePresets")
+	out.configure = configure.text("name")
+	out.build = firstPreset(t, "buildPresets").text("name")
+	out.test = firstPreset(t, "testPresets").text("name")
+	binary := strings.ReplaceAll(configure.text("binaryDir"), "${presetName}", out.configure)
+	binary = strings.TrimPrefix(binary, "${sourceDir}/")
+	if binary != "" && !strings.Contains(binary, "$") && !path.IsAbs(binary) {
+		out.binaryDir = path.Clean(binary)
+	}
+	return out
+}
+
+func firstPreset(t table, kind string) table {
+	items, _ := t.at(kind).([]any)
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok && m["hidden"] != true && table(m).text("name") != "" {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p *Project) clangTools(s *scan, build string) {
+	if f := s.first(p.Dir, ".clang-format", "_clang-format"); f != "" {
+		p.Format = p.at(f, "clang-format", "-i", Files).on(nativeFiles)
+	}
+	if f := s.first(p.Dir, ".clang-tidy"); f != "" {
+		argv := []string{"clang-tidy"}
+		if build != "" {
+			argv = append(argv, "-p", build)
+		}
+		p.Lint = p.at(f, append(argv, Files)...).on(unitFiles)
+	}
+}
+
+// detectMake takes a Makefile or a justfile for a project only where nothing else
+// is one: elsewhere it is a convenience of the project it is in.
+func detectMake(s *scan, dir string) *Project {
+	makefile := s.first(dir, "GNUmakefile", "makefile", "Makefile")
+	justfile := s.first(dir, "justfile", "Justfile", ".justfile")
+	if makefile == "" && justfile == "" || s.coveredByAny(dir) {
+		return nil
+	}
+	p := &Project{Dir: dir, Ecosystem: Make, Proof: makefile}
+	program := "make"
+	if makefile == "" {
+		p.Proof, program = justfile, "just"
+	}
+	if p.Language = s.nativeLanguage(dir); p.Language != "" {
+		p.Ecosystem = Native
+	}
+	targets := makeTargets(s.text(p, p.Proof))
+	run := func(names ...string) Command {
+		for _, n := range names {
+			if targets[n] {
+				return p.at(p.Proof, program, n)
+			}
+		}
+		return Command{}
+	}
+	p.Install = run("deps", "setup", "bootstrap")
+	p.Build = run("build", "all")
+	p.Format, p.Lint = run("fmt", "format"), run("lint")
+	p.Typecheck, p.Test = run("typecheck", "type-check"), run("test", "tests", "check")
+	if p.Ecosystem == Native {
+		makeNative(s, p)
+	}
+	return p
+}
+
+func makeNative(s *scan, p *Project) {
+	if p.Build.IsZero() && path.Base(p.Proof) != "justfile" {
+		p.Build = p.at(p.Proof, "make")
+	}
+	for _, c := range []*Command{&p.Build, &p.Lint, &p.Test} {
+		*c = c.on(nativeFiles)
+	}
+	own := *p
+	p.clangTools(s, "")
+	if !own.Lint.IsZero() {
+		p.Lint = own.Lint // clang-tidy needs a compilation database that make does not write
+	}
+}
+
+// coveredByAny reports whether dir is, or is inside, some other project.
+func (s *scan) coveredByAny(dir string) bool {
+	return slices.ContainsFunc(s.found, func(p *Project) bool { return inside(p.Dir, dir) })
+}
+
+func (s *scan) nativeLanguage(dir string) string {
+	dirs := []string{dir}
+	if s.hasDir(dir, "src") {
+		dirs = append(dirs, path.Join(dir, "src"))
+	}
+	language := ""
+	for _, d := range dirs {
+		if len(s.glob(d, "*.cc", "*.cpp", "*.cxx")) > 0 {
+			return "cpp"
+		}
+		if len(s.glob(d, "*.c")) > 0 {
+			language = "c"
+		}
+	}
+	return language
+}
+
+// makeTargets returns the targets of a Makefile or the recipes of a justfile.
+func makeTargets(text string) map[string]bool {
+	out := map[string]bool{}
+	for line := range strings.Lines(uncomment(text, "#")) {
+		names, rest, ok := strings.Cut(line, ":")
+		if !ok || strings.HasPrefix(rest, "=") || strings.ContainsAny(line[:1], " \t") || strings.Contains(names, "=") && !strings.Contains(names, "='") {
+			continue // a recipe's line or an assignment
+		}
+		for _, n := range strings.Fields(names) {
+			out[strings.TrimPrefix(n, "@")] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package profile
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A runner is a test runner of Node: how it is started so that it ends, and how
+// it takes files.
+type runner struct {
+	name    string
+	once    []string // arguments that make it run once
+	scoped  []string // arguments that make it take the files literally
+	configs []string // files that prove it
+	key     string   // key of package.json that proves it
+}
+
+var runners = []runner{
+	{name: "vitest", once: []string{"run"}, configs: nodeConfigs("vitest.config", "vitest.workspace")},
+	{name: "jest", scoped: []string{"--runTestsByPath"}, configs: append(nodeConfigs("jest.config"), "jest.config.json"), key: "jest"},
+	{name: "mocha", configs: []string{".mocharc.js", ".mocharc.cjs", ".mocharc.mjs", ".mocharc.yaml", ".mocharc.yml", ".mocharc.json", ".mocharc.jsonc"}, key: "mocha"},
+	{name: "ava", configs: []string{"ava.config.js", "ava.config.cjs", "ava.config.mjs"}, key: "ava"},
+}
+
+func nodeConfigs(stems ...string) []string {
+	var out []string
+	for _, stem := range stems {
+		for _, ext := range []string{".ts", ".mts", ".cts", ".js", ".mjs", ".cjs"} {
+			out = append(out, stem+ext)
+		}
+	}
+	return out
+}
+
+func (n *node) tests() {
+	script := n.script("test")
+	if strings.Contains(script, "no test specified") {
+		script = "" // what npm init writes
+	}
+	argv, simple := testProgram(script)
+	switch {
+	case script == "":
+		n.testsByEvidence()
+	case len(argv) > 0 && n.testsByProgram(argv, simple):
+	default:
+		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
+		if strings.Contains(script, "react-scripts test") {
+			n.Test.Argv = append(n.Test.Argv, "--", "--watchAll=false")
+		}
+		n.scopedByEvidence()
+	}
+}
+
+// testsByProgram handles a test script that starts a runner we know. A script
+// that does more than that is run as it is.
+func (n *node) testsByProgram(argv []string, simple bool) bool {
+	scoped, once, known := n.startRunner(argv, simple)
+	if !known {
+		return false
+	}
+	n.ScopedTest = n.at(n.Proof, append(slices.Clone(scoped), Files)...).on(scriptFiles).whole(once...)
+	n.Test = n.at(n.Proof, once...).on(pageFiles)
+	if !simple {
+		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
+		n.ScopedTest = n.ScopedTest.whole(n.runScript("test")...)
+	}
+	return true
+}
+
+// startRunner returns how to run some files and how to run all.
+func (n *node) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
+	name := path.Base(argv[0])
+	flags, rest := runnerFlags(argv[1:])
+	if !simple {
+		flags, rest = nil, nil
+	}
+	switch {
+	case !startsTests(argv):
+		return nil, nil, false
+	case name == "bun":
+		scoped = append([]string{"bun", "test"}, flags...)
+		return scoped, scoped, true
+	case name == "node" || name == "tsx":
+		if !simple {
+			flags = []string{"--test"}
+		}
+		scoped = append([]string{"node"}, flags...)
+		if name == "tsx" {
+			scoped = append(n.exec("tsx"), flags...)
+		}
+		return scoped, append(slices.Clone(scoped), rest...), true
+	}
+	r := runners[slices.IndexFunc(runners, func(r runner) bool { return r.name == name })]
+	if len(rest) > 0 && slices.Contains([]string{"run", "watch", "dev"}, rest[0]) {
+		rest = rest[1:]
+	}
+	base := n.exec(r.name, append(slices.Clone(r.once), flags...)...)
+	return append(slices.Clone(base), r.scoped...), append(slices.Clone(base), rest...), true
+}
+
+// runnerFlags splits arguments into flags, without those that ask to watch, and
+// the rest. A word after a flag that takes a value stays with the flag.
+func runnerFlags(args []string) (flags, rest []string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case strings.HasPrefix(a, "--watch") || a == "-w" || a == "--run":
+		case !strings.HasPrefix(a, "-"):
+			rest = append(rest, a)
+		default:
+			flags = append(flags, a)
+			if takesValue(a) && i+1 < len(args) {
+				i++
+				flags = append(flags, args[i])
+			}
+		}
+	}
+	return flags, rest
+}
+
+func takesValue(flag string) bool {
+	switch flag {
+	case "-c", "--config", "--root", "-r", "--require", "--import", "--loader", "--experimental-loader", "--project", "--environment",
+		"--reporter", "--dir", "--mode", "--timeout", "-t", "--maxWorkers", "--test-reporter", "--test-concurrency", "--test-timeout", "--preload":
+		return true
+	}
+	return false
+}
+
+func (n *node) testsByEvidence() {
+	n.scopedByEvidence()
+	if once, ok := n.ScopedTest.All(); ok {
+		n.Test = n.at(n.ScopedTest.Proof, once...).on(pageFiles)
+		return
+	}
+	if n.PackageManager == "bun" {
+		n.ScopedTest = n.at(n.PackageManagerProof, "bun", "test", Files).on(scriptFiles).whole("bun", "test")
+		n.Test = n.at(n.PackageManagerProof, "bun", "test").on(pageFiles)
+	}
+}
+
+// scopedByEvidence finds a runner by its configuration, or else by the
+// dependency on it.
+func (n *node) scopedByEvidence() {
+	for _, byDep := range []bool{false, true} {
+		for _, r := range runners {
+			proof := n.s.first(n.Dir, r.configs...)
+			if proof == "" && r.key != "" && n.manifest.has(r.key) || byDep && n.deps[r.name] {
+				proof = n.Proof
+			}
+			base := n.exec(r.name, r.once...)
+			if proof == "" || base == nil {
+				continue
+			}
+			scoped := append(append(slices.Clone(base), r.scoped...), Files)
+			n.ScopedTest = n.at(proof, scoped...).on(scriptFiles).whole(base...)
+			return
+		}
+	}
+}
+
+// testProgram returns the words of the command in a test script that runs the
+// tests, if its program is one we know. It is simple if the script is that command
+// and nothing else, so that it can be started without a shell.
+func testProgram(script string) (argv []string, simple bool) {
+	segments := splitScript(script)
+	for _, words := range segments {
+		rest, bare := unwrap(words)
+		if len(rest) == 0 {
+			continue
+		}
+		if startsTests(rest) {
+			return rest, bare && len(segments) == 1 && !strings.ContainsAny(script, "$`\"'\\*?<>(){}~")
+		}
+	}
+	return nil, false
+}
+
+// splitScript cuts a script into commands, and these into words.
+func splitScript(script string) [][]string {
+	replaced := strings.NewReplacer("&&", "\n", "||", "\n", ";", "\n", "|", "\n", "&", "\n").Replace(script)
+	var out [][]string
+	for line := range strings.Lines(replaced) {
+		if words := strings.Fields(line); len(words) > 0 {
+			out = append(out, words)
+		}
+	}
+	return out
+}
+
+// unwrap drops what stands before the program: assignments, and programs whose
+// arguments are a program. It is bare if nothing was dropped that changes what runs.
+func unwrap(words []string) (rest []string, bare bool) {
+	bare = true
+	for len(words) > 0 {
+		w := words[0]
+		switch {
+		case strings.Contains(w, "=") && !strings.HasPrefix(w, "-"), w == "cross-env", w == "c8", w == "nyc", w == "dotenv", w == "env":
+			bare = false
+		case w == "npx", w == "bunx", w == "pnpx":
+		case (w == "pnpm" || w == "yarn") && len(words) > 1:
+			if words[1] != "exec" && words[1] != "dlx" && !isRunner(words[1]) {
+				return words, bare
+			}
+			if !isRunner(words[1]) {
+				words = words[1:]
+			}
+		case strings.HasPrefix(w, "-"):
+		default:
+			return words, bare
+		}
+		words = words[1:]
+	}
+	return nil, bare
+}
+
+// startsTests reports whether a command runs tests in a way we know.
+func startsTests(argv []string) bool {
+	switch name := path.Base(argv[0]); name {
+	case "node", "tsx":
+		return slices.Contains(argv, "--test")
+	case "bun":
+		return len(argv) > 1 && argv[1] == "test"
+	default:
+		return isRunner(name)
+	}
+}
+
+func isRunner(name string) bool {
+	return slices.ContainsFunc(runners, func(r runner) bool { return r.name == name })
+}

@@ -1,0 +1,303 @@
+package profile
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxManifest is the most that is read of one file. Real manifests are far
+// smaller; the rest of a bigger one is not worth a workspace's memory.
+const maxManifest = 1 << 20
+
+// A scan answers questions about files and remembers what it was asked. Every
+// look a detector takes goes through it, so that the evidence is complete.
+type scan struct {
+	fsys     fs.FS
+	start    time.Time
+	dirs     map[string]*listing
+	files    map[string]*content
+	names    map[string]bool // base names that were asked for, found or not
+	patterns map[string]bool // the same for patterns
+
+	found   []*Project
+	members map[Ecosystem]map[string]*Project // directory of a member -> the workspace it is in
+	extra   []string                          // member directories to visit whatever the limits of the walk
+}
+
+type listing struct {
+	entries []fs.DirEntry
+	byName  map[string]fs.DirEntry
+	err     error
+	stamp   stamp
+}
+
+type content struct {
+	data  []byte
+	err   error
+	stamp stamp
+}
+
+func newScan(fsys fs.FS) *scan {
+	return &scan{
+		fsys: fsys, start: time.Now(), dirs: map[string]*listing{}, files: map[string]*content{},
+		names: map[string]bool{}, patterns: map[string]bool{}, members: map[Ecosystem]map[string]*Project{},
+	}
+}
+
+// list reads a directory once. A directory that can't be read is empty.
+func (s *scan) list(dir string) *listing {
+	if l, ok := s.dirs[dir]; ok {
+		return l
+	}
+	l := &listing{byName: map[string]fs.DirEntry{}, stamp: stamp{name: dir, dir: true}}
+	l.stamp.look(s.fsys, s.start)
+	l.entries, l.err = fs.ReadDir(s.fsys, dir)
+	l.stamp.sum = sumEntries(l.entries)
+	for _, e := range l.entries {
+		l.byName[e.Name()] = e
+	}
+	s.dirs[dir] = l
+	return l
+}
+
+// entry finds name, which may have several elements, below dir.
+func (s *scan) entry(dir, name string) fs.DirEntry {
+	s.names[path.Base(name)] = true
+	for {
+		head, rest, more := strings.Cut(name, "/")
+		e := s.list(dir).byName[head]
+		if e == nil || !more {
+			return e
+		}
+		s.names[head] = true
+		if !s.isDirEntry(dir, e) {
+			return nil
+		}
+		dir, name = path.Join(dir, head), rest
+	}
+}
+
+// isDirEntry follows a symbolic link, as far as the file system lets it.
+func (s *scan) isDirEntry(dir string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := fs.Stat(s.fsys, path.Join(dir, e.Name()))
+	return err == nil && info.IsDir()
+}
+
+// has reports whether there is a file called name in dir.
+func (s *scan) has(dir, name string) bool {
+	e := s.entry(dir, name)
+	if e == nil {
+		return false
+	}
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.Type().IsRegular()
+	}
+	info, err := fs.Stat(s.fsys, path.Join(dir, name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// hasDir reports whether there is a directory called name in dir.
+func (s *scan) hasDir(dir, name string) bool {
+	e := s.entry(dir, name)
+	return e != nil && s.isDirEntry(path.Join(dir, path.Dir(name)), e)
+}
+
+// first returns the path of the first of names that is a file in dir, or "".
+func (s *scan) first(dir string, names ...string) string {
+	found := ""
+	for _, n := range names {
+		if s.has(dir, n) && found == "" {
+			found = path.Join(dir, n)
+		}
+	}
+	return found
+}
+
+// glob returns the paths of the files in dir whose name matches, in order.
+func (s *scan) glob(dir string, patterns ...string) []string {
+	var out []string
+	for _, p := range patterns {
+		s.patterns[p] = true
+	}
+	for _, e := range s.list(dir).entries {
+		if !e.IsDir() && slices.ContainsFunc(patterns, func(p string) bool { return matches(p, e.Name()) }) {
+			out = append(out, path.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// read returns the content of a file, once read.
+func (s *scan) read(name string) ([]byte, error) {
+	if c, ok := s.files[name]; ok {
+		return c.data, c.err
+	}
+	c := &content{stamp: stamp{name: name}}
+	c.stamp.look(s.fsys, s.start)
+	c.data, c.err = readFile(s.fsys, name)
+	c.stamp.sum = sha256.Sum256(c.data)
+	s.files[name] = c
+	s.names[path.Base(name)] = true
+	return c.data, c.err
+}
+
+// text returns the content of a file that only has to be searched; one that
+// can't be read is empty, with a warning.
+func (s *scan) text(p *Project, name string) string {
+	if name == "" {
+		return ""
+	}
+	data, err := s.read(name)
+	if err != nil {
+		p.warn(name, "%v", err)
+	}
+	return string(data)
+}
+
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err != nil {
+		return nil, plain(err)
+	}
+	if len(data) > maxManifest {
+		return nil, fmt.Errorf("larger than %d bytes", maxManifest)
+	}
+	return data, nil
+}
+
+// plain drops the name from an error of the file system: a warning has it already.
+func plain(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// nearest returns the innermost project of an ecosystem above dir.
+func (s *scan) nearest(eco Ecosystem, dir string) *Project {
+	var best *Project
+	for _, p := range s.found {
+		if p.Ecosystem == eco && p.Dir != dir && inside(p.Dir, dir) && (best == nil || inside(best.Dir, p.Dir)) {
+			best = p
+		}
+	}
+	return best
+}
+
+// workspaceOf returns the project that declares dir as its member.
+func (s *scan) workspaceOf(eco Ecosystem, dir string) *Project { return s.members[eco][dir] }
+
+// declare makes every directory that matches patterns a member of p. A pattern
+// with a leading "!" takes members away.
+func (s *scan) declare(p *Project, manifest string, patterns []string) {
+	var dirs []string
+	for _, pattern := range patterns {
+		rest, negative := strings.CutPrefix(pattern, "!")
+		matched := s.expandDirs(p.Dir, rest)
+		if negative {
+			dirs = slices.DeleteFunc(dirs, func(d string) bool { return slices.Contains(matched, d) })
+			continue
+		}
+		dirs = append(dirs, matched...)
+	}
+	slices.Sort(dirs)
+	for _, d := range slices.Compact(dirs) {
+		if d == p.Dir || !s.has(d, manifest) {
+			continue
+		}
+		if s.members[p.Ecosystem] == nil {
+			s.members[p.Ecosystem] = map[string]*Project{}
+		}
+		s.members[p.Ecosystem][d] = p
+		p.Members = append(p.Members, d)
+		s.extra = append(s.extra, d)
+	}
+}
+
+// maxMembers bounds what one pattern may name.
+const maxMembers = 1000
+
+// expandDirs returns the directories below base that a pattern of a workspace
+// names: "*" within an element, "**" for any number of them.
+func (s *scan) expandDirs(base, pattern string) []string {
+	pattern = path.Clean(strings.TrimSuffix(pattern, "/"))
+	if pattern == "." || path.IsAbs(pattern) || strings.HasPrefix(pattern, "..") {
+		return nil
+	}
+	dirs := []string{base}
+	for _, part := range strings.Split(pattern, "/") {
+		var next []string
+		for _, d := range dirs {
+			next = append(next, s.step(d, part)...)
+		}
+		if dirs = next; len(dirs) > maxMembers {
+			dirs = dirs[:maxMembers]
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+func (s *scan) step(dir, part string) []string {
+	if part == "**" {
+		return s.below(dir, 5)
+	}
+	if !strings.ContainsAny(part, "*?[{") {
+		if s.hasDir(dir, part) {
+			return []string{path.Join(dir, part)}
+		}
+		return nil
+	}
+	var out []string
+	for _, alternative := range braces(part) {
+		for _, e := range s.list(dir).entries {
+			if e.IsDir() && !never(e.Name()) && matches(alternative, e.Name()) {
+				out = append(out, path.Join(dir, e.Name()))
+			}
+		}
+	}
+	return out
+}
+
+func (s *scan) below(dir string, depth int) []string {
+	out := []string{dir}
+	if depth == 0 {
+		return out
+	}
+	for _, e := range s.list(dir).entries {
+		if e.IsDir() && !skipped(e.Name()) && len(out) < maxMembers {
+			out = append(out, s.below(path.Join(dir, e.Name()), depth-1)...)
+		}
+	}
+	return out
+}
+
+// braces expands one "{a,b}" of a pattern.
+func braces(p string) []string {
+	head, rest, ok := strings.Cut(p, "{")
+	body, tail, closed := strings.Cut(rest, "}")
+	if !ok || !closed {
+		return []string{p}
+	}
+	var out []string
+	for _, alternative := range strings.Split(body, ",") {
+		out = append(out, head+alternative+tail)
+	}
+	return out
+}
