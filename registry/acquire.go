@@ -1,0 +1,221 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+// A flight is one attempt to bring a workspace to life, for all who wait.
+type flight struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	e      *entry
+	err    error
+
+	waiters   int  // guarded by Registry.mu
+	abandoned bool // guarded by Registry.mu; all waiters left
+}
+
+// Acquire returns a live handle on the workspace, opening or attaching to it
+// first where that is needed; concurrent calls share one attempt, which goes on
+// while anyone waits for it. The handle is shared with others: closing it does
+// nothing, and it ends when the registry lets go of the workspace.
+//
+// A workspace that failed answers with the error of its failure until Reset.
+func (r *Registry) Acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
+	}
+	e, err := r.acquire(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return e.ws, nil
+}
+
+func (r *Registry) acquire(ctx context.Context, id string) (*entry, error) {
+	for {
+		if e, ok := r.entry(id); ok {
+			if _, ok, err := e.take(time.Now().UnixNano()); ok {
+				return e, err
+			}
+		}
+		f, member, err := r.board(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			if member {
+				r.leave(f)
+			}
+			return nil, fmt.Errorf("registry: acquire %s: %w", id, ctx.Err())
+		}
+		if member {
+			return f.e, f.err
+		}
+	}
+}
+
+// board joins the flight of a workspace, or starts one. One that everyone has
+// left can only be waited for: member is false.
+func (r *Registry) board(ctx context.Context, id string) (f *flight, member bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return nil, false, fmt.Errorf("registry: acquire %s: %w: the registry is shut down", id, fault.Unavailable)
+	}
+	if f := r.flights[id]; f != nil {
+		if !f.abandoned {
+			f.waiters++
+		}
+		return f, !f.abandoned, nil
+	}
+	if r.opts.MaxOpen > 0 && r.open >= r.opts.MaxOpen {
+		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the cap", id, fault.ResourceExhausted, r.open)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.OpenTimeout)
+	f = &flight{done: make(chan struct{}), cancel: cancel, waiters: 1}
+	r.flights[id] = f
+	r.open++
+	r.wg.Go(func() {
+		defer cancel()
+		f.e, f.err = r.bring(ctx, id)
+		r.land(id, f)
+	})
+	return f, true, nil
+}
+
+// land ends a flight.
+func (r *Registry) land(id string, f *flight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.flights, id)
+	if f.err != nil {
+		r.open--
+	}
+	close(f.done)
+}
+
+// leave gives up waiting; the last one to leave ends the attempt.
+func (r *Registry) leave(f *flight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.waiters--; f.waiters == 0 {
+		f.abandoned = true
+		f.cancel()
+	}
+}
+
+// ground ends the flight of a workspace, if there is one, and waits for it.
+func (r *Registry) ground(ctx context.Context, id string) error {
+	r.mu.Lock()
+	f := r.flights[id]
+	r.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	f.cancel()
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("registry: wait for the opening of %s to end: %w", id, ctx.Err())
+	}
+}
+
+// bring brings a workspace to life, and returns its entry.
+func (r *Registry) bring(ctx context.Context, id string) (*entry, error) {
+	rec, err := r.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := rec.usable(); err != nil {
+		return nil, err
+	}
+	if _, err := r.mux.Provider(rec.Kind); err != nil {
+		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
+	}
+	if rec, err = r.store.Hold(ctx, id, r.me, r.opts.Lease); err != nil {
+		return nil, err
+	}
+	r.startBeating()
+	e, err := r.attach(ctx, rec)
+	if err != nil {
+		r.release(ctx, id)
+		return nil, err
+	}
+	return e, nil
+}
+
+// usable reports whether a workspace in this state may be used, and if not why.
+func (r Record) usable() error {
+	switch r.State {
+	case Destroyed:
+		return destroyed(r.ID)
+	case Failed:
+		return r.failure()
+	case Paused:
+		return fmt.Errorf("registry: workspace %s is paused: %w: resume it first", r.ID, fault.WrongState)
+	}
+	return nil
+}
+
+// attach settles the record and installs a handle. Closing and destroying move
+// the record before they look for a handle, and attach looks at the record after
+// it has installed one, so that neither misses the other.
+func (r *Registry) attach(ctx context.Context, rec Record) (*entry, error) {
+	for {
+		d, settled, err := r.settle(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		e, err := r.install(settled, d)
+		if err != nil {
+			return nil, err
+		}
+		now, err := r.get(ctx, rec.ID)
+		if err == nil {
+			err = now.usable()
+		}
+		if err == nil && now.State != Closed && now.Ref != nil && now.Ref.Revision == e.revision.Load() {
+			return e, nil
+		}
+		r.discard(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		rec = now
+	}
+}
+
+// discard takes back a handle that came too late. The flight still counts it
+// as open.
+func (r *Registry) discard(ctx context.Context, e *entry) {
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	r.mu.Lock()
+	r.open++ // retire counts down
+	r.mu.Unlock()
+	if err := r.retire(ctx, e, false); err != nil {
+		r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+	}
+}
+
+func (r *Registry) release(ctx context.Context, id string) {
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if err := r.store.Release(ctx, r.me.ID, map[string]time.Time{id: {}}); err != nil {
+		r.opts.Log.Warn("release a workspace", "workspace", id, "error", err)
+	}
+}
+
+// cleanup is for work that must be done although the caller has gone.
+func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+}

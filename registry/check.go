@@ -1,0 +1,64 @@
+package registry
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const (
+	maxLabels     = 64
+	maxLabelValue = 255
+	labelForm     = `[A-Za-z0-9][A-Za-z0-9._/-]{0,62}`
+)
+
+var labelKey = regexp.MustCompile(`^` + labelForm + `$`)
+
+// check judges what of a spec is the registry's own business; the rest is the
+// provider's, when it is opened.
+func (r *Registry) check(spec workspace.Spec) error {
+	if !driver.ValidID(spec.ID) {
+		return fmt.Errorf("workspace id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	}
+	if spec.Name != "" && !driver.ValidWorkspaceName(spec.Name) {
+		return fmt.Errorf("workspace name %q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", spec.Name, fault.InvalidArgument)
+	}
+	if _, err := r.mux.Provider(spec.Kind); err != nil {
+		return err
+	}
+	if spec.From.Template != "" && spec.From.Snapshot != "" {
+		return fmt.Errorf("source: %w: a workspace starts from a template or from a snapshot, not from both", fault.InvalidArgument)
+	}
+	if err := checkPolicy(spec.Policy); err != nil {
+		return err
+	}
+	return checkLabels(spec.Labels)
+}
+
+func checkPolicy(p workspace.Policy) error {
+	if p.Idle < 0 {
+		return fmt.Errorf("idle %v: %w: must not be negative", p.Idle, fault.InvalidArgument)
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return fmt.Errorf("%d labels: %w: at most %d are allowed", len(labels), fault.InvalidArgument, maxLabels)
+	}
+	for key, value := range labels {
+		if !labelKey.MatchString(key) {
+			return fmt.Errorf("label %q: %w: a key is %s", key, fault.InvalidArgument, labelForm)
+		}
+		if len(value) > maxLabelValue || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+			return fmt.Errorf("label %s: %w: a value is at most %d bytes of text without control characters", key, fault.InvalidArgument, maxLabelValue)
+		}
+	}
+	return nil
+}

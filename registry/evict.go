@@ -1,0 +1,55 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// renew attaches again after a module of the handle answered Evicted. Package
+// workspace calls it once for all calls that met the same eviction, and repeats
+// each of them once.
+func (r *Registry) renew(ctx context.Context, e *entry) (*driver.Workspace, error) {
+	if failure := e.failed.Load(); failure != nil {
+		return nil, *failure
+	}
+	rec, err := r.change(ctx, e.id, func(rec *Record) error {
+		if err := rec.usable(); err != nil {
+			return err
+		}
+		if rec.State != Ready {
+			return errUnchanged
+		}
+		rec.to(Evicted)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("registry: workspace %s was evicted: %w", e.id, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.OpenTimeout)
+	defer cancel()
+	d, settled, err := r.settle(ctx, rec)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.markFailed(ctx, e)
+		}
+		return nil, err
+	}
+	e.mu.Lock()
+	e.stale = append(e.stale, e.current)
+	e.current = d
+	e.mu.Unlock()
+	e.revision.Store(settled.Ref.Revision)
+	return d, nil
+}
+
+// markFailed makes a handle fail fast where its record says that it failed. The
+// handle itself can't end here: the call that found the eviction still uses it.
+func (r *Registry) markFailed(ctx context.Context, e *entry) {
+	rec, err := r.get(ctx, e.id)
+	if err == nil && rec.State == Failed {
+		failure := rec.failure()
+		e.failed.Store(&failure)
+	}
+}

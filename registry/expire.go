@@ -1,0 +1,112 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Expire ends the workspaces that nobody used for as long as their policy says,
+// and returns how many. One that is to persist is closed, any other destroyed.
+// What a living registry elsewhere holds is left to it, and what is paused waits.
+func (r *Registry) Expire(ctx context.Context) (int, error) {
+	if err := r.store.Reap(ctx); err != nil {
+		return 0, err
+	}
+	recs, err := r.store.List(ctx, Filter{})
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	var errs []error
+	for _, rec := range recs {
+		if !rec.expires() || !r.idle(rec, time.Now()) {
+			continue
+		}
+		done, err := r.expire(ctx, rec.ID)
+		if done {
+			n++
+		}
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// expires reports whether idleness ends a workspace in this state.
+func (r Record) expires() bool {
+	switch {
+	case r.Spec.Policy.Idle <= 0, r.State == Paused, r.State == Destroyed:
+		return false
+	case r.Spec.Policy.Persist:
+		return r.State != Closed && r.State != Failed
+	}
+	return true
+}
+
+// idle reports whether a workspace was not used for as long as its policy says.
+func (r *Registry) idle(rec Record, now time.Time) bool {
+	used := rec.LastUsed
+	if e, ok := r.entry(rec.ID); ok {
+		if last := e.lastUse(); last.After(used) {
+			used = last
+		}
+	}
+	return now.Sub(used) >= rec.Spec.Policy.Idle
+}
+
+// expire ends one workspace, unless someone came to use it meanwhile.
+func (r *Registry) expire(ctx context.Context, id string) (bool, error) {
+	done, err := r.takeTurn(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	rec, err := r.get(ctx, id)
+	if fault.Of(err) == fault.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	e, live := r.entry(id)
+	var used int64
+	if live {
+		used = e.used.Load()
+	}
+	if !rec.expires() || !r.idle(rec, time.Now()) || r.inFlight(id) {
+		return false, nil
+	}
+	if live && (used == retired || !e.used.CompareAndSwap(used, retired)) {
+		return false, nil
+	}
+	next := rec.clone()
+	if rec.Spec.Policy.Persist {
+		next.to(Closed)
+	} else {
+		next.bury()
+	}
+	stored, err := r.put(ctx, rec.State, next, func(ctx context.Context, rec Record) (Record, error) {
+		return r.store.PutIdle(ctx, rec, r.me.ID)
+	})
+	if err != nil {
+		if live {
+			e.used.Store(used)
+		}
+		if code := fault.Of(err); code == fault.Conflict || code == fault.NotFound {
+			return false, nil // someone uses it, or ended it
+		}
+		return false, err
+	}
+	if stored.State == Destroyed {
+		return true, r.remove(ctx, stored)
+	}
+	return true, r.retireID(ctx, id)
+}
+
+func (r *Registry) inFlight(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flights[id] != nil
+}

@@ -1,0 +1,157 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// startBeating starts the heartbeat, once. It runs until Shutdown: a lease lasts
+// as long as there is something to hold.
+func (r *Registry) startBeating() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.beating || r.down {
+		return
+	}
+	r.beating = true
+	r.wg.Go(func() {
+		ticker := time.NewTicker(r.opts.Lease / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-r.base.Done():
+				return
+			case <-ticker.C:
+				if err := r.beat(r.base); err != nil && r.base.Err() == nil {
+					r.opts.Log.Warn("renew the lease", "error", err)
+				}
+			}
+		}
+	})
+}
+
+// beat renews the lease, stores uses, and ends the handles on workspaces that
+// others have changed.
+func (r *Registry) beat(ctx context.Context) error {
+	uses := map[string]time.Time{}
+	var entries []*entry
+	r.live.Range(func(_, v any) bool {
+		e := v.(*entry)
+		uses[e.id] = e.lastUse()
+		entries = append(entries, e)
+		return true
+	})
+	r.mu.Lock()
+	for id := range r.flights {
+		if _, ok := uses[id]; !ok {
+			uses[id] = time.Time{}
+		}
+	}
+	r.mu.Unlock()
+	recs, err := r.store.Beat(ctx, r.me, r.opts.Lease, uses)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rec, ok := recs[e.id]
+		destroyed := !ok || rec.State == Destroyed
+		if !destroyed && e.good(rec) {
+			continue
+		}
+		// Calls under way may take their time; the lease may not.
+		r.wg.Go(func() {
+			ctx, cancel := cleanup(r.base)
+			defer cancel()
+			if err := r.retire(ctx, e, destroyed); err != nil {
+				r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// good reports whether a handle still stands for what the record says.
+func (e *entry) good(rec Record) bool {
+	switch rec.State {
+	case Ready, Evicted:
+		return e.failed.Load() == nil && rec.Ref != nil && rec.Ref.Revision <= e.revision.Load()
+	case Failed:
+		return e.failed.Load() != nil
+	}
+	return false
+}
+
+// Run does what a registry does by itself, until ctx ends: it sweeps leftovers,
+// at the start and whenever a removal was cut short, and expires idle
+// workspaces. Run it once in a program that runs for long.
+func (r *Registry) Run(ctx context.Context) error {
+	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
+		r.opts.Log.Warn("sweep", "error", err)
+	}
+	ticker := time.NewTicker(r.opts.ExpireEvery)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if _, err := r.Expire(ctx); err != nil && ctx.Err() == nil {
+			r.opts.Log.Warn("expire", "error", err)
+		}
+		if n%sweepTurns != 0 {
+			continue
+		}
+		if err := r.sweepTombs(ctx); err != nil && ctx.Err() == nil {
+			r.opts.Log.Warn("sweep", "error", err)
+		}
+	}
+}
+
+// sweepTurns is how many turns of Run pass between looks for removals that were
+// cut short.
+const sweepTurns = 12
+
+// Shutdown lets go of every live workspace and ends what the registry does in
+// the background. What others wait for in Acquire is cut short. The store stays
+// open. Shutting down twice is shutting down once.
+func (r *Registry) Shutdown(ctx context.Context) error {
+	r.mu.Lock()
+	r.down = true
+	for _, f := range r.flights {
+		f.cancel()
+	}
+	r.mu.Unlock()
+	r.end()
+	if err := r.settleDown(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	r.live.Range(func(_, v any) bool {
+		errs = append(errs, r.retire(ctx, v.(*entry), false))
+		return true
+	})
+	errs = append(errs, r.store.Leave(ctx, r.me.ID))
+	return errors.Join(errs...)
+}
+
+// settleDown waits for everything that runs in the background.
+func (r *Registry) settleDown(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { // ends with the last of what it waits for
+		r.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("registry: shut down: %w: %w", codeOfContext(ctx), ctx.Err())
+	}
+}
+
+func codeOfContext(ctx context.Context) fault.Code { return fault.Of(ctx.Err()) }

@@ -1,0 +1,329 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// pollOpening is how often one looks whether another process is done.
+const pollOpening = 50 * time.Millisecond
+
+// settle gets the provider's workspace for a record and stores what it learned:
+// the ref, or the failure. What it returns is ready and durable.
+func (r *Registry) settle(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+	for {
+		rec, err := r.claim(ctx, rec)
+		if err != nil {
+			return nil, Record{}, err
+		}
+		d, settled, err := r.reachAndStore(ctx, rec)
+		if fault.Of(err) != fault.Conflict {
+			return d, settled, err
+		}
+		if rec, err = r.get(ctx, rec.ID); err != nil {
+			return nil, Record{}, err
+		}
+	}
+}
+
+// claim makes this registry the one that opens the workspace. A ready or an
+// evicted one needs no claim: any number may attach to it at once.
+func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
+	for {
+		if err := rec.usable(); err != nil {
+			return Record{}, err
+		}
+		if rec.State == Ready || rec.State == Evicted {
+			return rec, nil
+		}
+		if busy, err := r.busyElsewhere(ctx, rec); err != nil {
+			return Record{}, err
+		} else if busy {
+			if err := sleep(ctx, pollOpening); err != nil {
+				return Record{}, fmt.Errorf("registry: acquire %s: another process is opening it: %w", rec.ID, err)
+			}
+		} else {
+			next := rec.clone()
+			if next.State != Opening {
+				next.to(Opening)
+			}
+			next.Worker = r.me.ID
+			next.Attempts++
+			if stored, err := r.put(ctx, rec.State, next, r.store.Put); fault.Of(err) != fault.Conflict {
+				return stored, err
+			}
+		}
+		var err error
+		if rec, err = r.get(ctx, rec.ID); err != nil {
+			return Record{}, err
+		}
+	}
+}
+
+// busyElsewhere reports whether another living registry works on the record.
+func (r *Registry) busyElsewhere(ctx context.Context, rec Record) (bool, error) {
+	if rec.Worker == "" || rec.Worker == r.me.ID {
+		return false, nil
+	}
+	return r.store.Alive(ctx, rec.Worker)
+}
+
+// reachAndStore opens or resolves, and stores the outcome. Sweeping is kept out
+// from before the provider is asked until the record says what became of it.
+func (r *Registry) reachAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+	d, opened, unlock, err := r.reach(ctx, rec)
+	defer unlock()
+	if err != nil {
+		return nil, Record{}, r.fail(ctx, rec, opened, err)
+	}
+	settled, err := r.commit(ctx, rec, d, opened)
+	if err == nil {
+		return d, settled, nil
+	}
+	// Whoever destroyed the record may have found nothing to remove yet.
+	end := d.Life.Close
+	if fault.Of(err) == fault.NotFound {
+		end = d.Life.Destroy
+	}
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if failure := end(ctx); failure != nil {
+		r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", failure)
+	}
+	return nil, Record{}, err
+}
+
+// reach asks the provider: for the workspace of the ref where there is one. A
+// ref that is stale means that a change of policy was made and its new ref never
+// stored; opening with the policy that was wished for finds the way back.
+func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
+	unlock = func() {}
+	p, err := r.mux.Provider(rec.Kind)
+	if err != nil {
+		return nil, false, unlock, notFailed{err}
+	}
+	spec := rec.Spec
+	if rec.Ref != nil {
+		d, err = r.retry(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
+		if fault.CauseOf(err) != fault.CauseStale {
+			return d, false, unlock, err
+		}
+		if rec.Pending != nil {
+			spec.Policy = *rec.Pending
+		}
+	}
+	if unlock, err = r.store.Lock(ctx, false); err != nil {
+		return nil, true, func() {}, notFailed{err}
+	}
+	d, err = r.retry(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })
+	return d, true, unlock, err
+}
+
+// notFailed is an error that says nothing about the workspace.
+type notFailed struct{ error }
+
+func (e notFailed) Unwrap() error { return e.error }
+
+// retry repeats a call that fails for a while, with waits that double.
+func (r *Registry) retry(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
+	for n := 0; ; n++ {
+		d, err := r.guard(ctx, rec, verb, call)
+		if err == nil || !fault.IsTransient(err) || n >= r.opts.Retries {
+			return d, err
+		}
+		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
+		if cut := sleep(ctx, r.delay(n)); cut != nil {
+			return nil, fmt.Errorf("%w (while waiting to try again after: %s)", cut, err)
+		}
+	}
+}
+
+// delay is the wait before retry n. All of them together take RetryFor, less a
+// little that keeps those who failed together apart.
+func (r *Registry) delay(n int) time.Duration {
+	share := float64(r.opts.RetryFor) / float64((int64(1)<<min(r.opts.Retries, 30))-1)
+	return time.Duration(share * float64(int64(1)<<min(n, 30)) * (1 - 0.1*rand.Float64()))
+}
+
+// guard holds one answer of a provider against the contract. A panic, a
+// workspace that is not what was promised, and Evicted, which only modules may
+// answer, are permanent failures.
+func (r *Registry) guard(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Log.Error("provider panicked", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "panic", p, "stack", string(debug.Stack()))
+			d, err = nil, fmt.Errorf("registry: %s %s: %w: provider %s panicked", verb, rec.ID, fault.Failed, rec.Kind)
+		}
+	}()
+	d, err = call(ctx)
+	switch {
+	case errors.Is(err, fault.Evicted):
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules are evicted", verb, rec.ID, fault.Failed, rec.Kind)
+	case err != nil && fault.Of(err) == fault.Internal:
+		r.opts.Log.Error("provider answered without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s answered with an internal error", verb, rec.ID, fault.Failed, rec.Kind)
+	case err != nil:
+		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
+	}
+	if err := d.Validate(rec.Spec.Want); err != nil {
+		r.closeInvalid(ctx, d)
+		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
+	}
+	if d.Ref.Provider != rec.Kind {
+		r.closeInvalid(ctx, d)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another one", verb, rec.ID, fault.Failed, rec.Kind)
+	}
+	return d, nil
+}
+
+func (r *Registry) closeInvalid(ctx context.Context, d *driver.Workspace) {
+	if d == nil || d.Life.Close == nil {
+		return
+	}
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if err := d.Life.Close(ctx); err != nil {
+		r.opts.Log.Debug("close a workspace that broke the contract", "error", err)
+	}
+}
+
+// commit stores that the workspace is ready, with its ref. NotFound means that
+// it was destroyed meanwhile, Conflict that a newer ref is known.
+func (r *Registry) commit(ctx context.Context, rec Record, d *driver.Workspace, opened bool) (Record, error) {
+	busy, err := r.updating(ctx, rec)
+	if err != nil {
+		return Record{}, err
+	}
+	return r.change(ctx, rec.ID, func(now *Record) error {
+		if err := now.usable(); err != nil {
+			return err
+		}
+		if now.Ref != nil && now.Ref.Revision > d.Ref.Revision {
+			return fmt.Errorf("registry: workspace %s: a newer revision is known: %w", rec.ID, fault.Conflict)
+		}
+		same := now.Ref != nil && now.Ref.Revision == d.Ref.Revision
+		if now.State == Ready && same && (now.Pending == nil || busy) {
+			return errUnchanged
+		}
+		now.becomeReady()
+		now.Ref = &d.Ref
+		if now.Pending != nil && !busy {
+			if opened && rec.Pending != nil {
+				now.Spec.Policy = *rec.Pending
+			}
+			now.Pending, now.Worker = nil, ""
+		}
+		return nil
+	})
+}
+
+// updating reports whether a living registry is changing the policy now: its
+// wish is not for others to judge.
+func (r *Registry) updating(ctx context.Context, rec Record) (bool, error) {
+	if rec.Pending == nil || rec.Worker == "" {
+		return false, nil
+	}
+	if rec.Worker == r.me.ID {
+		return rec.State != Opening, nil
+	}
+	return r.store.Alive(ctx, rec.Worker)
+}
+
+// becomeReady moves a record to ready, wherever it is.
+func (r *Record) becomeReady() {
+	switch r.State {
+	case Intended, Closed:
+		r.to(Opening, Ready)
+		r.Worker = ""
+	case Opening:
+		r.to(Ready)
+		r.Worker = ""
+	case Evicted, Paused:
+		r.to(Ready)
+	}
+	r.Error, r.Attempts = nil, 0
+}
+
+// fail stores a permanent failure and returns the error that everyone gets from
+// now on. It stores nothing where the caller gave up, where the store itself
+// failed, or where another process holds the workspace, which is then good there.
+func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error) error {
+	cut := ctx.Err() != nil || errors.As(err, new(notFailed))
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if cut {
+		return r.unclaim(ctx, rec, err)
+	}
+	if !opened && r.heldElsewhere(ctx, rec.ID) {
+		return fmt.Errorf("%w (another process holds it)", err)
+	}
+	wire := fault.Encode(err)
+	wire.Transient = false // all retries are used up
+	stored, failure := r.change(ctx, rec.ID, func(now *Record) error {
+		switch now.State {
+		case Opening, Evicted:
+			now.to(Failed)
+		case Ready:
+			now.to(Evicted, Failed)
+		default: // someone moved it elsewhere; the failure is only this caller's
+			return errUnchanged
+		}
+		now.Error, now.Worker = &wire, ""
+		return nil
+	})
+	if failure != nil {
+		r.opts.Log.Warn("store a failure", "workspace", rec.ID, "error", failure)
+		return err
+	}
+	r.opts.Log.Warn("workspace failed", "workspace", rec.ID, "provider", rec.Kind, "code", wire.Code, "error", err)
+	if stored.State == Failed {
+		return stored.failure()
+	}
+	return err
+}
+
+// unclaim leaves an opening that was cut short for the next one to go on with.
+func (r *Registry) unclaim(ctx context.Context, rec Record, err error) error {
+	_, failure := r.change(ctx, rec.ID, func(now *Record) error {
+		if now.State != Opening || now.Worker != r.me.ID {
+			return errUnchanged
+		}
+		now.Worker = ""
+		return nil
+	})
+	if fault.Of(failure) == fault.NotFound {
+		return failure // it was destroyed, which is why it was cut short
+	}
+	return err
+}
+
+func (r *Registry) heldElsewhere(ctx context.Context, id string) bool {
+	holders, err := r.store.Holders(ctx, id)
+	if err != nil {
+		return true // in doubt nothing is judged
+	}
+	for _, h := range holders {
+		if h.ID != r.me.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// postgresStore keeps records in PostgreSQL, for many servers.
+type postgresStore struct {
+	sqlStore
+
+	// Locks are kept on connections of their own, one for all who came within
+	// the same moment, so that a thousand openings don't take a thousand.
+	locks *sql.DB
+	mu    sync.Mutex
+	party *party // the latest one; newcomers may join it
+}
+
+// A party shares one shared lock.
+type party struct {
+	ready chan struct{} // closed when the lock is there or err is set
+	err   error
+	conn  *sql.Conn
+	since time.Time
+	left  int // members that still need the lock
+}
+
+// partyTime bounds how long others may join a party. Who comes later asks the
+// server anew, and queues there behind anyone who waits for the exclusive lock.
+const partyTime = time.Second
+
+// lockKey is the advisory lock of the registry: "croft" in ASCII.
+const lockKey = 0x63726f6674
+
+const postgresConns = 16
+
+func openPostgres(ctx context.Context, url string) (Store, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		// pgx hides passwords in this error.
+		return nil, fmt.Errorf("registry: open store: %w: %w", fault.InvalidArgument, err)
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, fmt.Errorf("registry: open store: %w: %w", fault.Internal, err)
+	}
+	s := &postgresStore{locks: stdlib.OpenDB(*config), sqlStore: sqlStore{db: stdlib.OpenDB(*config), dialect: dialect{
+		name:      goose.DialectPostgres,
+		migrate:   []goose.ProviderOption{goose.WithSessionLocker(locker)},
+		numbered:  true,
+		forUpdate: " FOR UPDATE",
+		now:       postgresNow,
+		duplicate: postgresDuplicate,
+	}}}
+	s.db.SetMaxOpenConns(postgresConns)
+	s.db.SetMaxIdleConns(postgresConns)
+	s.locks.SetMaxIdleConns(-1) // a connection that is closed ends its lock
+	if err := s.bring(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// postgresNow is the server's clock: that of a client may be wrong.
+func postgresNow(ctx context.Context, tx *sql.Tx) (now int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`).Scan(&now)
+	return now, err
+}
+
+func (s *postgresStore) Close() error {
+	return errors.Join(s.locks.Close(), s.db.Close())
+}
+
+func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
+	if exclusive {
+		conn, err := s.lock(ctx, `SELECT pg_advisory_lock($1)`)
+		if err != nil {
+			return nil, err
+		}
+		return func() { conn.Close() }, nil
+	}
+	for {
+		p, first := s.join()
+		if first {
+			conn, err := s.lock(ctx, `SELECT pg_advisory_lock_shared($1)`)
+			s.mu.Lock()
+			p.conn, p.err = conn, err
+			s.mu.Unlock()
+			close(p.ready)
+		}
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			s.leave(p)
+			return nil, fmt.Errorf("registry: wait for the lock of the store: %w", ctx.Err())
+		}
+		if p.err == nil {
+			return sync.OnceFunc(func() { s.leave(p) }), nil
+		}
+		s.leave(p)
+		if first {
+			return nil, p.err
+		}
+		// The one who asked for all gave up; ask again.
+	}
+}
+
+// lock opens a connection and takes a lock on it.
+func (s *postgresStore) lock(ctx context.Context, query string) (*sql.Conn, error) {
+	conn, err := s.locks.Conn(ctx)
+	if err != nil {
+		return nil, s.classify("lock the store", err)
+	}
+	if _, err := conn.ExecContext(ctx, query, int64(lockKey)); err != nil {
+		conn.Close()
+		return nil, s.classify("lock the store", err)
+	}
+	return conn, nil
+}
+
+// join finds a party to share a lock with, or founds one; first says that this
+// member has to ask the server.
+func (s *postgresStore) join() (p *party, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.party == nil || time.Since(s.party.since) > partyTime {
+		s.party, first = &party{ready: make(chan struct{}), since: time.Now()}, true
+	}
+	s.party.left++
+	return s.party, first
+}
+
+// leave ends one membership; the last one ends the lock. The member who asks
+// the server leaves after it has the answer, so conn is settled by then.
+func (s *postgresStore) leave(p *party) {
+	s.mu.Lock()
+	p.left--
+	last := p.left == 0
+	if s.party == p && (last || p.err != nil) {
+		s.party = nil
+	}
+	s.mu.Unlock()
+	if last && p.conn != nil {
+		p.conn.Close()
+	}
+}
+
+func postgresDuplicate(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "23505" // unique_violation
+}

@@ -1,0 +1,251 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Registry owns the identity of workspaces. It is safe for concurrent use,
+// and any number of them, in any number of processes, may share a store.
+type Registry struct {
+	store Store
+	mux   *workspace.Mux
+	opts  Options
+	me    Holder
+
+	// base carries the values of the context that New was given, for what no
+	// caller waits for. It ends with Shutdown.
+	base context.Context
+	end  context.CancelFunc
+
+	live sync.Map // id -> *entry
+
+	mu      sync.Mutex
+	flights map[string]*flight // +checklocks:mu
+	verbs   map[string]*turn   // +checklocks:mu
+	open    int                // +checklocks:mu; entries and flights
+	down    bool               // +checklocks:mu
+	beating bool               // +checklocks:mu
+	wg      sync.WaitGroup     // flights, the heartbeat, and handles that end
+}
+
+// Options say how a registry behaves. The zero value is what most want.
+type Options struct {
+	Log    *slog.Logger // nil is silent
+	Events event.Sink   // nil is event.Discard
+
+	Retries     int           // of a transient failure; 0 is 3, negative is none
+	RetryFor    time.Duration // all waits between them together; 0 is 10 s
+	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min
+	Lease       time.Duration // how long a crashed registry seems alive; 0 is 15 s
+	ExpireEvery time.Duration // how often Run looks for idle workspaces; 0 is 5 s
+	MaxOpen     int           // live workspaces of this registry; 0 is no limit
+	MaxFileSize int64         // of a write; 0 is no limit but the provider's
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Log == nil {
+		out.Log = slog.New(slog.DiscardHandler)
+	}
+	if out.Events == nil {
+		out.Events = event.Discard
+	}
+	if out.Retries == 0 {
+		out.Retries = 3
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&out.RetryFor, 10 * time.Second}, {&out.OpenTimeout, 10 * time.Minute},
+		{&out.Lease, 15 * time.Second}, {&out.ExpireEvery, 5 * time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	return out
+}
+
+// New returns a registry over a store, which stays the caller's to close after
+// Shutdown. It starts nothing: a program that runs for long calls Run, too.
+func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*Registry, error) {
+	if store == nil || mux == nil {
+		return nil, fmt.Errorf("registry: new: %w: a store and a mux are required", fault.InvalidArgument)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	base, end := context.WithCancel(context.WithoutCancel(ctx))
+	return &Registry{
+		store: store, mux: mux, opts: opts.withDefaults(),
+		me:   Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
+		base: base, end: end,
+		flights: map[string]*flight{}, verbs: map[string]*turn{},
+	}, nil
+}
+
+// Create stores the wish for a workspace and returns its record. It makes the
+// id where spec has none. Nothing is opened before Acquire.
+func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, error) {
+	if spec.ID == "" {
+		spec.ID = driver.NewID()
+	}
+	if err := r.check(spec); err != nil {
+		return Record{}, fmt.Errorf("registry: create: %w", err)
+	}
+	now := time.Now().UTC()
+	rec, err := r.store.Insert(ctx, Record{
+		ID: spec.ID, Name: spec.Name, Owner: spec.Session.User, Kind: spec.Kind, State: Intended,
+		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now,
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	r.tell(rec, "", Intended, "")
+	return rec, nil
+}
+
+// Lookup returns the record of the workspace that owner calls by its name or
+// its id. An empty owner may name every id, and the names that have no owner.
+func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, error) {
+	missing := fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound)
+	switch {
+	case driver.ValidID(nameOrID):
+		rec, err := r.get(ctx, nameOrID)
+		if err == nil && owner != "" && rec.Owner != owner {
+			return Record{}, missing
+		}
+		return rec, err
+	case driver.ValidWorkspaceName(nameOrID):
+		recs, err := r.store.List(ctx, Filter{Name: nameOrID, Owner: owner})
+		if err != nil {
+			return Record{}, err
+		}
+		for _, rec := range recs {
+			if rec.Owner == owner {
+				return rec, nil
+			}
+		}
+		return Record{}, missing
+	}
+	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id (%d of [a-z0-9]) nor a name ([a-z0-9][a-z0-9-]{0,62})",
+		nameOrID, fault.InvalidArgument, driver.IDLength)
+}
+
+// List returns the records that match, oldest first.
+func (r *Registry) List(ctx context.Context, filter Filter) ([]Record, error) {
+	return r.store.List(ctx, filter)
+}
+
+// Describe tells all there is to know of a workspace. It opens nothing.
+func (r *Registry) Describe(ctx context.Context, id string) (Description, error) {
+	rec, err := r.get(ctx, id)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{Record: rec, Moves: rec.State.Moves()}
+	if d.Holders, err = r.store.Holders(ctx, id); err != nil {
+		return Description{}, err
+	}
+	if e, ok := r.entry(id); ok {
+		traits := e.ws.Traits()
+		d.Live, d.Traits = true, &traits
+	}
+	return d, nil
+}
+
+// SetLabels replaces the labels of a workspace.
+func (r *Registry) SetLabels(ctx context.Context, id string, labels map[string]string) (Record, error) {
+	if err := checkLabels(labels); err != nil {
+		return Record{}, fmt.Errorf("registry: set labels of %s: %w", id, err)
+	}
+	return r.change(ctx, id, func(rec *Record) error {
+		rec.Labels = labels
+		return nil
+	})
+}
+
+// get returns a record that is not destroyed.
+func (r *Registry) get(ctx context.Context, id string) (Record, error) {
+	if !driver.ValidID(id) {
+		return Record{}, fmt.Errorf("registry: workspace id %q: %w: an id is %d of [a-z0-9]", id, fault.InvalidArgument, driver.IDLength)
+	}
+	rec, err := r.store.Get(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	if rec.State == Destroyed {
+		return Record{}, destroyed(id)
+	}
+	return rec, nil
+}
+
+func destroyed(id string) error {
+	return fmt.Errorf("registry: workspace %s was destroyed: %w", id, fault.NotFound)
+}
+
+// errUnchanged is what a change returns that finds nothing to do.
+var errUnchanged = errors.New("unchanged")
+
+// change applies f to the record and stores it; when someone else changed the
+// record meanwhile, f judges it anew. A destroyed record can't be changed.
+func (r *Registry) change(ctx context.Context, id string, f func(rec *Record) error) (Record, error) {
+	for {
+		rec, err := r.get(ctx, id)
+		if err != nil {
+			return Record{}, err
+		}
+		next := rec.clone()
+		if err := f(&next); errors.Is(err, errUnchanged) {
+			return rec, nil
+		} else if err != nil {
+			return rec, err
+		}
+		stored, err := r.put(ctx, rec.State, next, r.store.Put)
+		if fault.Of(err) != fault.Conflict || ctx.Err() != nil {
+			return stored, err
+		}
+	}
+}
+
+// put stores a record that came from the given state, and tells of its moves.
+func (r *Registry) put(ctx context.Context, from State, rec Record, store func(context.Context, Record) (Record, error)) (Record, error) {
+	rec.UpdatedAt = time.Now().UTC()
+	rec, err := store(ctx, rec)
+	if err != nil {
+		return Record{}, err
+	}
+	for _, to := range route(from, rec.State) {
+		var code string
+		if to == Failed && rec.Error != nil {
+			code = rec.Error.Code
+		}
+		r.tell(rec, from, to, code)
+		from = to
+	}
+	return rec, nil
+}
+
+func (r *Registry) tell(rec Record, from, to State, code string) {
+	fields := map[string]any{event.FieldFrom: string(from), event.FieldTo: string(to), event.FieldProvider: rec.Kind}
+	if code != "" {
+		fields[event.FieldCode] = code
+	}
+	r.opts.Events.Emit(event.Event{Kind: event.WorkspaceState, Workspace: rec.ID, Session: rec.Spec.Session.ID, Fields: fields})
+}

@@ -1,0 +1,331 @@
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A dialect is what differs between the databases.
+type dialect struct {
+	name      goose.Dialect
+	migrate   []goose.ProviderOption
+	numbered  bool   // parameters are $1 instead of ?
+	forUpdate string // keeps the rows that a transaction has read
+
+	// now is the clock of the store, in nanoseconds.
+	now func(ctx context.Context, tx *sql.Tx) (int64, error)
+
+	// duplicate reports whether err says that a unique row exists.
+	duplicate func(err error) bool
+}
+
+// sqlStore is a Store in a SQL database. The queries are the same for both
+// databases, with "?" for parameters.
+type sqlStore struct {
+	db *sql.DB
+	dialect
+}
+
+const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used`
+
+func (s *sqlStore) bring(ctx context.Context) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("registry: migrate store: %w: %w", fault.Internal, err)
+	}
+	p, err := goose.NewProvider(s.name, s.db, dir, append(s.migrate, goose.WithDisableGlobalRegistry(true))...)
+	if err != nil {
+		return s.classify("migrate store", err)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return s.classify("migrate store", err)
+	}
+	return nil
+}
+
+func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
+	rec.Version = 1
+	row, err := encode(rec)
+	if err != nil {
+		return Record{}, err
+	}
+	marks := strings.Repeat(", ?", len(row))[2:]
+	_, err = s.db.ExecContext(ctx, s.rebind(`INSERT INTO workspaces (`+columns+`) VALUES (`+marks+`)`), row...)
+	if s.isDuplicate(err) {
+		return Record{}, s.taken(ctx, rec)
+	}
+	if err != nil {
+		return Record{}, s.classify("insert "+rec.ID, err)
+	}
+	return rec.clone(), nil
+}
+
+// taken says whether it was the id or the name that exists already.
+func (s *sqlStore) taken(ctx context.Context, rec Record) error {
+	if _, err := s.Get(ctx, rec.ID); err == nil {
+		return fmt.Errorf("registry: insert: workspace %s: %w", rec.ID, fault.AlreadyExists)
+	}
+	return fmt.Errorf("registry: insert: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+}
+
+func (s *sqlStore) Get(ctx context.Context, id string) (Record, error) {
+	return s.get(ctx, s.db, id, "")
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (s *sqlStore) get(ctx context.Context, q querier, id, suffix string) (Record, error) {
+	rec, err := decode(q.QueryRowContext(ctx, s.rebind(`SELECT `+columns+` FROM workspaces WHERE id = ?`+suffix), id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Record{}, fmt.Errorf("registry: workspace %s: %w", id, fault.NotFound)
+	}
+	if err != nil {
+		return Record{}, s.classify("get "+id, err)
+	}
+	return rec, nil
+}
+
+func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
+	query, args := `SELECT `+columns+` FROM workspaces WHERE 1 = 1`, []any{}
+	and := func(clause string, values ...any) {
+		query += " AND " + clause
+		args = append(args, values...)
+	}
+	for _, eq := range []struct{ column, value string }{{"owner", f.Owner}, {"name", f.Name}, {"kind", f.Kind}} {
+		if eq.value != "" {
+			and(eq.column+" = ?", eq.value)
+		}
+	}
+	if len(f.States) == 0 {
+		and("state <> ?", string(Destroyed))
+	} else {
+		values := make([]any, len(f.States))
+		for i, state := range f.States {
+			values[i] = string(state)
+		}
+		and("state IN ("+strings.Repeat(", ?", len(values))[2:]+")", values...)
+	}
+	recs, err := s.query(ctx, s.db, query+` ORDER BY created_at, id`, args...)
+	if err != nil {
+		return nil, err
+	}
+	out := recs[:0]
+	for _, rec := range recs {
+		if f.matches(rec) {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+func (s *sqlStore) query(ctx context.Context, q querier, query string, args ...any) ([]Record, error) {
+	rows, err := q.QueryContext(ctx, s.rebind(query), args...)
+	if err != nil {
+		return nil, s.classify("list", err)
+	}
+	defer rows.Close()
+	recs := []Record{}
+	for rows.Next() {
+		rec, err := decode(rows)
+		if err != nil {
+			return nil, s.classify("list", err)
+		}
+		recs = append(recs, rec)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.classify("list", err)
+	}
+	return recs, nil
+}
+
+func (s *sqlStore) Put(ctx context.Context, rec Record) (Record, error) {
+	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) (err error) {
+		rec, err = s.put(ctx, tx, rec)
+		return err
+	})
+	return rec, err
+}
+
+func (s *sqlStore) PutIdle(ctx context.Context, rec Record, me string) (Record, error) {
+	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) error {
+		if _, err := s.get(ctx, tx, rec.ID, s.forUpdate); err != nil {
+			return err
+		}
+		holders, err := s.holders(ctx, tx, rec.ID)
+		if err != nil {
+			return err
+		}
+		for _, h := range holders {
+			if h.ID != me {
+				return fmt.Errorf("registry: workspace %s is held by process %d on %s: %w", rec.ID, h.PID, h.Host, fault.Conflict)
+			}
+		}
+		rec, err = s.put(ctx, tx, rec)
+		return err
+	})
+	return rec, err
+}
+
+// put replaces a record of the same version.
+func (s *sqlStore) put(ctx context.Context, tx *sql.Tx, rec Record) (Record, error) {
+	old, err := s.get(ctx, tx, rec.ID, s.forUpdate)
+	if err != nil {
+		return Record{}, err
+	}
+	if old.Version != rec.Version {
+		return Record{}, fmt.Errorf("registry: workspace %s changed since version %d: %w", rec.ID, rec.Version, fault.Conflict)
+	}
+	rec.Version++
+	if rec.LastUsed.Before(old.LastUsed) {
+		rec.LastUsed = old.LastUsed
+	}
+	row, err := encode(rec)
+	if err != nil {
+		return Record{}, err
+	}
+	set := strings.ReplaceAll(columns, ",", " = ?,") + " = ?"
+	_, err = tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET `+set+` WHERE id = ?`), append(row, rec.ID)...)
+	if s.isDuplicate(err) {
+		return Record{}, fmt.Errorf("registry: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+	}
+	if err != nil {
+		return Record{}, s.classify("put "+rec.ID, err)
+	}
+	return rec.clone(), nil
+}
+
+func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
+	return s.tx(ctx, "delete "+id, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM workspaces WHERE id = ? AND version = ?`), id, version)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			if _, gone := s.get(ctx, tx, id, ""); gone != nil {
+				return gone
+			}
+			return fmt.Errorf("registry: workspace %s changed since version %d: %w", id, version, fault.Conflict)
+		}
+		_, err = tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ?`), id)
+		return err
+	})
+}
+
+func (s *sqlStore) Close() error { return s.db.Close() }
+
+// tx runs f in a transaction.
+func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return s.classify(what, err)
+	}
+	defer tx.Rollback() // does nothing after Commit
+	if err := f(tx); err != nil {
+		return s.classify(what, err)
+	}
+	return s.classify(what, tx.Commit())
+}
+
+// classify gives a code to what the database says. The caller's context and
+// errors that have a code already keep it.
+func (s *sqlStore) classify(what string, err error) error {
+	var known fault.Code
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("registry: %s: %w", what, err)
+	}
+	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
+}
+
+func (s *sqlStore) isDuplicate(err error) bool { return err != nil && s.duplicate(err) }
+
+// rebind writes parameters as the database wants them.
+func (s *sqlStore) rebind(query string) string {
+	if !s.numbered {
+		return query
+	}
+	var b strings.Builder
+	n := 0
+	for _, c := range query {
+		if c != '?' {
+			b.WriteRune(c)
+			continue
+		}
+		n++
+		b.WriteString("$" + strconv.Itoa(n))
+	}
+	return b.String()
+}
+
+// encode returns the values of a record in the order of columns.
+func encode(rec Record) ([]any, error) {
+	rec.Spec.Labels = rec.Labels
+	var text [4]string
+	for i, v := range []any{rec.Spec, rec.Ref, rec.Pending, rec.Error} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("registry: encode workspace %s: %w: %w", rec.ID, fault.InvalidArgument, err)
+		}
+		text[i] = string(data)
+	}
+	return []any{
+		rec.ID, rec.Version, rec.Owner, rec.Name, rec.Kind, string(rec.State), text[0], text[1], text[2], text[3],
+		rec.Attempts, rec.Worker, nanos(rec.CreatedAt), nanos(rec.UpdatedAt), nanos(rec.LastUsed),
+	}, nil
+}
+
+// decode reads a record from a row of columns.
+func decode(row interface{ Scan(dest ...any) error }) (Record, error) {
+	var rec Record
+	var spec, ref, pending, failure string
+	var created, updated, used int64
+	err := row.Scan(&rec.ID, &rec.Version, &rec.Owner, &rec.Name, &rec.Kind, &rec.State, &spec, &ref, &pending, &failure,
+		&rec.Attempts, &rec.Worker, &created, &updated, &used)
+	if err != nil {
+		return Record{}, err
+	}
+	for _, f := range []struct {
+		text string
+		into any
+	}{{spec, &rec.Spec}, {ref, &rec.Ref}, {pending, &rec.Pending}, {failure, &rec.Error}} {
+		if err := json.Unmarshal([]byte(f.text), f.into); err != nil {
+			return Record{}, fmt.Errorf("registry: the record of workspace %s is damaged: %w: %w", rec.ID, fault.Internal, err)
+		}
+	}
+	rec.Labels = rec.Spec.Labels
+	rec.CreatedAt, rec.UpdatedAt, rec.LastUsed = moment(created), moment(updated), moment(used)
+	return rec, nil
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func moment(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}

@@ -1,0 +1,147 @@
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// sqliteStore keeps records in one SQLite file, in WAL mode with every commit
+// flushed to disk. Beside it lie two files whose locks are Lock's.
+type sqliteStore struct {
+	sqlStore
+	path string
+}
+
+const (
+	sqliteBusy  = 30 * time.Second // how long a writer waits for others
+	sqliteConns = 8
+	lockPoll    = 5 * time.Millisecond
+)
+
+func openSQLite(ctx context.Context, path string) (Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("registry: open store %s: %w: %w", path, fault.InvalidArgument, err)
+	}
+	// Records hold what people wrote into specs, so the file is for its owner
+	// alone; what SQLite makes beside it takes over the mode.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("registry: open store: %w: %w", codeOf(err), err)
+	}
+	f.Close()
+	db, err := sql.Open("sqlite", sqliteDSN(path))
+	if err != nil {
+		return nil, fmt.Errorf("registry: open store %s: %w: %w", path, fault.Unavailable, err)
+	}
+	db.SetMaxOpenConns(sqliteConns)
+	db.SetMaxIdleConns(sqliteConns)
+	s := &sqliteStore{path: path, sqlStore: sqlStore{db: db, dialect: dialect{
+		name:      goose.DialectSQLite3,
+		now:       func(context.Context, *sql.Tx) (int64, error) { return time.Now().UnixNano(), nil },
+		duplicate: sqliteDuplicate,
+	}}}
+	if err := s.prepare(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// codeOf classifies an error of the host, Unavailable where it says nothing.
+func codeOf(err error) fault.Code {
+	if code := fault.Of(err); code != fault.Internal {
+		return code
+	}
+	return fault.Unavailable
+}
+
+func sqliteDSN(path string) string {
+	q := url.Values{
+		"_txlock": {"immediate"}, // a transaction that reads first can't be refused when it writes
+		"_pragma": {
+			fmt.Sprintf("busy_timeout(%d)", sqliteBusy.Milliseconds()),
+			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
+		},
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// prepare brings the schema up to date, one process at a time: switching a new
+// file to WAL does not wait for others as later writes do.
+func (s *sqliteStore) prepare(ctx context.Context) error {
+	gate := s.file(".gate")
+	if err := take(ctx, gate, true); err != nil {
+		return err
+	}
+	defer gate.Close()
+	if s.current(ctx) {
+		return nil
+	}
+	return s.bring(ctx)
+}
+
+// current reports whether the schema is that of the newest migration, so that a
+// command line pays one query instead of a migration's dozen.
+func (s *sqliteStore) current(ctx context.Context) bool {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		return false
+	}
+	var version int
+	err = s.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&version)
+	return err == nil && version == len(files)
+}
+
+// Lock takes the lock file, shared or exclusive. Whoever comes passes the gate
+// first, and who wants the exclusive lock keeps the gate while waiting: those
+// who come later queue behind.
+func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
+	gate, lock := s.file(".gate"), s.file(".lock")
+	if err := take(ctx, gate, exclusive); err != nil {
+		return nil, err
+	}
+	defer gate.Close()
+	if err := take(ctx, lock, exclusive); err != nil {
+		return nil, err
+	}
+	return func() { lock.Close() }, nil
+}
+
+func (s *sqliteStore) file(suffix string) *flock.Flock {
+	return flock.New(s.path+suffix, flock.SetPermissions(0o600))
+}
+
+func take(ctx context.Context, f *flock.Flock, exclusive bool) error {
+	try := f.TryRLockContext
+	if exclusive {
+		try = f.TryLockContext
+	}
+	_, err := try(ctx, lockPoll)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("registry: wait for the lock of the store: %w", ctx.Err())
+	}
+	return fmt.Errorf("registry: lock the store: %w: %w", codeOf(err), err)
+}
+
+func sqliteDuplicate(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) &&
+		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}

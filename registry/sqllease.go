@@ -1,0 +1,189 @@
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+func (s *sqlStore) Hold(ctx context.Context, id string, me Holder, ttl time.Duration) (Record, error) {
+	var rec Record
+	err := s.tx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
+		if rec, err = s.get(ctx, tx, id, s.forUpdate); err != nil {
+			return err
+		}
+		if rec.State == Destroyed {
+			return fmt.Errorf("registry: workspace %s was destroyed: %w", id, fault.NotFound)
+		}
+		now, err := s.renew(ctx, tx, me, ttl)
+		if err != nil {
+			return err
+		}
+		rec.LastUsed = moment(now)
+		if err := s.use(ctx, tx, id, rec.LastUsed); err != nil {
+			return err
+		}
+		return s.hold(ctx, tx, id, me.ID)
+	})
+	return rec, err
+}
+
+func (s *sqlStore) Beat(ctx context.Context, me Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error) {
+	held := map[string]Record{}
+	err := s.tx(ctx, "renew the lease", func(tx *sql.Tx) error {
+		if _, err := s.renew(ctx, tx, me, ttl); err != nil {
+			return err
+		}
+		recs, err := s.query(ctx, tx, `SELECT `+prefixed+` FROM workspaces w JOIN holds h ON h.workspace = w.id WHERE h.holder = ?`, me.ID)
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			if used, ours := uses[rec.ID]; ours {
+				held[rec.ID] = rec
+				if err := s.use(ctx, tx, rec.ID, used); err != nil {
+					return err
+				}
+			}
+		}
+		return s.regain(ctx, tx, me.ID, uses, held)
+	})
+	return held, err
+}
+
+const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used`
+
+// regain puts back the holds that were reaped while the lease had run out, and
+// adds their records to held.
+func (s *sqlStore) regain(ctx context.Context, tx *sql.Tx, me string, uses map[string]time.Time, held map[string]Record) error {
+	for id := range uses {
+		if _, ok := held[id]; ok {
+			continue
+		}
+		rec, err := s.get(ctx, tx, id, s.forUpdate)
+		if fault.Of(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		held[id] = rec
+		if rec.State == Destroyed {
+			continue
+		}
+		if err := s.hold(ctx, tx, id, me); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sqlStore) Release(ctx context.Context, me string, uses map[string]time.Time) error {
+	return s.tx(ctx, "release", func(tx *sql.Tx) error {
+		for id, used := range uses {
+			if err := s.use(ctx, tx, id, used); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ? AND holder = ?`), id, me); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *sqlStore) Holders(ctx context.Context, id string) ([]Holder, error) {
+	var holders []Holder
+	err := s.tx(ctx, "list holders of "+id, func(tx *sql.Tx) (err error) {
+		holders, err = s.holders(ctx, tx, id)
+		return err
+	})
+	return holders, err
+}
+
+func (s *sqlStore) holders(ctx context.Context, tx *sql.Tx, id string) ([]Holder, error) {
+	now, err := s.now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, s.rebind(`SELECT r.id, r.host, r.pid, r.expires_at FROM holds h JOIN holders r ON r.id = h.holder
+		WHERE h.workspace = ? AND r.expires_at > ? ORDER BY r.id`), id, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var holders []Holder
+	for rows.Next() {
+		var h Holder
+		var expires int64
+		if err := rows.Scan(&h.ID, &h.Host, &h.PID, &expires); err != nil {
+			return nil, err
+		}
+		h.Expires = moment(expires)
+		holders = append(holders, h)
+	}
+	return holders, rows.Err()
+}
+
+func (s *sqlStore) Alive(ctx context.Context, holder string) (bool, error) {
+	var n int
+	err := s.tx(ctx, "look for a lease", func(tx *sql.Tx) error {
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, s.rebind(`SELECT count(*) FROM holders WHERE id = ? AND expires_at > ?`), holder, now).Scan(&n)
+	})
+	return n > 0, err
+}
+
+func (s *sqlStore) Leave(ctx context.Context, me string) error {
+	return s.tx(ctx, "end the lease", func(tx *sql.Tx) error {
+		for _, query := range []string{`DELETE FROM holds WHERE holder = ?`, `DELETE FROM holders WHERE id = ?`} {
+			if _, err := tx.ExecContext(ctx, s.rebind(query), me); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *sqlStore) Reap(ctx context.Context) error {
+	return s.tx(ctx, "reap leases", func(tx *sql.Tx) error {
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holders WHERE expires_at <= ?`), now); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM holds WHERE holder NOT IN (SELECT id FROM holders)`)
+		return err
+	})
+}
+
+// renew gives me a lease that starts now, and returns the time.
+func (s *sqlStore) renew(ctx context.Context, tx *sql.Tx, me Holder, ttl time.Duration) (int64, error) {
+	now, err := s.now(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, s.rebind(`INSERT INTO holders (id, host, pid, expires_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at`), me.ID, me.Host, me.PID, now+int64(ttl))
+	return now, err
+}
+
+func (s *sqlStore) hold(ctx context.Context, tx *sql.Tx, id, me string) error {
+	_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO holds (workspace, holder) VALUES (?, ?) ON CONFLICT (workspace, holder) DO NOTHING`), id, me)
+	return err
+}
+
+// use records that a workspace was used; it never goes back in time, and it is
+// no change of the record.
+func (s *sqlStore) use(ctx context.Context, tx *sql.Tx, id string, at time.Time) error {
+	_, err := tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET last_used = ? WHERE id = ? AND last_used < ?`), nanos(at), id, nanos(at))
+	return err
+}

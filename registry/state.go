@@ -1,0 +1,100 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A State is where a workspace is in its life.
+type State string
+
+// The states. Their values are stored and served.
+const (
+	Intended  State = "intended"  // wished for; nothing was made yet
+	Opening   State = "opening"   // a provider was asked to make it or attach to it
+	Ready     State = "ready"     // it is there
+	Evicted   State = "evicted"   // the live thing vanished; the ref finds it again
+	Paused    State = "paused"    // it is there, and its processes are stopped
+	Failed    State = "failed"    // it can't be opened or found; see Record.Error
+	Closed    State = "closed"    // it is there, and nobody holds it; using it opens it again
+	Destroyed State = "destroyed" // ended; the record stays until the provider has removed everything
+)
+
+// states lists them in the order of a life.
+var states = []State{Intended, Opening, Ready, Evicted, Paused, Failed, Closed, Destroyed}
+
+// moves is the whole life of a workspace. A move that is not listed is a bug.
+var moves = map[State][]State{
+	Intended:  {Opening, Closed},
+	Opening:   {Ready, Failed, Closed},
+	Ready:     {Evicted, Paused, Closed},
+	Evicted:   {Ready, Failed, Closed},
+	Paused:    {Ready, Closed},
+	Failed:    {Intended, Evicted, Closed}, // Reset: without a ref it is opened anew, with one it is resolved
+	Closed:    {Opening, Destroyed},
+	Destroyed: {},
+}
+
+// States returns every state, in the order of a life.
+func States() []State { return slices.Clone(states) }
+
+// Moves returns the states that may follow s.
+func (s State) Moves() []State { return slices.Clone(moves[s]) }
+
+// need reports whether verb is allowed in state s.
+func (s State) need(verb string, allowed ...State) error {
+	if slices.Contains(allowed, s) {
+		return nil
+	}
+	return fmt.Errorf("cannot %s a workspace that is %s: %w: it must be one of %v", verb, s, fault.WrongState, allowed)
+}
+
+// to moves the record through the given states. An illegal move is a defect of
+// this package and panics.
+func (r *Record) to(next ...State) {
+	for _, s := range next {
+		if !slices.Contains(moves[r.State], s) {
+			panic(fmt.Sprintf("registry: workspace %s: illegal move from %s to %s", r.ID, r.State, s))
+		}
+		r.State = s
+	}
+}
+
+// route returns the shortest legal way between two states, without the first;
+// nil where from equals to. A pair without a way is a defect and panics.
+func route(from, to State) []State {
+	type path struct {
+		at    State
+		steps []State
+	}
+	seen := map[State]bool{from: true}
+	for queue := []path{{at: from}}; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		if p.at == to {
+			return p.steps
+		}
+		for _, next := range moves[p.at] {
+			if !seen[next] {
+				seen[next] = true
+				queue = append(queue, path{next, append(slices.Clone(p.steps), next)})
+			}
+		}
+	}
+	panic(fmt.Sprintf("registry: no way from %s to %s", from, to))
+}
+
+// Diagram returns the table of moves as a Mermaid state diagram.
+func Diagram() string {
+	var b strings.Builder
+	b.WriteString("stateDiagram-v2\n    [*] --> " + string(Intended) + "\n")
+	for _, from := range states {
+		for _, to := range moves[from] {
+			fmt.Fprintf(&b, "    %s --> %s\n", from, to)
+		}
+	}
+	b.WriteString("    " + string(Destroyed) + " --> [*]\n")
+	return b.String()
+}

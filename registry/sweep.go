@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Sweep has every provider remove what belongs to no workspace of this
+// registry: what crashes left behind, and what a removal that was cut short did
+// not reach. No process opens anything meanwhile.
+func (r *Registry) Sweep(ctx context.Context) error {
+	var providers []driver.Provider
+	for _, kind := range r.mux.Kinds() {
+		p, err := r.mux.Provider(kind)
+		if err != nil {
+			return err
+		}
+		providers = append(providers, p)
+	}
+	return errors.Join(r.sweep(ctx, providers), r.store.Reap(ctx))
+}
+
+// sweepTombs sweeps if a removal was cut short.
+func (r *Registry) sweepTombs(ctx context.Context) error {
+	tombs, err := r.store.List(ctx, Filter{States: []State{Destroyed}})
+	if err != nil || len(tombs) == 0 {
+		return err
+	}
+	return r.Sweep(ctx)
+}
+
+// sweep sweeps the given providers. The list of ids is read while nothing can be
+// opened, so whatever a provider finds beyond it is left over. A tomb that was on
+// the list of the dead then, and whose provider swept without error, is empty.
+func (r *Registry) sweep(ctx context.Context, providers []driver.Provider) error {
+	unlock, err := r.store.Lock(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	recs, err := r.store.List(ctx, Filter{States: states})
+	if err != nil {
+		return err
+	}
+	live, tombs := []string{}, map[string][]Record{}
+	for _, rec := range recs {
+		if rec.State == Destroyed {
+			tombs[rec.Kind] = append(tombs[rec.Kind], rec)
+		} else {
+			live = append(live, rec.ID)
+		}
+	}
+	var errs []error
+	for _, p := range providers {
+		if err := sweepOne(ctx, p, live); err != nil {
+			errs = append(errs, fmt.Errorf("registry: sweep %s: %w", p.Kind(), err))
+			continue
+		}
+		for _, tomb := range tombs[p.Kind()] {
+			if err := r.store.Delete(ctx, tomb.ID, tomb.Version); err != nil && fault.Of(err) != fault.NotFound {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepOne makes a panic of a provider an error.
+func sweepOne(ctx context.Context, p driver.Provider, live []string) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: the provider panicked: %v", fault.Internal, v)
+		}
+	}()
+	return p.Sweep(ctx, live)
+}
