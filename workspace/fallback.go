@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,33 +18,47 @@ import (
 const defaultPage = 1000 // ListOptions.Limit
 
 // walk visits what is below dir, parents before children and siblings in byte
-// order, beginning after the path after ("" is from the start). depth is how
-// many levels to go down; a negative one is all. visit says whether to descend
-// into a directory.
+// order, beginning after the path after, which is relative to dir ("" is from
+// the start). depth is how many levels to go down; a negative one is all. visit
+// says whether to descend into a directory. One that is removed meanwhile is no
+// error.
 func walk(ctx context.Context, fs *driver.FS, dir string, depth int, after string, visit func(Info) (bool, error)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	entries, err := fs.ReadDir(ctx, dir)
 	if err != nil {
 		return err
 	}
+	return walkEntries(ctx, fs, entries, depth, after, visit)
+}
+
+func walkEntries(ctx context.Context, fs *driver.FS, entries []Info, depth int, after string, visit func(Info) (bool, error)) error {
 	first, rest, _ := strings.Cut(after, "/")
 	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if e.Name() < first {
 			continue
 		}
-		descend, below := e.Type == driver.TypeDir, ""
+		descend, below := true, ""
 		if e.Name() == first {
 			below = rest // e itself came before
-		} else if descend, err = visit(e); err != nil {
-			return err
+		} else {
+			var err error
+			if descend, err = visit(e); err != nil {
+				return err
+			}
 		}
 		if !descend || e.Type != driver.TypeDir || depth == 1 {
 			continue
 		}
-		err := walk(ctx, fs, e.Path, depth-1, below, visit)
-		if err != nil && !errors.Is(err, fault.NotFound) { // one that was removed meanwhile is no error
+		children, err := fs.ReadDir(ctx, e.Path)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := walkEntries(ctx, fs, children, depth-1, below, visit); err != nil {
 			return err
 		}
 	}
@@ -133,4 +148,32 @@ func fileDigest(ctx context.Context, fs *driver.FS, name string) (string, error)
 		return "", fmt.Errorf("digest %s: %w", name, err)
 	}
 	return sum, nil
+}
+
+// edit is the fallback of Edit: it writes on the condition that nobody else has
+// since, and looks again where somebody has.
+func edit(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions, maxSize int64) (EditResult, error) {
+	const attempts = 10
+	for attempt := 1; ; attempt++ {
+		old, err := readAll(ctx, fs, name)
+		if err != nil {
+			return EditResult{}, err
+		}
+		was := driver.DigestBytes(old)
+		if opts.IfMatch != "" && was != opts.IfMatch {
+			return EditResult{}, fmt.Errorf("edit %s: %w: the file changed since it was read", name, fault.Conflict)
+		}
+		content, counts, err := driver.ApplyEdits(old, edits)
+		if err != nil {
+			return EditResult{}, fmt.Errorf("%s: %w", name, err)
+		}
+		res, err := fs.Write(ctx, name, bytes.NewReader(content), &driver.WriteOptions{IfMatch: was, Sync: opts.Sync, MaxSize: maxSize})
+		if errors.Is(err, fault.Conflict) && opts.IfMatch == "" && attempt < attempts {
+			continue
+		}
+		if err != nil {
+			return EditResult{}, err
+		}
+		return EditResult{Write: res, Replaced: counts}, nil
+	}
 }

@@ -3,7 +3,6 @@ package workspace
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	iofs "io/fs"
@@ -13,8 +12,8 @@ import (
 )
 
 // files runs an operation of the FS module on a path.
-func (w *Workspace) files(ctx context.Context, v verb, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
-	return w.do(ctx, v, p, func(ctx context.Context, d *driver.Workspace) error {
+func (w *Workspace) files(ctx context.Context, v *verb, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.do(ctx, v, subject{path: p}, func(ctx context.Context, d *live) error {
 		if d.FS == nil {
 			return w.lacks("files", d)
 		}
@@ -27,13 +26,34 @@ func (w *Workspace) files(ctx context.Context, v verb, p string, call func(ctx c
 }
 
 // files2 is files for operations on two paths.
-func (w *Workspace) files2(ctx context.Context, v verb, from, to string, call func(ctx context.Context, fs *driver.FS, from, to string) error) error {
-	return w.files(ctx, v, from, func(ctx context.Context, fs *driver.FS, from string) error {
-		to, err := cleanName(to, w.Traits().Root)
+func (w *Workspace) files2(ctx context.Context, v *verb, from, to string, call func(ctx context.Context, fs *driver.FS, from, to string) error) error {
+	return w.do(ctx, v, subject{path: from, to: to}, func(ctx context.Context, d *live) error {
+		if d.FS == nil {
+			return w.lacks("files", d)
+		}
+		from, err := cleanName(from, d.Traits.Root)
 		if err != nil {
 			return err
 		}
-		return call(ctx, fs, from, to)
+		to, err := cleanName(to, d.Traits.Root)
+		if err != nil {
+			return err
+		}
+		return call(ctx, d.FS, from, to)
+	})
+}
+
+// search is files for operations that look for a pattern.
+func (w *Workspace) search(ctx context.Context, v *verb, p, pattern string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.do(ctx, v, subject{path: p, pattern: pattern}, func(ctx context.Context, d *live) error {
+		if d.FS == nil {
+			return w.lacks("files", d)
+		}
+		name, err := cleanName(p, d.Traits.Root)
+		if err != nil {
+			return err
+		}
+		return call(ctx, d.FS, name)
 	})
 }
 
@@ -66,10 +86,10 @@ func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, e
 // List lists a directory to any depth, in pages.
 func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (page Listing, err error) {
 	opts = orZero(opts)
-	if opts.Depth < -1 || opts.Limit < 0 {
-		return page, fmt.Errorf("list %q: %w: depth is at least -1 and limit at least 0", path, fault.InvalidArgument)
-	}
 	err = w.files(ctx, verbList, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if opts.Depth < -1 || opts.Limit < 0 {
+			return fmt.Errorf("list %q: %w: depth is at least -1 and limit at least 0", path, fault.InvalidArgument)
+		}
 		if fs.List != nil {
 			page, err = fs.List(ctx, name, opts)
 		} else {
@@ -84,10 +104,10 @@ func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (p
 // that is read.
 func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (body io.ReadCloser, info Info, err error) {
 	opts = orZero(opts)
-	if opts.Offset < 0 || opts.Limit < 0 {
-		return nil, info, fmt.Errorf("read %q: %w: offset and limit must not be negative", path, fault.InvalidArgument)
-	}
 	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if opts.Offset < 0 || opts.Limit < 0 {
+			return fmt.Errorf("read %q: %w: offset and limit must not be negative", path, fault.InvalidArgument)
+		}
 		body, info, err = fs.Read(ctx, name, opts)
 		return err
 	})
@@ -120,50 +140,44 @@ func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
 // fails, or anything else does, the file is as it was.
 func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts *WriteOptions) (res WriteResult, err error) {
 	o := *orZero(opts)
-	if o.IfMatch != "" && !driver.ValidDigest(o.IfMatch) {
-		return res, fmt.Errorf("write %q: if-match %q: %w: a digest is %q and 64 hex digits", path, o.IfMatch, fault.InvalidArgument, driver.DigestPrefix)
+	if limit := w.opts.MaxFileSize; limit > 0 && (o.MaxSize == 0 || o.MaxSize > limit) {
+		o.MaxSize = limit
 	}
-	if w.opts.MaxFileSize > 0 && (o.MaxSize == 0 || o.MaxSize > w.opts.MaxFileSize) {
-		o.MaxSize = w.opts.MaxFileSize
-	}
-	again := rewinder(body)
+	in := newInput(body)
 	err = w.files(ctx, verbWrite, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if name == "." {
 			return fmt.Errorf("write %q: %w: it is the workspace itself", path, fault.InvalidArgument)
 		}
-		if err := again(); err != nil {
+		if o.MaxSize < 0 {
+			return fmt.Errorf("write %q: max size %d: %w: it must not be negative", path, o.MaxSize, fault.InvalidArgument)
+		}
+		if err := checkMode("write", path, o.Mode); err != nil {
 			return err
 		}
-		res, err = fs.Write(ctx, name, body, &o)
-		return err
+		if err := checkIfMatch("write", path, o.IfMatch); err != nil {
+			return err
+		}
+		if err := in.rewind(); err != nil {
+			return fmt.Errorf("write %q: %w", path, err)
+		}
+		res, err = fs.Write(ctx, name, in.reader(), &o)
+		return in.explain(err)
 	})
 	return res, err
 }
 
-// rewinder returns a function that makes body readable from where it was: for
-// the first use it does nothing, for the next it seeks. A body that can't seek
-// and that a first try began to read can't be written by a second.
-func rewinder(body io.Reader) func() error {
-	used := false
-	var start int64
-	seeker, ok := body.(io.Seeker)
-	if ok {
-		var err error
-		if start, err = seeker.Seek(0, io.SeekCurrent); err != nil {
-			ok = false
-		}
+func checkIfMatch(verb, path, digest string) error {
+	if digest != "" && !driver.ValidDigest(digest) {
+		return fmt.Errorf("%s %q: if-match %q: %w: a digest is %q and 64 hex digits", verb, path, digest, fault.InvalidArgument, driver.DigestPrefix)
 	}
-	return func() error {
-		if !used {
-			used = true
-			return nil
-		}
-		if !ok {
-			return fmt.Errorf("write: %w: the workspace was evicted while its body, which can't be read again, was under way; repeat the call", fault.Unavailable)
-		}
-		_, err := seeker.Seek(start, io.SeekStart)
-		return err
+	return nil
+}
+
+func checkMode(verb, path string, mode iofs.FileMode) error {
+	if mode&^0o7777 != 0 {
+		return fmt.Errorf("%s %q: mode %o: %w: it is permission bits, 7777 at most", verb, path, uint32(mode), fault.InvalidArgument)
 	}
+	return nil
 }
 
 // WriteFile makes or replaces a file with data.
@@ -174,12 +188,18 @@ func (w *Workspace) WriteFile(ctx context.Context, path string, data []byte, opt
 // Edit replaces text in a file, all or nothing: every edit applies, in order, or
 // the file stays as it was.
 func (w *Workspace) Edit(ctx context.Context, path string, edits []Edit, opts *EditOptions) (res EditResult, err error) {
+	opts = orZero(opts)
 	err = w.files(ctx, verbEdit, path, func(ctx context.Context, fs *driver.FS, name string) error {
-		if fs.Edit != nil {
-			res, err = fs.Edit(ctx, name, edits, orZero(opts))
-		} else {
-			res, err = edit(ctx, fs, name, edits, orZero(opts))
+		if err := checkIfMatch("edit", path, opts.IfMatch); err != nil {
+			return err
 		}
+		if fs.Edit != nil && w.opts.MaxFileSize == 0 {
+			res, err = fs.Edit(ctx, name, edits, opts)
+			return err
+		}
+		w.editMu.Lock()
+		defer w.editMu.Unlock()
+		res, err = edit(ctx, fs, name, edits, opts, w.opts.MaxFileSize)
 		return err
 	})
 	return res, err
@@ -188,7 +208,11 @@ func (w *Workspace) Edit(ctx context.Context, path string, edits []Edit, opts *E
 // Mkdir makes a directory.
 func (w *Workspace) Mkdir(ctx context.Context, path string, opts *MkdirOptions) error {
 	return w.files(ctx, verbMkdir, path, func(ctx context.Context, fs *driver.FS, name string) error {
-		return fs.Mkdir(ctx, name, orZero(opts))
+		opts := orZero(opts)
+		if err := checkMode("mkdir", path, opts.Mode); err != nil {
+			return err
+		}
+		return fs.Mkdir(ctx, name, opts)
 	})
 }
 
@@ -230,12 +254,12 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, opts *CopyOptions
 
 // Chmod sets the permission bits of a file or directory.
 func (w *Workspace) Chmod(ctx context.Context, path string, mode iofs.FileMode) error {
-	if mode&^0o7777 != 0 {
-		return fmt.Errorf("chmod %q: mode %o: %w: it is permission bits, 7777 at most", path, mode, fault.InvalidArgument)
-	}
 	return w.files(ctx, verbChmod, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if fs.Chmod == nil {
 			return w.lacks("chmod", w.current.Load())
+		}
+		if err := checkMode("chmod", path, mode); err != nil {
+			return err
 		}
 		return fs.Chmod(ctx, name, mode)
 	})
@@ -254,7 +278,10 @@ func (w *Workspace) Symlink(ctx context.Context, target, path string) error {
 // Glob lists what matches a pattern: * ? [a-z] {a,b} and ** for any depth.
 func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions) (res GlobResult, err error) {
 	o := *orZero(opts)
-	err = w.files(ctx, verbGlob, o.Path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.search(ctx, verbGlob, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
+		if o.Limit < 0 {
+			return fmt.Errorf("glob %q: limit %d: %w: it must not be negative", pattern, o.Limit, fault.InvalidArgument)
+		}
 		o.Path = name
 		if fs.Glob != nil {
 			res, err = fs.Glob(ctx, pattern, &o)
@@ -270,7 +297,10 @@ func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions)
 // it did not look at.
 func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions) (res GrepResult, err error) {
 	o := *orZero(opts)
-	err = w.files(ctx, verbGrep, o.Path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.search(ctx, verbGrep, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
+		if o.Before < 0 || o.After < 0 || o.MaxPerFile < 0 || o.MaxMatches < 0 || o.MaxFileSize < -1 || o.MaxTime < 0 {
+			return fmt.Errorf("grep %q: %w: context lines and bounds must not be negative", pattern, fault.InvalidArgument)
+		}
 		o.Path = name
 		if fs.Grep != nil {
 			res, err = fs.Grep(ctx, pattern, &o)
@@ -291,7 +321,10 @@ func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) 
 		watcher, err = fs.Watch(ctx, name, orZero(opts))
 		return err
 	})
-	return watcher, err
+	if err != nil {
+		return nil, err
+	}
+	return w.watching(ctx, watcher), nil
 }
 
 // Digest returns the digest of a file, or of a tree: its paths, types, modes,
@@ -306,32 +339,4 @@ func (w *Workspace) Digest(ctx context.Context, path string) (sum string, err er
 		return err
 	})
 	return sum, err
-}
-
-// edit is the fallback of Edit: it writes on the condition that nobody else has
-// since, and looks again where somebody has.
-func edit(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions) (EditResult, error) {
-	const attempts = 5
-	for attempt := 1; ; attempt++ {
-		old, err := readAll(ctx, fs, name)
-		if err != nil {
-			return EditResult{}, err
-		}
-		was := driver.DigestBytes(old)
-		if opts.IfMatch != "" && was != opts.IfMatch {
-			return EditResult{}, fmt.Errorf("edit %s: %w: the file changed since it was read", name, fault.Conflict)
-		}
-		content, counts, err := driver.ApplyEdits(old, edits)
-		if err != nil {
-			return EditResult{}, fmt.Errorf("%s: %w", name, err)
-		}
-		res, err := fs.Write(ctx, name, bytes.NewReader(content), &driver.WriteOptions{IfMatch: was, Sync: opts.Sync})
-		if errors.Is(err, fault.Conflict) && opts.IfMatch == "" && attempt < attempts {
-			continue
-		}
-		if err != nil {
-			return EditResult{}, err
-		}
-		return EditResult{Write: res, Replaced: counts}, nil
-	}
 }

@@ -2,10 +2,12 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -69,11 +71,9 @@ func (m *Mux) Open(ctx context.Context, spec Spec, opts *Options) (*Workspace, e
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.Open(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return New(spec.ID, d, spec.Want, opts)
+	return m.attach(ctx, verbOpen, spec.ID, spec.Kind, spec.Want, opts, func(ctx context.Context) (*driver.Workspace, error) {
+		return p.Open(ctx, spec)
+	})
 }
 
 // Resolve attaches to the workspace that ref names; id is the one it was opened
@@ -83,9 +83,32 @@ func (m *Mux) Resolve(ctx context.Context, id string, ref Ref, want Capabilities
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.Resolve(ctx, ref)
+	return m.attach(ctx, verbResolve, id, ref.Provider, want, opts, func(ctx context.Context) (*driver.Workspace, error) {
+		return p.Resolve(ctx, ref)
+	})
+}
+
+// attach asks a provider for a workspace, makes a handle of it, and tells of it.
+// What breaks the contract is let go of.
+func (m *Mux) attach(ctx context.Context, v *verb, id, kind string, want Capabilities, opts *Options, get func(context.Context) (*driver.Workspace, error)) (w *Workspace, err error) {
+	start := time.Now()
+	ctx, span := startSpan(ctx, v, id, kind)
+	defer func() {
+		code := fault.Of(err)
+		endSpan(span, code)
+		measure(ctx, v, kind, code, start)
+	}()
+	defer rescue(logger(opts), id, kind, &err)
+	d, err := get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return New(id, d, want, opts)
+	if w, err = New(id, d, want, opts); err != nil {
+		if d != nil && d.Life.Close != nil {
+			err = errors.Join(err, d.Life.Close(context.WithoutCancel(ctx)))
+		}
+		return nil, err
+	}
+	w.tell(v, subject{}, nil, start)
+	return w, nil
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -14,114 +15,177 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A verb names an operation in spans, metrics and events. Verbs that match an
-// operation of trpc-agent-go's workspaces carry its span name.
-type verb string
+// A verb names an operation: in events and metrics by its name, in traces by
+// its span, which is trpc-agent-go's where that has the same operation.
+type verb struct{ name, span string }
 
-const (
-	verbUpdate   verb = "update"
-	verbStat     verb = "stat"
-	verbReadDir  verb = "readdir"
-	verbList     verb = "list"
-	verbRead     verb = "read"
-	verbWrite    verb = "write"
-	verbEdit     verb = "edit"
-	verbMkdir    verb = "mkdir"
-	verbRemove   verb = "remove"
-	verbRename   verb = "rename"
-	verbCopy     verb = "copy"
-	verbChmod    verb = "chmod"
-	verbSymlink  verb = "symlink"
-	verbGlob     verb = "glob"
-	verbGrep     verb = "grep"
-	verbWatch    verb = "watch"
-	verbDigest   verb = "digest"
-	verbRun      verb = "run"
-	verbStart    verb = "start"
-	verbAttach   verb = "attach"
-	verbSessions verb = "sessions"
-	verbCode     verb = "code"
-	verbSnap     verb = "snapshot"
+func newVerb(name string) *verb { return &verb{name, "workspace." + name} }
+
+var (
+	verbOpen     = &verb{"open", "workspace.create"}
+	verbResolve  = newVerb("resolve")
+	verbClose    = newVerb("close")
+	verbDestroy  = &verb{"destroy", "workspace.cleanup"}
+	verbPause    = newVerb("pause")
+	verbResume   = newVerb("resume")
+	verbUpdate   = newVerb("update")
+	verbStat     = newVerb("stat")
+	verbReadDir  = newVerb("readdir")
+	verbList     = newVerb("list")
+	verbRead     = newVerb("read")
+	verbWrite    = newVerb("write")
+	verbEdit     = newVerb("edit")
+	verbMkdir    = newVerb("mkdir")
+	verbRemove   = newVerb("remove")
+	verbRename   = newVerb("rename")
+	verbCopy     = newVerb("copy")
+	verbChmod    = newVerb("chmod")
+	verbSymlink  = newVerb("symlink")
+	verbGlob     = newVerb("glob")
+	verbGrep     = newVerb("grep")
+	verbWatch    = newVerb("watch")
+	verbDigest   = newVerb("digest")
+	verbRun      = newVerb("run")
+	verbStart    = newVerb("start")
+	verbAttach   = newVerb("attach")
+	verbSessions = newVerb("sessions")
+	verbPoll     = newVerb("poll")
+	verbLog      = newVerb("log")
+	verbInput    = newVerb("input")
+	verbSignal   = newVerb("signal")
+	verbResize   = newVerb("resize")
+	verbKill     = newVerb("kill")
+	verbWait     = newVerb("wait")
+	verbState    = newVerb("state")
+	verbForget   = newVerb("forget")
+	verbCode     = &verb{"code", "workspace.inline"}
+	verbScript   = newVerb("script")
+	verbContext  = newVerb("context")
+	verbSnapshot = newVerb("snapshot")
+	verbRollback = newVerb("rollback")
 )
+
+// A subject is what an operation is about. Empty fields are not told.
+type subject struct {
+	path, to     string
+	command, dir string
+	pattern      string
+}
 
 const scope = "github.com/croft-run/croft/workspace"
 
-// instruments are fetched per process, lazily, so that an SDK that main sets up
-// is seen and a program without one pays nothing.
-func tracer() trace.Tracer { return otel.Tracer(scope) }
+// The instruments of the global providers pass on to an SDK whenever main sets
+// one up, so they are asked for once.
+var (
+	tracer    = sync.OnceValue(func() trace.Tracer { return otel.Tracer(scope) })
+	histogram = sync.OnceValue(func() metric.Float64Histogram {
+		// The name and unit are valid, so there is no error but a nil instrument.
+		h, _ := otel.Meter(scope).Float64Histogram("workspace.duration", metric.WithUnit("s"))
+		return h
+	})
+)
 
-// begin starts the span of an operation; the function that it returns ends it
-// and tells the event stream.
-func (w *Workspace) begin(ctx context.Context, v verb, about string) (context.Context, func(error)) {
-	start := time.Now()
-	provider := w.current.Load().Ref.Provider
-	ctx, span := tracer().Start(ctx, "workspace."+string(v))
-	if span.IsRecording() {
-		span.SetAttributes(attribute.String("provider", provider), attribute.String("verb", string(v)),
-			attribute.String("exec_id", w.id))
-		if about != "" {
-			span.SetAttributes(attribute.String(aboutKey(v), about))
-		}
-	}
-	return ctx, func(err error) {
-		code := fault.Of(err)
-		if span.IsRecording() {
-			span.SetAttributes(attribute.String("code", string(code)))
-			if err != nil {
-				span.SetStatus(codes.Error, string(code))
-			}
-		}
-		span.End()
-		w.record(ctx, v, provider, code, time.Since(start))
-		w.tell(v, about, err, time.Since(start))
-	}
+// An operation is one that is under way.
+type operation struct {
+	w        *Workspace
+	verb     *verb
+	about    subject
+	provider string
+	span     trace.Span
+	start    time.Time
 }
 
-func (w *Workspace) record(ctx context.Context, v verb, provider string, code fault.Code, took time.Duration) {
+// begin starts the span of an operation.
+func (w *Workspace) begin(ctx context.Context, v *verb, about subject) (context.Context, operation) {
+	op := operation{w: w, verb: v, about: about, provider: w.current.Load().Ref.Provider, start: time.Now()}
+	ctx, op.span = startSpan(ctx, v, w.id, op.provider)
+	if op.span.IsRecording() {
+		for _, f := range about.fields() {
+			op.span.SetAttributes(attribute.String(f.attribute, f.value))
+		}
+	}
+	return ctx, op
+}
+
+func startSpan(ctx context.Context, v *verb, id, provider string) (context.Context, trace.Span) {
+	ctx, span := tracer().Start(ctx, v.span)
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("exec_id", id), attribute.String("provider", provider), attribute.String("verb", v.name))
+	}
+	return ctx, span
+}
+
+func endSpan(span trace.Span, code fault.Code) {
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("code", string(code)))
+		if code != "" {
+			span.SetStatus(codes.Error, string(code))
+		}
+	}
+	span.End()
+}
+
+// end ends the span and tells the metrics and the event stream.
+func (op *operation) end(ctx context.Context, err error) {
+	code := fault.Of(err)
+	endSpan(op.span, code)
+	measure(ctx, op.verb, op.provider, code, op.start)
+	op.w.tell(op.verb, op.about, err, op.start)
+}
+
+func measure(ctx context.Context, v *verb, provider string, code fault.Code, start time.Time) {
 	h := histogram()
 	if h == nil || !h.Enabled(ctx) {
 		return
 	}
-	h.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("provider", provider),
-		attribute.String("verb", string(v)), attribute.String("code", string(code))))
-}
-
-func histogram() metric.Float64Histogram {
-	h, err := otel.Meter(scope).Float64Histogram("workspace.duration", metric.WithUnit("s"))
-	if err != nil {
-		return nil
-	}
-	return h
+	h.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(attribute.String("provider", provider),
+		attribute.String("verb", v.name), attribute.String("code", string(code))))
 }
 
 // tell emits one event per operation, and one more for a violation of the fence.
-func (w *Workspace) tell(v verb, about string, err error, took time.Duration) {
+func (w *Workspace) tell(v *verb, about subject, err error, start time.Time) {
 	if w.opts.Events == event.Discard {
 		return
 	}
-	fields := map[string]any{event.FieldVerb: string(v), event.FieldDuration: took.Milliseconds()}
-	if about != "" {
-		fields[aboutKey(v)] = about
+	w.emit(event.Operation, eventFields(v, about, err, start))
+	if fault.Of(err) == fault.SandboxViolation {
+		w.emit(event.SandboxViolation, eventFields(v, about, err, start))
+	}
+}
+
+func eventFields(v *verb, about subject, err error, start time.Time) map[string]any {
+	fields := map[string]any{event.FieldVerb: v.name, event.FieldDuration: time.Since(start).Milliseconds()}
+	for _, f := range about.fields() {
+		if f.event != "" {
+			fields[f.event] = f.value
+		}
 	}
 	if err != nil {
 		wire := fault.Encode(err)
 		fields[event.FieldCode], fields[event.FieldKind], fields[event.FieldMessage] = wire.Code, wire.Kind, wire.Message
 	}
-	w.emit(event.Operation, fields)
-	if fault.Of(err) == fault.SandboxViolation {
-		w.emit(event.SandboxViolation, fields)
-	}
+	return fields
 }
 
 func (w *Workspace) emit(kind event.Kind, fields map[string]any) {
 	w.opts.Events.Emit(event.Event{Kind: kind, Workspace: w.id, Session: w.opts.Session.ID, Fields: fields})
 }
 
-func aboutKey(v verb) string {
-	switch v {
-	case verbRun, verbStart:
-		return event.FieldCommand
-	default:
-		return event.FieldPath
+// A field is a part of a subject: its name in events and in spans.
+type field struct{ event, attribute, value string }
+
+func (s subject) fields() []field {
+	var set []field
+	for _, f := range []field{
+		{event.FieldPath, "path", s.path},
+		{event.FieldTo, "to", s.to},
+		{event.FieldCommand, "cmd", s.command},
+		{"", "cwd", s.dir},
+		{"", "patterns", s.pattern},
+	} {
+		if f.value != "" {
+			set = append(set, f)
+		}
 	}
+	return set
 }

@@ -17,16 +17,23 @@ import (
 // A Workspace is a live handle on a workspace. It is safe for concurrent use.
 type Workspace struct {
 	id   string
+	want driver.Capabilities
 	opts Options
 
-	// current is what calls go to; renewing replaces it.
-	current atomic.Pointer[driver.Workspace]
+	// current is what calls go to. Renewing replaces it, and so does a change
+	// of policy; both hold renewMu.
+	current atomic.Pointer[live]
 	renewMu sync.Mutex
 
-	closeMu sync.RWMutex // held for reading by every call under way
-	closed  error        // what calls answer once the handle is closed
-	closing sync.Once
-	done    chan struct{} // closed to end what waits for long: commands, watches
+	editMu sync.Mutex // held by edits that the provider can't do itself
+	gate   gate
+}
+
+// live is a driver's workspace in use. One that was renewed has the next
+// generation; one whose policy changed stays in its own.
+type live struct {
+	*driver.Workspace
+	generation int
 }
 
 // Options say how a handle behaves. The zero value is a plain handle.
@@ -53,18 +60,23 @@ func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options
 	if err := d.Validate(want); err != nil {
 		return nil, err
 	}
-	w := &Workspace{id: id, done: make(chan struct{})}
+	w := &Workspace{id: id, want: want.Clone()}
 	if opts != nil {
 		w.opts = *opts
 	}
-	if w.opts.Log == nil {
-		w.opts.Log = slog.New(slog.DiscardHandler)
-	}
+	w.opts.Log = logger(opts)
 	if w.opts.Events == nil {
 		w.opts.Events = event.Discard
 	}
-	w.current.Store(d)
+	w.current.Store(&live{Workspace: d})
 	return w, nil
+}
+
+func logger(opts *Options) *slog.Logger {
+	if opts == nil || opts.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return opts.Log
 }
 
 // ID returns the workspace's id.
@@ -85,8 +97,9 @@ func (w *Workspace) Extra(name string) any { return w.current.Load().Extra[name]
 // Extras returns the extra capabilities by name.
 func (w *Workspace) Extras() map[string]any { return w.current.Load().Extra }
 
-// Close lets go of the workspace, which lives on. Calls under way end first;
-// later ones answer WrongState.
+// Close lets go of the workspace, which lives on. Commands and watches under
+// way are ended, other calls are waited for, and later ones answer WrongState.
+// Closing twice is closing once. Where ctx ends first, closing can be repeated.
 func (w *Workspace) Close(ctx context.Context) error {
 	if w.opts.OnClose != nil {
 		return w.opts.OnClose(ctx)
@@ -97,47 +110,76 @@ func (w *Workspace) Close(ctx context.Context) error {
 // Detach is Close without OnClose: it ends this very handle, for everyone who
 // holds it.
 func (w *Workspace) Detach(ctx context.Context) error {
-	if !w.shut(fmt.Errorf("workspace %s: the handle is closed: %w", w.id, fault.WrongState)) {
-		return nil
-	}
-	return w.current.Load().Life.Close(ctx)
+	return w.leave(ctx, verbClose, fmt.Errorf("workspace %s: the handle is closed: %w", w.id, fault.WrongState),
+		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Close(ctx) })
 }
 
 // Destroy ends the workspace and removes all that belongs to it. A directory
-// that was given in place stays. Programs with a registry destroy through it.
+// that was given in place stays. One that was cut short can be repeated; it is
+// not for a handle that was closed. Programs with a registry destroy through it.
 func (w *Workspace) Destroy(ctx context.Context) error {
-	w.shut(fmt.Errorf("workspace %s: it was destroyed: %w", w.id, fault.NotFound))
-	return w.current.Load().Life.Destroy(ctx)
+	return w.leave(ctx, verbDestroy, fmt.Errorf("workspace %s: it was destroyed: %w", w.id, fault.NotFound),
+		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Destroy(ctx) })
 }
 
-// shut ends the calls that wait for long, waits for the rest, and makes later
-// ones answer why. It reports whether it was this call that closed the handle.
-func (w *Workspace) shut(why error) bool {
-	w.closing.Do(func() { close(w.done) })
-	w.closeMu.Lock()
-	defer w.closeMu.Unlock()
-	if w.closed != nil {
-		return false
+// leave shuts the gate and then makes the last call.
+func (w *Workspace) leave(ctx context.Context, v *verb, why error, last func(context.Context, *driver.Workspace) error) (err error) {
+	ctx, op := w.begin(ctx, v, subject{})
+	defer func() { op.end(ctx, err) }()
+	if err := w.gate.shut(ctx, why); err != nil {
+		return fmt.Errorf("workspace %s: %s: %w: calls are still under way", w.id, v.name, err)
 	}
-	w.closed = why
-	return true
+	w.gate.lastMu.Lock()
+	defer w.gate.lastMu.Unlock()
+	if w.gate.left != nil && v == verbDestroy && w.gate.left == verbClose {
+		return w.gate.why()
+	}
+	if w.gate.left != nil && v == verbClose {
+		return nil
+	}
+	if err := w.guard(ctx, w.current.Load(), func(ctx context.Context, d *live) error { return last(ctx, d.Workspace) }); err != nil {
+		return err
+	}
+	w.gate.left = v
+	return nil
+}
+
+// Pause stops the processes of the workspace and frees what they hold.
+func (w *Workspace) Pause(ctx context.Context) error {
+	return w.do(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
+		if d.Life.Pause == nil {
+			return w.lacks("pausing", d)
+		}
+		return d.Life.Pause(ctx)
+	})
+}
+
+// Resume goes on where Pause stopped.
+func (w *Workspace) Resume(ctx context.Context) error {
+	return w.do(ctx, verbResume, subject{}, func(ctx context.Context, d *live) error {
+		if d.Life.Resume == nil {
+			return w.lacks("resuming", d)
+		}
+		return d.Life.Resume(ctx)
+	})
 }
 
 // Update changes the policy in place and returns the new ref. Programs with a
 // registry update through it, so that the ref is kept.
-func (w *Workspace) Update(ctx context.Context, policy Policy) (Ref, error) {
-	var ref Ref
-	err := w.do(ctx, verbUpdate, "", func(ctx context.Context, d *driver.Workspace) error {
+func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err error) {
+	err = w.do(ctx, verbUpdate, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Update == nil {
 			return w.lacks("a change of policy in place", d)
 		}
-		var err error
-		if ref, err = d.Life.Update(ctx, policy); err != nil {
+		w.renewMu.Lock()
+		defer w.renewMu.Unlock()
+		now := w.current.Load() // another update may have come first
+		if ref, err = now.Life.Update(ctx, policy); err != nil {
 			return err
 		}
-		next := *d
+		next := *now.Workspace
 		next.Ref = ref
-		w.current.CompareAndSwap(d, &next)
+		w.current.Store(&live{&next, now.generation})
 		return nil
 	})
 	return ref, err
@@ -145,21 +187,26 @@ func (w *Workspace) Update(ctx context.Context, policy Policy) (Ref, error) {
 
 // do runs one operation: it keeps the handle open meanwhile, repeats the call
 // once if the workspace turns out to be evicted, turns a panic of a provider
-// into that call's error, and tells of it. about is the path or command.
-func (w *Workspace) do(ctx context.Context, verb verb, about string, call func(context.Context, *driver.Workspace) error) (err error) {
-	ctx, end := w.begin(ctx, verb, about)
-	defer func() { end(err) }()
-	if err := ctx.Err(); err != nil {
+// into that call's error, and tells of it.
+func (w *Workspace) do(ctx context.Context, v *verb, about subject, call func(context.Context, *live) error) (err error) {
+	ctx, op := w.begin(ctx, v, about)
+	defer func() { op.end(ctx, err) }()
+	if err := w.gate.enter(); err != nil {
 		return err
 	}
-	w.closeMu.RLock()
-	defer w.closeMu.RUnlock()
-	if w.closed != nil {
-		return w.closed
+	defer w.gate.exit()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("workspace %s: %s: %w", w.id, v.name, err)
 	}
+	return w.attempt(ctx, call)
+}
+
+// attempt makes a call, and once more where the first found the workspace
+// evicted and it could be renewed.
+func (w *Workspace) attempt(ctx context.Context, call func(context.Context, *live) error) error {
 	d := w.current.Load()
-	err = w.guard(ctx, d, call)
-	if !errors.Is(err, fault.Evicted) || w.opts.Renew == nil {
+	err := w.guard(ctx, d, call)
+	if err == nil || w.opts.Renew == nil || !errors.Is(err, fault.Evicted) {
 		return err
 	}
 	if d, err = w.renew(ctx, d); err != nil {
@@ -169,33 +216,41 @@ func (w *Workspace) do(ctx context.Context, verb verb, about string, call func(c
 }
 
 // guard makes a panic in a provider the error of the call that met it.
-func (w *Workspace) guard(ctx context.Context, d *driver.Workspace, call func(context.Context, *driver.Workspace) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.opts.Log.Error("provider panicked", "provider", d.Ref.Provider, "workspace", w.id, "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("workspace %s: provider %s panicked: %w", w.id, d.Ref.Provider, fault.Internal)
-		}
-	}()
+func (w *Workspace) guard(ctx context.Context, d *live, call func(context.Context, *live) error) (err error) {
+	defer rescue(w.opts.Log, w.id, d.Ref.Provider, &err)
 	return call(ctx, d)
 }
 
-// renew replaces a stale driver workspace, once for all calls that met it.
-func (w *Workspace) renew(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) {
+// rescue is deferred around calls to a provider.
+func rescue(log *slog.Logger, id, provider string, err *error) {
+	if p := recover(); p != nil {
+		log.Error("provider panicked", "provider", provider, "workspace", id, "panic", p, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("workspace %s: provider %s panicked: %w", id, provider, fault.Internal)
+	}
+}
+
+// renew replaces what was found evicted, once for all calls that met it.
+func (w *Workspace) renew(ctx context.Context, stale *live) (*live, error) {
 	w.renewMu.Lock()
 	defer w.renewMu.Unlock()
-	if d := w.current.Load(); d != stale {
-		return d, nil
+	now := w.current.Load()
+	if now.generation != stale.generation {
+		return now, nil
 	}
-	d, err := w.opts.Renew(ctx, stale)
+	d, err := w.opts.Renew(ctx, now.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	w.current.Store(d)
-	return d, nil
+	if err := d.Validate(w.want); err != nil {
+		return nil, err
+	}
+	next := &live{d, now.generation + 1}
+	w.current.Store(next)
+	return next, nil
 }
 
 // lacks is the error for something that this provider has no module or
 // function for.
-func (w *Workspace) lacks(what string, d *driver.Workspace) error {
+func (w *Workspace) lacks(what string, d *live) error {
 	return fmt.Errorf("workspace %s: %s: %w: provider %s has %v", w.id, what, fault.Unsupported, d.Ref.Provider, d.Built().Names())
 }

@@ -1,0 +1,77 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// snapshots runs an operation of the snapshot module; what is the one it needs,
+// and has says whether that is there.
+func (w *Workspace) snapshots(ctx context.Context, v *verb, what string, has func(*driver.Snapshots) bool, call func(context.Context, *driver.Snapshots) error) error {
+	return w.do(ctx, v, subject{}, func(ctx context.Context, d *live) error {
+		if d.Life.Snapshot == nil || !has(d.Life.Snapshot) {
+			return w.lacks(what, d)
+		}
+		return call(ctx, d.Life.Snapshot)
+	})
+}
+
+// Snapshot remembers the files as they are. To go on from it elsewhere is to
+// open a new workspace with Spec.From.
+func (w *Workspace) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbSnapshot, "snapshots", func(*driver.Snapshots) bool { return true },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			info, err = s.Snapshot(ctx, orZero(opts))
+			return err
+		})
+	return info, err
+}
+
+// Snapshots lists the snapshots of this workspace or, with opts, of others.
+func (w *Workspace) Snapshots(ctx context.Context, opts *driver.ListSnapshotsOptions) (list []driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbSnapshot, "a list of snapshots", func(s *driver.Snapshots) bool { return s.List != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			list, err = s.List(ctx, orZero(opts))
+			return err
+		})
+	return list, err
+}
+
+// DeleteSnapshot forgets a snapshot.
+func (w *Workspace) DeleteSnapshot(ctx context.Context, id string, opts *driver.SnapshotAccess) error {
+	return w.snapshots(ctx, verbSnapshot, "deleting snapshots", func(s *driver.Snapshots) bool { return s.Delete != nil },
+		func(ctx context.Context, s *driver.Snapshots) error { return s.Delete(ctx, id, orZero(opts)) })
+}
+
+// Rollback returns the workspace to a snapshot in place. It first takes a
+// snapshot of what is there and returns that one.
+func (w *Workspace) Rollback(ctx context.Context, id string, opts *driver.SnapshotAccess) (before driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbRollback, "rolling back", func(s *driver.Snapshots) bool { return s.Rollback != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			before, err = s.Rollback(ctx, id, orZero(opts))
+			return err
+		})
+	return before, err
+}
+
+// Seal turns the files of a workspace in which nothing runs into an immutable
+// layer that any number of workspaces start from.
+func (w *Workspace) Seal(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbSnapshot, "sealing", func(s *driver.Snapshots) bool { return s.Seal != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			info, err = s.Seal(ctx, orZero(opts))
+			return err
+		})
+	return info, err
+}
+
+// Checkpoint remembers processes and memory, too.
+func (w *Workspace) Checkpoint(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbSnapshot, "checkpoints", func(s *driver.Snapshots) bool { return s.Checkpoint != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			info, err = s.Checkpoint(ctx, orZero(opts))
+			return err
+		})
+	return info, err
+}
