@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"gocloud.dev/blob"
 
@@ -12,15 +14,46 @@ import (
 )
 
 // remove ends a workspace in one transaction: its rows go, and its objects go on
-// the list of garbage.
+// the list of garbage. So do those that are being written: whoever still does
+// will not be able to commit.
 func (s *store) remove(ctx context.Context, id string) error {
-	err := s.change(ctx, true, func(t *tx) error {
-		if err := t.exec("DELETE FROM node WHERE ws = ?", id); err != nil {
+	var pending []string
+	err := s.change(ctx, true, func(t *tx) (err error) {
+		if pending, err = t.strings("SELECT object FROM pending WHERE ws = ?", id); err != nil {
 			return err
 		}
-		return t.exec("DELETE FROM workspace WHERE id = ?", id)
+		for _, query := range []string{
+			"INSERT OR IGNORE INTO garbage SELECT object FROM pending WHERE ws = ?",
+			"DELETE FROM pending WHERE ws = ?",
+			"DELETE FROM node WHERE ws = ?",
+			"DELETE FROM workspace WHERE id = ?",
+		} {
+			if err := t.exec(query, id); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	driver.Step(ctx, "rows removed")
+	if err != nil || len(pending) == 0 {
+		return err
+	}
+	return s.removeTemps(pending)
+}
+
+// removeTemps removes the temporary files of objects that will not be finished.
+// Only a bucket that is a directory has such.
+func (s *store) removeTemps(keys []string) error {
+	if s.bucketDir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(s.bucketDir)
+	for _, e := range entries {
+		key, _, ours := s.ownerOf(e.Name())
+		if ours && key != e.Name() && slices.Contains(keys, key) {
+			os.Remove(filepath.Join(s.bucketDir, e.Name()))
+		}
+	}
 	return err
 }
 
