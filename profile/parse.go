@@ -101,12 +101,12 @@ func (t table) list(keys ...string) []string {
 // still point into the file. Strings are left alone: "https://x" is no comment.
 func stripJSONC(data []byte) []byte {
 	out := slices.Clone(data)
-	comma := -1
+	comma, last := -1, byte(0) // a comma that may be a trailing one, and what was last seen
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {
 		case c == '"':
 			i = endOfString(out, i)
-			comma = -1
+			comma, last = -1, c
 		case c == '/' && i+1 < len(out) && out[i+1] == '/':
 			end := len(out)
 			if n := bytes.IndexByte(out[i:], '\n'); n >= 0 {
@@ -119,13 +119,14 @@ func stripJSONC(data []byte) []byte {
 				end = i + 2 + n + 2
 			}
 			i = blank(out, i, end) - 1
-		case c == ',':
-			comma = i
-		case (c == '}' || c == ']') && comma >= 0:
-			out[comma] = ' '
-			comma = -1
-		case c != ' ' && c != '\t' && c != '\n' && c != '\r':
-			comma = -1
+		case c == ' ', c == '\t', c == '\n', c == '\r':
+		case c == ',' && last != 0 && !bytes.ContainsRune([]byte("{[,:"), rune(last)):
+			comma, last = i, c
+		default:
+			if comma >= 0 && (c == '}' || c == ']') {
+				out[comma] = ' '
+			}
+			comma, last = -1, c
 		}
 	}
 	return out
