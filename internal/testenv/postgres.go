@@ -1,0 +1,128 @@
+// Package testenv gives tests the facilities of the host that they need. A test
+// asks for one by name, and is skipped, saying which, where the host lacks it:
+// no test finds out by failing, and none is skipped for any other reason.
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Postgres is a private PostgreSQL server, on a Unix socket in a directory of
+// its own. It ends with the test that asked for it.
+type Postgres struct {
+	bin, dir string
+	attr     *syscall.SysProcAttr
+	n        int
+}
+
+// NeedsPostgres starts a PostgreSQL server, or skips the test where initdb is
+// not in one of the directories that Debian's packages use.
+func NeedsPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		t.Skip("the host lacks PostgreSQL: there is no /usr/lib/postgresql/*/bin/initdb")
+	}
+	p := &Postgres{bin: filepath.Dir(found[len(found)-1])}
+	// Not t.TempDir: its parents are closed to the server's user, and the path
+	// of a socket must be short.
+	if p.dir, err = os.MkdirTemp("", "pg"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(p.dir) })
+	p.becomeUser(t)
+	p.run(t, "initdb", "-D", p.data(), "--auth=trust", "-U", "postgres", "--no-sync")
+	p.start(t)
+	return p
+}
+
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+
+// becomeUser makes the server run as its own user where the test is root, which
+// PostgreSQL refuses to be.
+func (p *Postgres) becomeUser(t testing.TB) {
+	t.Helper()
+	p.attr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	if os.Getuid() != 0 {
+		return
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatalf("PostgreSQL is installed without its user: %v", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err1 != nil || err2 != nil {
+		t.Fatalf("user postgres has uid %q and gid %q", u.Uid, u.Gid)
+	}
+	p.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	if err := os.Chown(p.dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *Postgres) run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	attr := *p.attr
+	attr.Pdeathsig = 0
+	cmd := exec.CommandContext(t.Context(), filepath.Join(p.bin, name), args...)
+	cmd.Dir, cmd.SysProcAttr = p.dir, &attr
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// start runs the server as a child of the test, and waits until it answers.
+func (p *Postgres) start(t testing.TB) {
+	t.Helper()
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "postgres"), "-D", p.data(), "-k", p.dir, "-h", "", "-c", "max_connections=200")
+	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = p.dir, p.attr, &log, &log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // at once: nothing of it is kept
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		cmd.Wait() // how it ends is of no interest
+	}()
+	t.Cleanup(func() { cancel(); <-exited })
+	for {
+		ready := exec.CommandContext(t.Context(), filepath.Join(p.bin, "pg_isready"), "-q", "-h", p.dir)
+		if ready.Run() == nil {
+			return
+		}
+		select {
+		case <-exited:
+			t.Fatalf("postgres ended:\n%s", log.String())
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Database makes a fresh database and returns its URL.
+func (p *Postgres) Database(t testing.TB) string {
+	t.Helper()
+	p.n++
+	name := fmt.Sprintf("test%d", p.n)
+	p.run(t, "createdb", "-h", p.dir, "-U", "postgres", name)
+	query := url.Values{"host": {p.dir}, "user": {"postgres"}, "sslmode": {"disable"}}
+	return "postgres:///" + name + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
+}
