@@ -13,11 +13,11 @@ import (
 type Options struct {
 	MaxDepth    int // how far below the root to walk; 0 is 4, negative is the root only
 	MaxDirs     int // how many directories to list in the walk; 0 is 1000
-	MaxProjects int // how many projects to return; 0 is 200
+	MaxProjects int // how many projects to return; 0 is 500
 }
 
 func (o *Options) orDefaults() Options {
-	out := Options{MaxDepth: 4, MaxDirs: 1000, MaxProjects: 200}
+	out := Options{MaxDepth: 4, MaxDirs: 1000, MaxProjects: 500}
 	if o == nil {
 		return out
 	}

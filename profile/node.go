@@ -81,6 +81,18 @@ func (n *node) readManifest() {
 
 func (n *node) script(name string) string { return n.scripts.text(name) }
 
+// anyScript reports whether a script runs a program of that name.
+func (n *node) anyScript(program string) bool {
+	for name := range n.scripts {
+		for _, words := range splitScript(n.script(name)) {
+			if rest, _ := unwrap(words); len(rest) > 0 && path.Base(rest[0]) == program {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // managers are the package managers, by name and by lock file.
 var managers = []string{"bun", "pnpm", "yarn", "npm"}
 
@@ -250,8 +262,8 @@ func (n *node) eslint() {
 
 func (n *node) prettier() {
 	config := n.s.first(n.Dir, prettierNames...)
-	if config == "" && n.manifest.has("prettier") {
-		config = n.Proof
+	if config == "" && (n.manifest.has("prettier") || n.deps["prettier"] && n.anyScript("prettier")) {
+		config = n.Proof // it works without a configuration
 	}
 	if config == "" || !n.Format.IsZero() {
 		return

@@ -273,13 +273,17 @@ func (p *python) pylintSections() []string {
 	return out
 }
 
-// format prefers black where it is configured and ruff's formatter is not: such
-// projects use ruff for linting only.
+// format prefers ruff to black, unless black is both configured and installed
+// and nothing speaks for ruff's formatter: such projects use ruff for linting only.
 func (p *python) format() {
 	ruff, black := p.ruff(), p.config("black", nil, ".black")
-	own := p.toml.has("tool", "ruff", "format")
+	var hooks string
+	if f := p.s.first(p.Dir, ".pre-commit-config.yaml"); f != "" {
+		hooks = uncomment(p.s.text(p.Project, f), "#")
+	}
+	formats := p.toml.has("tool", "ruff", "format") || hasWord(hooks, "ruff-format")
 	switch {
-	case black != "" && !own:
+	case black != "" && (ruff == "" || !formats && (p.needs("black") || hasWord(hooks, "id: black"))):
 		p.Format = p.onFiles(black, p.tool("black"))
 	case ruff != "":
 		p.Format = p.onFiles(ruff, p.tool("ruff", "format"))

@@ -169,7 +169,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read from
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
 		return nil, plain(err)
