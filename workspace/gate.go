@@ -80,6 +80,10 @@ func (g *gate) shut(ctx context.Context, why error) error {
 	}
 }
 
+// Busy reports whether a call is under way on the handle, such as a command
+// that runs. The registry asks before it takes a workspace for idle.
+func (w *Workspace) Busy() bool { return w.gate.calls.Load()&^shutBit > 0 }
+
 // A longCall is one that lasts until something happens, such as a command or a
 // watch, and that the shutting of the gate ends.
 type longCall struct{ cancel func(error) }
