@@ -268,25 +268,38 @@ func TestCopySharesObjectsUntilTheLastIsGone(t *testing.T) {
 
 func TestAnotherBoot(t *testing.T) {
 	dir := t.TempDir()
-	before := newProvider(t, &Config{Dir: dir, BootID: "one"})
-	plain := open(t, before)
-	durable := open(t, before, func(s *driver.Spec) { s.Policy.Durable = true })
-	if plain.Traits.Damaged != "" {
-		t.Errorf("a new workspace may be damaged: %q", plain.Traits.Damaged)
+	at := func(boot string) *Provider { return newProvider(t, &Config{Dir: dir, BootID: boot}) }
+	plain := open(t, at("one"))
+	durable := open(t, at("one"), func(s *driver.Spec) { s.Policy.Durable = true })
+	if plain.Traits.Damaged != "" || durable.Traits.Damaged != "" {
+		t.Errorf("new workspaces may be damaged: %q, %q", plain.Traits.Damaged, durable.Traits.Damaged)
 	}
-	after := newProvider(t, &Config{Dir: dir, BootID: "two"})
-	for _, tt := range []struct {
-		ws   *driver.Workspace
-		want bool
-	}{{plain, true}, {durable, false}} {
-		ws, err := after.Resolve(t.Context(), tt.ws.Ref)
+	resolve := func(boot string, ref driver.Ref, want bool) *driver.Workspace {
+		t.Helper()
+		ws, err := at(boot).Resolve(t.Context(), ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ws.Traits.Damaged != ""; got != tt.want {
-			t.Errorf("after another boot Damaged is %q, want any: %v", ws.Traits.Damaged, tt.want)
+		if got := ws.Traits.Damaged != ""; got != want {
+			t.Errorf("in boot %s Damaged is %q, want any: %v", boot, ws.Traits.Damaged, want)
 		}
+		return ws
 	}
+	resolve("one", plain.Ref, false)
+	resolve("two", durable.Ref, false)
+	// To become durable does not undo what may have happened.
+	ref, err := resolve("two", plain.Ref, true).Life.Update(t.Context(), driver.Policy{Durable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve("two", ref, true)
+	// And one that was durable all the time is not harmed by having been so.
+	ref, err = resolve("two", durable.Ref, false).Life.Update(t.Context(), driver.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve("two", ref, false)
+	resolve("three", ref, true)
 }
 
 func TestEveryHandleObeysThePolicy(t *testing.T) {

@@ -89,7 +89,7 @@ func (t *tx) makeRoom(n *node, p *place, createOnly bool) error {
 // since objects never change. A tree that is copied over another is merged into it.
 func (w *space) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
 	err := w.change(ctx, false, func(t *tx, rec *record, root *node) error {
-		n, err := t.find(root, from, !opts.Recursive)
+		n, err := t.find(root, from, true)
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 			return fmt.Errorf("namespace %q: %w: the workspace was opened in %q", namespace, fault.InvalidArgument, rec.namespace)
 		}
 		was = rec.policy
-		return t.converge(rec, spec.Policy)
+		return t.converge(rec, spec.Policy, p.cfg.BootID)
 	})
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
@@ -253,8 +253,8 @@ func (p *Provider) attach(s *store, rec *record) (*driver.Workspace, error) {
 	w := &space{p: p, s: s, id: rec.id}
 	w.durable.Store(rec.policy.Durable)
 	t := traits()
-	if rec.boot != p.cfg.BootID && !rec.policy.Durable {
-		t.Damaged = "the host has started anew since the workspace was opened, and its policy is not durable: recent changes may be lost"
+	if rec.mayBeDamaged(p.cfg.BootID) {
+		t.Damaged = "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
 	}
 	return &driver.Workspace{
 		Ref:    ref,
@@ -301,8 +301,14 @@ type record struct {
 	namespace string
 	revision  int64
 	policy    driver.Policy
-	boot      string // during which the files were first written
+	boot      string // of the host, when the policy was last set
+	damaged   bool   // an earlier boot may have done harm
 	root      int64
+}
+
+// mayBeDamaged reports whether the host went down while the workspace was not durable.
+func (r *record) mayBeDamaged(boot string) bool {
+	return r.damaged || r.boot != boot && !r.policy.Durable
 }
 
 func (r *record) ref() (driver.Ref, error) {

@@ -15,6 +15,7 @@ CREATE TABLE workspace (
 	revision  INTEGER NOT NULL,
 	policy    TEXT NOT NULL,
 	boot      TEXT NOT NULL,
+	damaged   INTEGER NOT NULL,
 	root      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

@@ -30,8 +30,8 @@ type space struct {
 func (t *tx) record(id string) (*record, error) {
 	r := &record{id: id}
 	var policy string
-	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, root FROM workspace WHERE id = ?", id).
-		Scan(&r.namespace, &r.revision, &policy, &r.boot, &r.root)
+	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, damaged, root FROM workspace WHERE id = ?", id).
+		Scan(&r.namespace, &r.revision, &policy, &r.boot, &r.damaged, &r.root)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -59,12 +59,12 @@ func (t *tx) create(r *record) error {
 		return err
 	}
 	r.root = root.id
-	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.root)
+	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.damaged, r.root)
 }
 
 // converge brings the workspace to a policy, under a higher revision where that
 // is another one.
-func (t *tx) converge(r *record, policy driver.Policy) error {
+func (t *tx) converge(r *record, policy driver.Policy, boot string) error {
 	was, err := encodePolicy(r.policy)
 	if err != nil {
 		return err
@@ -73,21 +73,23 @@ func (t *tx) converge(r *record, policy driver.Policy) error {
 	if err != nil || was == want {
 		return err
 	}
-	return t.setPolicy(r, policy)
+	return t.setPolicy(r, policy, boot)
 }
 
-func (t *tx) setPolicy(r *record, policy driver.Policy) error {
+// setPolicy writes a policy under the next revision. What happened to the
+// workspace under the old one is settled.
+func (t *tx) setPolicy(r *record, policy driver.Policy, boot string) error {
 	text, err := encodePolicy(policy)
 	if err != nil {
 		return err
 	}
+	r.damaged, r.boot = r.mayBeDamaged(boot), boot
 	r.revision++
 	r.policy = policy
-	return t.exec("UPDATE workspace SET revision = ?, policy = ? WHERE id = ?", r.revision, text, r.id)
+	return t.exec("UPDATE workspace SET revision = ?, policy = ?, boot = ?, damaged = ? WHERE id = ?", r.revision, text, r.boot, r.damaged, r.id)
 }
 
 // hardened makes what was written so far durable when the policy becomes so.
-// From then on no boot can harm the workspace more than this one did.
 func (p *Provider) hardened(ctx context.Context, s *store, rec *record, was driver.Policy) error {
 	if was.Durable || !rec.policy.Durable {
 		return nil
@@ -111,7 +113,7 @@ func (w *space) update(ctx context.Context, policy driver.Policy) (driver.Ref, e
 			return errEvicted
 		}
 		was = rec.policy
-		return t.setPolicy(rec, policy)
+		return t.setPolicy(rec, policy, w.p.cfg.BootID)
 	})
 	if err != nil {
 		return driver.Ref{}, failed("update", w.id, err)

@@ -1,0 +1,69 @@
+package all
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func TestProvidersShareADataDirectory(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	providers, err := Providers(Config{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data directory was made before anything was opened")
+	}
+	mux := workspace.NewMux(providers...)
+	if diff := cmp.Diff([]string{"filestore", "local", "memory"}, mux.Kinds()); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+	for _, kind := range mux.Kinds() {
+		ws, err := mux.Open(t.Context(), workspace.Spec{ID: driver.NewID(), Kind: kind}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if _, err := ws.WriteFile(t.Context(), "f", []byte(kind), nil); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		// Sweeping the others must not touch it.
+		for _, p := range providers {
+			if p.Kind() != kind {
+				if err := p.Sweep(t.Context(), nil); err != nil {
+					t.Errorf("sweep %s: %v", p.Kind(), err)
+				}
+			}
+		}
+		if got, err := ws.ReadFile(t.Context(), "f"); err != nil || string(got) != kind {
+			t.Errorf("%s: read %q, %v after the others were swept", kind, got, err)
+		}
+	}
+	if info, err := os.Stat(data); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the data directory: %v, %v; want mode 0700", info.Mode(), err)
+	}
+	for _, p := range providers {
+		if c, ok := p.(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				t.Errorf("close %s: %v", p.Kind(), err)
+			}
+		}
+	}
+}
+
+func TestDataDirectoryIsRequired(t *testing.T) {
+	_, err := Providers(Config{})
+	if got := fault.Of(err); got != fault.InvalidArgument && err != nil {
+		t.Errorf("got %v, want InvalidArgument", err)
+	}
+	if err == nil {
+		t.Error("a config without a data directory is accepted")
+	}
+}

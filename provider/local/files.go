@@ -1,0 +1,110 @@
+package local
+
+import (
+	"context"
+	"io"
+	iofs "io/fs"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// files is the module of a handle: each call goes to the boundary, after a look
+// at whether the handle still stands for the workspace.
+type files struct{ h *handle }
+
+var _ driver.Files = files{}
+
+// ask makes a call that answers something.
+func ask[T any](h *handle, call func(*driver.FS) (T, error)) (T, error) {
+	fs, err := h.current()
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return call(fs)
+}
+
+// tell makes a call that answers nothing.
+func tell(h *handle, call func(*driver.FS) error) error {
+	fs, err := h.current()
+	if err != nil {
+		return err
+	}
+	return call(fs)
+}
+
+func (h *handle) fs() *driver.FS {
+	f := files{h}
+	return &driver.FS{
+		Files: f, List: f.List, Edit: f.Edit, Rename: f.Rename, Copy: f.Copy, Chmod: f.Chmod,
+		Symlink: f.Symlink, Glob: f.Glob, Grep: f.Grep, Watch: f.Watch, Digest: f.Digest,
+	}
+}
+
+func (f files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.Info, error) { return fs.Stat(ctx, name, opts) })
+}
+
+func (f files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
+	return ask(f.h, func(fs *driver.FS) ([]driver.Info, error) { return fs.ReadDir(ctx, name) })
+}
+
+func (f files) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	fs, err := f.h.current()
+	if err != nil {
+		return nil, driver.Info{}, err
+	}
+	return fs.Read(ctx, name, opts)
+}
+
+func (f files) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
+}
+
+func (f files) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Mkdir(ctx, name, opts) })
+}
+
+func (f files) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
+}
+
+func (f files) List(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.Listing, error) { return fs.List(ctx, name, opts) })
+}
+
+func (f files) Edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
+}
+
+func (f files) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Rename(ctx, from, to, opts) })
+}
+
+func (f files) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
+}
+
+func (f files) Chmod(ctx context.Context, name string, mode iofs.FileMode) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
+}
+
+func (f files) Symlink(ctx context.Context, target, name string) error {
+	return tell(f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })
+}
+
+func (f files) Glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.GlobResult, error) { return fs.Glob(ctx, pattern, opts) })
+}
+
+func (f files) Grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.GrepResult, error) { return fs.Grep(ctx, pattern, opts) })
+}
+
+func (f files) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
+	return ask(f.h, func(fs *driver.FS) (driver.Watcher, error) { return fs.Watch(ctx, name, opts) })
+}
+
+func (f files) Digest(ctx context.Context, name string) (string, error) {
+	return ask(f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
+}

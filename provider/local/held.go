@@ -1,0 +1,106 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/posix/boundary"
+)
+
+// A holder shows that a process holds the workspace, and so lets the next one
+// tell whether a process died while it did: then temporary files of its writes
+// may be in the tree, and only then is the tree walked to remove them.
+//
+// The file is locked, shared, by each handle. It has a byte in it while anyone
+// holds the workspace; whoever finds it unlocked with that byte knows of a
+// crash, and notes it in a second file, because temporary files are removed only
+// when they are too old to be anyone's. That file goes when this was done.
+type holder struct {
+	path string
+	lock *flock.Flock
+}
+
+// settle is how long after a crash all that it left can be told from the living.
+const settle = 2 * time.Minute
+
+// hold takes part in holding the workspace.
+func hold(ctx context.Context, path string, root *boundary.Root, readOnly bool) (*holder, error) {
+	h := &holder{path: path, lock: flock.New(path)}
+	alone, err := h.lock.TryLock()
+	if err == nil && alone {
+		err = h.first()
+	}
+	if err == nil {
+		_, err = h.lock.TryRLockContext(ctx, time.Millisecond) // waits for one who is in first
+	}
+	if err == nil && !readOnly {
+		err = h.clean(ctx, root)
+	}
+	if err != nil {
+		h.lock.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *holder) suspect() string { return h.path + ".suspect" }
+
+func (h *holder) suspected() bool {
+	_, err := os.Lstat(h.suspect())
+	return err == nil
+}
+
+// first notes a crash of those before.
+func (h *holder) first() error {
+	data, err := os.ReadFile(h.path)
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return os.WriteFile(h.path, []byte("1"), 0o600)
+	}
+	f, err := os.OpenFile(h.suspect(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// clean removes what a crash left, once that can be told.
+func (h *holder) clean(ctx context.Context, root *boundary.Root) error {
+	info, err := os.Stat(h.suspect())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < settle {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := root.CleanTemps(ctx); err != nil {
+		return err
+	}
+	return os.Remove(h.suspect())
+}
+
+// release ends holding. The last one leaves the file empty.
+func (h *holder) release() error {
+	if err := h.lock.Close(); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(h.path); err != nil {
+		return nil //nolint:nilerr // destroyed meanwhile; locking would make it anew
+	}
+	last := flock.New(h.path)
+	defer last.Close()
+	if ok, err := last.TryLock(); err != nil || !ok {
+		return nil //nolint:nilerr // others hold it, and one of them will be the last
+	}
+	return os.Truncate(h.path, 0)
+}
