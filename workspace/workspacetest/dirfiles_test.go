@@ -227,7 +227,10 @@ func (f *dirFiles) Write(ctx context.Context, name string, body io.Reader, opts 
 	}
 	res := driver.WriteResult{Digest: driver.DigestBytes(data)}
 	err = errors.Join(err, f.change(ctx, "write", name, func(root *os.Root) error {
-		at, err := target(root, name)
+		at, err := name, error(nil)
+		if !opts.CreateOnly {
+			at, err = target(root, name)
+		}
 		if err != nil {
 			return err
 		}
@@ -334,7 +337,8 @@ func (f *dirFiles) Remove(ctx context.Context, name string, opts *driver.RemoveO
 
 func (f *dirFiles) rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
 	return f.change(ctx, "rename", from, func(root *os.Root) error {
-		if _, err := root.Lstat(from); err != nil {
+		fi, err := root.Lstat(from)
+		if err != nil {
 			return err
 		}
 		if strings.HasPrefix(to, from+"/") {
@@ -347,6 +351,11 @@ func (f *dirFiles) rename(ctx context.Context, from, to string, opts *driver.Ren
 		}
 		if opts.Parents {
 			if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
+				return err
+			}
+		}
+		if was, err := root.Lstat(to); err == nil && was.IsDir() && fi.IsDir() {
+			if err := root.Remove(to); err != nil { // os.Rename does not, unlike rename(2)
 				return err
 			}
 		}

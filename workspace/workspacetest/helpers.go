@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -207,3 +208,5 @@ func cancelling(data []byte, cancel context.CancelFunc) io.Reader {
 type callReader struct{ call func() }
 
 func (r callReader) Read([]byte) (int, error) { r.call(); return 0, io.EOF }
+
+func fileMode(mode uint32) fs.FileMode { return fs.FileMode(mode) }

@@ -1,3 +1,3 @@
 package workspacetest
 
-var treeChecks, moveChecks, nameChecks, searchChecks, watchChecks, fallbackChecks, refusalChecks, concurrencyChecks, shellChecks []Check
+var shellChecks []Check
