@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Problem is the body of every error.
+type Problem struct {
+	Wire fault.Wire `json:"error"`
+}
+
+// GetStatus returns the HTTP status of the problem's code.
+func (p *Problem) GetStatus() int {
+	code, _ := fault.Parse(p.Wire.Code)
+	return code.Status()
+}
+
+func (p *Problem) Error() string { return p.Wire.Message }
+
+// problem turns an error into what the client sees, and logs what it does not.
+func (s *Server) problem(r requestInfo, err error) *Problem {
+	if fault.Of(err) == fault.Internal {
+		s.log.Error("internal error", "method", r.method, "path", r.path, "error", err)
+	}
+	return &Problem{Wire: fault.Encode(err)}
+}
+
+type requestInfo struct{ method, path string }
+
+// fail writes an error outside of huma.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.problem(requestInfo{r.Method, r.URL.Path}, err)
+	if p.GetStatus() == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(p.GetStatus())
+	json.NewEncoder(w).Encode(p) //nolint:errcheck // the client is gone
+}
+
+// answerContext lets a transformer change the status of an answer: huma decides
+// on the status of its own errors before anyone can see them.
+type answerContext struct {
+	below
+	status int
+}
+
+// below lets a huma.Context be embedded, whose method Context would clash with
+// the name of the field.
+type below huma.Context
+
+// Unwrap returns the context below, for the adapter.
+func (c *answerContext) Unwrap() huma.Context { return c.below }
+
+// SetStatus writes the status, or the one that the transformer chose.
+func (c *answerContext) SetStatus(code int) {
+	if c.status != 0 {
+		code = c.status
+	}
+	c.below.SetStatus(code)
+}
+
+func wrapContext(ctx huma.Context, next func(huma.Context)) {
+	next(&answerContext{below: ctx})
+}
+
+// transform turns huma's own errors (a parameter that is no number, a body that
+// is too large) into problems.
+func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	u := ctx.URL()
+	p := s.problem(requestInfo{ctx.Method(), u.Path}, fromModel(model))
+	if ac, ok := ctx.(*answerContext); ok {
+		ac.status = p.GetStatus()
+	}
+	ctx.SetHeader("Content-Type", "application/json")
+	return p, nil
+}
+
+func fromModel(m *huma.ErrorModel) error {
+	code := fault.InvalidArgument
+	switch {
+	case m.Status == http.StatusRequestEntityTooLarge:
+		code = fault.ResourceExhausted
+	case m.Status == http.StatusRequestTimeout:
+		code = fault.DeadlineExceeded
+	case m.Status >= http.StatusInternalServerError:
+		code = fault.Internal
+	}
+	var details []string
+	for _, d := range m.Errors {
+		if d == nil {
+			continue
+		}
+		text := strings.TrimPrefix(d.Message, fault.InvalidArgument.Error()+": ")
+		if d.Location != "" && d.Location != "body" {
+			text = d.Location + ": " + text
+		}
+		details = append(details, text)
+	}
+	if len(details) == 0 {
+		details = append(details, m.Detail)
+	}
+	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+}
+
+// refused is the error for a parameter that makes no sense.
+func refused(param, format string, args ...any) error {
+	return fmt.Errorf("parameter %s: %w: %s", param, fault.InvalidArgument, fmt.Sprintf(format, args...))
+}

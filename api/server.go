@@ -1,0 +1,149 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Config is what a Server needs. Registry, Mux and Token are required.
+type Config struct {
+	Registry *registry.Registry
+	Mux      *workspace.Mux
+
+	Token   string       // that every request must bear
+	Hosts   []string     // names of this server beyond the loopback ones, in lower case
+	Version string       // of the program
+	MaxBody int64        // bytes of a JSON body; 0 is 16 MiB
+	Log     *slog.Logger // nil is silent
+}
+
+const defaultMaxBody = 16 << 20
+
+// A Server answers the routes of this package. It is an http.Handler.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	mux      *http.ServeMux
+	api      huma.API
+	profiles *profile.Cache
+
+	drain sync.Once
+	done  chan struct{} // closed by Drain
+}
+
+// New returns a server. It refuses a configuration without a token.
+func New(cfg Config) (*Server, error) {
+	if cfg.Token == "" {
+		return nil, fmt.Errorf("api: new server: %w: a token is required", fault.InvalidArgument)
+	}
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = defaultMaxBody
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.api = humago.New(s.mux, s.humaConfig())
+	s.api.UseMiddleware(wrapContext)
+	s.routes()
+	delete(s.api.OpenAPI().Components.Schemas.Map(), "ErrorModel") // huma's own, which no answer has
+	return s, nil
+}
+
+// Drain ends what would otherwise go on for as long as the client likes:
+// watches. Requests under way are not disturbed. It is called before the
+// listener shuts down, and more than once is once.
+func (s *Server) Drain() { s.drain.Do(func() { close(s.done) }) }
+
+// OpenAPI returns the OpenAPI document as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+
+func (s *Server) humaConfig() huma.Config {
+	cfg := huma.DefaultConfig("Croft", s.cfg.Version)
+	cfg.Info.Description = "Workspaces for agents: their life, and their files."
+	cfg.OpenAPIPath = "/v1/openapi"
+	cfg.DocsPath, cfg.SchemasPath = "", ""
+	cfg.CreateHooks = nil // no $schema keys in answers
+	cfg.RejectUnknownQueryParameters = true
+	strict := huma.Format{Marshal: encode, Unmarshal: decode}
+	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
+	cfg.Transformers = []huma.Transformer{s.transform}
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "the token that croft up prints"},
+	}
+	cfg.Security = []map[string][]string{{"token": {}}}
+	return cfg
+}
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// decode is strict for bodies, which are structs.
+func decode(data []byte, v any) error {
+	if t := reflect.TypeOf(v); t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+		return driver.DecodeStrict(data, v)
+	}
+	return json.Unmarshal(data, v)
+}
+
+// ServeHTTP guards and routes one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(w, r)
+	if err := s.guard(r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	h, pattern := s.mux.Handler(r)
+	if pattern == "" {
+		s.unmatched(w, r, h)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// recovered makes a panic the answer of the request that met it. The one that
+// cuts a connection on purpose passes.
+func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // panics carry this very value
+		panic(p)
+	}
+	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	s.fail(w, r, fmt.Errorf("panic: %w", fault.Internal))
+}
+
+// op describes a route. Every one documents the same error.
+func (s *Server) op(method, path, id, summary string) huma.Operation {
+	schemas := s.api.OpenAPI().Components.Schemas
+	problem := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		MaxBodyBytes:     s.cfg.MaxBody,
+		SkipValidateBody: true, // decode is stricter, and its errors say what is allowed
+		Responses: map[string]*huma.Response{"default": {
+			Description: "An error; the status follows from its code",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: problem}},
+		}},
+	}
+}

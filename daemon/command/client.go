@@ -1,0 +1,108 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/workspace"
+)
+
+// withClient runs f with a client of the server, or of the data directory.
+func (a *app) withClient(ctx context.Context, f func(c *remote.Client) error) (err error) {
+	if a.server != "" {
+		c, err := a.remoteClient()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(c)
+	}
+	sys, err := a.openSystem(ctx, system.Config{Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	c, err := sys.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
+// withWorkspace runs f with the workspace of the given name or id.
+func (a *app) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
+	return a.withClient(ctx, func(c *remote.Client) error {
+		d, rec, err := c.Attach(ctx, nameOrID)
+		if err != nil {
+			return err
+		}
+		ws, err := workspace.New(rec.ID, d, nil, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ws), ws.Close(ctx))
+	})
+}
+
+// openSystem opens the data directory.
+func (a *app) openSystem(ctx context.Context, cfg system.Config) (*system.System, error) {
+	cfg.DataDir, cfg.Providers, cfg.Version = a.data, a.providers, version()
+	return system.Open(ctx, cfg)
+}
+
+// logger writes what an operator should see and no answer holds.
+func (a *app) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}))
+}
+
+// givenToken returns the token that the user gave, "" for none.
+func (a *app) givenToken() string {
+	if a.token != "" {
+		return a.token
+	}
+	return os.Getenv("CROFT_TOKEN")
+}
+
+func (a *app) remoteClient() (*remote.Client, error) {
+	token := a.givenToken()
+	if token == "" {
+		token = a.localToken()
+	}
+	if token == "" {
+		return nil, fmt.Errorf("server %s: %w: give the token that croft up printed, with --token or CROFT_TOKEN", a.server, fault.Unauthenticated)
+	}
+	return remote.NewClient(remote.Config{URL: a.server, Token: token})
+}
+
+// localToken returns the token of the data directory for a server on this very
+// host; no other is sent what nobody said to send.
+func (a *app) localToken() string {
+	u, err := url.Parse(a.server)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return ""
+	}
+	dir := a.data
+	if dir == "" {
+		if dir, err = system.DefaultDataDir(); err != nil {
+			return ""
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "token"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

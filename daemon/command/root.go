@@ -1,0 +1,107 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Main runs the croft program with the arguments, streams and signals of the
+// process, and returns its exit status. providers are known beside Croft's own.
+func Main(providers ...driver.Provider) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is main
+	defer stop()
+	// The first signal asks; the next one, without a handler, ends the process.
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
+}
+
+// Streams are the standard streams of a run.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Run runs the program with args, of which the first is its name, and returns
+// its exit status.
+func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
+	a := &app{Streams: streams, program: args[0], providers: providers}
+	root := a.root()
+	root.SetArgs(args[1:])
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	err := root.ExecuteContext(ctx)
+	// Where the flags themselves are wrong, --json was perhaps not yet seen.
+	a.json = a.json || slices.Contains(args, "--json")
+	return a.report(err)
+}
+
+// An app is one run of the program: its streams and what the global flags say.
+type app struct {
+	Streams
+	program   string
+	providers []driver.Provider
+
+	data   string
+	server string
+	token  string
+	json   bool
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "croft",
+		Short:         "Workspaces for agents",
+		Long:          "Croft opens workspaces, keeps them, and serves them.\n\n" + rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          group,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else ~/.local/share/croft)")
+	flags.StringVar(&a.server, "server", os.Getenv("CROFT_SERVER"), "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER)")
+	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
+	flags.BoolVar(&a.json, "json", false, "answer in JSON")
+	flags.Lookup("server").DefValue = ""
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
+	root.SetUsageTemplate(root.UsageTemplate())
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddCommand(a.upCommand(), a.wsCommand(), a.providerCommand(), a.profileCommand(), a.versionCommand())
+	return root
+}
+
+const rootHelp = `Commands work on a data directory, or with --server on a daemon (croft up); both
+may be used at once. A workspace is named by its name or its id.`
+
+// group is what a command that only has commands below it does.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	msg := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		msg += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return usagef("%s", msg)
+}
+
+// run makes a command's function from one that takes what it needs. Its errors
+// are failures; all others that come out of cobra are about usage.
+func run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd.Context(), args); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,19 @@
+package command
+
+import "github.com/spf13/cobra"
+
+func (a *app) wsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ws",
+		Aliases: []string{"workspace"},
+		Short:   "Open, list and end workspaces, and work on their files",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(
+		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),
+		a.wsLsCommand(), a.wsCatCommand(), a.wsPutCommand(), a.wsGetCommand(), a.wsGrepCommand(), a.wsGlobCommand(),
+		a.wsProfileCommand(),
+	)
+	return cmd
+}

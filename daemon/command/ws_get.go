@@ -1,0 +1,210 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsGetOptions struct {
+	name, path, dest string
+}
+
+func (a *app) wsGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME PATH DEST",
+		Short: "Take a file or a directory out of a workspace; - is standard output",
+		Long: `Take a file or a directory out of a workspace, to DEST or, with -, a file to standard
+output.
+
+A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
+DEST, or is merged into it where it exists. Nothing is ever written outside DEST:
+symlinks are taken as symlinks, and one that would point outside DEST is left out, and
+the command ends with that error after all else was taken.`,
+		Args: cobra.ExactArgs(3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
+		}),
+	}
+}
+
+func (a *app) wsGet(ctx context.Context, opts wsGetOptions) error {
+	g := &getter{a: a, opts: opts}
+	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		g.ws = ws
+		return g.get(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	if opts.dest == "-" {
+		return nil
+	}
+	a.note("got %v", &g.done)
+	if a.json {
+		if err := a.answer(&g.done, nil); err != nil {
+			return err
+		}
+	}
+	return errors.Join(g.left...)
+}
+
+// A getter is one run of ws get.
+type getter struct {
+	a    *app
+	opts wsGetOptions
+	ws   *workspace.Workspace
+	root *os.Root // of DEST, or of the directory above it for a file
+	done putAnswer
+	left []error
+}
+
+func (g *getter) get(ctx context.Context) error {
+	info, err := g.ws.Stat(ctx, g.opts.path, nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Type == driver.TypeDir && g.opts.dest == "-":
+		return fmt.Errorf("%s: %w: it is a directory, and standard output takes a file", g.opts.path, fault.InvalidArgument)
+	case info.Type == driver.TypeDir:
+		return g.tree(ctx, info)
+	case g.opts.dest == "-":
+		body, _, err := g.ws.Read(ctx, g.opts.path, nil)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		_, err = io.Copy(g.a.Out, body)
+		return err
+	default:
+		return g.single(ctx, info)
+	}
+}
+
+func (g *getter) single(ctx context.Context, info driver.Info) error {
+	dest := g.opts.dest
+	if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
+		dest = filepath.Join(dest, path.Base(path.Clean("/"+g.opts.path)))
+	}
+	root, err := os.OpenRoot(filepath.Dir(dest))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	g.root = root
+	return g.file(ctx, g.opts.path, filepath.Base(dest))
+}
+
+// tree takes a directory. All writing goes through an os.Root of DEST, since
+// what is in a workspace is not to be trusted.
+func (g *getter) tree(ctx context.Context, dir driver.Info) error {
+	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(g.opts.dest)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	g.root = root
+	err = eachEntry(ctx, g.ws, g.opts.path, -1, func(e driver.Info) error {
+		return g.entry(ctx, e, relativeTo(dir.Path, e.Path))
+	})
+	g.done.Digest = ""
+	return err
+}
+
+func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		g.leave(name, fmt.Errorf("%q: %w: the name is not one for this system", name, fault.SandboxViolation))
+		return nil
+	}
+	switch e.Type {
+	case driver.TypeDir:
+		g.done.Dirs++
+		err := g.root.Mkdir(name, e.Mode.Perm()|0o700)
+		if at, statErr := g.root.Lstat(name); errors.Is(err, fs.ErrExist) && statErr == nil && at.IsDir() {
+			return nil
+		}
+		return err
+	case driver.TypeFile:
+		return g.file(ctx, e.Path, name)
+	case driver.TypeSymlink:
+		return g.symlink(e.Target, name)
+	default:
+		g.leave(name, fmt.Errorf("%s: %w: it is neither a file, a directory nor a symlink", name, fault.InvalidArgument))
+		return nil
+	}
+}
+
+// file takes one file: into a temporary one beside it, and then by renaming, so
+// that a get that is cut short leaves what was there.
+func (g *getter) file(ctx context.Context, from, name string) (err error) {
+	body, info, err := g.ws.Read(ctx, from, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	tmp := path.Join(path.Dir(name), ".croft-get-"+driver.NewID())
+	f, err := g.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			g.root.Remove(tmp) //nolint:errcheck // the first error is the one to tell
+		}
+	}()
+	n, err := io.Copy(f, body)
+	if err == nil {
+		err = f.Chmod(info.Mode.Perm()) // never more than permissions: no set-uid from a workspace
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.root.Rename(tmp, name); err != nil {
+		return err
+	}
+	g.done.Files++
+	g.done.Bytes += n
+	return nil
+}
+
+// symlink makes a symlink that stays inside DEST.
+func (g *getter) symlink(target, name string) error {
+	if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) {
+		g.leave(name, fmt.Errorf("symlink %s to %s: %w: it would point outside the destination", name, target, fault.SandboxViolation))
+		return nil
+	}
+	if at, err := g.root.Lstat(name); err == nil && at.Mode()&fs.ModeSymlink != 0 {
+		if err := g.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	if err := g.root.Symlink(target, name); err != nil {
+		return err
+	}
+	g.done.Symlinks++
+	return nil
+}
+
+func (g *getter) leave(name string, why error) {
+	g.done.LeftOut = append(g.done.LeftOut, name)
+	g.left = append(g.left, why)
+}

@@ -1,0 +1,30 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/provider/remote"
+)
+
+func (a *app) wsResetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset NAME",
+		Short: "Let a failed workspace be tried again",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				ws, err := c.Reset(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				a.note("%s is %s", args[0], ws.State)
+				if a.json {
+					return a.answer(ws, nil)
+				}
+				return nil
+			})
+		}),
+	}
+}

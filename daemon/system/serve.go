@@ -1,0 +1,74 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Listen listens on addr, which CheckAddr has judged.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("system: listen on %s: %w: another program has the port; choose one with --addr", addr, fault.AlreadyExists)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("system: listen on %s: %w: this host has no such address", addr, fault.InvalidArgument)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("system: listen on %s: %w: the port is reserved", addr, fault.PermissionDenied)
+	case err != nil:
+		return nil, fmt.Errorf("system: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
+	}
+	return l, nil
+}
+
+// Lock makes this system the one that serves its data directory; another one
+// that does is AlreadyExists, with its process id.
+func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
+
+// Serve sweeps what crashes left behind and answers on l until ctx ends, and
+// then stops in order. It closes l. The system stays open.
+func (s *System) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.Registry.Sweep(ctx); err != nil {
+		// What can't be removed now can be used, and is tried again next time.
+		s.log.Warn("sweep", "error", err)
+	}
+	background, stop := context.WithCancel(ctx)
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- s.Registry.Run(background) }()
+
+	server := s.server(ctx)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+
+	var errs []error
+	select {
+	case <-ctx.Done():
+		s.API.Drain()
+		if err := bounded(ctx, requestsBound, server.Shutdown); err != nil {
+			s.log.Warn("requests were cut off", "error", err)
+			errs = append(errs, server.Close())
+		}
+		<-served
+	case err := <-served:
+		errs = append(errs, err)
+	}
+	stop()
+	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
+		errs = append(errs, err)
+	}
+	return ignoreClosed(errors.Join(errs...))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
