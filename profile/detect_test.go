@@ -346,6 +346,7 @@ func TestABrokenManifestIsAWarningAndNotAGuess(t *testing.T) {
 		{"package.json null", []string{"package.json", `null`}, w{"install": "none", "warn": "package.json;"}},
 		{"scripts of the wrong type", []string{"package.json", `{"scripts":["vitest"]}`}, w{"install": "npm install <- package.json", "test": "none", "warn": "package.json;"}},
 		{"pyproject", []string{"pyproject.toml", "[tool.ruff\n"}, w{"eco": "python", "pm": " <- ", "install": "none", "test": "none", "lint": "none", "warn": "pyproject.toml;"}},
+		{"pyproject with a lock", []string{"pyproject.toml", "[tool.ruff\n", "uv.lock", ""}, w{"pm": "uv <- uv.lock", "install": "none", "warn": "pyproject.toml;"}},
 		{"Cargo", []string{"Cargo.toml", "[package\n"}, w{"eco": "rust", "install": "none", "test": "none", "lint": "none", "warn": "Cargo.toml;"}},
 		{"deno", []string{"deno.json", "{"}, w{"eco": "deno", "test": "none", "warn": "deno.json;"}},
 		{"composer", []string{"composer.json", "{"}, w{"eco": "php", "install": "none", "warn": "composer.json;"}},

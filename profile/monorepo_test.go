@@ -116,6 +116,20 @@ func TestMembersAreFoundBelowTheDepthOfTheWalk(t *testing.T) {
 	}
 }
 
+func TestWhatWasFetchedIsNoMember(t *testing.T) {
+	p := detect(t, tree("package.json", `{"workspaces":["*"]}`, "a/package.json", "{}", "node_modules/package.json", "{}"))
+	if d := cmp.Diff([]string{"a"}, find(t, p, ".", Node).Members); d != "" {
+		t.Errorf("members (-want +got):\n%s", d)
+	}
+}
+
+func TestGolangciLintLooksUpwards(t *testing.T) {
+	p := detect(t, tree("go/.golangci.yml", "", "go/mod/go.mod", "module m\n"))
+	if got := find(t, p, "go/mod", Go).Lint; got.Proof != "go/.golangci.yml" || got.Dir != "go/mod" {
+		t.Errorf("lint = %+v, want the configuration above", got)
+	}
+}
+
 func TestCargoWorkspace(t *testing.T) {
 	p := detect(t, tree("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n[workspace.package]\nedition = \"2024\"\n",
 		"crates/a/Cargo.toml", "[package]\nname = \"aa\"\nedition.workspace = true\n", "crates/b/Cargo.toml", "[package]\nname = \"bb\"\nedition = \"2018\"\n"))
