@@ -40,17 +40,33 @@ func (c *copier) copy(ctx context.Context, from, to target) error {
 	return c.top(ctx, info, from.name, to.name)
 }
 
-// inside refuses to copy a directory into itself by way of a symlink.
+// inside refuses to copy a directory into itself by way of a symlink. It goes up
+// from the nearest directory that exists, as the system and not as the words
+// have it.
 func (c *copier) inside(ctx context.Context, from, to target) error {
-	for dir, _ := split(to.name); ; dir, _ = split(dir) {
-		same, err := c.r.sys.same(from.name, dir)
-		if err == nil && same {
+	at, _ := split(to.name)
+	for at != "." && fault.Of(c.exists(ctx, at)) == fault.NotFound {
+		at, _ = split(at)
+	}
+	for ctx.Err() == nil {
+		same, err := c.r.sys.same(from.name, at)
+		if err != nil {
+			return err
+		}
+		if same {
 			return fmt.Errorf("%w: a directory can't be copied into itself", fault.InvalidArgument)
 		}
-		if dir == "." {
-			return ctx.Err()
+		if top, err := c.r.sys.same(".", at); err != nil || top {
+			return err
 		}
+		at += "/.."
 	}
+	return ctx.Err()
+}
+
+func (c *copier) exists(ctx context.Context, name string) error {
+	_, err := c.r.sys.stat(ctx, target{name: name}, new(driver.StatOptions))
+	return err
 }
 
 // top makes the directory at the new name and copies into it.
@@ -92,8 +108,11 @@ func (c *copier) below(ctx context.Context, from, to string) error {
 		default:
 			err = errNotRegular
 		}
+		if err != nil && info.Type != driver.TypeDir {
+			err = fmt.Errorf("%s: %w", shown(info.Path), err)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", shown(info.Path), err)
+			return err
 		}
 	}
 	return nil
@@ -108,7 +127,7 @@ func (c *copier) dir(ctx context.Context, info driver.Info, dest string) error {
 		err = c.below(ctx, info.Path, dest)
 	}
 	if err == nil && dirMode(info) != info.Mode {
-		err = c.r.sys.chmod(target{name: dest}, info.Mode, c.r.opts.Sync)
+		err = c.r.sys.chmod(ctx, target{name: dest}, info.Mode, c.r.opts.Sync)
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func (r *Root) Close() error {
 func (r *Root) Module() *driver.FS {
 	return &driver.FS{
 		Files: r, List: r.List, Edit: r.Edit, Rename: r.Rename, Copy: r.Copy, Chmod: r.Chmod,
-		Symlink: r.Symlink, Glob: r.Glob, Grep: r.Grep, Digest: r.Digest,
+		Symlink: r.Symlink, Glob: r.Glob, Grep: r.Grep, Watch: r.Watch, Digest: r.Digest,
 	}
 }
 
@@ -275,7 +275,7 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	if err := checkMode(mode); err != nil {
 		return failed("chmod", name, err)
 	}
-	return failed("chmod", name, r.sys.chmod(t, mode, r.opts.Sync))
+	return failed("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))
 }
 
 // Symlink makes a symlink that stays inside.

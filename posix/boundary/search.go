@@ -3,7 +3,6 @@ package boundary
 import (
 	"context"
 
-	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -15,11 +14,7 @@ func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOption
 		return driver.GlobResult{}, err
 	}
 	defer r.end()
-	p, err := search.PlanGlob(pattern, opts)
-	if err != nil {
-		return driver.GlobResult{}, failed("glob", pattern, err)
-	}
-	res, err := r.sys.glob(ctx, p, opts)
+	res, err := r.glob(ctx, pattern, opts)
 	return res, failed("glob", pattern, err)
 }
 
@@ -31,24 +26,13 @@ func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOption
 		return driver.GrepResult{}, err
 	}
 	defer r.end()
-	q, err := search.Compile(pattern, opts)
-	if err != nil {
-		return driver.GrepResult{}, failed("grep", pattern, err)
-	}
-	p, err := search.PlanGrep(opts)
-	if err != nil {
-		return driver.GrepResult{}, failed("grep", pattern, err)
-	}
 	if t.dir {
 		if _, err := r.sys.stat(ctx, t, new(driver.StatOptions)); err != nil {
-			return driver.GrepResult{}, failed("grep", t.name, err)
+			return driver.GrepResult{}, failed("grep", opts.Path, err)
 		}
 	}
-	h := search.NewHits(opts)
-	if err := r.sys.grep(ctx, p, q, h); err != nil {
-		return driver.GrepResult{}, failed("grep", pattern, err)
-	}
-	return h.Result(), nil
+	res, err := r.grep(ctx, pattern, opts)
+	return res, failed("grep", pattern, err)
 }
 
 func orDot(name string) string {

@@ -9,17 +9,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s system) glob(ctx context.Context, p *search.Plan, o *driver.GlobOptions) (driver.GlobResult, error) {
-	if ok, err := s.startsAt(p); !ok {
+func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) (driver.GlobResult, error) {
+	p, err := search.PlanGlob(pattern, o)
+	if err != nil {
 		return driver.GlobResult{}, err
 	}
-	ig, ok := s.above(p)
+	if _, err := clean(p.Start); err != nil {
+		return driver.GlobResult{}, err
+	}
+	if ok, err := r.sys.startsAt(p); !ok {
+		return driver.GlobResult{}, err
+	}
+	ig, ok := r.sys.above(p)
 	if !ok {
 		return driver.GlobResult{}, nil
 	}
 	top := &dir{path: p.Start, ig: ig}
 	g := &globber{opts: o}
-	w := &walk{ctx: ctx, sys: s, plan: p, do: g}
+	w := &walk{ctx: ctx, sys: r.sys, plan: p, do: g}
 	if err := w.run(top); err != nil {
 		return driver.GlobResult{}, err
 	}
@@ -48,10 +55,7 @@ func (g *globber) entries(w *worker, d *dir) {
 			continue
 		}
 		if it.sub == nil && g.opts.Stat {
-			info, err := lstat(d.fd, it.path[len(d.path)+1:], it.path)
-			if d.path == "." {
-				info, err = lstat(d.fd, it.path, it.path)
-			}
+			info, err := lstat(d.fd, it.path[d.prefix():], it.path)
 			if err != nil {
 				continue // it went since it was listed
 			}
@@ -99,8 +103,24 @@ func fileType(typ byte) driver.FileType {
 	return driver.TypeOther
 }
 
-func (s system) grep(ctx context.Context, p *search.Plan, q *search.Query, h *search.Hits) error {
-	g := &grepper{query: q, hits: h}
+func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) (driver.GrepResult, error) {
+	q, err := search.Compile(pattern, o)
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	p, err := search.PlanGrep(o)
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	g := &grepper{query: q, hits: search.NewHits(o)}
+	if err := g.run(ctx, r.sys, p); err != nil {
+		return driver.GrepResult{}, err
+	}
+	return g.hits.Result(), nil
+}
+
+// run searches the file or the directory that the caller named.
+func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
 	w := &walk{ctx: ctx, sys: s, plan: p, do: g}
 	fd, err := s.open(p.Path, openFlags)
 	if err != nil {
@@ -163,10 +183,7 @@ func (g *grepper) entries(w *worker, d *dir) {
 }
 
 func (g *grepper) files(w *worker, d *dir, items []item) {
-	prefix := len(d.path) + 1
-	if d.path == "." {
-		prefix = 0
-	}
+	prefix := d.prefix()
 	for i := range items {
 		path := items[i].path
 		switch {

@@ -329,7 +329,9 @@ func slash(t target) string {
 	return ""
 }
 
-func (s system) chmod(t target, mode fs.FileMode, sync bool) error {
+// chmod changes a mode that belongs to this name alone: a file with more hard
+// links, which may be outside, is unlinked from them first, as Write does it.
+func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool) error {
 	flags := unix.O_PATH
 	if t.dir {
 		flags |= unix.O_DIRECTORY
@@ -346,6 +348,12 @@ func (s system) chmod(t target, mode fs.FileMode, sync bool) error {
 	if k := st.Mode & unix.S_IFMT; k != unix.S_IFREG && k != unix.S_IFDIR {
 		return errNotRegular
 	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1 {
+		if err := s.unlinkOthers(ctx, t, sync); err != nil {
+			return err
+		}
+		return s.chmod(ctx, t, mode, sync)
+	}
 	err = unix.Fchmodat(fd, "", uint32(mode), unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
@@ -354,6 +362,17 @@ func (s system) chmod(t target, mode fs.FileMode, sync bool) error {
 	if err == nil && sync {
 		err = s.syncFile(t)
 	}
+	return err
+}
+
+// unlinkOthers replaces a file by a copy that has no other links.
+func (s system) unlinkOthers(ctx context.Context, t target, sync bool) error {
+	body, info, err := s.read(t, new(driver.ReadOptions))
+	if err != nil {
+		return err
+	}
+	defer body.Close() //nolint:errcheck // it was only read
+	_, err = s.write(ctx, t.name, body, &driver.WriteOptions{Sync: sync, ModTime: info.ModTime})
 	return err
 }
 

@@ -77,6 +77,14 @@ type worker struct {
 	data  []byte // content of a file
 }
 
+// prefix is how much of the path of an entry is not its name.
+func (d *dir) prefix() int {
+	if d.path == "." {
+		return 0
+	}
+	return len(d.path) + 1
+}
+
 func (d *dir) release() {
 	if d.users.Add(-1) == 0 {
 		unix.Close(d.fd)

@@ -222,7 +222,7 @@ func (w *writer) newMode(was *unix.Stat_t) uint32 {
 	if was.Mode != 0 && !w.opts.SetMode {
 		return was.Mode & 0o7777
 	}
-	if w.opts.Mode == 0 && was.Mode == 0 {
+	if w.opts.Mode == 0 {
 		return 0o644
 	}
 	return uint32(w.opts.Mode)
@@ -519,7 +519,7 @@ func (w *writer) refill(ctx context.Context, fd int) error {
 		return err
 	}
 	if w.opts.SetMode {
-		if err := unix.Fchmod(fd, uint32(w.opts.Mode)); err != nil {
+		if err := unix.Fchmod(fd, w.newMode(&w.was)); err != nil {
 			return err
 		}
 	}
