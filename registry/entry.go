@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -55,13 +56,39 @@ func (e *entry) take(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	}
 }
 
-// lastUse returns when the handle was last used, zero if it is retired.
+// lastUse returns when the handle was last used, which is now while a call is
+// under way, and zero if it is retired.
 func (e *entry) lastUse() time.Time {
+	if e.ws.Busy() {
+		e.mark()
+	}
 	used := e.used.Load()
 	if used == retired {
 		return time.Time{}
 	}
 	return moment(used)
+}
+
+// mark marks a use, unless the handle is retired.
+func (e *entry) mark() {
+	now := time.Now().UnixNano()
+	for {
+		used := e.used.Load()
+		if used == retired || now-used < useGrain || e.used.CompareAndSwap(used, now) {
+			return
+		}
+	}
+}
+
+// usage marks a use whenever an operation on the handle ends.
+type usage struct {
+	event.Sink
+	e *entry
+}
+
+func (u usage) Emit(ev event.Event) {
+	u.e.mark()
+	u.Sink.Emit(ev)
 }
 
 // entry returns the live handle of a workspace.
@@ -79,7 +106,7 @@ func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
 	e.used.Store(time.Now().UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{
-		Session: rec.Spec.Session, Log: r.opts.Log, Events: r.opts.Events, MaxFileSize: r.opts.MaxFileSize,
+		Session: rec.Spec.Session, Log: r.opts.Log, Events: usage{r.opts.Events, e}, MaxFileSize: r.opts.MaxFileSize,
 		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) { return r.renew(ctx, e) },
 		// Others may hold the same handle; it ends when the registry ends it.
 		OnClose: func(context.Context) error { return nil },

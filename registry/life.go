@@ -158,13 +158,7 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	pause := e.current.Life.Pause
-	e.mu.Unlock()
-	if pause == nil {
-		return fmt.Errorf("registry: pause %s: %w: provider %s has no pause", id, fault.Unsupported, rec.Kind)
-	}
-	if err := pause(ctx); err != nil {
+	if err := e.ws.Pause(ctx); err != nil {
 		return fmt.Errorf("registry: pause %s: %w", id, err)
 	}
 	_, err = r.change(ctx, id, func(rec *Record) error {
