@@ -87,7 +87,7 @@ func cleanUp(ctx context.Context, fs *driver.FS, name string) error {
 // copyTree is the fallback of FS.Copy. A tree is merged into a directory that
 // is there; what goes wrong in the middle leaves what was copied so far.
 func copyTree(ctx context.Context, fs *driver.FS, from, to string, opts *CopyOptions) error {
-	info, err := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: opts.Recursive})
+	info, err := fs.Stat(ctx, from, &driver.StatOptions{})
 	if err != nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func (c *copier) file(ctx context.Context, info Info, to string) error {
 		return err
 	}
 	defer body.Close()
-	opts := driver.WriteOptions{Mode: info.Mode, CreateOnly: c.createOnly}
+	opts := driver.WriteOptions{Mode: info.Mode, SetMode: info.Mode != 0, CreateOnly: c.createOnly}
 	if c.times {
-		opts.ModTime, opts.SetMode = info.ModTime, true
+		opts.ModTime = info.ModTime
 	}
 	if _, err := c.fs.Write(ctx, to, body, &opts); err != nil {
 		return err

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/workspace/driver"
@@ -10,10 +11,18 @@ import (
 // glob is the fallback of FS.Glob, with the rules that providers use who have
 // their own.
 func glob(ctx context.Context, fs *driver.FS, pattern string, opts *GlobOptions) (GlobResult, error) {
-	return search.GlobFiles(ctx, fs.Files, pattern, opts)
+	res, err := search.GlobFiles(ctx, fs.Files, pattern, opts)
+	if err != nil {
+		return res, fmt.Errorf("glob %q: %w", pattern, err)
+	}
+	return res, nil
 }
 
 // grep is the fallback of FS.Grep, likewise.
 func grep(ctx context.Context, fs *driver.FS, pattern string, opts *GrepOptions) (GrepResult, error) {
-	return search.GrepFiles(ctx, fs.Files, pattern, opts)
+	res, err := search.GrepFiles(ctx, fs.Files, pattern, opts)
+	if err != nil {
+		return res, fmt.Errorf("grep %q: %w", pattern, err)
+	}
+	return res, nil
 }

@@ -65,6 +65,14 @@ func orZero[T any](opts *T) *T {
 	return opts
 }
 
+// orEmpty returns a list that is an empty array in JSON, never null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // Stat describes what is at path.
 func (w *Workspace) Stat(ctx context.Context, path string, opts *StatOptions) (info Info, err error) {
 	err = w.files(ctx, verbStat, path, func(ctx context.Context, fs *driver.FS, name string) error {
@@ -80,7 +88,7 @@ func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, e
 		entries, err = fs.ReadDir(ctx, name)
 		return err
 	})
-	return entries, err
+	return orEmpty(entries), err
 }
 
 // List lists a directory to any depth, in pages.
@@ -97,6 +105,7 @@ func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (p
 		}
 		return err
 	})
+	page.Entries = orEmpty(page.Entries)
 	return page, err
 }
 
@@ -129,11 +138,21 @@ func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer body.Close()
-	buf := bytes.NewBuffer(make([]byte, 0, min(info.Size, 64<<20)+bytes.MinRead))
-	if _, err := buf.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+	const most = 64 << 20 // to believe a size before it is read
+	buf := make([]byte, 0, max(min(info.Size, most), 0)+1)
+	for {
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF { //nolint:errorlint // a wrapped EOF is a failure
+			return buf, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
 	}
-	return buf.Bytes(), nil
 }
 
 // Write makes or replaces a file with what body yields, atomically. If body
@@ -290,6 +309,7 @@ func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions)
 		}
 		return err
 	})
+	res.Entries = orEmpty(res.Entries)
 	return res, err
 }
 
@@ -309,6 +329,7 @@ func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions)
 		}
 		return err
 	})
+	res.Matches = orEmpty(res.Matches)
 	return res, err
 }
 

@@ -1,0 +1,15 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/workspace/workspacetest"
+)
+
+func TestConformance(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Harness{
+		Provider: func(testing.TB, string) driver.Provider { return new(memory.Provider) },
+	})
+}
