@@ -32,6 +32,7 @@ var may = []struct{ pkg, imports string }{
 	{"workspace", "fault event workspace/driver internal/search"},
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
 	{"posix/boundary", "fault workspace/driver internal/search"},
+	{"posix/process", "fault event workspace/driver"},
 	{"provider/remote", "fault workspace/driver"},
 	{"provider/all", "workspace workspace/driver provider/memory provider/local provider/filestore"},
 	{"provider/*", "fault event workspace/driver posix/..."},

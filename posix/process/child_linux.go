@@ -1,0 +1,68 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pidfds reports whether the kernel has descriptors of processes; package os
+// has tried all of their uses.
+var pidfds = sync.OnceValue(func() bool {
+	p, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return false
+	}
+	defer p.Release() //nolint:errcheck // nothing was started
+	return p.WithHandle(func(uintptr) {}) == nil
+})
+
+// forkExec starts spec from the calling thread.
+func forkExec(spec *Spec) (Child, error) {
+	child := Child{PIDFD: -1}
+	sys := *spec.Sys
+	if pidfds() {
+		sys.PidFD = &child.PIDFD
+	}
+	pid, err := syscall.ForkExec(spec.Path, spec.Argv, &syscall.ProcAttr{
+		Dir: spec.Dir, Env: spec.Env, Files: spec.Files, Sys: &sys,
+	})
+	if err != nil {
+		return Child{}, err
+	}
+	child.PID = pid
+	return child, nil
+}
+
+// exited reports whether the child has ended, and leaves it to be reaped, so
+// that its number stays its own.
+func (c Child) exited() bool { return c.peek(unix.WNOHANG) }
+
+func (c Child) peek(flags int) bool {
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, c.PID, &info, unix.WEXITED|unix.WNOWAIT|flags, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return err != nil || info.Signo != 0
+	}
+}
+
+// exitFD returns a descriptor that can be read once the child has ended.
+func (c Child) exitFD() (fd int, release func(), err error) {
+	if c.PIDFD >= 0 {
+		return c.PIDFD, func() { unix.Close(c.PIDFD) }, nil
+	}
+	return pipeAtEnd(func() { c.peek(0) })
+}
+
+// reap takes the status of a child that has ended.
+func (c Child) reap() (syscall.WaitStatus, syscall.Rusage, error) { return wait4(c.PID) }
+
+func maxRSS(ru syscall.Rusage) int64 { return ru.Maxrss * 1024 }
+
+func cloexecPipe(p *[2]int) error { return unix.Pipe2(p[:], unix.O_CLOEXEC) }

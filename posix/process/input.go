@@ -1,0 +1,163 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// An input is the standard input of a command that has one: the write end of a
+// pipe, or the terminal.
+type input struct {
+	file *os.File
+	tty  bool
+	turn chan struct{} // who holds its one element writes
+
+	closed bool // held by turn
+	midway bool // the last byte written was not the end of a line
+}
+
+func newInput(file *os.File, tty bool) *input {
+	return &input{file: file, tty: tty, turn: make(chan struct{}, 1)}
+}
+
+var errInputClosed = fmt.Errorf("%w: standard input is closed", fault.WrongState)
+
+// write writes all of p, or as much as there is time for.
+func (in *input) write(ctx context.Context, p []byte) (int, error) {
+	if err := in.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer func() { <-in.turn }()
+	if in.closed {
+		return 0, errInputClosed
+	}
+	stop := in.hurry(ctx)
+	n, err := in.file.Write(p)
+	stop()
+	if n > 0 {
+		in.midway = p[n-1] != '\n'
+	}
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, fmt.Errorf("%w after %d of %d bytes", context.Cause(ctx), n, len(p))
+	case errors.Is(err, os.ErrClosed):
+		return n, errInputClosed
+	}
+	return n, fmt.Errorf("%w: the command does not read it any more: %w", fault.WrongState, syscallErr(err))
+}
+
+func (in *input) enter(ctx context.Context) error {
+	select {
+	case in.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// hurry ends a write that waits when ctx ends. The returned function undoes it.
+func (in *input) hurry(ctx context.Context) (stop func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	ran := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(ran)
+		in.file.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed file needs none
+	})
+	return func() {
+		if !cancel() {
+			<-ran
+			in.file.SetWriteDeadline(time.Time{}) //nolint:errcheck // as above
+		}
+	}
+}
+
+// eof ends the input: it closes the pipe, or types end-of-file, twice where the
+// first one only ends a line that was begun.
+func (in *input) eof(ctx context.Context) error {
+	if err := in.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-in.turn }()
+	if in.closed {
+		return nil
+	}
+	if !in.tty {
+		in.closed = true
+		in.file.Close() // or the end of the command did
+		return nil
+	}
+	keys := []byte{veof(in.file)}
+	if in.midway {
+		keys = append(keys, keys[0])
+	}
+	in.midway = false
+	stop := in.hurry(ctx)
+	defer stop()
+	_, err := in.file.Write(keys)
+	return err
+}
+
+// shut closes the pipe at the end of the command. Who writes is let go first.
+func (in *input) shut() {
+	if in.tty {
+		return // closed by the loop, which reads from it
+	}
+	in.file.Close()
+}
+
+// feed copies a reader to the input until one of them ends.
+func (s *session) feed(ctx context.Context, r io.Reader) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.complain("stdin", fmt.Errorf("panic: %v", p))
+			s.in.eof(ctx) //nolint:errcheck // the command is gone, or sees the end
+		}
+	}()
+	buf := getBuffer()
+	defer putBuffer(buf)
+	for {
+		n, err := r.Read(*buf)
+		if n > 0 {
+			if _, werr := s.in.write(ctx, (*buf)[:n]); werr != nil {
+				return // a command need not read all, or any, of it
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.complain("stdin", err)
+			}
+			s.in.eof(ctx) //nolint:errcheck // as above
+			return
+		}
+	}
+}
+
+// openTTY opens a terminal of the given size.
+func openTTY(size driver.Size) (master, slave *os.File, err error) {
+	if master, slave, err = pty.Open(); err != nil {
+		return nil, nil, err
+	}
+	if err := resize(master, size); err != nil {
+		master.Close()
+		slave.Close()
+		return nil, nil, err
+	}
+	return master, slave, nil
+}
+
+func resize(tty *os.File, size driver.Size) error {
+	return pty.Setsize(tty, &pty.Winsize{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
+}

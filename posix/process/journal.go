@@ -1,0 +1,201 @@
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A journal is the file in LogDir that says which sessions there are: a line of
+// JSON when one starts, when it ends, and when it is forgotten. A line that a
+// crash cut short is passed over.
+type journal struct {
+	path string
+	lock *os.File
+
+	mu    sync.Mutex
+	file  *os.File
+	lines int
+	live  map[string]record // what the file must still tell
+}
+
+// Operations of records.
+const (
+	opStart  = "start"
+	opEnd    = "end"
+	opForget = "forget"
+)
+
+// A record is one line.
+type record struct {
+	Op      string             `json:"op"`
+	Info    driver.SessionInfo `json:"info"`
+	Boot    string             `json:"boot,omitempty"` // id of the boot in which it was started
+	Ended   time.Time          `json:"ended,omitzero"`
+	Streams []extent           `json:"streams,omitempty"`
+}
+
+// openJournal takes the directory for this process alone and returns the
+// sessions that its journal tells of.
+func openJournal(dir string) (*journal, map[string]record, error) {
+	fail := func(err error) (*journal, map[string]record, error) {
+		return nil, nil, fmt.Errorf("process: open log directory: %w: %w", codeOf(err), err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	j := &journal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, nil, fmt.Errorf("process: open log directory: %w: another process has it: %w", fault.Unavailable, err)
+	}
+	data, err := os.ReadFile(j.path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		lock.Close()
+		return fail(err)
+	}
+	j.live = parseJournal(data)
+	found := make(map[string]record, len(j.live))
+	for id, r := range j.live {
+		found[id] = r
+	}
+	if err := j.rewriteLocked(); err != nil { // nobody else has it yet
+		lock.Close()
+		return fail(err)
+	}
+	return j, found, nil
+}
+
+// parseJournal returns the last word on each session.
+func parseJournal(data []byte) map[string]record {
+	live := map[string]record{}
+	for line := range bytes.Lines(data) {
+		var r record
+		if json.Unmarshal(line, &r) != nil || !driver.ValidID(r.Info.ID) {
+			continue
+		}
+		switch r.Op {
+		case opStart:
+			live[r.Info.ID] = r
+		case opEnd:
+			if r.Info.Result != nil && validExtents(r) {
+				live[r.Info.ID] = r
+			}
+		case opForget:
+			delete(live, r.Info.ID)
+		}
+	}
+	return live
+}
+
+// validExtents refuses numbers that no session leaves, so that a damaged line
+// can't make a reader ask for the impossible.
+func validExtents(r record) bool {
+	want := 2
+	if r.Info.TTY {
+		want = 1
+	}
+	for _, x := range r.Streams {
+		if x.Size < 0 || x.Logged < 0 || x.Head < 0 || x.Tail < 0 || x.Logged > x.Size ||
+			x.Head > maxMaxOutput || x.Tail > maxMaxOutput || x.Head+x.Tail > x.Size {
+			return false
+		}
+	}
+	return len(r.Streams) == want
+}
+
+func (j *journal) start(s *session) {
+	j.append(record{Op: opStart, Info: s.info, Boot: bootID()})
+}
+
+func (j *journal) end(s *session, xs [2]extent) {
+	r := record{Op: opEnd, Info: s.info, Ended: s.ended, Streams: xs[:len(s.outs)]}
+	r.Info.Result = s.result
+	j.append(r)
+}
+
+func (j *journal) forget(id string) {
+	j.append(record{Op: opForget, Info: driver.SessionInfo{ID: id}})
+}
+
+// append writes a line. A journal that can't be written is not an error of the
+// command: the next Manager will know less.
+func (j *journal) append(r record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return
+	}
+	if r.Op == opForget {
+		delete(j.live, r.Info.ID)
+	} else {
+		j.live[r.Info.ID] = r
+	}
+	if j.lines++; j.lines > 1000+4*len(j.live) && j.rewriteLocked() == nil {
+		return
+	}
+	if line, err := json.Marshal(r); err == nil {
+		j.file.Write(append(line, '\n')) //nolint:errcheck // see above
+	}
+}
+
+// rewriteLocked replaces the file by one that tells only what is live.
+func (j *journal) rewriteLocked() error {
+	var buf bytes.Buffer
+	for _, r := range j.live {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		buf.Write(append(line, '\n'))
+	}
+	file, err := os.OpenFile(j.path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = file.Write(buf.Bytes()); err == nil {
+		err = os.Rename(j.path+".new", j.path)
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	if j.file != nil {
+		j.file.Close()
+	}
+	j.file, j.lines = file, len(j.live)
+	return nil
+}
+
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file != nil {
+		j.file.Close()
+		j.file = nil
+	}
+	j.lock.Close()
+}
+
+// bootID identifies this boot, "" where that can't be known.
+var bootID = sync.OnceValue(func() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+})

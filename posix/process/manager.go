@@ -1,0 +1,245 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Manager runs the commands of one workspace. It is safe for concurrent use.
+type Manager struct {
+	opts    Options
+	base    map[string]string // the environment of commands
+	env     []string          // the same as a list
+	null    *os.File
+	logs    *logs
+	journal *journal // nil without LogDir
+	reaper  *reaper  // nil unless Options.Subreaper
+
+	// reapMu is held for reading while a child is started and not yet known, so
+	// that the reaper takes no child for an orphan.
+	reapMu sync.RWMutex
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session
+	running  int
+	pids     map[int]bool // children that are not reaped
+	sweeper  *time.Timer
+
+	wg      sync.WaitGroup // every session's loop, and whoever works for one
+	drained func() <-chan struct{}
+}
+
+// New returns a Manager. Where LogDir has what an earlier one left, it is taken
+// over: sessions that ended are remembered as long as they were to be, and those
+// that were running have ended with the cause lost.
+func New(opts *Options) (*Manager, error) {
+	m := &Manager{opts: *opts, sessions: map[string]*session{}, pids: map[int]bool{}}
+	if err := m.opts.normalize(); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.base, err = baseEnv(&m.opts); err != nil {
+		return nil, err
+	}
+	m.env = envList(m.base)
+	if m.opts.Tree == nil {
+		m.opts.Tree = defaultTree()
+	}
+	if m.opts.Starter == nil {
+		m.opts.Starter = direct{}
+	}
+	m.logs = &logs{dir: m.opts.LogDir, max: m.opts.MaxLog}
+	m.logs.room.Store(m.opts.MaxLogs)
+	m.drained = sync.OnceValue(m.drain)
+	if m.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, fmt.Errorf("process: open %s: %w: %w", os.DevNull, codeOf(err), err)
+	}
+	if err := m.open(); err != nil {
+		m.null.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// open takes over LogDir and the orphans.
+func (m *Manager) open() error {
+	if m.opts.LogDir != "" {
+		if err := m.recover(); err != nil {
+			return err
+		}
+	}
+	if m.opts.Subreaper {
+		r, err := startReaper(m)
+		if err != nil {
+			if m.journal != nil {
+				m.journal.close()
+			}
+			return err
+		}
+		m.reaper = r
+	}
+	return nil
+}
+
+// Module returns the Shell module of the workspace.
+func (m *Manager) Module() *driver.Shell {
+	return &driver.Shell{Starter: m, Run: m.Run, Sessions: m.Sessions, Attach: m.Attach}
+}
+
+// Start starts a command as a session. Unless it is detached it is killed when
+// ctx ends.
+func (m *Manager) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	s, err := m.start(ctx, &cmd, false)
+	if err != nil {
+		return nil, err
+	}
+	go s.loop() // admitted: Close waits for it
+	return s.handle(), nil
+}
+
+// Run runs a command in the foreground. When ctx ends it is killed, and the
+// result says so.
+func (m *Manager) Run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	if cmd.Interactive {
+		return driver.Result{}, fmt.Errorf("process: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+	}
+	cmd.Detached = false
+	s, err := m.start(ctx, &cmd, true)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	s.loop()
+	return *s.final, nil
+}
+
+// Sessions lists what runs and what is remembered, in the order of its start.
+func (m *Manager) Sessions(context.Context) ([]driver.SessionInfo, error) {
+	m.mu.Lock()
+	var infos []driver.SessionInfo
+	for _, s := range m.sessions {
+		if s.ready {
+			infos = append(infos, s.state())
+		}
+	}
+	m.mu.Unlock()
+	slices.SortFunc(infos, func(a, b driver.SessionInfo) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
+	return infos, nil
+}
+
+// Attach returns a session by its id.
+func (m *Manager) Attach(_ context.Context, id string) (*driver.Session, error) {
+	m.mu.Lock()
+	s, ok := m.sessions[id]
+	ok = ok && s.ready
+	m.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("process: attach %.40q: %w: no session of this id is running or remembered", id, fault.NotFound)
+	}
+	return s.handle(), nil
+}
+
+// admit makes room for a session, or says which cap is reached.
+func (m *Manager) admit(s *session) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return fmt.Errorf("process: start: %w: the workspace is closed", fault.WrongState)
+	case m.running >= m.opts.MaxProcs:
+		return fmt.Errorf("process: start: %w: %d commands run already", fault.ResourceExhausted, m.running)
+	case len(m.sessions) >= m.opts.MaxSessions:
+		return fmt.Errorf("process: start: %w: %d sessions are running or remembered; close some", fault.ResourceExhausted, len(m.sessions))
+	}
+	m.sessions[s.info.ID] = s
+	m.running++
+	m.wg.Add(1)
+	return nil
+}
+
+// dismiss takes back admit, for a session that was never started.
+func (m *Manager) dismiss(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sessions, s.info.ID)
+	m.running--
+	m.wg.Done()
+}
+
+// spawn runs f in a goroutine that Close waits for, unless it is closed.
+func (m *Manager) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.wg.Go(f)
+	return true
+}
+
+// leaders are the children that are not reaped.
+func (m *Manager) leaders() map[int]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pids := make(map[int]bool, len(m.pids))
+	for pid := range m.pids {
+		pids[pid] = true
+	}
+	return pids
+}
+
+// Close kills everything, with the cause destroyed, and waits until the last
+// process and goroutine has ended. What is remembered stays in LogDir. A reader
+// or callback of a caller that does not return can hold it up until ctx ends.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	if m.sweeper != nil {
+		m.sweeper.Stop()
+	}
+	var live []*session
+	for _, s := range m.sessions {
+		if s.ready && !s.over() {
+			live = append(live, s)
+		}
+	}
+	m.mu.Unlock()
+	var kills sync.WaitGroup
+	for _, s := range live {
+		kills.Go(func() { s.kill(driver.CauseDestroyed, 0) }) //nolint:errcheck // its result tells
+	}
+	kills.Wait()
+	select {
+	case <-m.drained():
+		return nil
+	case <-ctx.Done():
+		return ctxErr(ctx, "close", m.opts.Root)
+	}
+}
+
+// drain releases what the Manager holds once all that used it has ended.
+func (m *Manager) drain() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.wg.Wait()
+		if m.reaper != nil {
+			m.reaper.stop()
+		}
+		if m.journal != nil {
+			m.journal.close()
+		}
+		m.null.Close()
+	}()
+	return done
+}

@@ -1,0 +1,157 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// recover takes over what the journal tells of. A session without an end is
+// lost; what still runs of it is killed, since nobody can say how it ends.
+func (m *Manager) recover() error {
+	j, found, err := openJournal(m.opts.LogDir)
+	if err != nil {
+		return err
+	}
+	m.journal = j
+	var orphaned []string
+	for id, r := range found {
+		if r.Op == opStart && r.Boot == bootID() {
+			orphaned = append(orphaned, id)
+		}
+	}
+	if len(orphaned) > 0 {
+		if err := killMarked(orphaned); err != nil {
+			j.close()
+			return err
+		}
+	}
+	for _, r := range found {
+		if r.Op == opStart {
+			m.lose(&r)
+		}
+		m.adopt(r)
+	}
+	m.tidy()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scheduleLocked()
+	return nil
+}
+
+// lose gives a session that its Manager did not survive an end.
+func (m *Manager) lose(r *record) {
+	r.Op, r.Ended = opEnd, time.Now()
+	r.Info.Result = &driver.Result{
+		ExitCode: -1, Cause: driver.CauseLost, Session: r.Info.ID, Duration: max(0, time.Since(r.Info.Started)),
+	}
+	names := []string{".stdout", ".stderr"}
+	if r.Info.TTY {
+		names = names[:1]
+	}
+	r.Streams = nil
+	for _, name := range names {
+		var size int64
+		if info, err := os.Lstat(filepath.Join(m.opts.LogDir, r.Info.ID+name)); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		head := min(size, DefaultMaxOutput/2)
+		r.Streams = append(r.Streams, extent{Size: size, Logged: size, Head: head, Tail: min(size-head, DefaultMaxOutput/2)})
+	}
+	m.journal.append(*r)
+}
+
+// adopt remembers a session that has ended.
+func (m *Manager) adopt(r record) {
+	s := &session{
+		m: m, info: r.Info, ready: true, fds: [2]int{-1, -1}, reaped: true, started: r.Info.Started,
+		result: r.Info.Result, ended: r.Ended, done: make(chan struct{}),
+	}
+	s.info.Result, s.info.Running = nil, false
+	for i, x := range r.Streams {
+		s.outs = append(s.outs, restored(m.logs, r.Info.ID+[...]string{".stdout", ".stderr"}[i], x))
+	}
+	close(s.done)
+	m.sessions[r.Info.ID] = s
+}
+
+// tidy removes logs of sessions that nobody knows: a crash came between.
+func (m *Manager) tidy() {
+	entries, err := os.ReadDir(m.opts.LogDir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		id, rest, ok := strings.Cut(e.Name(), ".")
+		if ok && driver.ValidID(id) && (strings.HasPrefix(rest, "stdout") || strings.HasPrefix(rest, "stderr")) && m.sessions[id] == nil {
+			os.Remove(filepath.Join(m.opts.LogDir, e.Name()))
+		}
+	}
+}
+
+// forget removes a session that has ended, and its logs.
+func (m *Manager) forget(s *session) {
+	m.mu.Lock()
+	_, known := m.sessions[s.info.ID]
+	delete(m.sessions, s.info.ID)
+	m.mu.Unlock()
+	if !known {
+		return
+	}
+	if m.journal != nil {
+		m.journal.forget(s.info.ID)
+	}
+	for _, o := range s.outs {
+		o.remove()
+	}
+}
+
+// scheduleLocked sets the timer for the next session whose time is over.
+func (m *Manager) scheduleLocked() {
+	if m.sweeper != nil || m.closed {
+		return
+	}
+	var first time.Time
+	for _, s := range m.sessions {
+		if end := s.endTime(); !end.IsZero() && (first.IsZero() || end.Before(first)) {
+			first = end
+		}
+	}
+	if !first.IsZero() {
+		m.sweeper = time.AfterFunc(max(0, time.Until(first.Add(m.opts.Retain))), m.sweep)
+	}
+}
+
+// sweep forgets the sessions whose time is over.
+func (m *Manager) sweep() {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	m.wg.Add(1)
+	defer m.wg.Done()
+	var old []*session
+	for _, s := range m.sessions {
+		if end := s.endTime(); !end.IsZero() && time.Since(end) >= m.opts.Retain {
+			old = append(old, s)
+		}
+	}
+	m.mu.Unlock()
+	for _, s := range old {
+		m.forget(s)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweeper = nil
+	m.scheduleLocked()
+}
+
+func (s *session) endTime() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}

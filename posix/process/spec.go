@@ -1,0 +1,116 @@
+package process
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Spec is a child about to be started, everything decided.
+type Spec struct {
+	ID    string // of the session
+	Path  string // of the program
+	Argv  []string
+	Env   []string
+	Dir   string
+	Files []uintptr // descriptors 0, 1 and 2 of the child
+	Sys   *syscall.SysProcAttr
+}
+
+// A Child is what a Starter started: a child of this process.
+type Child struct {
+	PID int
+
+	// PIDFD is a descriptor of the process that the Manager will close, -1 where
+	// the system has none.
+	PIDFD int
+}
+
+// A Starter starts children. An error means that none was started.
+type Starter interface {
+	Start(spec *Spec) (Child, error)
+}
+
+// direct forks from the thread it is called on.
+type direct struct{}
+
+func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
+
+// A ThreadStarter starts every child from one operating system thread, whose
+// credentials, groups, seccomp filter, Landlock domain and no-new-privileges
+// flag its children inherit while the rest of this process has none of them.
+type ThreadStarter struct {
+	jobs chan startJob
+	quit chan struct{}
+	done chan struct{}
+	once sync.Once
+}
+
+type startJob struct {
+	spec  *Spec
+	reply chan startReply
+}
+
+type startReply struct {
+	child Child
+	err   error
+}
+
+// NewThreadStarter starts the thread and calls setup on it, once. The caller
+// closes the starter after the Manager that uses it.
+func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
+	t := &ThreadStarter{jobs: make(chan startJob), quit: make(chan struct{}), done: make(chan struct{})}
+	ready := make(chan error)
+	go t.run(setup, ready)
+	if err := <-ready; err != nil {
+		<-t.done
+		return nil, fmt.Errorf("process: set up the starter thread: %w: %w", codeOf(err), err)
+	}
+	return t, nil
+}
+
+// run never unlocks its thread: what setup did to it can't be undone, so the
+// thread ends with the goroutine and serves nobody else.
+func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
+	defer close(t.done)
+	runtime.LockOSThread()
+	var err error
+	if setup != nil {
+		err = setup()
+	}
+	ready <- err
+	if err != nil {
+		return
+	}
+	for {
+		select {
+		case job := <-t.jobs:
+			child, err := forkExec(job.spec)
+			job.reply <- startReply{child, err}
+		case <-t.quit:
+			return
+		}
+	}
+}
+
+// Start starts a child from the thread.
+func (t *ThreadStarter) Start(spec *Spec) (Child, error) {
+	job := startJob{spec, make(chan startReply, 1)}
+	select {
+	case t.jobs <- job:
+		r := <-job.reply
+		return r.child, r.err
+	case <-t.done:
+		return Child{}, fmt.Errorf("the starter thread is closed: %w", fault.WrongState)
+	}
+}
+
+// Close ends the thread. Children that it started and that asked for a signal at
+// the death of their parent get it now.
+func (t *ThreadStarter) Close() {
+	t.once.Do(func() { close(t.quit) })
+	<-t.done
+}

@@ -1,0 +1,188 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Walk is the tree that a walk over /proc finds. The package comment says what it
+// can't find.
+type Walk struct{}
+
+func defaultTree() Tree {
+	if procWorks() {
+		return Walk{}
+	}
+	return Group{}
+}
+
+// Plant takes a grip on what will descend from a child.
+func (Walk) Plant(spec *Spec) (Grip, error) {
+	g := &walkGrip{}
+	for _, kv := range spec.Env {
+		if strings.HasPrefix(kv, marker+"=") {
+			g.mark = kv
+		}
+	}
+	return g, nil
+}
+
+type walkGrip struct {
+	mark  string // in the environment of the tree, "" if there is none
+	start uint64 // when the leader was started
+}
+
+func (g *walkGrip) Release() {}
+
+func (g *walkGrip) Signal(leader int, sig syscall.Signal) error {
+	var errs error
+	for _, p := range g.members(leader) {
+		if err := signalProc(p, sig); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("process: signal %d: %w: %w", p.pid, codeOf(err), err))
+		}
+	}
+	return errs
+}
+
+func (g *walkGrip) Left(leader int) bool { return len(g.members(leader)) > 0 }
+
+func (g *walkGrip) Kill(leader int) error {
+	return killAll(func() []proc { return g.members(leader) })
+}
+
+// members lists the living processes of the tree.
+func (g *walkGrip) members(leader int) []proc {
+	if lastPID() == leader {
+		// No process and no thread was made since.
+		if p, ok := readProc(leader); ok && p.alive() {
+			return []proc{p}
+		}
+		return nil
+	}
+	if g.start == 0 {
+		p, ok := readProc(leader)
+		if !ok {
+			return nil
+		}
+		g.start = p.start
+	}
+	all := candidates(leader, lastPID(), g.start)
+	return descendants(all, func(p proc) bool {
+		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.mark != "" && hasMarker(p.pid, g.mark)
+	})
+}
+
+// probeMax is how many numbers are tried one by one; past it, listing /proc costs
+// less.
+const probeMax = 512
+
+// candidates are the processes that can descend from leader: those that were made
+// after it. Numbers are given out in turn, so they lie between the leader's and
+// the last one, until the numbers start over.
+func candidates(leader, last int, start uint64) []proc {
+	var pids []int
+	if last >= leader && last-leader < probeMax {
+		for pid := leader; pid <= last; pid++ {
+			pids = append(pids, pid)
+		}
+	} else {
+		pids, _ = allPIDs() // without /proc there is nothing to find
+	}
+	var all []proc
+	for _, pid := range pids {
+		if p, ok := readProc(pid); ok && p.start >= start {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// descendants keeps the living processes that are roots or have a root above.
+func descendants(all []proc, root func(proc) bool) []proc {
+	in := map[int]bool{}
+	var tree []proc
+	for grew := true; grew; {
+		grew = false
+		rest := all[:0:0]
+		for _, p := range all {
+			if !in[p.ppid] && !root(p) {
+				rest = append(rest, p)
+				continue
+			}
+			in[p.pid], grew = true, true
+			if p.alive() {
+				tree = append(tree, p)
+			}
+		}
+		all = rest
+	}
+	return tree
+}
+
+// killAll kills what list returns until it returns nothing. A tree that grows is
+// stopped first: while nothing of it dies, every parent still leads to its
+// children.
+func killAll(list func() []proc) error {
+	type who struct {
+		pid   int
+		start uint64
+	}
+	stopped, foreign := map[who]bool{}, map[who]bool{}
+	till := time.Now().Add(killPatience)
+	for pause := 100 * time.Microsecond; ; {
+		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[who{p.pid, p.start}] })
+		if len(left) == 0 {
+			break
+		}
+		grew := false
+		for _, p := range left {
+			if w := (who{p.pid, p.start}); !stopped[w] {
+				grew, stopped[w] = true, true
+				foreign[w] = errors.Is(signalProc(p, unix.SIGSTOP), unix.EPERM)
+			}
+		}
+		if grew && !time.Now().After(till.Add(-killPatience/2)) {
+			continue
+		}
+		for _, p := range left {
+			signalProc(p, unix.SIGKILL) //nolint:errcheck // who lives is listed again
+		}
+		if time.Now().After(till) {
+			return fmt.Errorf("process: kill: %w: %d processes still live after %v", fault.Unavailable, len(left), killPatience)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 20*time.Millisecond)
+	}
+	n := 0
+	for _, f := range foreign {
+		if f {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("process: kill: %w: %d processes belong to another user", fault.PermissionDenied, n)
+	}
+	return nil
+}
+
+// killMarked kills the processes of sessions that their Manager did not survive.
+func killMarked(ids []string) error {
+	if !procWorks() {
+		return nil
+	}
+	marks := make([]string, len(ids))
+	for i, id := range ids {
+		marks[i] = marker + "=" + id
+	}
+	return killAll(func() []proc {
+		return descendants(candidates(1, 0, 0), func(p proc) bool { return hasMarker(p.pid, marks...) })
+	})
+}
