@@ -205,7 +205,7 @@ func TestNoOpenIsUnderWayDuringASweep(t *testing.T) {
 		t.Errorf("%d of 60 are ready, %v", len(recs), err)
 	}
 	for _, rec := range recs {
-		if _, err := p.Provider.Resolve(t.Context(), *rec.Ref); err != nil {
+		if _, err := p.Resolve(t.Context(), *rec.Ref); err != nil {
 			t.Errorf("a new workspace was swept: %v", err)
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Registry) retry(ctx context.Context, rec Record, verb string, call func
 		}
 		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
 		if cut := sleep(ctx, r.delay(n)); cut != nil {
-			return nil, fmt.Errorf("%w (while waiting to try again after: %s)", cut, err)
+			return nil, fmt.Errorf("%w (while waiting to try again): %w", cut, err)
 		}
 	}
 }

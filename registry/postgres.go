@@ -68,8 +68,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 	s.db.SetMaxIdleConns(postgresConns)
 	s.locks.SetMaxIdleConns(-1) // a connection that is closed ends its lock
 	if err := s.bring(ctx); err != nil {
-		s.Close()
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -90,7 +89,7 @@ func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error
 		if err != nil {
 			return nil, err
 		}
-		return func() { conn.Close() }, nil
+		return func() { _ = conn.Close() }, nil // a lock ends with its connection, however that ends
 	}
 	for {
 		p, first := s.join()
@@ -125,7 +124,7 @@ func (s *postgresStore) lock(ctx context.Context, query string) (*sql.Conn, erro
 		return nil, s.classify("lock the store", err)
 	}
 	if _, err := conn.ExecContext(ctx, query, int64(lockKey)); err != nil {
-		conn.Close()
+		_ = conn.Close() // the lock's own error is the one to tell
 		return nil, s.classify("lock the store", err)
 	}
 	return conn, nil
@@ -154,7 +153,7 @@ func (s *postgresStore) leave(p *party) {
 	}
 	s.mu.Unlock()
 	if last && p.conn != nil {
-		p.conn.Close()
+		_ = p.conn.Close() // a lock ends with its connection, however that ends
 	}
 }
 

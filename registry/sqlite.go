@@ -87,7 +87,7 @@ func (s *sqliteStore) prepare(ctx context.Context) error {
 	if err := take(ctx, gate, true); err != nil {
 		return err
 	}
-	defer gate.Close()
+	defer drop(gate)
 	if s.current(ctx) {
 		return nil
 	}
@@ -114,11 +114,11 @@ func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) 
 	if err := take(ctx, gate, exclusive); err != nil {
 		return nil, err
 	}
-	defer gate.Close()
+	defer drop(gate)
 	if err := take(ctx, lock, exclusive); err != nil {
 		return nil, err
 	}
-	return func() { lock.Close() }, nil
+	return func() { drop(lock) }, nil
 }
 
 func (s *sqliteStore) file(suffix string) *flock.Flock {
@@ -139,6 +139,9 @@ func take(ctx context.Context, f *flock.Flock, exclusive bool) error {
 	}
 	return fmt.Errorf("registry: lock the store: %w: %w", codeOf(err), err)
 }
+
+// drop gives up a lock, which closing its file does even where it says otherwise.
+func drop(f *flock.Flock) { _ = f.Close() }
 
 func sqliteDuplicate(err error) bool {
 	var e *sqlite.Error

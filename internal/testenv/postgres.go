@@ -36,9 +36,8 @@ func NeedsPostgres(t testing.TB) *Postgres {
 		t.Skip("the host lacks PostgreSQL: there is no /usr/lib/postgresql/*/bin/initdb")
 	}
 	p := &Postgres{bin: filepath.Dir(found[len(found)-1])}
-	// Not t.TempDir: its parents are closed to the server's user, and the path
-	// of a socket must be short.
-	if p.dir, err = os.MkdirTemp("", "pg"); err != nil {
+	p.dir, err = os.MkdirTemp("", "pg") //nolint:usetesting // parents of t.TempDir are closed to the server's user, and a socket's path must be short
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(p.dir) })
@@ -99,7 +98,7 @@ func (p *Postgres) start(t testing.TB) {
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		cmd.Wait() // how it ends is of no interest
+		_ = cmd.Wait() // how it ends is of no interest
 	}()
 	t.Cleanup(func() { cancel(); <-exited })
 	for {
