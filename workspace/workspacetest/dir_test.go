@@ -25,7 +25,7 @@ type dirs struct {
 	defects defects
 }
 
-// defects are the ways in which a provider can be wrong.
+// defects are the ways in which the provider can be wrong.
 type defects struct {
 	sharedFiles     bool // all workspaces have the same files
 	destroyNothing  bool // Destroy is a no-op
@@ -35,24 +35,28 @@ type defects struct {
 	takesStale      bool // older revisions are accepted
 	forgets         bool // everything is gone in the next process, and the Traits deny it
 	typedNil        bool // Shell is a struct around a nil
-	losesUpdates    bool // If-match is judged and then written without a lock
+	losesUpdates    bool // IfMatch is judged, and then written without a lock
 	ignoresConfig   bool // unknown keys in the config
-	ignoresLimits   bool // limits that nothing enforces
-	ignoresReadOnly bool // on an update
+	ignoresPolicy   bool // limits that nothing enforces, levels that it lacks
+	ignoresReadOnly bool // in every change
 	sweepsAll       bool // live ids, too
 	sweepsForeign   bool // whatever is in the directory
-	makesBeforeMeta bool // a crash leaves what nobody finds
+	hidesHalf       bool // what a crash leaves is named so that nobody finds it
 	evictsOnResolve bool // answers Evicted from Resolve
 	transientGone   bool // gone files are called transient
 	rawErrors       bool // errors have no code
 	keepsPartial    bool // a body that fails leaves what it wrote
 	leaksEnv        bool // the ref holds the environment
 	wrongDigest     bool // fs.Digest differs from what package workspace computes
-	unackedWrites   bool // acknowledged writes are in memory for a while
+	acksEarly       bool // writes are acknowledged before they are done
 	noSteps         bool // marks none
-	escapes         bool // symlinks are followed out
+	escapes         bool // symlinks may leave
 	ignoresCancel   bool // a context that ends is not noticed
-	updateNotKept   bool // Update changes only the handle
+	updateNotKept   bool // Update returns a ref and keeps nothing
+	neverConverges  bool // Open ignores another policy
+	resolvesLess    bool // Resolve builds fewer functions than Open
+
+	files func(driver.Files) driver.Files // wraps the required functions
 }
 
 const dirKind = "dirs"
@@ -97,7 +101,7 @@ func (p *dirs) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, e
 		return nil, err
 	}
 	switch {
-	case spec.Kind != dirKind:
+	case spec.Kind != dirKind && !p.defects.ignoresPolicy:
 		return nil, fmt.Errorf("dirs: open kind %q: %w", spec.Kind, fault.InvalidArgument)
 	case !driver.ValidID(spec.ID):
 		return nil, fmt.Errorf("dirs: open id %q: %w", spec.ID, fault.InvalidArgument)
@@ -107,7 +111,7 @@ func (p *dirs) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, e
 	if err := driver.DecodeConfig(spec, &struct{}{}); err != nil && !p.defects.ignoresConfig {
 		return nil, err
 	}
-	if err := spec.Policy.Check(traits); err != nil && !p.defects.ignoresLimits {
+	if err := spec.Policy.Check(traits); err != nil && !p.defects.ignoresPolicy {
 		return nil, err
 	}
 	guard.Lock()
@@ -120,7 +124,7 @@ func (p *dirs) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, e
 	if err != nil {
 		return nil, fmt.Errorf("dirs: open: %w: %w", codeOf(err), err)
 	}
-	if !reflect.DeepEqual(meta.Policy, spec.Policy) {
+	if !reflect.DeepEqual(meta.Policy, spec.Policy) && !p.defects.neverConverges {
 		meta.Revision, meta.Policy = meta.Revision+1, spec.Policy
 		if err := p.keep(ctx, meta); err != nil {
 			return nil, err
@@ -139,7 +143,7 @@ func codeOf(err error) fault.Code {
 
 func (p *dirs) create(ctx context.Context, meta dirMeta) error {
 	tmp := filepath.Join(p.root(), ".new-"+meta.ID)
-	if p.defects.makesBeforeMeta {
+	if p.defects.hidesHalf {
 		tmp = filepath.Join(p.root(), "half-"+meta.ID)
 	}
 	if err := os.RemoveAll(tmp); err != nil {
@@ -211,6 +215,9 @@ func (p *dirs) build(meta dirMeta) (*driver.Workspace, error) {
 	traits, _ := p.Probe(context.TODO())
 	f := &dirFiles{p: p, meta: meta, dir: files}
 	w := &driver.Workspace{Ref: ref, Traits: traits, FS: &driver.FS{Files: f, Rename: f.rename, Chmod: f.chmod, Symlink: f.symlink}}
+	if p.defects.files != nil {
+		w.FS.Files = p.defects.files(f)
+	}
 	if p.defects.wrongDigest {
 		w.FS.Digest = func(context.Context, string) (string, error) { return driver.DigestBytes(nil), nil }
 	}
@@ -304,7 +311,11 @@ func (p *dirs) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, 
 	if err := driver.CheckRevision(ref, meta.Revision); err != nil && !p.defects.takesStale {
 		return nil, err
 	}
-	return p.build(meta)
+	w, err := p.build(meta)
+	if err == nil && p.defects.resolvesLess {
+		w.FS.Chmod = nil
+	}
+	return w, err
 }
 
 func (p *dirs) Sweep(ctx context.Context, live []string) error {

@@ -1,6 +1,7 @@
 package workspacetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -64,7 +66,7 @@ func (f *dirFiles) change(ctx context.Context, verb, name string, call func(*os.
 	if meta.Policy.ReadOnly && !f.p.defects.ignoresReadOnly {
 		return fmt.Errorf("dirs: %s %s: %w: the workspace is read-only", verb, name, fault.PermissionDenied)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !f.p.defects.ignoresCancel {
 		return err
 	}
 	return f.classify(verb, name, call(root))
@@ -142,11 +144,6 @@ func (f *dirFiles) Read(_ context.Context, name string, opts *driver.ReadOptions
 		return nil, driver.Info{}, f.classify("read", name, err)
 	}
 	defer root.Close()
-	if f.p.defects.escapes {
-		if data, err := os.ReadFile(filepath.Join(f.dir, name)); err == nil {
-			return io.NopCloser(strings.NewReader(string(data))), driver.Info{Path: name}, nil
-		}
-	}
 	file, err := root.Open(name)
 	if err != nil {
 		return nil, driver.Info{}, f.classify("read", name, err)
@@ -221,9 +218,20 @@ func (f *dirFiles) Write(ctx context.Context, name string, body io.Reader, opts 
 		if i, err := f.Stat(ctx, name, &driver.StatOptions{Digest: true}); err != nil || i.Digest != opts.IfMatch {
 			return driver.WriteResult{}, fmt.Errorf("dirs: write: %w", fault.Conflict)
 		}
+		time.Sleep(100 * time.Microsecond)
 		o := *opts
 		o.IfMatch = ""
 		opts = &o
+	}
+	if f.p.defects.acksEarly && opts.Parents {
+		o := *opts
+		o.Parents = false
+		go func() { // the process dies before anybody could wait for it
+			time.Sleep(50 * time.Millisecond)
+			f.Mkdir(ctx, path.Dir(name), &driver.MkdirOptions{Parents: true})
+			f.Write(ctx, name, bytes.NewReader(data), &o)
+		}()
+		return driver.WriteResult{Digest: driver.DigestBytes(data)}, nil
 	}
 	res := driver.WriteResult{Digest: driver.DigestBytes(data)}
 	err = errors.Join(err, f.change(ctx, "write", name, func(root *os.Root) error {
@@ -281,8 +289,11 @@ func (f *dirFiles) put(root *os.Root, name string, data []byte, opts *driver.Wri
 	if opts.InPlace || f.p.defects.tornWrites {
 		tmp = name
 	}
-	if f.p.defects.unackedWrites {
-		data = data[:len(data)/2]
+	if f.p.defects.tornWrites {
+		if err := root.WriteFile(tmp, data[:len(data)/2], 0o600); err != nil {
+			return err
+		}
+		runtime.Gosched()
 	}
 	if err := root.WriteFile(tmp, data, 0o600); err != nil {
 		return err

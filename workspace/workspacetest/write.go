@@ -359,29 +359,33 @@ func editRefused(t testing.TB, e *Env) {
 	p.wantContent(t, "file", "ONE two two three")
 }
 
-// editConcurrently has each caller replace a mark of its own. An edit that
-// answers Conflict changed nothing; one that was acknowledged is there.
+// editConcurrently has each caller replace a mark of its own, through two
+// handles. An edit that answers Conflict changed nothing; one that was
+// acknowledged is there.
 func editConcurrently(t testing.TB, e *Env) {
 	const callers = 8
 	p := e.open(t)
+	handles := []*place{p, e.resolve(t, p.spec, p.Ref())}
 	content := ""
 	for i := range callers {
 		content += "[" + itoa(i) + "]\n"
 	}
-	p.write(t, "file", content)
-	done := make([]bool, callers)
-	race(t, callers, fault.Conflict, func(i int) error {
-		mark := "[" + itoa(i) + "]"
-		_, err := p.Edit(t.Context(), "file", []workspace.Edit{{Old: mark, New: "done" + mark}}, nil)
-		done[i] = err == nil
-		return err
-	})
-	want := ""
-	for i := range callers {
-		if done[i] {
-			want += "done"
+	for range 10 {
+		p.write(t, "file", content)
+		done := make([]bool, callers)
+		race(t, callers, fault.Conflict, func(i int) error {
+			mark := "[" + itoa(i) + "]"
+			_, err := handles[i%2].Edit(t.Context(), "file", []workspace.Edit{{Old: mark, New: "done" + mark}}, nil)
+			done[i] = err == nil
+			return err
+		})
+		want := ""
+		for i := range callers {
+			if done[i] {
+				want += "done"
+			}
+			want += "[" + itoa(i) + "]\n"
 		}
-		want += "[" + itoa(i) + "]\n"
+		p.wantContent(t, "file", want)
 	}
-	p.wantContent(t, "file", want)
 }
