@@ -112,7 +112,7 @@ func readAll(ctx context.Context, files driver.Files, name string, h *Hits) ([]b
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close() //nolint:errcheck // it was only read
+	defer body.Close()
 	return io.ReadAll(body)
 }
 

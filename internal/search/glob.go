@@ -28,7 +28,7 @@ func NewGlob(pattern string) (*Glob, error) {
 	if err := checkGlob(pattern); err != nil {
 		return nil, err
 	}
-	p := strings.TrimSuffix(pattern, "/")
+	p := strings.TrimRight(pattern, "/")
 	for strings.HasPrefix(p, "./") {
 		p = p[2:]
 	}

@@ -243,7 +243,7 @@ func (q *Query) findSpans(data []byte, limit int) []driver.Match {
 			if p.add(start, end, span[0]-start); len(p.found) == limit {
 				return p.found
 			}
-			reported = next
+			reported = max(next, end+1) // a last line without a newline has no next
 		}
 		if len(spans) < n {
 			return p.found

@@ -20,7 +20,6 @@ var (
 	errLeaves     = fmt.Errorf("%w: the path leaves the root", fault.SandboxViolation)
 	errConflict   = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)
 	errExists     = fmt.Errorf("%w: there is something of that name", fault.AlreadyExists)
-	errGone       = fmt.Errorf("%w: there is nothing of that name", fault.NotFound)
 )
 
 // failed says which call failed, on what, and gives an errno its code.

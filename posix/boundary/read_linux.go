@@ -1,6 +1,7 @@
 package boundary
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"slices"
@@ -30,7 +31,7 @@ func (s system) read(t target, o *driver.ReadOptions) (io.ReadCloser, driver.Inf
 		err = regular(&st)
 	}
 	if err != nil {
-		unix.Close(fd)
+		closeFD(fd)
 		return nil, driver.Info{}, err
 	}
 	f := &reader{fd: fd, off: o.Offset, left: -1}
@@ -54,10 +55,10 @@ func regular(st *unix.Stat_t) error {
 // notRegular explains the errnos by which an open tells of a socket, of a FIFO
 // without a reader, and of a device without a driver.
 func notRegular(err error) error {
-	switch err { //nolint:errorlint // a system call returns the errno itself
-	case unix.ENXIO, unix.ENODEV, unix.EOPNOTSUPP:
+	switch {
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
 		return errNotRegular
-	case unix.EISDIR:
+	case errors.Is(err, unix.EISDIR):
 		return errIsDir
 	}
 	return err
@@ -102,7 +103,7 @@ func (f *reader) Read(buf []byte) (int, error) {
 func pread(fd int, buf []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(fd, buf, off)
-		if err != unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if err != unix.EINTR {
 			return n, err
 		}
 	}
@@ -124,7 +125,7 @@ func (s system) readDir(t target) ([]driver.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	names, err := readNames(fd)
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (s system) readDir(t target) ([]driver.Info, error) {
 	infos := make([]driver.Info, 0, len(names))
 	for _, base := range names {
 		info, err := lstat(fd, base, join(t.name, base))
-		if err == unix.ENOENT { //nolint:errorlint // it went since it was listed
+		if errors.Is(err, unix.ENOENT) { // it went since it was listed
 			continue
 		}
 		if err != nil {
@@ -178,7 +179,7 @@ var dirBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &
 func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 	for {
 		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {

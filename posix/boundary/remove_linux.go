@@ -55,7 +55,7 @@ func removeEmpty(p place) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if names, err := readNames(fd); err != nil || len(names) > 0 {
 		return errors.Join(full, err)
 	}
@@ -88,7 +88,7 @@ func removeTree(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(top)
+	defer closeFD(top)
 	for again := true; again; {
 		again = false
 		if err := emptyDir(ctx, top, top, 0, &again); err != nil {
@@ -136,7 +136,7 @@ func removeBelow(ctx context.Context, top, fd int, base string, depth int, moved
 		return err
 	}
 	err = emptyDir(ctx, top, sub, depth, moved)
-	unix.Close(sub)
+	closeFD(sub)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s system) cleanTemps(ctx context.Context, before time.Time) error {
 		if err != nil {
 			return nil // it went, or is not ours to read
 		}
-		defer unix.Close(fd)
+		defer closeFD(fd)
 		if err := removeTemps(fd, before); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func stale(dir int, base string, before time.Time) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || regular(&st) != nil || time.Unix(st.Mtim.Unix()).After(before) {
 		return false

@@ -114,13 +114,17 @@ func (r *Root) end() error {
 	return r.sys.close()
 }
 
+// done is end for a call, whose result does not depend on whether the directory
+// of a root that is closed meanwhile could be closed.
+func (r *Root) done() { _ = r.end() }
+
 // Stat describes name.
 func (r *Root) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
 	t, err := r.begin(ctx, reads, "stat", name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	defer r.end()
+	defer r.done()
 	info, err := r.sys.stat(ctx, t, orZero(opts))
 	return info, failed("stat", name, err)
 }
@@ -132,7 +136,7 @@ func (r *Root) ReadDir(ctx context.Context, name string) ([]driver.Info, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer r.end()
+	defer r.done()
 	infos, err := r.sys.readDir(t)
 	return infos, failed("list", name, err)
 }
@@ -143,7 +147,7 @@ func (r *Root) Read(ctx context.Context, name string, opts *driver.ReadOptions) 
 	if err != nil {
 		return nil, driver.Info{}, err
 	}
-	defer r.end()
+	defer r.done()
 	opts = orZero(opts)
 	if opts.Offset < 0 || opts.Limit < 0 {
 		err := fmt.Errorf("%w: offset %d, limit %d; neither may be negative", fault.InvalidArgument, opts.Offset, opts.Limit)
@@ -163,7 +167,7 @@ func (r *Root) Write(ctx context.Context, name string, body io.Reader, opts *dri
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
-	defer r.end()
+	defer r.done()
 	o := *orZero(opts)
 	if err := r.checkWrite(t, &o); err != nil {
 		return driver.WriteResult{}, failed("write", name, err)
@@ -202,7 +206,7 @@ func (r *Root) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	opts = orZero(opts)
 	if err := checkMode(opts.Mode); err != nil {
 		return failed("mkdir", name, err)
@@ -216,7 +220,7 @@ func (r *Root) Remove(ctx context.Context, name string, opts *driver.RemoveOptio
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	if t.name == "." {
 		return failed("remove", name, errRoot)
 	}
@@ -229,7 +233,7 @@ func (r *Root) Rename(ctx context.Context, from, to string, opts *driver.RenameO
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	return failed("rename", from, r.sys.rename(f, t, orZero(opts), r.opts.Sync))
 }
 
@@ -241,7 +245,7 @@ func (r *Root) Copy(ctx context.Context, from, to string, opts *driver.CopyOptio
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	c := copier{r: r, opts: orZero(opts)}
 	return failed("copy", from, c.copy(ctx, f, t))
 }
@@ -258,7 +262,7 @@ func (r *Root) beginTwo(ctx context.Context, verb, from, to string) (f, t target
 		return f, t, err
 	}
 	if f.name == "." {
-		r.end() //nolint:errcheck // the call is refused anyway
+		r.done()
 		return f, t, failed(verb, from, errRoot)
 	}
 	return f, t, nil
@@ -271,7 +275,7 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	if err := checkMode(mode); err != nil {
 		return failed("chmod", name, err)
 	}
@@ -284,7 +288,7 @@ func (r *Root) Symlink(ctx context.Context, dest, name string) error {
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	if err := checkLink(t, dest); err != nil {
 		return failed("symlink", name, err)
 	}
@@ -297,7 +301,7 @@ func (r *Root) Digest(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer r.end()
+	defer r.done()
 	sum, err := r.digest(ctx, t)
 	return sum, failed("digest", name, err)
 }
@@ -313,7 +317,7 @@ func (r *Root) CleanTemps(ctx context.Context) error {
 	if _, err := r.begin(ctx, changes, "clean", "."); err != nil {
 		return err
 	}
-	defer r.end()
+	defer r.done()
 	return failed("clean", ".", r.sys.cleanTemps(ctx, time.Now().Add(-staleAfter)))
 }
 

@@ -13,7 +13,7 @@ func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOption
 	if _, err := r.begin(ctx, reads, "glob", orDot(opts.Path)); err != nil {
 		return driver.GlobResult{}, err
 	}
-	defer r.end()
+	defer r.done()
 	res, err := r.glob(ctx, pattern, opts)
 	return res, failed("glob", pattern, err)
 }
@@ -25,7 +25,7 @@ func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOption
 	if err != nil {
 		return driver.GrepResult{}, err
 	}
-	defer r.end()
+	defer r.done()
 	if t.dir {
 		if _, err := r.sys.stat(ctx, t, new(driver.StatOptions)); err != nil {
 			return driver.GrepResult{}, failed("grep", opts.Path, err)

@@ -2,6 +2,7 @@ package boundary
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +27,8 @@ func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) 
 	}
 	top := &dir{path: p.Start, ig: ig}
 	g := &globber{opts: o}
-	w := &walk{ctx: ctx, sys: r.sys, plan: p, do: g}
-	if err := w.run(top); err != nil {
+	w := &walk{ctx: ctx, plan: p, do: g}
+	if err := w.run(r.sys, top); err != nil {
 		return driver.GlobResult{}, err
 	}
 	res := driver.GlobResult{Entries: make([]driver.Info, 0, count(top))}
@@ -121,14 +122,14 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 
 // run searches the file or the directory that the caller named.
 func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
-	w := &walk{ctx: ctx, sys: s, plan: p, do: g}
+	w := &walk{ctx: ctx, plan: p, do: g}
 	fd, err := s.open(p.Path, openFlags)
 	if err != nil {
 		return notRegular(err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		defer unix.Close(fd)
+		defer closeFD(fd)
 		if err == nil {
 			err = regular(&st)
 		}
@@ -139,9 +140,9 @@ func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
 		g.search(wk, fd, p.Path)
 		return ctx.Err()
 	}
-	unix.Close(fd)
+	closeFD(fd)
 	ig, _ := s.above(p)
-	return w.run(&dir{path: p.Path, ig: ig})
+	return w.run(s, &dir{path: p.Path, ig: ig})
 }
 
 // A grepper searches what is found.
@@ -196,11 +197,11 @@ func (g *grepper) files(w *worker, d *dir, items []item) {
 			continue
 		}
 		fd, err := openFileAt(d.fd, path[prefix:])
-		switch err { //nolint:errorlint // a system call returns the errno itself
-		case nil:
+		switch {
+		case err == nil:
 			g.search(w, fd, path)
-			unix.Close(fd)
-		case unix.ENOENT, unix.ELOOP, unix.ENXIO: // no longer a file
+			closeFD(fd)
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // no longer a file
 		default:
 			g.hits.Skip(path, driver.SkipUnreadable)
 		}

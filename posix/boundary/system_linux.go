@@ -40,7 +40,7 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 		err = errNotDir
 	}
 	if errClose := unix.Close(fd); err == nil && errClose != nil {
-		unix.Close(dir)
+		closeFD(dir)
 		err = errClose
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (s system) resolve(name string, flags int, how uint64) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: how}
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(s.fd, name, &oh)
-		switch err { //nolint:errorlint // a system call returns the errno itself
+		switch err {
 		case nil:
 			return fd, nil
 		case unix.EINTR:
@@ -87,11 +87,15 @@ func (s system) resolve(name string, flags int, how uint64) (int, error) {
 	}
 }
 
+// closeFD closes a descriptor that was only read from, or whose content was made
+// safe before: what it answers changes nothing.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
 // retry repeats a system call that a signal interrupted.
 func retry[T any](call func() (T, error)) (T, error) {
 	for {
 		v, err := call()
-		if err != unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if !errors.Is(err, unix.EINTR) {
 			return v, err
 		}
 	}
@@ -119,7 +123,7 @@ func (s system) parent(name string) (place, error) {
 
 func (p place) close() {
 	if p.own {
-		unix.Close(p.fd)
+		closeFD(p.fd)
 	}
 }
 
@@ -143,7 +147,7 @@ func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driv
 	if err != nil {
 		return driver.Info{}, err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return driver.Info{}, err
@@ -252,7 +256,7 @@ func (p place) mkdir(mode fs.FileMode, sync bool) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
+		defer closeFD(fd)
 		// A directory takes over the set-group-id bit of the one it is in.
 		if err := unix.Fchmod(fd, uint32(mode)|st.Mode&unix.S_ISGID); err != nil {
 			return err
@@ -340,7 +344,7 @@ func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -371,7 +375,7 @@ func (s system) unlinkOthers(ctx context.Context, t target, sync bool) error {
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // it was only read
+	defer body.Close()
 	_, err = s.write(ctx, t.name, body, &driver.WriteOptions{Sync: sync, ModTime: info.ModTime})
 	return err
 }
@@ -384,7 +388,7 @@ func (s system) syncFile(t target) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	return fsync(fd)
 }
 
@@ -425,7 +429,7 @@ func (s system) staysInside(dir, dest string) error {
 		fd, err := s.open(at, unix.O_PATH)
 		switch {
 		case err == nil:
-			unix.Close(fd)
+			closeFD(fd)
 		case errors.Is(err, unix.ENOENT) && !climbs(elems[i:]):
 			return nil
 		case errors.Is(err, unix.ENOENT):
@@ -446,7 +450,7 @@ func (s system) same(a, b string) (bool, error) {
 			return false, err
 		}
 		err = unix.Fstat(fd, &st[i])
-		unix.Close(fd)
+		closeFD(fd)
 		if err != nil {
 			return false, err
 		}

@@ -43,7 +43,7 @@ func (r *Root) editOnce(ctx context.Context, name string, edits []driver.Edit, o
 	if _, err := r.begin(ctx, changes, "edit", name); err != nil {
 		return res, false, err
 	}
-	defer r.end()
+	defer r.done()
 	body, _, err := r.Read(ctx, name, nil)
 	if err != nil {
 		return res, false, err
@@ -123,7 +123,7 @@ func (r *Root) List(ctx context.Context, name string, opts *driver.ListOptions) 
 	if err != nil {
 		return driver.Listing{}, err
 	}
-	defer r.end()
+	defer r.done()
 	l := lister{sys: r.sys, opts: *orZero(opts)}
 	if l.opts.Depth < -1 || l.opts.Limit < 0 {
 		err := fmt.Errorf("%w: depth %d, limit %d; depth is -1 for all, and limit not negative", fault.InvalidArgument, l.opts.Depth, l.opts.Limit)

@@ -3,6 +3,7 @@ package boundary
 import (
 	"bytes"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // a directory, leaves those in it for whoever is free, and does its files itself.
 type walk struct {
 	ctx  context.Context
-	sys  system
+	base system // where the plan starts, which may be behind a symlink that the caller named
 	plan *search.Plan
 	do   visitor
 
@@ -87,12 +88,34 @@ func (d *dir) prefix() int {
 
 func (d *dir) release() {
 	if d.users.Add(-1) == 0 {
-		unix.Close(d.fd)
+		closeFD(d.fd)
 	}
 }
 
-// run walks and waits for all workers.
-func (w *walk) run(top *dir) error {
+// below opens a directory without following anything.
+func (s system) below(name string) (int, error) {
+	return s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+}
+
+// relative is path as seen from dir, which it is in.
+func relative(dir, path string) string {
+	switch dir {
+	case path:
+		return "."
+	case ".":
+		return path
+	}
+	return path[len(dir)+1:]
+}
+
+// run walks below the directory where the plan starts and waits for all workers.
+func (w *walk) run(s system, top *dir) error {
+	fd, err := s.open(w.plan.Start, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	w.base = system{fd}
 	w.more = sync.NewCond(&w.mu)
 	w.todo = []task{{dir: top}}
 	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
@@ -170,18 +193,14 @@ func (w *worker) perform(t task) {
 	if !w.do.enters(t.dir.path) {
 		return
 	}
-	if err := w.readDir(t.dir); err != nil {
+	if err := w.readDir(t.dir); unlessGone(err) != nil || errors.Is(err, unix.EACCES) {
 		w.do.unreadable(t.dir.path)
 	}
 }
 
 // readDir lists a directory by the rules of the plan.
 func (w *worker) readDir(d *dir) error {
-	how := uint64(unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS)
-	if d.path == w.plan.Start {
-		how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS // the caller may name a symlink
-	}
-	fd, err := w.sys.resolve(d.path, unix.O_RDONLY|unix.O_DIRECTORY, how)
+	fd, err := w.base.below(relative(w.plan.Start, d.path))
 	if err != nil {
 		return err
 	}
@@ -275,7 +294,7 @@ func readSmall(dir int, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
@@ -292,7 +311,7 @@ func readSmall(dir int, name string) ([]byte, error) {
 func openFileAt(dir int, name string) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if err != unix.EINTR {
 			return fd, err
 		}
 	}
@@ -305,7 +324,7 @@ func (s system) above(p *search.Plan) (*search.Ignore, bool) {
 		if err != nil {
 			return nil
 		}
-		defer unix.Close(fd)
+		defer closeFD(fd)
 		data, err := readSmall(fd, search.IgnoreFile)
 		if err != nil {
 			return nil

@@ -48,7 +48,7 @@ func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 		w.source, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
 	}
 	if err != nil {
-		r.end() //nolint:errcheck // the call fails anyway
+		r.done()
 		return nil, failed("watch", name, err)
 	}
 	return w, nil

@@ -18,8 +18,8 @@ const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATT
 // A notifier watches directories with inotify. Each is opened below the root and
 // watched by its descriptor, so no name is resolved outside.
 type notifier struct {
-	sys   system
-	top   string // what is watched
+	base  system // the top of what is watched
+	top   string // its name
 	only  string // where a file is watched, its name
 	deep  bool
 	batch *batch
@@ -38,20 +38,25 @@ type watched struct {
 }
 
 func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	top, only := name, ""
+	if !isDir {
+		top, only = split(name)
+	}
+	dir, err := s.open(top, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		closeFD(dir)
+		return nil, err
+	}
 	n := &notifier{
-		sys: s, top: name, deep: o.Recursive, batch: b, file: os.NewFile(uintptr(fd), "inotify"),
-		dirs: map[int32]*watched{},
+		base: system{dir}, top: top, only: only, deep: o.Recursive && isDir, batch: b,
+		file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watched{},
 	}
-	if !isDir {
-		n.top, n.only = split(name)
-		n.deep = false
-	}
-	if err := n.watchDir(n.top, false); err != nil {
-		n.file.Close()
+	if err := n.watchDir(top, false); err != nil {
+		_ = n.close() // the call fails anyway
 		if errors.Is(err, unix.ENOENT) && !hasProc() {
 			return s.watchByPolling(name, isDir, o, b)
 		}
@@ -67,18 +72,18 @@ func hasProc() bool { return unix.Access("/proc/self/fd", unix.F_OK) == nil }
 func (n *notifier) close() error {
 	err := n.file.Close()
 	n.wg.Wait()
-	return err
+	return errors.Join(err, n.base.close())
 }
 
 // watchDir watches a directory and, where that is asked for, those below it. It
 // watches first and looks then, so that what is made meanwhile is seen at least
 // once. With report, all that is there is new.
 func (n *notifier) watchDir(path string, report bool) error {
-	fd, err := n.openDir(path)
+	fd, err := n.base.below(relative(n.top, path))
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	conn, err := n.inotify()
 	if err != nil {
 		return err
@@ -112,14 +117,6 @@ func (n *notifier) watchDir(path string, report bool) error {
 		}
 	}
 	return err
-}
-
-// openDir opens a directory to be watched. Below the top nothing is followed.
-func (n *notifier) openDir(path string) (int, error) {
-	if path == n.top {
-		return n.sys.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
-	}
-	return n.sys.resolve(path, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
 // unlessGone takes directories that went, or are not ours to read, as not there.

@@ -206,7 +206,7 @@ func bodyError(err error) error { return fmt.Errorf("read the body: %w", err) }
 func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := unix.Write(fd, data)
-		if err == unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
@@ -259,7 +259,7 @@ func (w *writer) makeTemp() error {
 // the file.
 func (w *writer) discard() {
 	if w.fd > 0 {
-		unix.Close(w.fd)
+		closeFD(w.fd)
 		w.fd = 0
 	}
 	if w.temp != "" {
@@ -298,7 +298,7 @@ func (w *writer) replace() error {
 		return err
 	}
 	if old >= 0 {
-		defer unix.Close(old)
+		defer closeFD(old)
 	}
 	if err := w.dress(old); err != nil {
 		return err
@@ -342,7 +342,7 @@ func (w *writer) openOld() (int, error) {
 		err = matches(fd, w.opts.IfMatch)
 	}
 	if err != nil && fd >= 0 {
-		unix.Close(fd)
+		closeFD(fd)
 		fd = -1
 	}
 	w.res.Created = w.was.Mode == 0
@@ -453,7 +453,7 @@ func (w *writer) overwrite(ctx context.Context) error {
 		return w.replaceNew()
 	}
 	if old >= 0 {
-		unix.Close(old)
+		closeFD(old)
 	}
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(w.place.fd, w.place.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -461,7 +461,7 @@ func (w *writer) overwrite(ctx context.Context) error {
 	if err != nil {
 		return notRegular(err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err

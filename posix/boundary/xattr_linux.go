@@ -49,7 +49,7 @@ func copyXattr(from, to int, attr string) error {
 func pwriteAll(fd int, data []byte, off int64) error {
 	for len(data) > 0 {
 		n, err := unix.Pwrite(fd, data, off)
-		if err == unix.EINTR { //nolint:errorlint // a system call returns the errno itself
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
