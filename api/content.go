@@ -159,7 +159,7 @@ func asciiJSON(v any) string {
 	var b strings.Builder
 	for _, r := range string(data) {
 		switch {
-		case r < 0x80:
+		case 0x20 <= r && r < 0x7f:
 			b.WriteRune(r)
 		case r < 0x10000:
 			fmt.Fprintf(&b, "\\u%04x", r)

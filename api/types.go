@@ -21,6 +21,7 @@ type Workspace struct {
 	Capabilities driver.Capabilities `json:"capabilities,omitempty" doc:"modules that it has, once it was opened"`
 	Revision     int64               `json:"revision,omitempty" doc:"grows with every change of policy"`
 	Traits       *driver.Traits      `json:"traits,omitempty" doc:"what is enforced, and by what; in answers to open and acquire"`
+	Functions    []string            `json:"functions,omitempty" doc:"optional file operations that it has; in answers to open and acquire"`
 	CreatedAt    time.Time           `json:"createdAt"`
 	UpdatedAt    time.Time           `json:"updatedAt"`
 	LastUsed     time.Time           `json:"lastUsed,omitzero"`

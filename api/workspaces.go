@@ -156,16 +156,12 @@ type openInput struct {
 // and leaves nothing. With an id it is idempotent: the workspace that exists is
 // brought to the policy given.
 func (s *Server) open(ctx context.Context, in *openInput) (*body[Workspace], error) {
-	if in.Body.ID != "" {
-		r, err := s.cfg.Registry.Lookup(ctx, in.Body.Session.User, in.Body.ID)
-		if err == nil {
+	r, err := s.cfg.Registry.Create(ctx, in.Body)
+	if fault.Of(err) == fault.AlreadyExists && in.Body.ID != "" {
+		if r, lookErr := s.cfg.Registry.Lookup(ctx, in.Body.Session.User, in.Body.ID); lookErr == nil {
 			return s.reopen(ctx, r, in.Body)
 		}
-		if fault.Of(err) != fault.NotFound {
-			return nil, err
-		}
 	}
-	r, err := s.cfg.Registry.Create(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +266,7 @@ func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], err
 	}
 	out := view(r)
 	traits := ws.Traits()
-	out.Traits, out.Capabilities, out.Revision = &traits, ws.Capabilities(), ws.Ref().Revision
+	out.Traits, out.Capabilities, out.Functions, out.Revision = &traits, ws.Capabilities(), ws.Functions(), ws.Ref().Revision
 	return &body[Workspace]{out}, nil
 }
 

@@ -24,6 +24,7 @@ type Workspace struct {
 	Capabilities driver.Capabilities `json:"capabilities,omitempty"`
 	Revision     int64               `json:"revision,omitempty"`
 	Traits       *driver.Traits      `json:"traits,omitempty"`
+	Functions    []string            `json:"functions,omitempty"` // optional file operations; from Create and Acquire
 	CreatedAt    time.Time           `json:"createdAt"`
 	UpdatedAt    time.Time           `json:"updatedAt"`
 	LastUsed     time.Time           `json:"lastUsed,omitzero"`

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,13 +26,24 @@ type files struct {
 	id string
 }
 
-func (c *Client) fs(id string) *driver.FS {
-	f := &files{c: c, id: id}
-	return &driver.FS{
+// fs builds the module. What the server makes up for where its provider lacks it
+// is always there; the rest only where the provider has it.
+func (c *Client) fs(ws Workspace) *driver.FS {
+	f := &files{c: c, id: ws.ID}
+	out := &driver.FS{
 		Files: f,
-		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Chmod: f.chmod, Symlink: f.symlink,
-		Glob: f.glob, Grep: f.grep, Watch: f.watch, Digest: f.digest,
+		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Glob: f.glob, Grep: f.grep, Digest: f.digest,
 	}
+	if slices.Contains(ws.Functions, "chmod") {
+		out.Chmod = f.chmod
+	}
+	if slices.Contains(ws.Functions, "symlink") {
+		out.Symlink = f.symlink
+	}
+	if slices.Contains(ws.Functions, "watch") {
+		out.Watch = f.watch
+	}
+	return out
 }
 
 // params is a query of a route: only what differs from its zero is sent.

@@ -75,6 +75,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if !driver.ValidID(spec.ID) {
 		return nil, fmt.Errorf("remote: open %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
+	if spec.Kind != kind {
+		return nil, fmt.Errorf("remote: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, kind)
+	}
 	cfg := specConfig{Kind: p.cfg.Kind}
 	if err := driver.DecodeConfig(spec, &cfg); err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 		d.Traits = *ws.Traits
 	}
 	if caps.Has(driver.CapFS) {
-		d.FS = c.fs(ws.ID)
+		d.FS = c.fs(ws)
 	}
 	return d, nil
 }

@@ -1,0 +1,24 @@
+package driver
+
+// Functions names the optional functions that are set, in the order of their
+// declaration: "list", "edit", and so on. A caller far away learns from it what
+// a copy of the module should set.
+func (f *FS) Functions() []string {
+	if f == nil {
+		return nil
+	}
+	var names []string
+	for _, fn := range []struct {
+		name string
+		set  bool
+	}{
+		{"list", f.List != nil}, {"edit", f.Edit != nil}, {"rename", f.Rename != nil}, {"copy", f.Copy != nil},
+		{"chmod", f.Chmod != nil}, {"symlink", f.Symlink != nil}, {"glob", f.Glob != nil}, {"grep", f.Grep != nil},
+		{"watch", f.Watch != nil}, {"digest", f.Digest != nil},
+	} {
+		if fn.set {
+			names = append(names, fn.name)
+		}
+	}
+	return names
+}
