@@ -42,7 +42,7 @@ type Cmd struct {
 	Result *Result
 
 	w      *Workspace
-	ctx    context.Context //nolint:containedctx // as in exec.Cmd
+	ctx    context.Context // as in exec.Cmd
 	script string
 	pipes  []*io.PipeWriter // closed when the command has ended
 	inPipe bool
@@ -293,6 +293,15 @@ func (c *Cmd) Wait() error {
 		return &ExitError{Result: end.res}
 	}
 	return c.writeErr.get()
+}
+
+// Resize tells the terminal of a command that was started its new size.
+func (c *Cmd) Resize(size Size) error {
+	s := c.started.Load()
+	if s == nil {
+		return c.misused("it was not started")
+	}
+	return s.Resize(c.ctx, size)
 }
 
 // ending is how a command ended.

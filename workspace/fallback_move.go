@@ -43,9 +43,10 @@ func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOpt
 			return err
 		}
 	}
-	c := copier{fs: fs, times: true, createOnly: opts.CreateOnly}
+	// What was at to has made room, so a directory there now is somebody else's.
+	c := copier{fs: fs, times: true, createOnly: opts.CreateOnly || info.Type == driver.TypeDir}
 	if err := c.entry(ctx, info, to); err != nil {
-		if info.Type == driver.TypeDir {
+		if c.made == to {
 			err = errors.Join(err, cleanUp(ctx, fs, to))
 		}
 		return err
@@ -118,6 +119,7 @@ type copier struct {
 	fs         *driver.FS
 	times      bool // copy modification times of files, too
 	createOnly bool
+	made       string // the first directory that it made
 }
 
 func (c *copier) entry(ctx context.Context, info Info, to string) error {
@@ -159,6 +161,9 @@ func (c *copier) dir(ctx context.Context, info Info, to string) error {
 	const usable = 0o700 // while it is filled
 	err := c.fs.Mkdir(ctx, to, &driver.MkdirOptions{Mode: info.Mode | usable})
 	made := err == nil
+	if made && c.made == "" {
+		c.made = to
+	}
 	if errors.Is(err, fault.AlreadyExists) && !c.createOnly {
 		var was Info
 		if was, err = c.fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true}); err == nil && was.Type != driver.TypeDir {

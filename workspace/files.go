@@ -143,7 +143,7 @@ func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
 	for {
 		n, err := body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if err == io.EOF { //nolint:errorlint // a wrapped EOF is a failure
+		if err == io.EOF { // a wrapped EOF is a failure
 			return buf, nil
 		}
 		if err != nil {
@@ -339,7 +339,11 @@ func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) 
 		if fs.Watch == nil {
 			return w.lacks("watching files", w.current.Load())
 		}
-		watcher, err = fs.Watch(ctx, name, orZero(opts))
+		opts := orZero(opts)
+		if opts.Debounce < 0 {
+			return fmt.Errorf("watch %q: debounce %v: %w: it must not be negative", path, opts.Debounce, fault.InvalidArgument)
+		}
+		watcher, err = fs.Watch(ctx, name, opts)
 		return err
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // Names are those of io/fs: no leading slash, no "." or ".." within.
 type FS struct {
 	w   *Workspace
-	ctx context.Context //nolint:containedctx // io/fs has no contexts; With binds one
+	ctx context.Context // io/fs has no contexts; With binds one
 	dir string
 }
 
@@ -69,17 +69,17 @@ func (s sentinel) Unwrap() error { return s.error }
 func (s sentinel) Is(target error) bool {
 	switch fault.Of(s.error) {
 	case fault.NotFound:
-		return target == iofs.ErrNotExist //nolint:errorlint // Is compares
+		return target == iofs.ErrNotExist
 	case fault.AlreadyExists:
-		return target == iofs.ErrExist //nolint:errorlint // Is compares
+		return target == iofs.ErrExist
 	case fault.PermissionDenied, fault.SandboxViolation:
-		return target == iofs.ErrPermission //nolint:errorlint // Is compares
+		return target == iofs.ErrPermission
 	case fault.InvalidArgument:
-		return target == iofs.ErrInvalid //nolint:errorlint // Is compares
+		return target == iofs.ErrInvalid
 	case fault.WrongState:
-		return target == iofs.ErrClosed //nolint:errorlint // Is compares
+		return target == iofs.ErrClosed
 	case fault.Unsupported:
-		return target == errors.ErrUnsupported //nolint:errorlint // Is compares
+		return target == errors.ErrUnsupported
 	default:
 		return false
 	}
@@ -295,7 +295,7 @@ func (f *openFile) Read(p []byte) (int, error) {
 	}
 	n, err := f.body.Read(p)
 	f.offset += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = wrap("read", f.name, err)
 	}
 	return n, err

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	iofs "io/fs"
 	"sync"
@@ -155,13 +154,4 @@ func (c *counter) get(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[name]
-}
-
-func mustJSON(t testing.TB, v any) string {
-	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

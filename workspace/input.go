@@ -59,7 +59,7 @@ type inputReader input
 func (r *inputReader) Read(p []byte) (int, error) {
 	r.read = true
 	n, err := r.body.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
+	if err != nil && err != io.EOF { // a wrapped EOF is a failure
 		r.err = err
 	}
 	return n, err

@@ -60,7 +60,7 @@ func (s *recordedSpan) SetStatus(_ codes.Code, what string) { s.Status = what }
 func (s *recordedSpan) End(...trace.SpanEndOption)          { s.Ended = true }
 func (s *recordedSpan) SetAttributes(kv ...attribute.KeyValue) {
 	for _, a := range kv {
-		s.Attrs[string(a.Key)] = a.Value.Emit()
+		s.Attrs[string(a.Key)] = a.Value.String()
 	}
 }
 
@@ -91,7 +91,7 @@ func (h histogramOf) Record(_ context.Context, _ float64, opts ...metric.RecordO
 	labels := map[string]string{}
 	set := metric.NewRecordConfig(opts).Attributes()
 	for _, a := range set.ToSlice() {
-		labels[string(a.Key)] = a.Value.Emit()
+		labels[string(a.Key)] = a.Value.String()
 	}
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()

@@ -283,7 +283,10 @@ func (h *handle) Rename(ctx context.Context, from, to string, opts *driver.Renam
 		if err != nil {
 			return err
 		}
-		if opts.Parents && !strings.HasPrefix(to, from+"/") {
+		if strings.HasPrefix(to, from+"/") && old.node.typ == driver.TypeDir {
+			return fmt.Errorf("memory: rename %s to %s: %w: it would be inside itself", from, to, fault.InvalidArgument)
+		}
+		if opts.Parents {
 			if err := h.parentsLocked(to); err != nil {
 				return err
 			}
@@ -311,10 +314,12 @@ func mayReplace(old, at place, opts *driver.RenameOptions) error {
 		return fmt.Errorf("%w: it would be inside itself", fault.InvalidArgument)
 	case at.node == nil:
 		return nil
-	case opts.CreateOnly || len(at.node.children) > 0:
+	case opts.CreateOnly:
 		return fault.AlreadyExists
 	case (old.node.typ == driver.TypeDir) != (at.node.typ == driver.TypeDir):
 		return fmt.Errorf("%w: a %s can't replace a %s", fault.InvalidArgument, old.node.typ, at.node.typ)
+	case len(at.node.children) > 0:
+		return fmt.Errorf("%w: the directory is not empty", fault.AlreadyExists)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -292,7 +293,11 @@ func (t *tree) parentsLocked(name string) error {
 	if i < 0 {
 		return nil
 	}
-	return t.mkdirLocked(name[:i], 0o755, true)
+	err := t.mkdirLocked(name[:i], 0o755, true)
+	if errors.Is(err, fault.AlreadyExists) {
+		return fmt.Errorf("memory: %s: %w: what is above it is not a directory", name, fault.InvalidArgument)
+	}
+	return err
 }
 
 // info describes n under the name that it was asked by.
