@@ -15,7 +15,7 @@ import (
 
 // A Cgroup is the tree that is a cgroup: each command gets one of its own below a
 // directory of the cgroup2 file system, and is born into it, so that nothing can
-// leave. Groups are used again by later commands.
+// leave. Groups in which nothing had to be killed are used again.
 type Cgroup struct {
 	dir string
 
@@ -43,7 +43,7 @@ func (c *Cgroup) Plant(spec *Spec) (Grip, error) {
 		return nil, err
 	}
 	spec.Sys.UseCgroupFD, spec.Sys.CgroupFD = true, g.dir
-	return &cgroupGrip{c, g}, nil
+	return &cgroupGrip{c: c, g: g}, nil
 }
 
 // Close removes all groups. No command runs any more.
@@ -118,8 +118,9 @@ func (g *cgroup) populated() bool {
 }
 
 type cgroupGrip struct {
-	c *Cgroup
-	g *cgroup
+	c    *Cgroup
+	g    *cgroup
+	used bool // cgroup.kill was written: the kernel kills what is born into the group later
 }
 
 func (g *cgroupGrip) Left(int) bool { return g.g.populated() }
@@ -150,15 +151,21 @@ func (g *cgroupGrip) Kill(int) error {
 	if !g.g.populated() {
 		return nil
 	}
+	g.used = true
 	if _, err := unix.Write(g.g.kill, []byte("1")); err != nil {
 		return fmt.Errorf("process: kill cgroup: %w: %w", codeOf(err), err)
 	}
 	return await(func() bool { return !g.g.populated() }, "processes still live")
 }
 
-// Release gives the group back, unless something in it does not die.
+// Release gives the group back, or removes it. One in which something does not
+// die stays.
 func (g *cgroupGrip) Release() {
-	if !g.g.populated() {
+	switch {
+	case g.g.populated():
+	case g.used:
+		g.g.remove() //nolint:errcheck // an empty group that stays harms nobody
+	default:
 		g.c.put(g.g)
 	}
 }

@@ -17,7 +17,16 @@ type proc struct {
 	pid, ppid, pgrp, sid int
 	state                byte
 	start                uint64 // in ticks since the boot: with pid, who it is
+	kernel               bool   // a thread of the kernel
 }
+
+// A who names a process for good: numbers are used again.
+type who struct {
+	pid   int
+	start uint64
+}
+
+func (p proc) who() who { return who{p.pid, p.start} }
 
 // alive reports whether it still runs: a zombie in /proc does not.
 func (p proc) alive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
@@ -41,6 +50,11 @@ func parseStat(data []byte) (proc, bool) {
 			return proc{}, false
 		}
 	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
+	if err != nil {
+		return proc{}, false
+	}
+	p.kernel = flags&0x200000 != 0 // PF_KTHREAD
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
 }
@@ -132,18 +146,19 @@ var procWorks = sync.OnceValue(func() bool {
 })
 
 // hasMarker reports whether a process has one of the given entries in the
-// environment that it was started with.
-func hasMarker(pid int, entries ...string) bool {
+// environment that it was started with, and whether it has none at all: then it
+// may be in the middle of exec.
+func hasMarker(pid int, entries ...string) (has, bare bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false
+		return false, false
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if slices.Contains(entries, string(kv)) {
-			return true
+			return true, false
 		}
 	}
-	return false
+	return false, len(env) == 0
 }
 
 // signalProc signals exactly the process that p was read from.

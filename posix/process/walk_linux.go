@@ -38,6 +38,7 @@ func (Walk) Plant(spec *Spec) (Grip, error) {
 type walkGrip struct {
 	mark  string // in the environment of the tree, "" if there is none
 	start uint64 // when the leader was started
+	marks marks
 }
 
 func (g *walkGrip) Release() {}
@@ -76,8 +77,50 @@ func (g *walkGrip) members(leader int) []proc {
 	}
 	all := candidates(leader, lastPID(), g.start)
 	return descendants(all, func(p proc) bool {
-		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.mark != "" && hasMarker(p.pid, g.mark)
+		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.mark != "" && g.marks.has(p, g.mark)
 	})
+}
+
+// marks judges processes by their environment and remembers the answers, since a
+// process can lose what it was started with.
+type marks struct {
+	yes, bare map[who]bool
+}
+
+// execPatience is how long a process without any environment is looked at again:
+// in the middle of exec it has none for a moment.
+const execPatience = 100 * time.Millisecond
+
+func (m *marks) has(p proc, entries ...string) bool {
+	if m.yes[p.who()] {
+		return true
+	}
+	if p.kernel || !p.alive() {
+		return false
+	}
+	has, bare := hasMarker(p.pid, entries...)
+	for till := time.Now().Add(execPatience); bare && !m.bare[p.who()]; {
+		if time.Now().After(till) {
+			mapSet(&m.bare, p.who())
+			break
+		}
+		time.Sleep(500 * time.Microsecond)
+		if now, ok := readProc(p.pid); !ok || !now.alive() || now.start != p.start {
+			return false
+		}
+		has, bare = hasMarker(p.pid, entries...)
+	}
+	if has {
+		mapSet(&m.yes, p.who())
+	}
+	return has
+}
+
+func mapSet(m *map[who]bool, w who) {
+	if *m == nil {
+		*m = map[who]bool{}
+	}
+	(*m)[w] = true
 }
 
 // probeMax is how many numbers are tried one by one; past it, listing /proc costs
@@ -131,20 +174,16 @@ func descendants(all []proc, root func(proc) bool) []proc {
 // stopped first: while nothing of it dies, every parent still leads to its
 // children.
 func killAll(list func() []proc) error {
-	type who struct {
-		pid   int
-		start uint64
-	}
 	stopped, foreign := map[who]bool{}, map[who]bool{}
 	till := time.Now().Add(killPatience)
 	for pause := 100 * time.Microsecond; ; {
-		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[who{p.pid, p.start}] })
+		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[p.who()] })
 		if len(left) == 0 {
 			break
 		}
 		grew := false
 		for _, p := range left {
-			if w := (who{p.pid, p.start}); !stopped[w] {
+			if w := p.who(); !stopped[w] {
 				grew, stopped[w] = true, true
 				foreign[w] = errors.Is(signalProc(p, unix.SIGSTOP), unix.EPERM)
 			}
@@ -178,11 +217,12 @@ func killMarked(ids []string) error {
 	if !procWorks() {
 		return nil
 	}
-	marks := make([]string, len(ids))
+	entries := make([]string, len(ids))
 	for i, id := range ids {
-		marks[i] = marker + "=" + id
+		entries[i] = marker + "=" + id
 	}
+	var found marks
 	return killAll(func() []proc {
-		return descendants(candidates(1, 0, 0), func(p proc) bool { return hasMarker(p.pid, marks...) })
+		return descendants(candidates(1, 0, 0), func(p proc) bool { return found.has(p, entries...) })
 	})
 }
