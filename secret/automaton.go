@@ -1,0 +1,126 @@
+package secret
+
+import "encoding/binary"
+
+// An automaton finds many texts in one pass (Aho and Corasick). Its nodes are
+// the prefixes of the texts. The transitions are not spelt out, because most
+// nodes have one child and a long secret has thousands of nodes; instead the
+// bytes at which nothing can begin are skipped by a hash of the next four.
+type automaton struct {
+	nodes []node
+	root  [256]int32   // the children of node 0
+	heads [1024]uint64 // a bit for the hash of the first four bytes of each text
+}
+
+type node struct {
+	child, sibling int32 // 0 is none
+	fail           int32 // the node of the longest proper suffix
+	depth          int32
+	length         int32 // of the longest text that ends here, 0 if none does
+	who            int32 // whose text that is
+	b              byte
+}
+
+// add enters a text of at least MinLength bytes. The first owner of a text keeps it.
+func (a *automaton) add(text string, who int) {
+	if len(a.nodes) == 0 {
+		a.nodes = make([]node, 1, 1024)
+	}
+	h := hash([]byte(text[:MinLength]))
+	a.heads[h>>6] |= 1 << (h & 63)
+	at := int32(0)
+	for i := range len(text) {
+		next := a.childOf(at, text[i])
+		if next == 0 {
+			next = int32(len(a.nodes))
+			a.nodes = append(a.nodes, node{sibling: a.nodes[at].child, depth: int32(i + 1), b: text[i]})
+			a.nodes[at].child = next
+			if at == 0 {
+				a.root[text[i]] = next
+			}
+		}
+		at = next
+	}
+	if a.nodes[at].length == 0 {
+		a.nodes[at].length, a.nodes[at].who = int32(len(text)), int32(who)
+	}
+}
+
+// link sets the fail links, breadth first, once all texts are in.
+func (a *automaton) link() {
+	if len(a.nodes) == 0 {
+		return
+	}
+	queue := make([]int32, 0, len(a.nodes))
+	for c := a.nodes[0].child; c != 0; c = a.nodes[c].sibling {
+		queue = append(queue, c)
+	}
+	for i := 0; i < len(queue); i++ {
+		at := queue[i]
+		for c := a.nodes[at].child; c != 0; c = a.nodes[c].sibling {
+			f := a.next(a.nodes[at].fail, a.nodes[c].b)
+			a.nodes[c].fail = f
+			if a.nodes[c].length == 0 {
+				a.nodes[c].length, a.nodes[c].who = a.nodes[f].length, a.nodes[f].who
+			}
+			queue = append(queue, c)
+		}
+	}
+}
+
+func (a *automaton) childOf(at int32, b byte) int32 {
+	if at == 0 {
+		return a.root[b]
+	}
+	for c := a.nodes[at].child; c != 0; c = a.nodes[c].sibling {
+		if a.nodes[c].b == b {
+			return c
+		}
+	}
+	return 0
+}
+
+func (a *automaton) next(at int32, b byte) int32 {
+	for at != 0 {
+		if c := a.childOf(at, b); c != 0 {
+			return c
+		}
+		at = a.nodes[at].fail
+	}
+	return a.root[b]
+}
+
+// scan reads p from index i in state at, tells found of every text that ends
+// there, and returns the state at the end of p.
+func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, who int32)) int32 {
+	for i < len(p) {
+		if at == 0 {
+			if i = a.skip(p, i); i == len(p) {
+				return 0
+			}
+		}
+		at = a.next(at, p[i])
+		i++
+		if n := &a.nodes[at]; n.length > 0 {
+			found(i-int(n.length), i, n.who)
+		}
+	}
+	return at
+}
+
+// hash maps four bytes to 16 bits.
+func hash(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
+
+// skip returns the first index from i on at which a text may begin.
+func (a *automaton) skip(p []byte, i int) int {
+	for ; i+MinLength <= len(p); i++ {
+		h := hash(p[i : i+MinLength])
+		if a.heads[h>>6]&(1<<(h&63)) != 0 {
+			return i
+		}
+	}
+	for i < len(p) && a.root[p[i]] == 0 {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,264 @@
+package secret
+
+import (
+	"io"
+	"slices"
+)
+
+// MinLength is the length of the shortest text that a scrubber looks for. A
+// shorter one would be found everywhere.
+const MinLength = 4
+
+// ScrubOptions adds to what a scrubber looks for.
+type ScrubOptions struct {
+	// Finders look for texts by their form instead of their value, such as the
+	// operator's patterns. They see whole texts alone (Bytes and String); a
+	// stream is searched for values.
+	Finders []Finder
+}
+
+// A Finder finds texts to be redacted.
+type Finder interface {
+	// Find returns what is to be redacted in p.
+	Find(p []byte) []Span
+}
+
+// A Span is a part of a text that is to be redacted, under a name.
+type Span struct {
+	Start, End int
+	Name       string
+}
+
+// A Scrubber replaces the texts of secrets with marks, [REDACTED:<name>]. It is
+// immutable and safe for concurrent use. A nil Scrubber changes nothing.
+type Scrubber struct {
+	find    automaton
+	names   []string
+	skipped []string
+	finders []Finder
+}
+
+// NewScrubber returns a scrubber of the given values.
+func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
+	s := &Scrubber{}
+	if opts != nil {
+		s.finders = opts.Finders
+	}
+	for _, v := range values {
+		if len(v.text) < MinLength {
+			s.skipped = append(s.skipped, v.name)
+			continue
+		}
+		s.names = append(s.names, v.name)
+		for _, text := range encodings(v.text) {
+			if len(text) >= MinLength {
+				s.find.add(text, len(s.names)-1)
+			}
+		}
+	}
+	s.find.link()
+	return s
+}
+
+// Skipped returns the names of the values that are too short to be looked for.
+func (s *Scrubber) Skipped() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.skipped)
+}
+
+// Bytes returns p with the secrets replaced. It returns p itself if there are none.
+func (s *Scrubber) Bytes(p []byte) []byte {
+	if s == nil {
+		return p
+	}
+	st := stream{s: s}
+	st.state = s.find.scan(p, 0, 0, st.add)
+	for _, f := range s.finders {
+		for _, sp := range f.Find(p) {
+			st.spans = append(st.spans, span{start: sp.Start, end: sp.End, name: sp.Name})
+		}
+	}
+	if len(st.spans) == 0 {
+		return p
+	}
+	slices.SortStableFunc(st.spans, func(a, b span) int { return a.start - b.start })
+	return st.emit(make([]byte, 0, len(p)), p, len(p))
+}
+
+// String is Bytes for a string.
+func (s *Scrubber) String(text string) string {
+	if s == nil {
+		return text
+	}
+	return string(s.Bytes([]byte(text)))
+}
+
+// Writer returns a writer that passes on to w what is written to it, scrubbed.
+// It holds back only what may be the beginning of a secret; Close passes on the
+// rest. Close does not close w.
+func (s *Scrubber) Writer(w io.Writer) *Writer { return &Writer{w: w, st: stream{s: s}} }
+
+// A Writer scrubs what is written. It is not safe for concurrent use.
+type Writer struct {
+	w   io.Writer
+	st  stream
+	out []byte
+	err error
+}
+
+// Write scrubs p and passes on what is certain.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.st.s == nil {
+		return w.w.Write(p)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.out = w.st.push(w.out[:0], p)
+	if len(w.out) > 0 {
+		if _, w.err = w.w.Write(w.out); w.err != nil {
+			return 0, w.err
+		}
+	}
+	return len(p), nil
+}
+
+// Close passes on what was held back.
+func (w *Writer) Close() error {
+	if w.st.s == nil || w.err != nil {
+		return w.err
+	}
+	if w.out = w.st.flush(w.out[:0]); len(w.out) > 0 {
+		_, w.err = w.w.Write(w.out)
+	}
+	return w.err
+}
+
+// Reader returns a reader of what r has, scrubbed. A read returns as soon as
+// something is certain, so a slow stream keeps its pace.
+func (s *Scrubber) Reader(r io.Reader) io.Reader {
+	if s == nil {
+		return r
+	}
+	return &reader{r: r, st: stream{s: s}, in: make([]byte, 32<<10)}
+}
+
+type reader struct {
+	r    io.Reader
+	st   stream
+	in   []byte
+	out  []byte // of which
+	rest []byte // has not been read
+	err  error
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		var n int
+		n, r.err = r.r.Read(r.in)
+		r.out = r.st.push(r.out[:0], r.in[:n])
+		if r.err != nil {
+			r.out = r.st.flush(r.out)
+		}
+		r.rest = r.out
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// A stream is the state between two chunks.
+type stream struct {
+	s     *Scrubber
+	state int32
+	held  []byte // the end of what was pushed, while it may be the beginning of a secret
+	buf   []byte // held and the chunk, kept for its memory
+	spans []span // within held and the chunk, in order, apart from each other
+	gone  int    // so many bytes of held are part of a secret whose mark is out
+	after string // the name of that mark, if nothing was put out since
+}
+
+type span struct {
+	start, end int
+	name       string
+}
+
+// push appends to dst what is certain once p follows what came before.
+func (st *stream) push(dst, p []byte) []byte {
+	buf := p
+	if len(st.held) > 0 {
+		st.buf = append(append(st.buf[:0], st.held...), p...)
+		buf = st.buf
+	}
+	st.state = st.s.find.scan(buf, len(st.held), st.state, st.add)
+	depth := 0
+	if st.state != 0 {
+		depth = int(st.s.find.nodes[st.state].depth)
+	}
+	dst = st.emit(dst, buf, len(buf)-depth)
+	st.held = append(st.held[:0], buf[len(buf)-depth:]...)
+	return dst
+}
+
+// flush appends to dst what was held back.
+func (st *stream) flush(dst []byte) []byte {
+	dst = st.emit(dst, st.held, len(st.held))
+	st.held, st.state = st.held[:0], 0
+	return dst
+}
+
+// add takes note of a text that was found. Texts come in the order of their
+// ends; one that overlaps others becomes one with them.
+func (st *stream) add(start, end int, who int32) {
+	n := len(st.spans)
+	for n > 0 && st.spans[n-1].start >= start {
+		n--
+	}
+	st.spans = st.spans[:n]
+	if n > 0 && st.spans[n-1].end > start {
+		st.spans[n-1].end = end
+		return
+	}
+	st.spans = append(st.spans, span{start, end, st.s.names[who]})
+}
+
+// emit appends to dst the first limit bytes of buf with their marks. A secret
+// that begins there and ends later gets its mark now, and its rest is left out
+// later.
+func (st *stream) emit(dst, buf []byte, limit int) []byte {
+	pos := st.gone
+	rest := st.spans[:0]
+	for _, sp := range st.spans {
+		if sp.start >= limit {
+			rest = append(rest, sp)
+			continue
+		}
+		if sp.start > pos {
+			dst = append(dst, buf[pos:sp.start]...)
+			st.after = ""
+		}
+		if sp.start > pos || sp.start == pos && st.after != sp.name {
+			dst = append(dst, mark(sp.name)...)
+			st.after = sp.name
+		}
+		pos = max(pos, sp.end)
+	}
+	if pos < limit {
+		dst = append(dst, buf[pos:limit]...)
+		pos, st.after = limit, ""
+	}
+	for i := range rest {
+		rest[i].start -= limit
+		rest[i].end -= limit
+	}
+	st.spans, st.gone = rest, pos-limit
+	return dst
+}
