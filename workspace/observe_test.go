@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,7 @@ import (
 
 // recorder is a small SDK: it keeps the spans and measurements of this package.
 type recorder struct {
+	on       atomic.Bool
 	mu       sync.Mutex
 	spans    []*recordedSpan
 	measured []map[string]string
@@ -48,6 +50,9 @@ type tracerOf struct {
 }
 
 func (x tracerOf) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if !x.r.on.Load() {
+		return x.Tracer.Start(ctx, name)
+	}
 	s := &recordedSpan{Name: name, Attrs: map[string]string{}}
 	x.r.mu.Lock()
 	x.r.spans = append(x.r.spans, s)
@@ -85,7 +90,7 @@ type histogramOf struct {
 	r *recorder
 }
 
-func (histogramOf) Enabled(context.Context) bool { return true }
+func (h histogramOf) Enabled(context.Context) bool { return h.r.on.Load() }
 
 func (h histogramOf) Record(_ context.Context, _ float64, opts ...metric.RecordOption) {
 	labels := map[string]string{}
@@ -98,6 +103,14 @@ func (h histogramOf) Record(_ context.Context, _ float64, opts ...metric.RecordO
 	h.r.measured = append(h.r.measured, labels)
 }
 
+// sdk sets the recorder up, once: a process has one SDK.
+var sdk = sync.OnceValue(func() *recorder {
+	r := new(recorder)
+	otel.SetTracerProvider(traces{r: r})
+	otel.SetMeterProvider(metrics{r: r})
+	return r
+})
+
 // TestSpansAndMetrics also shows that an SDK which is set up after the first
 // call is seen.
 func TestSpansAndMetrics(t *testing.T) {
@@ -105,13 +118,10 @@ func TestSpansAndMetrics(t *testing.T) {
 	if _, err := w.Stat(t.Context(), ".", nil); err != nil { // before there is an SDK
 		t.Fatal(err)
 	}
-	r := new(recorder)
-	otel.SetTracerProvider(traces{r: r})
-	otel.SetMeterProvider(metrics{r: r})
-	t.Cleanup(func() {
-		otel.SetTracerProvider(nooptrace.NewTracerProvider())
-		otel.SetMeterProvider(noopmetric.NewMeterProvider())
-	})
+	r := sdk()
+	r.on.Store(true)
+	defer r.on.Store(false)
+	r.spans, r.measured = nil, nil
 	ctx := t.Context()
 	if _, err := w.WriteFile(ctx, "secret/path", nil, nil); fault.Of(err) != fault.NotFound {
 		t.Fatal(err)
