@@ -11,8 +11,8 @@
 //
 // # Globs
 //
-// "*" and "?" stay in one element, "**" spans any number of them, "[a-z]" is a
-// class, "{a,b}" an alternative and "\" takes the next character as it is. Names
+// "*" and "?" stay in one element, "**" spans any number of them ("a/**" is all
+// below a, but not a itself), "[a-z]" is a class, "{a,b}" an alternative and "\" takes the next character as it is. Names
 // that start with a dot match where that is asked for, and where an element of
 // the pattern itself starts with a dot and matches.
 //

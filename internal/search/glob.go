@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -32,6 +33,9 @@ func NewGlob(pattern string) (*Glob, error) {
 	for strings.HasPrefix(p, "./") {
 		p = p[2:]
 	}
+	if strings.HasSuffix(p, "/**") {
+		p += "/*" // all that is below, but not the directory itself
+	}
 	g := &Glob{pattern: p}
 	g.analyse()
 	return g, nil
@@ -59,6 +63,8 @@ func checkGlob(pattern string) error {
 		return fmt.Errorf("%w: the glob has %d bytes; at most %d are allowed", fault.InvalidArgument, len(pattern), maxPattern)
 	case strings.IndexByte(pattern, 0) >= 0:
 		return fmt.Errorf("%w: the glob has a NUL byte", fault.InvalidArgument)
+	case !utf8.ValidString(pattern):
+		return fmt.Errorf("%w: the glob is not UTF-8; ? and * match other bytes", fault.InvalidArgument)
 	case pattern[0] == '/':
 		return fmt.Errorf("%w: the glob %q is absolute; globs are relative", fault.SandboxViolation, pattern)
 	case !doublestar.ValidatePattern(pattern):

@@ -22,7 +22,7 @@ func TestGlob(t *testing.T) {
 		{"**/*", []string{"a", "a/b"}, nil},
 		{"*.go", []string{"x.go", ".go"}, []string{"a/x.go", "x.goo"}},
 		{"**/*.go", []string{"x.go", "a/x.go", "a/b/x.go"}, []string{"x.c", "go"}},
-		{"a/**", []string{"a", "a/b", "a/b/c"}, []string{"b"}},
+		{"a/**", []string{"a/b", "a/b/c"}, []string{"a", "b"}},
 		{"a/**/c", []string{"a/c", "a/b/c", "a/b/b/c"}, []string{"a/b", "c"}},
 		{"{a,b}/*.{c,h}", []string{"a/x.c", "b/y.h"}, []string{"c/x.c", "a/x.o"}},
 		{"{a/b,c}/x", []string{"a/b/x", "c/x"}, []string{"a/x"}},
@@ -51,7 +51,7 @@ func TestGlob(t *testing.T) {
 
 func TestGlobErrors(t *testing.T) {
 	for pattern, want := range map[string]fault.Code{
-		"": fault.InvalidArgument, "[": fault.InvalidArgument, "{a": fault.InvalidArgument, "a\x00": fault.InvalidArgument,
+		"": fault.InvalidArgument, "[": fault.InvalidArgument, "{a": fault.InvalidArgument, "a\x00": fault.InvalidArgument, "\xff": fault.InvalidArgument,
 		"/etc/*": fault.SandboxViolation, "../*": fault.SandboxViolation, "a/../*": fault.SandboxViolation,
 		strings.Repeat("{a,b}", 11): fault.InvalidArgument,
 	} {
@@ -84,7 +84,7 @@ func TestGlobPrunes(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
-	p, err := PlanGrep(&driver.GrepOptions{Path: "src", Include: []string{"*.go", "sub/*.c", ".env"}, Exclude: []string{"*_test.go", "vendor"}})
+	p, err := PlanGrep(&driver.GrepOptions{Path: "src", Include: []string{"*.go", "sub/*.c", ".env"}, Exclude: []string{"*_test.go", "vendor", "gen/**"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,8 @@ func TestFilters(t *testing.T) {
 			t.Errorf("takes %s: %v", path, got)
 		}
 	}
-	if p.Enters("src/x/vendor", "vendor", nil) || !p.Enters("src/x", "x", nil) || p.Enters("src/.git", ".git", nil) {
+	if p.Enters("src/x/vendor", "vendor", nil) || !p.Enters("src/x", "x", nil) || p.Enters("src/.git", ".git", nil) ||
+		p.Enters("src/gen", "gen", nil) || !p.Enters("src/x/gen", "gen", nil) {
 		t.Error("it enters the wrong directories")
 	}
 }
@@ -179,7 +180,7 @@ func FuzzGlob(f *testing.F) {
 		f.Add(p, "a/b.go")
 	}
 	f.Fuzz(func(t *testing.T, pattern, path string) {
-		if !driver.ValidName(path) || len(path) > 200 || len(pattern) > 60 {
+		if !driver.ValidName(path) || len(path) > 200 || len(pattern) > 60 || strings.ContainsRune(pattern, '\ufffd') {
 			return
 		}
 		g, err := NewGlob(pattern)

@@ -28,6 +28,7 @@ type Plan struct {
 	glob    *Glob // of Glob
 	include []*Glob
 	exclude []*Glob
+	prune   []*Glob // directories of which exclude leaves nothing
 }
 
 // PlanGlob makes the plan of a Glob.
@@ -56,8 +57,19 @@ func PlanGrep(o *driver.GrepOptions) (*Plan, error) {
 	if p.include, err = filters(o.Include); err != nil {
 		return nil, err
 	}
-	p.exclude, err = filters(o.Exclude)
-	return p, err
+	if p.exclude, err = filters(o.Exclude); err != nil {
+		return nil, err
+	}
+	for _, pattern := range o.Exclude {
+		if dir, ok := strings.CutSuffix(pattern, "/**"); ok && dir != "**" {
+			g, err := NewGlob(dir)
+			if err != nil {
+				return nil, err
+			}
+			p.prune = append(p.prune, g)
+		}
+	}
+	return p, nil
 }
 
 func newPlan(dir string, gitIgnore, hidden bool) (*Plan, error) {
@@ -114,7 +126,7 @@ func (p *Plan) Enters(path, name string, ig *Ignore) bool {
 	if p.glob != nil {
 		return p.glob.Descends(rel)
 	}
-	return !anyMatch(p.exclude, rel)
+	return !anyMatch(p.exclude, rel) && !anyMatch(p.prune, rel)
 }
 
 // Takes reports whether the thing at path, which is called name, is wanted.

@@ -156,7 +156,7 @@ func BenchmarkReadWrite(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	const times = 100 // of each before the other has its turn
+	const times = 10 // of each before the other has its turn
 	b.Run("read", func(b *testing.B) {
 		ratio(b, repeat(times, func() error {
 			body, _, err := r.Read(ctx, "a/b/c/ours", &driver.ReadOptions{})

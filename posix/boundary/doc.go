@@ -6,7 +6,8 @@
 // elsewhere. Nothing is looked at first and opened afterwards, so there is no
 // moment in which another process could swap a directory for a symlink. What
 // changes a directory opens that directory in the same way and then acts on the
-// last element of the name alone, which is never followed.
+// last element of the name alone, which is never followed. Linux must be 5.6 or
+// later and let openat2 through; where it does not, every call is refused.
 //
 // # What is prevented
 //
@@ -22,7 +23,8 @@
 // # What is not prevented
 //
 // A hard link is the file itself: who can make one inside to a file outside
-// already had that file. A mount below the root is part of it. And whoever may
+// already had that file. Write, Edit and Chmod unlink the file from its other
+// names first; Write in place, which has to be asked for, does not. A mount below the root is part of it. And whoever may
 // write to the directory by other means can change it between two calls.
 //
 // # Names

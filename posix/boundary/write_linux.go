@@ -23,7 +23,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 			return driver.WriteResult{}, err
 		}
 	}
-	w := writer{opts: o}
+	w := writer{opts: o, fd: -1}
 	var err error
 	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
 		return driver.WriteResult{}, err
@@ -37,7 +37,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	}
 	defer w.discard()
 	if o.InPlace {
-		err = w.overwrite(ctx)
+		err = w.overwrite()
 	} else {
 		err = w.replace()
 	}
@@ -107,7 +107,7 @@ type writer struct {
 	place place
 	was   unix.Stat_t // what was there when the write began; a hint until the lock is held
 	temp  string      // name of the temporary file, "" when there is none
-	fd    int         // of the temporary file
+	fd    int         // of the temporary file, -1 when there is none
 	size  int64
 	res   driver.WriteResult
 }
@@ -258,9 +258,9 @@ func (w *writer) makeTemp() error {
 // discard lets go of the temporary file, and removes it unless it has become
 // the file.
 func (w *writer) discard() {
-	if w.fd > 0 {
+	if w.fd >= 0 {
 		closeFD(w.fd)
-		w.fd = 0
+		w.fd = -1
 	}
 	if w.temp != "" {
 		_ = unix.Unlinkat(w.place.fd, w.temp, 0) // CleanTemps gets what stays
@@ -300,6 +300,11 @@ func (w *writer) replace() error {
 	if old >= 0 {
 		defer closeFD(old)
 	}
+	return w.install(old)
+}
+
+// install gives the temporary file what belongs to the name, and the name.
+func (w *writer) install(old int) error {
 	if err := w.dress(old); err != nil {
 		return err
 	}
@@ -415,7 +420,12 @@ func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 		return fmt.Errorf("%w: the time is out of range", fault.InvalidArgument)
 	}
 	st.Mtim = ts
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}, 0)
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}
+	err = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.8
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times, 0)
+	}
+	return err
 }
 
 // commit moves the temporary file to its name.
@@ -435,104 +445,4 @@ func (w *writer) commit() error {
 		}
 	}
 	return err
-}
-
-// overwrite copies the temporary file into the same inode. Space is reserved
-// first, so that a full disk shows before anything is changed.
-func (w *writer) overwrite(ctx context.Context) error {
-	unlock, err := w.place.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	old, err := w.openOld()
-	if err != nil {
-		return err
-	}
-	if old < 0 && w.was.Mode == 0 {
-		return w.replaceNew()
-	}
-	if old >= 0 {
-		closeFD(old)
-	}
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(w.place.fd, w.place.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
-		return notRegular(err)
-	}
-	defer closeFD(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if st.Ino != w.was.Ino || st.Dev != w.was.Dev {
-		return fmt.Errorf("%w: the file was replaced", fault.Conflict)
-	}
-	if w.size > 0 {
-		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, w.size)
-		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
-			return err
-		}
-	}
-	return w.refill(ctx, fd)
-}
-
-// replaceNew is overwrite where there is nothing yet.
-func (w *writer) replaceNew() error {
-	if err := w.dress(-1); err != nil {
-		return err
-	}
-	if w.opts.Sync {
-		if err := fsync(w.fd); err != nil {
-			return err
-		}
-	}
-	if err := w.commit(); err != nil {
-		return err
-	}
-	w.temp = ""
-	if w.opts.Sync {
-		return w.place.sync()
-	}
-	return nil
-}
-
-// refill gives an open file the content of the temporary one.
-func (w *writer) refill(ctx context.Context, fd int) error {
-	pooled := bodyBuffers.Get().(*[]byte)
-	defer bodyBuffers.Put(pooled)
-	for off := int64(0); off < w.size; {
-		n, err := pread(w.fd, *pooled, off)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("%w: the temporary file shrank", fault.Internal)
-		}
-		if err := pwriteAll(fd, (*pooled)[:n], off); err != nil {
-			return err
-		}
-		off += int64(n)
-	}
-	if err := unix.Ftruncate(fd, w.size); err != nil {
-		return err
-	}
-	if w.opts.SetMode {
-		if err := unix.Fchmod(fd, w.newMode(&w.was)); err != nil {
-			return err
-		}
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if err := setTime(fd, w.opts.ModTime, &st); err != nil {
-		return err
-	}
-	w.res.Info = infoOf("", &st)
-	if w.opts.Sync {
-		return fsync(fd)
-	}
-	return nil
 }
