@@ -9,42 +9,31 @@ import (
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
-// bareProvider has nothing but the required part of FS, and Symlink and Chmod
-// where they are kept, so that the suite runs over what package workspace makes
-// up for the rest.
-type bareProvider struct {
-	driver.Provider
-	keep bool
-}
+// bareProvider has nothing of FS but the required part, and what nothing can
+// make up for, so that the suite runs over the fallbacks for all the rest.
+type bareProvider struct{ driver.Provider }
 
 func (p bareProvider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	d, err := p.Provider.Open(ctx, spec)
-	return p.strip(d), err
+	return strip(d), err
 }
 
 func (p bareProvider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	d, err := p.Provider.Resolve(ctx, ref)
-	return p.strip(d), err
+	return strip(d), err
 }
 
-func (p bareProvider) strip(d *driver.Workspace) *driver.Workspace {
+func strip(d *driver.Workspace) *driver.Workspace {
 	if d == nil {
 		return nil
 	}
 	next := *d
-	next.FS = &driver.FS{Files: d.FS.Files}
-	if p.keep {
-		next.FS.Symlink, next.FS.Chmod = d.FS.Symlink, d.FS.Chmod
-	}
+	next.FS = &driver.FS{Files: d.FS.Files, Symlink: d.FS.Symlink, Chmod: d.FS.Chmod, Watch: d.FS.Watch}
 	return &next
 }
 
 func TestFallbacksPassTheSuite(t *testing.T) {
-	for name, keep := range map[string]bool{"with nothing": false, "with symlinks and modes": true} {
-		t.Run(name, func(t *testing.T) {
-			workspacetest.Run(t, workspacetest.Harness{
-				Provider: func(testing.TB, string) driver.Provider { return bareProvider{new(memory.Provider), keep} },
-			})
-		})
-	}
+	workspacetest.Run(t, workspacetest.Harness{
+		Provider: func(testing.TB, string) driver.Provider { return bareProvider{new(memory.Provider)} },
+	})
 }
