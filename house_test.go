@@ -24,6 +24,7 @@ const module = "github.com/croft-run/croft"
 var may = []struct{ pkg, imports string }{
 	{"fault", ""},
 	{"event", "fault"},
+	{"secret", "fault"},
 	{"profile", ""},
 	{"workspace/driver", "fault event"},
 	{"internal/search", "fault workspace/driver"},
@@ -33,6 +34,12 @@ var may = []struct{ pkg, imports string }{
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
 	{"posix/boundary", "fault workspace/driver internal/search"},
 	{"posix/process", "fault event workspace/driver"},
+	{"posix/process", "fault event workspace/driver"},
+	{"guest/guestpb", ""},
+	{"guest/internal/gensyscalls", ""},
+	{"guest", "fault workspace/driver posix/... guest/guestpb"},
+	{"secret", "fault"},
+	{"egress", "fault event secret workspace/driver"},
 	{"provider/remote", "fault workspace/driver"},
 	{"provider/all", "workspace workspace/driver provider/memory provider/local provider/filestore"},
 	{"provider/*", "fault event workspace/driver posix/..."},
@@ -42,6 +49,7 @@ var may = []struct{ pkg, imports string }{
 	{"daemon/command", "fault event workspace workspace/driver registry profile provider/remote daemon/system"},
 	{"daemon", "workspace/driver daemon/command"},
 	{"cmd/croft", "daemon"},
+	{"cmd/croft-guest", "guest"},
 	{"bench", "fault workspace workspace/driver workspace/workspacetest posix/... provider/... registry internal/..."},
 }
 

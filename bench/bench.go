@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// A bench collects the rows of the families.
+type bench struct {
+	family string
+	budget time.Duration
+	log    io.Writer
+	rows   []Row
+	clean  []func()
+}
+
+func (b *bench) runFamily(ctx context.Context, f family) error {
+	defer func() {
+		for _, c := range slices.Backward(b.clean) {
+			c()
+		}
+		b.clean = nil
+	}()
+	return f.run(ctx, b)
+}
+
+// cleanup runs f when the family ends.
+func (b *bench) cleanup(f func()) { b.clean = append(b.clean, f) }
+
+// tempDir is a directory that goes when the family ends.
+func (b *bench) tempDir() (string, error) {
+	dir, err := os.MkdirTemp("", "croft-bench-")
+	if err != nil {
+		return "", err
+	}
+	b.cleanup(func() { os.RemoveAll(dir) })
+	return dir, nil
+}
+
+// A side is one of the two things that a row compares. It does the work n times.
+type side func(n int) error
+
+// once adapts work that is done once per call.
+func once(f func() error) side {
+	return func(n int) error {
+		for range n {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// compare adds a row: ours beside a reference, in turns, for the time of the
+// budget. bound is the ratio that we promise, 0 for none.
+func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ours, theirs side) error {
+	batch, err := batchSize(theirs)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", name, ref, err)
+	}
+	if err := ours(batch); err != nil { // warm
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var a, r []time.Duration
+	for start := time.Now(); len(a) < 5 || (time.Since(start) < b.budget && len(a) < 2000); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// Who goes first changes, so that neither always finds the caches warm.
+		pair := []struct {
+			f    side
+			into *[]time.Duration
+		}{{ours, &a}, {theirs, &r}}
+		if len(a)%2 == 1 {
+			slices.Reverse(pair)
+		}
+		for _, p := range pair {
+			t := time.Now()
+			if err := p.f(batch); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			*p.into = append(*p.into, time.Since(t)/time.Duration(batch))
+		}
+	}
+	row := Row{Family: b.family, Name: name, Ref: ref, N: len(a), Bound: bound,
+		OursNS: median(a), RefNS: median(r)}
+	row.Ratio = float64(row.OursNS) / float64(max(row.RefNS, 1))
+	b.rows = append(b.rows, row)
+	fmt.Fprintf(b.log, "%s/%s: %.2f of %s (n=%d)\n", b.family, name, row.Ratio, ref, row.N)
+	return nil
+}
+
+// batchSize finds how often to repeat work so that a turn takes a millisecond,
+// which the clock can tell.
+func batchSize(s side) (int, error) {
+	for n := 1; ; n *= 4 {
+		t := time.Now()
+		if err := s(n); err != nil {
+			return 0, err
+		}
+		if time.Since(t) > time.Millisecond || n >= 1<<20 {
+			return n, nil
+		}
+	}
+}
+
+func median(d []time.Duration) int64 {
+	s := slices.Sorted(slices.Values(d))
+	return int64(s[len(s)/2])
+}

@@ -1,0 +1,128 @@
+// Command bench measures Croft beside what people would use without it, in one
+// run, and prints ratios. Absolute times prove nothing on a noisy machine; a
+// ratio of medians taken in turns does.
+//
+// A family is a file of this package: it prepares its ground once and adds
+// rows. A row has a reference, named, and ours; the harness runs the two in
+// turns, as often as the time allows, and takes the medians.
+//
+//	go run ./bench                  all families
+//	go run ./bench -family grep     one
+//	go run ./bench -o FILE          write the rows as JSON, too
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A Row is one comparison, as it is printed and written.
+type Row struct {
+	Family string  `json:"family"`
+	Name   string  `json:"name"`
+	OursNS int64   `json:"ours_ns"` // median
+	Ref    string  `json:"ref"`     // what it is compared with
+	RefNS  int64   `json:"ref_ns"`  // median
+	Ratio  float64 `json:"ratio"`   // ours / ref: below 1 we are faster
+	N      int     `json:"n"`       // repetitions of each
+	Bound  float64 `json:"bound,omitempty"`
+}
+
+// A family measures one subject.
+type family struct {
+	name string
+	run  func(ctx context.Context, b *bench) error
+}
+
+var families = []family{
+	{"grep", benchGrep},
+	{"glob", benchGlob},
+	{"files", benchFiles},
+	{"registry", benchRegistry},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	which := flags.String("family", "all", "all, or one of "+strings.Join(names(), ", "))
+	file := flags.String("o", "", "write the rows as JSON to this file")
+	budget := flags.Duration("time", 4*time.Second, "time for each row")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *which != "all" && !slices.Contains(names(), *which) {
+		return fmt.Errorf("unknown family %q; the families are %s", *which, strings.Join(names(), ", "))
+	}
+	b := &bench{budget: *budget, log: os.Stderr}
+	for _, f := range families {
+		if *which != "all" && *which != f.name {
+			continue
+		}
+		b.family = f.name
+		if err := b.runFamily(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	table(out, b.rows)
+	if *file == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(b.rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*file, append(data, '\n'), 0o644)
+}
+
+func names() []string {
+	var list []string
+	for _, f := range families {
+		list = append(list, f.name)
+	}
+	return list
+}
+
+func table(out io.Writer, rows []Row) {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "family\tname\tours\tref\tref time\tratio\tbound\tn")
+	for _, r := range rows {
+		bound := ""
+		if r.Bound > 0 {
+			bound = fmt.Sprintf("<= %.2f", r.Bound)
+			if r.Ratio > r.Bound {
+				bound += " MISSED"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%v\t%.2f\t%s\t%d\n", r.Family, r.Name,
+			round(r.OursNS), r.Ref, round(r.RefNS), r.Ratio, bound, r.N)
+	}
+	w.Flush() //nolint:errcheck // a table on standard output
+}
+
+func round(ns int64) time.Duration {
+	d := time.Duration(ns)
+	switch {
+	case d > 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	case d > 10*time.Microsecond:
+		return d.Round(100 * time.Nanosecond)
+	}
+	return d
+}

@@ -1,0 +1,222 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/ttrpc"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Client is the host's end: a connection to one guest.
+type Client struct {
+	rpc  *ttrpc.Client
+	svc  guestpb.GuestService
+	name string // made up, unique, tells the guest whose calls hang together
+	tags atomic.Int64
+
+	workspace string
+	hello     *guestpb.HelloResponse
+	gone      chan struct{} // closed when the connection is
+	hold      sync.WaitGroup
+	closeOnce sync.Once
+}
+
+// helloTimeout is ample for a guest that is up: it answers in microseconds.
+const helloTimeout = 10 * time.Second
+
+// NewClient speaks to a guest over conn, which it takes over. It fails with
+// Evicted if the guest is of another version: such a guest is to be replaced.
+func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
+	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { close(c.gone) }))
+	c.svc = guestpb.NewGuestClient(c.rpc)
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: version, Workspace: workspace})
+	if err == nil {
+		err = fromError(hello.Error)
+	} else {
+		err = c.broken("say hello", err)
+	}
+	if err != nil {
+		c.rpc.Close()
+		return nil, err
+	}
+	c.hello = hello
+	c.hold.Go(func() { c.keepHold() })
+	return c, nil
+}
+
+// keepHold tells the guest that it has an owner, until the connection ends.
+func (c *Client) keepHold() {
+	ctx, cancel := context.WithCancel(background())
+	defer cancel()
+	c.svc.Hold(ctx, &guestpb.HoldRequest{Client: c.name}) //nolint:errcheck // it ends with an error, always
+}
+
+// PID is the guest's process id as it sees itself.
+func (c *Client) PID() int { return int(c.hello.Pid) }
+
+// Started is when the guest started.
+func (c *Client) Started() time.Time { return time.Unix(0, c.hello.StartedUnixNano) }
+
+// Facts is what the guest found out about itself. It is hearsay.
+func (c *Client) Facts() map[string]string { return c.hello.Facts }
+
+// Gone is closed when the connection ends.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Close lets go of the guest, which lives on if it has a lease.
+func (c *Client) Close() error {
+	var err error
+	c.closeOnce.Do(func() {
+		err = c.rpc.Close()
+		c.hold.Wait()
+	})
+	return err
+}
+
+// Shutdown ends the guest and all that runs in it.
+func (c *Client) Shutdown(ctx context.Context) error {
+	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
+	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
+		return c.broken("shut down", err)
+	}
+	return nil
+}
+
+// ready answers Evicted if the guest is known to be gone: nothing was sent.
+func (c *Client) ready() error {
+	select {
+	case <-c.gone:
+		return fmt.Errorf("guest of %s is gone: %w", c.workspace, fault.Evicted)
+	default:
+		return nil
+	}
+}
+
+// broken classifies a call that did not come back. Whether it had an effect is
+// not known, so it is not Evicted.
+func (c *Client) broken(what string, err error) error {
+	if code := fault.Of(err); code == fault.Canceled || code == fault.DeadlineExceeded {
+		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
+	}
+	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
+}
+
+// Shell returns the module that runs processes in the guest.
+func (c *Client) Shell() *driver.Shell {
+	return &driver.Shell{Starter: starter{c}, Run: c.run, Sessions: c.sessions, Attach: c.attach}
+}
+
+type starter struct{ c *Client }
+
+func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	sess, err := s.c.start(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return sess.module(), nil
+}
+
+// run runs a command in the foreground: in one exchange where it needs no more.
+func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Result{}, err
+	}
+	small, more, err := firstInput(cmd.Stdin)
+	if err != nil {
+		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
+	}
+	if more || cmd.OnStdout != nil || cmd.OnStderr != nil || cmd.MaxOutput > maxStream {
+		return c.runSession(ctx, cmd, small, more)
+	}
+	if err := c.ready(); err != nil {
+		return driver.Result{}, err
+	}
+	pb := toCommand(&cmd)
+	pb.Stdin = small
+	pb.Tag = c.name + "-" + strconv.FormatInt(c.tags.Add(1), 10)
+	stop := context.AfterFunc(ctx, func() {
+		// The Run itself then answers, with what there is of output.
+		c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.CancelRequest{Tag: pb.Tag}) //nolint:errcheck // the Run tells how it ended
+	})
+	resp, err := c.svc.Run(context.WithoutCancel(ctx), pb)
+	stop()
+	if err != nil {
+		return c.lost(err)
+	}
+	if err := fromError(resp.Error); err != nil {
+		return driver.Result{}, err
+	}
+	return c.checked(resp.Result)
+}
+
+// lost is the result of a command whose guest died: it may have run, wholly or
+// in part, and is never run again.
+func (c *Client) lost(err error) (driver.Result, error) {
+	if errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) {
+		return driver.Result{ExitCode: -1, Cause: driver.CauseLost}, nil
+	}
+	return driver.Result{}, c.broken("run", err)
+}
+
+// checked refuses a result that no honest guest gives.
+func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
+	if pb == nil || len(pb.Stdout) > maxStream+4096 || len(pb.Stderr) > maxStream+4096 {
+		return driver.Result{}, fmt.Errorf("guest of %s answered nonsense: %w", c.workspace, fault.Unavailable)
+	}
+	return *fromResult(pb), nil
+}
+
+// firstInput reads what fits into one message, and says whether there is more.
+func firstInput(r io.Reader) (data []byte, more bool, err error) {
+	if r == nil {
+		return nil, false, nil
+	}
+	buf := make([]byte, maxChunk)
+	n, err := io.ReadFull(r, buf)
+	switch err { //nolint:errorlint // ReadFull answers just these
+	case nil:
+		return buf, true, nil
+	case io.EOF, io.ErrUnexpectedEOF:
+		return buf[:n], false, nil
+	}
+	return nil, false, err
+}
+
+// sessions lists the sessions.
+func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
+	resp, err := c.svc.Sessions(ctx, &guestpb.Empty{})
+	if err != nil {
+		return nil, c.broken("list sessions", err)
+	}
+	var list []driver.SessionInfo
+	for _, pb := range resp.Sessions {
+		list = append(list, fromInfo(pb))
+	}
+	return list, fromError(resp.Error)
+}
+
+// attach returns a session by its id.
+func (c *Client) attach(ctx context.Context, id string) (*driver.Session, error) {
+	s := &session{c: c, id: id}
+	if _, err := s.State(ctx); err != nil {
+		return nil, err
+	}
+	return s.module(), nil
+}

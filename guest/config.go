@@ -1,0 +1,100 @@
+package guest
+
+import (
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Config tells a guest what it is and what to put up around itself before it
+// runs anything. The host writes it, as JSON, to a descriptor that the guest
+// reads to its end and closes; nothing of it is in the environment or in argv,
+// where a child could see it.
+type Config struct {
+	Version   string           `json:"version"`   // of the host; the guest refuses another
+	Workspace string           `json:"workspace"` // id
+	Level     driver.Isolation `json:"level"`
+	Root      string           `json:"root"` // path of the workspace as its processes see it
+
+	// What is made of the world before the first process starts.
+	NewRoot  string  `json:"newRoot,omitempty"`  // an empty directory to build the file system on; "" keeps the present one
+	Mounts   []Mount `json:"mounts,omitempty"`   // in order, targets below NewRoot
+	Hostname string  `json:"hostname,omitempty"` // needs a UTS namespace
+	Loopback bool    `json:"loopback,omitempty"` // bring lo up; needs a network namespace
+
+	// What the workload is.
+	UID     int               `json:"uid"` // inside; -1 keeps the guest's own
+	GID     int               `json:"gid"`
+	Env     map[string]string `json:"env,omitempty"` // of every process
+	Confine Confine           `json:"confine"`
+	Groups  []string          `json:"groups,omitempty"` // names of descriptors (Descriptors) of cgroup v1 "tasks" files to join
+	Limits  driver.Limits     `json:"limits,omitzero"`
+
+	// Descriptors maps what the guest was given beyond standard input, output
+	// and error to descriptor numbers: "listen" (a socket to accept on), "stream"
+	// (a connection), "log" (directory for the logs of sessions), "handoff" (a
+	// socket over which the descriptor of the root goes to the host), "cgroup"
+	// (a cgroup2 directory to start children in), "egress" (a directory with the
+	// proxy's socket), and those that Groups names.
+	Descriptors map[string]int `json:"descriptors"`
+
+	// Relay makes the guest listen on this loopback port and pass connections
+	// on to the proxy's socket; 0 is no relay.
+	Relay int `json:"relay,omitempty"`
+
+	// Lease ends the guest when no host has been heard of for so long; 0 means
+	// that it dies with its stream.
+	Lease     time.Duration `json:"lease,omitempty"`
+	Retain    time.Duration `json:"retain,omitempty"` // how long exit statuses are kept; 0 is an hour
+	Subreaper bool          `json:"subreaper,omitempty"`
+
+	// Files makes the guest serve the files of the workspace, too, for a host
+	// that can't reach them.
+	Files    bool `json:"files,omitempty"`
+	ReadOnly bool `json:"readOnly,omitempty"`
+	Sync     bool `json:"sync,omitempty"`
+}
+
+// Confine says what every process of the workload is denied, on top of what the
+// namespaces do.
+type Confine struct {
+	NoNewPrivs bool     `json:"noNewPrivs,omitempty"`
+	DropCaps   bool     `json:"dropCaps,omitempty"`
+	Seccomp    bool     `json:"seccomp,omitempty"`
+	NoNetwork  bool     `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX
+	ReadWrite  []string `json:"readWrite,omitempty"` // Landlock: paths that may be written; with none of both, no Landlock
+	ReadOnly   []string `json:"readOnly,omitempty"`  // Landlock: paths that may be read and executed
+}
+
+// MountKind says what a Mount puts in place.
+type MountKind string
+
+// Kinds of mounts.
+const (
+	MountBind    MountKind = "bind"    // Source, a path of the host, with all below it
+	MountFD      MountKind = "fd"      // a detached mount, by the name of its descriptor in Source
+	MountTmpfs   MountKind = "tmpfs"   //
+	MountProc    MountKind = "proc"    //
+	MountDevPTS  MountKind = "devpts"  //
+	MountMQueue  MountKind = "mqueue"  //
+	MountOverlay MountKind = "overlay" // Lower, Upper and Work
+	MountSymlink MountKind = "symlink" // a symlink to Source
+	MountDir     MountKind = "dir"     // an empty directory
+	MountFile    MountKind = "file"    // a file with the content Source
+)
+
+// A Mount is one thing to put in place.
+type Mount struct {
+	Kind     MountKind `json:"kind"`
+	Target   string    `json:"target"` // absolute, as seen inside
+	Source   string    `json:"source,omitempty"`
+	Lower    []string  `json:"lower,omitempty"` // topmost first; a name with the prefix "fd:" is a descriptor
+	Upper    string    `json:"upper,omitempty"`
+	Work     string    `json:"work,omitempty"`
+	Data     string    `json:"data,omitempty"` // options of the file system
+	ReadOnly bool      `json:"readOnly,omitempty"`
+	NoExec   bool      `json:"noExec,omitempty"`
+	Dev      bool      `json:"dev,omitempty"`      // device nodes work; otherwise they do not
+	Optional bool      `json:"optional,omitempty"` // a source that does not exist is left out
+	Mode     uint32    `json:"mode,omitempty"`     // of a directory or file made for it; 0 is 0755 or 0644
+}

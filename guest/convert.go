@@ -1,0 +1,183 @@
+package guest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Sizes that keep every message well below what ttrpc carries (4 MiB).
+const (
+	maxChunk  = 256 << 10 // of a file, a log or standard input
+	maxStream = 1 << 20   // of each stream in a result
+)
+
+// toError turns an error into its wire form; nil into nil.
+func toError(err error) *guestpb.Error {
+	if err == nil {
+		return nil
+	}
+	w := fault.Encode(err)
+	return &guestpb.Error{Code: w.Code, Kind: w.Kind, Message: strings.ToValidUTF8(w.Message, "?"), Cause: w.Cause, Transient: w.Transient}
+}
+
+// fromError is the way back. The message is the guest's, so it is cut.
+func fromError(e *guestpb.Error) error {
+	if e == nil || e.Code == "" {
+		return nil
+	}
+	return fault.Wire{Code: e.Code, Kind: e.Kind, Message: clip(e.Message, 4096), Cause: clip(e.Cause, 64), Transient: e.Transient}.Err()
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+func toSize(s *driver.Size) *guestpb.Size {
+	if s == nil {
+		return nil
+	}
+	return &guestpb.Size{Rows: int32(s.Rows), Cols: int32(s.Cols)}
+}
+
+func fromSize(s *guestpb.Size) *driver.Size {
+	if s == nil {
+		return nil
+	}
+	return &driver.Size{Rows: int(s.Rows), Cols: int(s.Cols)}
+}
+
+func toBytes(list []string) [][]byte {
+	out := make([][]byte, len(list))
+	for i, s := range list {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+func fromBytes(list [][]byte) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = string(b)
+	}
+	return out
+}
+
+func toEnv(env map[string]string) [][]byte {
+	var out [][]byte
+	for name, value := range env {
+		out = append(out, []byte(name+"="+value))
+	}
+	return out
+}
+
+func fromEnv(list [][]byte) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	env := make(map[string]string, len(list))
+	for _, pair := range list {
+		name, value, _ := strings.Cut(string(pair), "=")
+		env[name] = value
+	}
+	return env
+}
+
+// validLabels makes labels fit the wire, which takes UTF-8 alone.
+func validLabels(labels map[string]string) map[string]string {
+	if labels == nil {
+		return nil
+	}
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		out[strings.ToValidUTF8(k, "?")] = strings.ToValidUTF8(v, "?")
+	}
+	return out
+}
+
+// toCommand leaves out standard input and the callbacks, which have ways of
+// their own.
+func toCommand(c *driver.Command) *guestpb.Command {
+	pb := &guestpb.Command{
+		Argv: toBytes(c.Argv), Script: []byte(c.Script), Dir: []byte(c.Dir), Env: toEnv(c.Env), Clean: c.Clean, Tty: toSize(c.TTY), Interactive: c.Interactive,
+		TimeoutNano: int64(c.Timeout), GraceNano: int64(c.Grace), MaxOutput: c.MaxOutput,
+		PullStdout: c.OnStdout != nil, PullStderr: c.OnStderr != nil, Detached: c.Detached, Labels: validLabels(c.Labels),
+	}
+	for _, l := range c.Limits.All() {
+		if l.Max != 0 {
+			if pb.Limits == nil {
+				pb.Limits = map[string]*guestpb.Limit{}
+			}
+			pb.Limits[l.Name] = &guestpb.Limit{Max: l.Max, BestEffort: l.BestEffort}
+		}
+	}
+	return pb
+}
+
+func fromCommand(pb *guestpb.Command) driver.Command {
+	c := driver.Command{
+		Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), Env: fromEnv(pb.Env), Clean: pb.Clean, TTY: fromSize(pb.Tty), Interactive: pb.Interactive,
+		Timeout: time.Duration(pb.TimeoutNano), Grace: time.Duration(pb.GraceNano), MaxOutput: pb.MaxOutput,
+		Detached: pb.Detached, Labels: pb.Labels,
+	}
+	limit := func(name string) driver.Limit {
+		l := pb.Limits[name]
+		if l == nil {
+			return driver.Limit{}
+		}
+		return driver.Limit{Max: l.Max, BestEffort: l.BestEffort}
+	}
+	c.Limits = driver.Limits{
+		CPU: limit("cpu"), Memory: limit("memory"), PIDs: limit("pids"), Disk: limit("disk"), Wall: limit("wall"), OpenFiles: limit("openFiles"),
+	}
+	return c
+}
+
+func toResult(r *driver.Result) *guestpb.Result {
+	if r == nil {
+		return nil
+	}
+	return &guestpb.Result{
+		ExitCode: int32(r.ExitCode), Signal: r.Signal, Cause: string(r.Cause), Stdout: r.Stdout, Stderr: r.Stderr,
+		DurationNano: int64(r.Duration), StdoutDropped: r.StdoutDropped, StderrDropped: r.StderrDropped, Session: r.Session,
+		UserNano: int64(r.Usage.User), SystemNano: int64(r.Usage.System), MaxRss: r.Usage.MaxRSS,
+	}
+}
+
+func fromResult(pb *guestpb.Result) *driver.Result {
+	if pb == nil {
+		return nil
+	}
+	return &driver.Result{
+		ExitCode: int(pb.ExitCode), Signal: clip(pb.Signal, 32), Cause: driver.Cause(clip(pb.Cause, 32)), Stdout: pb.Stdout, Stderr: pb.Stderr,
+		Duration: time.Duration(pb.DurationNano), StdoutDropped: max(pb.StdoutDropped, 0), StderrDropped: max(pb.StderrDropped, 0),
+		Session: clip(pb.Session, 128),
+		Usage:   driver.Usage{User: time.Duration(pb.UserNano), System: time.Duration(pb.SystemNano), MaxRSS: pb.MaxRss},
+	}
+}
+
+func toInfo(s driver.SessionInfo) *guestpb.SessionInfo {
+	return &guestpb.SessionInfo{
+		Id: s.ID, Argv: toBytes(s.Argv), Script: []byte(s.Script), Dir: []byte(s.Dir), Pid: int32(s.PID), Tty: s.TTY, StartedUnixNano: s.Started.UnixNano(),
+		Running: s.Running, Result: toResult(s.Result), Labels: s.Labels,
+	}
+}
+
+func fromInfo(pb *guestpb.SessionInfo) driver.SessionInfo {
+	if pb == nil {
+		return driver.SessionInfo{}
+	}
+	return driver.SessionInfo{
+		ID: clip(pb.Id, 128), Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), PID: int(pb.Pid), TTY: pb.Tty,
+		Started: time.Unix(0, pb.StartedUnixNano), Running: pb.Running, Result: fromResult(pb.Result), Labels: pb.Labels,
+	}
+}

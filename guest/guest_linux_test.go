@@ -1,0 +1,111 @@
+package guest_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "croft-guest-test-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "croft-guest")
+	cmd := exec.Command("go", "build", "-o", binary, "github.com/croft-run/croft/cmd/croft-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// plain starts a guest without any isolation.
+func plain(t *testing.T, change func(*guest.Launch)) *guest.Running {
+	t.Helper()
+	root := t.TempDir()
+	l := &guest.Launch{Binary: binary, Config: guest.Config{
+		Version: "test", Workspace: "w", Level: driver.IsolationNone, Root: root, UID: -1, Subreaper: true,
+		Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	}}
+	if change != nil {
+		change(l)
+	}
+	r, err := l.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.End(context.Background()) })
+	return r
+}
+
+func run(t *testing.T, r *guest.Running, cmd driver.Command) driver.Result {
+	t.Helper()
+	res, err := r.Shell().Run(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func TestRun(t *testing.T) {
+	r := plain(t, nil)
+	res := run(t, r, driver.Command{Script: "echo out; echo err >&2; exit 3"})
+	if res.ExitCode != 3 || string(res.Stdout) != "out\n" || string(res.Stderr) != "err\n" {
+		t.Errorf("got %+v", res)
+	}
+	in := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB: more than one message
+	var got bytes.Buffer
+	res = run(t, r, driver.Command{Argv: []string{"cat"}, Stdin: strings.NewReader(in),
+		OnStdout: func(p []byte) error { got.Write(p); return nil }})
+	if res.ExitCode != 0 || got.String() != in {
+		t.Errorf("cat gave back %d of %d bytes, %+v", got.Len(), len(in), res.ExitCode)
+	}
+}
+
+func TestCancelledRunAnswersWithWhatThereIs(t *testing.T) {
+	r := plain(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	res, err := r.Shell().Run(ctx, driver.Command{Script: "echo begun; sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Cause != driver.CauseCanceled || string(res.Stdout) != "begun\n" {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func TestThrowAwayGuestDiesWithItsStream(t *testing.T) {
+	r := plain(t, nil)
+	if _, err := r.Shell().Start(t.Context(), driver.Command{Argv: []string{"sleep", "60"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Client.Close()
+	<-r.Exited()
+}
+
+func TestLostCommandIsAResult(t *testing.T) {
+	r := plain(t, nil)
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		syscall.Kill(r.HostPID(), syscall.SIGKILL)
+	}()
+	res, err := r.Shell().Run(t.Context(), driver.Command{Argv: []string{"sleep", "60"}})
+	if err != nil || res.Cause != driver.CauseLost || res.ExitCode != -1 {
+		t.Errorf("got %+v, %v; want the cause lost", res, err)
+	}
+}

@@ -1,0 +1,337 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Launch says how to start a guest.
+type Launch struct {
+	Binary string  // path of croft-guest
+	Config Config  // Descriptors is filled from Files
+	Files  []Named // what the guest is given
+
+	// Sys makes the namespaces; nil is none.
+	Sys *syscall.SysProcAttr
+
+	// Wrap rewrites what is run, such as into a call of bubblewrap, which must
+	// leave descriptors open; nil runs Binary itself.
+	Wrap func(argv []string) []string
+
+	// Socket is the path of a Unix socket at which the guest listens, so that
+	// other processes can attach to it. "" gives it one stream, at whose end
+	// the guest ends.
+	Socket string
+
+	// HandOff asks for a descriptor of the workspace as the guest sees it.
+	HandOff bool
+}
+
+// Named is a file that the guest knows by a name.
+type Named struct {
+	Name string
+	File *os.File
+}
+
+// A Running guest is a child of this process.
+type Running struct {
+	*Client
+	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
+
+	cmd    *exec.Cmd
+	waited chan struct{}
+	stderr *tail
+}
+
+// launchTimeout bounds the way from fork to the first answer, on a machine under load.
+const launchTimeout = 60 * time.Second
+
+// Start starts a guest and waits until it answers. What it can't put up is the
+// error, and nothing of it is left then.
+func (l *Launch) Start(ctx context.Context) (*Running, error) {
+	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
+	defer cancel()
+	s := &starting{launch: l}
+	defer s.release()
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
+	}
+	r, err := s.start()
+	if err != nil {
+		return nil, fmt.Errorf("guest: start %s: %w: %w", l.Binary, fault.Failed, err)
+	}
+	if err := s.finish(ctx, r); err != nil {
+		r.kill()
+		return nil, err
+	}
+	return r, nil
+}
+
+// starting holds what is open while a guest starts.
+type starting struct {
+	launch *Launch
+	close  []io.Closer
+	extra  []*os.File // from descriptor 3 on
+
+	config  *os.File // ours: the Config is written here
+	report  *os.File // ours: the guest tells here how its start went
+	handoff *os.File // ours: the descriptor of the workspace comes here
+	stream  net.Conn // ours, unless it listens
+}
+
+func (s *starting) release() {
+	for _, c := range s.close {
+		c.Close()
+	}
+}
+
+// give makes f the guest's next descriptor.
+func (s *starting) give(name string, f *os.File) {
+	s.extra = append(s.extra, f)
+	if name != "" {
+		s.launch.Config.Descriptors[name] = 2 + len(s.extra)
+	}
+}
+
+func (s *starting) open() error {
+	s.launch.Config.Descriptors = map[string]int{}
+	configR, configW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, configR, configW, reportR, reportW)
+	s.config, s.report = configW, reportR
+	s.give("", configR)
+	s.give("", reportW)
+	for _, f := range s.launch.Files {
+		s.give(f.Name, f.File)
+	}
+	if s.launch.HandOff {
+		ours, theirs, err := socketpair()
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, ours, theirs)
+		s.handoff = ours
+		s.give("handoff", theirs)
+	}
+	if s.launch.Socket != "" {
+		return s.listen()
+	}
+	ours, theirs, err := socketpair()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, ours, theirs)
+	s.give("stream", theirs)
+	s.stream, err = net.FileConn(ours)
+	return err
+}
+
+func (s *starting) listen() error {
+	if err := os.Remove(s.launch.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.launch.Socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	f, err := l.File()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, f)
+	s.give("listen", f)
+	return os.Chmod(s.launch.Socket, 0o600)
+}
+
+func socketpair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs"), nil
+}
+
+func (s *starting) start() (*Running, error) {
+	argv := []string{s.launch.Binary}
+	if s.launch.Wrap != nil {
+		argv = s.launch.Wrap(argv)
+	}
+	r := &Running{waited: make(chan struct{}), stderr: new(tail)}
+	r.cmd = &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: []string{}, Dir: "/",
+		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { // ends with the guest; Wait and kill wait for it
+		defer close(r.waited)
+		r.cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
+	}()
+	return r, nil
+}
+
+// finish sends the Config, hears how the start went, and connects.
+func (s *starting) finish(ctx context.Context, r *Running) error {
+	// The guest has its own copies now. With ours closed, the report ends when
+	// the guest does.
+	for _, f := range s.extra[:2] {
+		f.Close()
+	}
+	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
+	defer stop()
+	data, err := json.Marshal(s.launch.Config)
+	if err != nil {
+		return fmt.Errorf("guest: encode its configuration: %w: %w", fault.Internal, err)
+	}
+	_, werr := s.config.Write(data)
+	s.config.Close()
+	said, err := io.ReadAll(io.LimitReader(s.report, 64<<10))
+	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
+		return err
+	}
+	if s.handoff != nil {
+		if r.Root, err = receive(s.handoff); err != nil {
+			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
+		}
+	}
+	conn := s.stream
+	if s.launch.Socket != "" {
+		if conn, err = new(net.Dialer).DialContext(ctx, "unix", s.launch.Socket); err != nil {
+			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
+		}
+	}
+	s.stream = nil
+	r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace)
+	return err
+}
+
+// heard turns what the guest said of its start into an error.
+func heard(ctx context.Context, r *Running, said []byte, err error) error {
+	if string(said) == "ok" {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("guest: start: %w: %w", fault.Failed, ctx.Err())
+	}
+	var w fault.Wire
+	if json.Unmarshal(said, &w) == nil && w.Code != "" {
+		return w.Err()
+	}
+	<-r.waited
+	msg := strings.TrimSpace(r.stderr.String())
+	if msg == "" {
+		msg = r.cmd.ProcessState.String()
+	}
+	return fmt.Errorf("guest: it ended before it served: %w: %s", fault.Failed, errors.Join(err, errors.New(msg)))
+}
+
+// receive takes the one descriptor that the guest hands out.
+func receive(sock *os.File) (*os.File, error) {
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var n int
+	var rerr error
+	err = raw.Read(func(fd uintptr) bool {
+		_, n, _, _, rerr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(rerr, unix.EAGAIN)
+	})
+	if err = errors.Join(err, rerr); err != nil {
+		return nil, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return nil, fmt.Errorf("no descriptor came (%d messages): %w", len(msgs), errors.Join(err, fault.Failed))
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("no descriptor came: %w", errors.Join(err, fault.Failed))
+	}
+	return os.NewFile(uintptr(fds[0]), "workspace"), nil
+}
+
+// HostPID is the guest's process id on this host.
+func (r *Running) HostPID() int { return r.cmd.Process.Pid }
+
+// Exited is closed when the guest has ended.
+func (r *Running) Exited() <-chan struct{} { return r.waited }
+
+// End shuts the guest down and waits for its end, by force if need be.
+func (r *Running) End(ctx context.Context) error {
+	r.Shutdown(ctx) //nolint:errcheck // the kill below does not ask
+	select {
+	case <-r.waited:
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	r.kill()
+	return nil
+}
+
+// kill ends the guest at once and waits for it.
+func (r *Running) kill() {
+	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+	<-r.waited
+	if r.Client != nil {
+		r.Client.Close()
+	}
+	if r.Root != nil {
+		r.Root.Close()
+	}
+}
+
+// Dial attaches to a guest that another process started.
+func Dial(ctx context.Context, socket, version, workspace string) (*Client, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
+	}
+	return NewClient(ctx, conn, version, workspace)
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	const most = 16 << 10
+	t.buf.Write(p)
+	if extra := t.buf.Len() - most; extra > 0 {
+		t.buf.Next(extra)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
+}

@@ -1,0 +1,306 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/posix/process"
+)
+
+// Descriptors of a guest that are always there.
+const (
+	fdConfig = 3 // its Config, as JSON, to the end
+	fdReport = 4 // "ok", or why it can't serve as fault.Wire; then closed
+	fdFirst  = 5 // the first of Config.Descriptors
+)
+
+// maxConfig is far more than any Config needs.
+const maxConfig = 4 << 20
+
+// Main is the guest. It returns the exit status of the program.
+func Main() int {
+	report := os.NewFile(fdReport, "report")
+	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
+		fmt.Fprintln(os.Stderr, "croft-guest: this program is started by croft, inside a workspace; it is of no use by hand")
+		return 2
+	}
+	g, err := start()
+	if err != nil {
+		json.NewEncoder(report).Encode(fault.Encode(err)) //nolint:errcheck // there is nobody else to tell
+		return 1
+	}
+	// Nobody but the host must be able to speak for this guest afterwards.
+	io.WriteString(report, "ok") //nolint:errcheck // a host that is gone ends the guest anyway
+	report.Close()
+	if err := g.serve(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+// A running guest.
+type guest struct {
+	cfg     *Config
+	starter *process.ThreadStarter
+	manager *process.Manager
+	root    *boundary.Root
+	tree    *process.Cgroup
+	server  *server
+	relay   *relay
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+func start() (*guest, error) {
+	cfg, err := readConfig(os.NewFile(fdConfig, "config"))
+	if err != nil {
+		return nil, err
+	}
+	os.Clearenv()
+	for _, fd := range cfg.Descriptors {
+		unix.CloseOnExec(fd)
+	}
+	unix.CloseOnExec(fdReport)
+	if err := harden(); err != nil {
+		return nil, err
+	}
+	if err := setup(cfg); err != nil {
+		return nil, err
+	}
+	if err := handOff(cfg); err != nil {
+		return nil, err
+	}
+	g := &guest{cfg: cfg}
+	g.ctx, g.cancel = context.WithCancel(background())
+	if err := g.open(); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func readConfig(f *os.File) (*Config, error) {
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return nil, setupError("read the configuration", err)
+	}
+	cfg := new(Config)
+	if err := json.Unmarshal(data, cfg); err != nil {
+		return nil, setupError("read the configuration", err)
+	}
+	return cfg, nil
+}
+
+// handOff gives the host a descriptor of the workspace as the guest sees it.
+// It happens once, before any process of the workload exists.
+func handOff(cfg *Config) error {
+	sock, ok := cfg.Descriptors["handoff"]
+	if !ok {
+		return nil
+	}
+	defer unix.Close(sock)
+	fd, err := unix.Open(cfg.Root, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return setupError("open the workspace", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendmsg(sock, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
+		return setupError("hand the workspace to the host", err)
+	}
+	return nil
+}
+
+// open starts what the guest serves: the workload's thread, its processes, and
+// the files where they are asked for.
+func (g *guest) open() error {
+	cfg := g.cfg
+	var err error
+	if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
+		return err
+	}
+	opts := &process.Options{
+		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain, Starter: g.starter,
+		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits.Wall.Max),
+	}
+	if fd, ok := cfg.Descriptors["log"]; ok {
+		opts.LogDir = fmt.Sprintf("/proc/self/fd/%d", fd)
+	}
+	if fd, ok := cfg.Descriptors["cgroup"]; ok {
+		if g.tree, err = process.NewCgroup(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
+			return err
+		}
+		opts.Tree = g.tree
+	}
+	if g.manager, err = process.New(opts); err != nil {
+		return err
+	}
+	var files *fileServer
+	if cfg.Files {
+		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
+			return err
+		}
+		files = newFileServer(g.root.Module())
+	}
+	g.server = newServer(cfg, g.manager.Module(), files)
+	g.server.end = g.cancel
+	if cfg.Relay != 0 {
+		if g.relay, err = startRelay(cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *guest) close() {
+	clean, cancel := context.WithTimeout(background(), 15*time.Second)
+	defer cancel()
+	if g.relay != nil {
+		g.relay.close()
+	}
+	if g.server != nil && g.server.files != nil {
+		g.server.files.close()
+	}
+	if g.manager != nil {
+		g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
+	}
+	if g.starter != nil {
+		g.starter.Close()
+	}
+	if g.tree != nil {
+		g.tree.Close() //nolint:errcheck // the host removes the group
+	}
+	if g.root != nil {
+		g.root.Close()
+	}
+	g.cancel()
+}
+
+// serve answers hosts until the guest is to end.
+func (g *guest) serve() error {
+	defer g.close()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	go func() { // ends with the guest
+		select {
+		case <-stop:
+			g.cancel()
+		case <-g.ctx.Done():
+		}
+	}()
+	rpc, err := ttrpc.NewServer()
+	if err != nil {
+		return err
+	}
+	guestpb.RegisterGuestService(rpc, g.server)
+	listener, err := g.listener()
+	if err != nil {
+		return err
+	}
+	if g.cfg.Lease > 0 {
+		l := newLease(g.cfg.Lease, g.cancel)
+		g.server.onHolds = l.holders
+		defer l.stop()
+	}
+	served := make(chan error, 1)
+	go func() { served <- rpc.Serve(g.ctx, listener) }()
+	select {
+	case <-g.ctx.Done():
+	case err = <-served:
+		g.cancel()
+	}
+	rpc.Close()
+	if errors.Is(err, ttrpc.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// listener is where hosts come from: a socket that they dial, or the one stream
+// that the guest was started with, at whose end it ends too.
+func (g *guest) listener() (net.Listener, error) {
+	if fd, ok := g.cfg.Descriptors["listen"]; ok {
+		f := os.NewFile(uintptr(fd), "listen")
+		defer f.Close()
+		return net.FileListener(f)
+	}
+	fd, ok := g.cfg.Descriptors["stream"]
+	if !ok {
+		return nil, setupError("serve", fmt.Errorf("neither a stream nor a socket to listen on: %w", fault.InvalidArgument))
+	}
+	f := os.NewFile(uintptr(fd), "stream")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return newSingle(conn), nil
+}
+
+// A single is a listener with one connection. When that has ended, so has the
+// listener.
+type single struct {
+	conn chan net.Conn
+	done chan struct{}
+	addr net.Addr
+}
+
+func newSingle(conn net.Conn) *single {
+	s := &single{conn: make(chan net.Conn, 1), done: make(chan struct{}), addr: conn.LocalAddr()}
+	s.conn <- &lastConn{Conn: conn, ended: sync.OnceFunc(func() { close(s.done) })}
+	return s
+}
+
+// Accept returns the connection, and then waits for its end.
+func (s *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conn:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close does nothing: the connection is the listener's life.
+func (s *single) Close() error { return nil }
+
+// Addr is the connection's.
+func (s *single) Addr() net.Addr { return s.addr }
+
+type lastConn struct {
+	net.Conn
+	ended func()
+}
+
+func (c *lastConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.ended()
+	}
+	return n, err
+}
+
+func (c *lastConn) Close() error {
+	c.ended()
+	return c.Conn.Close()
+}

@@ -1,0 +1,108 @@
+package guest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// A relay makes the egress proxy, which listens on a Unix socket of the host,
+// reachable on a loopback port inside: programs know proxies by address.
+type relay struct {
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil once closed
+}
+
+// proxySocket is the name of the socket in the directory of the descriptor
+// "egress". The proxy may be replaced while the guest runs, so it is dialled by
+// name each time.
+const proxySocket = "proxy.sock"
+
+func startRelay(cfg *Config) (*relay, error) {
+	fd, ok := cfg.Descriptors["egress"]
+	if !ok {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Relay)) //nolint:noctx // a loopback port of our own namespace
+	if err != nil {
+		return nil, setupError("listen for the proxy", err)
+	}
+	r := &relay{listener: l, target: fmt.Sprintf("/proc/self/fd/%d/%s", fd, proxySocket), conns: map[net.Conn]struct{}{}}
+	r.wg.Go(r.run)
+	return r, nil
+}
+
+func (r *relay) run() {
+	for {
+		conn, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !r.keep(conn) {
+			conn.Close()
+			return
+		}
+		r.wg.Go(func() { r.pass(conn) })
+	}
+}
+
+// keep remembers a connection, so that close can end it.
+func (r *relay) keep(conn net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns == nil {
+		return false
+	}
+	r.conns[conn] = struct{}{}
+	return true
+}
+
+func (r *relay) drop(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, conn)
+	conn.Close()
+}
+
+func (r *relay) pass(inside net.Conn) {
+	defer r.drop(inside)
+	outside, err := net.Dial("unix", r.target) //nolint:noctx // it is there, or it is not
+	if err != nil {
+		return
+	}
+	if !r.keep(outside) {
+		outside.Close()
+		return
+	}
+	defer r.drop(outside)
+	var wg sync.WaitGroup
+	wg.Go(func() { oneWay(outside, inside) })
+	oneWay(inside, outside)
+	wg.Wait()
+}
+
+// oneWay copies until the end, and passes the end on.
+func oneWay(to, from net.Conn) {
+	io.Copy(to, from) //nolint:errcheck // the end of either is the end of this way
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() //nolint:errcheck // likewise
+		return
+	}
+	to.Close()
+}
+
+func (r *relay) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	for c := range r.conns {
+		c.Close()
+	}
+	r.conns = nil
+	r.mu.Unlock()
+	r.wg.Wait()
+}

@@ -1,0 +1,182 @@
+package guest
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:generate go run ./internal/gensyscalls
+
+// The filter is a decision tree over the number of the system call, so that a
+// call costs ten comparisons and not four hundred; the kernel remembers the
+// calls that are always allowed and does not even run it for those.
+
+// Offsets into struct seccomp_data.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16 // eight bytes each; the low half comes first on our architectures
+)
+
+const (
+	retAllow  = unix.SECCOMP_RET_ALLOW
+	retDenied = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retNoCall = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	retNoNet  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
+)
+
+// cloneNewFlags are all flags of clone(2) that make a namespace.
+const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
+
+// seccompFilter returns the filter for workloads. With noNetwork no socket but
+// a Unix one can be made.
+func seccompFilter(noNetwork bool) ([]unix.SockFilter, error) {
+	var arch uint32
+	switch runtime.GOARCH {
+	case "amd64":
+		arch = unix.AUDIT_ARCH_X86_64
+	case "arm64":
+		arch = unix.AUDIT_ARCH_AARCH64
+	default:
+		return nil, fmt.Errorf("guest: no seccomp filter for %s", runtime.GOARCH)
+	}
+	p := []unix.SockFilter{
+		load(offArch),
+		jump(unix.BPF_JEQ, arch, 1, 0),
+		ret(retNoCall), // 32-bit programs of this machine: another table of calls
+		load(offNumber),
+		jump(unix.BPF_JGE, x32Bit, 0, 1),
+		ret(retNoCall),
+	}
+	for _, rule := range conditional(noNetwork) {
+		// The rule's own code ends in a verdict; other calls jump over it.
+		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
+		p = append(p, rule.code...)
+	}
+	p = append(p, tree(ranges(plainSyscalls))...)
+	if len(p) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("guest: the seccomp filter has %d instructions", len(p))
+	}
+	return p, nil
+}
+
+// x32Bit marks calls of the x32 ABI, which has no other use here than to get
+// around a filter.
+const x32Bit = 0x40000000
+
+type callRule struct {
+	number uint32
+	code   []unix.SockFilter
+}
+
+// conditional are the calls whose arguments decide. Each ends in a verdict.
+func conditional(noNetwork bool) []callRule {
+	rules := []callRule{
+		{unix.SYS_CLONE, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JSET, cloneNewFlags, 0, 1),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+		// Its flags are behind a pointer; programs fall back to clone.
+		{unix.SYS_CLONE3, []unix.SockFilter{ret(retNoCall)}},
+		// TIOCSTI and TIOCLINUX put words into the mouth of a terminal.
+		{unix.SYS_IOCTL, []unix.SockFilter{
+			load(offArgs + 8),
+			jump(unix.BPF_JEQ, unix.TIOCSTI, 2, 0),
+			jump(unix.BPF_JEQ, unix.TIOCLINUX, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		}},
+		{unix.SYS_PERSONALITY, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 4, 0),
+			jump(unix.BPF_JEQ, 8, 3, 0),
+			jump(unix.BPF_JEQ, 0x20000, 2, 0),
+			jump(unix.BPF_JEQ, 0xffffffff, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if noNetwork {
+		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+			ret(retAllow),
+			ret(retNoNet),
+		}})
+	}
+	return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+		load(offArgs),
+		jump(unix.BPF_JEQ, unix.AF_ALG, 3, 0),
+		jump(unix.BPF_JEQ, unix.AF_VSOCK, 2, 0),
+		jump(unix.BPF_JEQ, unix.AF_PACKET, 1, 0),
+		ret(retAllow),
+		ret(retDenied),
+	}})
+}
+
+// A span is a run of allowed numbers, both ends included.
+type span struct{ first, last uint32 }
+
+// ranges joins sorted numbers into spans.
+func ranges(numbers []uint32) []span {
+	var out []span
+	for _, n := range numbers {
+		if k := len(out); k > 0 && out[k-1].last+1 >= n {
+			out[k-1].last = n
+			continue
+		}
+		out = append(out, span{n, n})
+	}
+	return out
+}
+
+// tree decides by halving whether the number, which is loaded, is in a span.
+func tree(spans []span) []unix.SockFilter {
+	if len(spans) == 1 {
+		s := spans[0]
+		return []unix.SockFilter{
+			jump(unix.BPF_JGE, s.first, 0, 2),
+			jump(unix.BPF_JGT, s.last, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		}
+	}
+	mid := len(spans) / 2
+	low, high := tree(spans[:mid]), tree(spans[mid:])
+	// A conditional jump reaches 255 instructions, an unconditional one all.
+	out := []unix.SockFilter{
+		jump(unix.BPF_JGE, spans[mid].first, 0, 1),
+		{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(low))},
+	}
+	out = append(out, low...)
+	return append(out, high...)
+}
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | op, Jt: yes, Jf: no, K: k}
+}
+
+func ret(verdict uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+}
+
+// installSeccomp puts the filter on the calling thread and what it starts.
+func installSeccomp(filter []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A server is the guest's end of the protocol, over the modules that run inside.
+type server struct {
+	cfg     *Config
+	shell   *driver.Shell
+	files   *fileServer // nil where the files are the host's business
+	started time.Time
+	facts   map[string]string
+	end     func() // ends the guest
+
+	mu      sync.Mutex
+	cancels map[string]context.CancelFunc // of Runs under way, by tag
+	pulls   map[string]*pull              // output that waits, by session
+	holds   map[string]bool               // clients that are there
+	onHolds func(n int)                   // told how many
+}
+
+var _ guestpb.GuestService = (*server)(nil)
+
+func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
+	return &server{
+		cfg: cfg, shell: shell, files: files, started: time.Now(), facts: map[string]string{}, end: func() {}, onHolds: func(int) {},
+		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]bool{},
+	}
+}
+
+// Hello refuses a host of another build or of another workspace.
+func (s *server) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	resp := &guestpb.HelloResponse{
+		Version: s.cfg.Version, Workspace: s.cfg.Workspace, Pid: int32(os.Getpid()),
+		StartedUnixNano: s.started.UnixNano(), Level: string(s.cfg.Level), Facts: s.facts,
+	}
+	switch {
+	case r.Version != s.cfg.Version:
+		resp.Error = toError(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
+	case r.Workspace != s.cfg.Workspace:
+		resp.Error = toError(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
+	}
+	return resp, nil
+}
+
+// Hold waits until the client is gone or the guest ends.
+func (s *server) Hold(ctx context.Context, r *guestpb.HoldRequest) (*guestpb.Empty, error) {
+	s.hold(r.Client, true)
+	<-ctx.Done()
+	s.hold(r.Client, false)
+	return &guestpb.Empty{}, nil
+}
+
+func (s *server) hold(client string, there bool) {
+	s.mu.Lock()
+	if there {
+		s.holds[client] = true
+	} else {
+		delete(s.holds, client)
+		for _, p := range s.pulls {
+			if p.client == client {
+				p.release()
+			}
+		}
+	}
+	n := len(s.holds)
+	s.mu.Unlock()
+	s.onHolds(n)
+}
+
+// Shutdown ends the guest once it has answered.
+func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, error) {
+	s.end()
+	return &guestpb.Empty{}, nil
+}
+
+// Run runs a command in the foreground.
+func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if pb.Tag != "" {
+		s.mu.Lock()
+		s.cancels[pb.Tag] = cancel
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			delete(s.cancels, pb.Tag)
+			s.mu.Unlock()
+		}()
+	}
+	cmd := fromCommand(pb)
+	if len(pb.Stdin) > 0 {
+		cmd.Stdin = bytes.NewReader(pb.Stdin)
+	}
+	res, err := s.shell.Run(ctx, cmd)
+	if err != nil {
+		return &guestpb.ResultResponse{Error: toError(err)}, nil
+	}
+	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
+}
+
+// Cancel ends a Run.
+func (s *server) Cancel(_ context.Context, r *guestpb.CancelRequest) (*guestpb.Empty, error) {
+	s.mu.Lock()
+	cancel := s.cancels[r.Tag]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	return &guestpb.Empty{}, nil
+}
+
+// Start starts a session, which outlives the call.
+func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionResponse, error) {
+	cmd := fromCommand(pb)
+	var stdin *io.PipeWriter
+	if pb.StdinMore || len(pb.Stdin) > 0 {
+		cmd.Stdin, stdin = s.input(pb)
+	}
+	p := newPull(pb)
+	if pb.PullStdout {
+		cmd.OnStdout = p.stdout.put
+	}
+	if pb.PullStderr {
+		cmd.OnStderr = p.stderr.put
+	}
+	sess, err := s.shell.Start(context.WithoutCancel(ctx), cmd)
+	if err != nil {
+		if stdin != nil {
+			stdin.CloseWithError(err)
+		}
+		return &guestpb.SessionResponse{Error: toError(err)}, nil
+	}
+	p.stdin = stdin
+	if stdin != nil || pb.PullStdout || pb.PullStderr {
+		s.track(sess, p)
+	}
+	info, err := sess.State(ctx)
+	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
+}
+
+// input is standard input that the host sends in pieces: the first with the
+// command, the rest by Write.
+func (s *server) input(pb *guestpb.Command) (io.Reader, *io.PipeWriter) {
+	if !pb.StdinMore {
+		return bytes.NewReader(pb.Stdin), nil
+	}
+	r, w := io.Pipe()
+	return io.MultiReader(bytes.NewReader(pb.Stdin), r), w
+}
+
+// track keeps what hangs on a session until it ends.
+func (s *server) track(sess *driver.Session, p *pull) {
+	id := sess.ID()
+	s.mu.Lock()
+	s.pulls[id] = p
+	if p.client != "" && !s.holds[p.client] {
+		p.release()
+	}
+	s.mu.Unlock()
+	go func() { // ends with the session, which ends with the guest at the latest
+		sess.Wait(context.WithoutCancel(context.Background())) //nolint:errcheck,forbidigo // its result is kept by the manager
+		p.finish()
+		// What is left to pull is pulled by a client that is there; the entry
+		// goes with the last of it.
+		p.wait()
+		s.mu.Lock()
+		delete(s.pulls, id)
+		s.mu.Unlock()
+	}()
+}
+
+func (s *server) pullOf(id string) *pull {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pulls[id]
+}
+
+// Next waits for output of a session that was started to be pulled.
+func (s *server) Next(ctx context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
+	p := s.pullOf(r.Id)
+	if p == nil {
+		return &guestpb.NextResponse{Eof: true}, nil
+	}
+	pipe := p.stdout
+	if r.Stream == string(driver.Stderr) {
+		pipe = p.stderr
+	}
+	data, eof, err := pipe.take(ctx, int(min(max(r.Limit, 1), maxChunk)))
+	return &guestpb.NextResponse{Error: toError(err), Data: data, Eof: eof}, nil
+}
+
+func (s *server) attach(ctx context.Context, id string) (*driver.Session, error) {
+	return s.shell.Attach(ctx, id)
+}
+
+// on runs f on a session and answers with what came of it.
+func (s *server) on(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Status, error) {
+	sess, err := s.attach(ctx, id)
+	if err == nil {
+		err = f(sess)
+	}
+	return &guestpb.Status{Error: toError(err)}, nil
+}
+
+// Poll returns new output.
+func (s *server) Poll(ctx context.Context, r *guestpb.PollRequest) (*guestpb.PollResponse, error) {
+	sess, err := s.attach(ctx, r.Id)
+	if err != nil {
+		return &guestpb.PollResponse{Error: toError(err)}, nil
+	}
+	limit := r.Limit
+	if limit <= 0 || limit > maxStream {
+		limit = min(max(limit, 64<<10), maxStream)
+	}
+	p, err := sess.Poll(ctx, limit)
+	return &guestpb.PollResponse{Error: toError(err), Stdout: p.Stdout, Stderr: p.Stderr, Dropped: p.Dropped, Running: p.Running}, nil
+}
+
+// Log returns a part of a log.
+func (s *server) Log(ctx context.Context, r *guestpb.LogRequest) (*guestpb.LogResponse, error) {
+	sess, err := s.attach(ctx, r.Id)
+	if err != nil {
+		return &guestpb.LogResponse{Error: toError(err)}, nil
+	}
+	limit := r.Limit
+	if limit <= 0 || limit > maxChunk {
+		limit = maxChunk
+	}
+	c, err := sess.Log(ctx, driver.Stream(r.Stream), r.Offset, limit)
+	return &guestpb.LogResponse{Error: toError(err), Data: c.Data, Offset: c.Offset, Next: c.Next, Size: c.Size}, nil
+}
+
+// Write writes to standard input.
+func (s *server) Write(ctx context.Context, r *guestpb.WriteRequest) (*guestpb.Status, error) {
+	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
+		if _, err := p.stdin.Write(r.Data); err != nil {
+			// The program does not want more: that is its own affair.
+			return &guestpb.Status{Error: toError(fmt.Errorf("guest: write to %s: standard input is closed: %w", r.Id, fault.WrongState))}, nil
+		}
+		return &guestpb.Status{}, nil
+	}
+	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Write(ctx, r.Data) })
+}
+
+// CloseStdin ends standard input.
+func (s *server) CloseStdin(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Status, error) {
+	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
+		return &guestpb.Status{Error: toError(p.stdin.Close())}, nil
+	}
+	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.CloseStdin(ctx) })
+}
+
+// Resize tells a terminal its size.
+func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb.Status, error) {
+	return s.on(ctx, r.Id, func(sess *driver.Session) error {
+		size := fromSize(r.Size)
+		if size == nil {
+			return fmt.Errorf("guest: resize %s: %w: no size given", r.Id, fault.InvalidArgument)
+		}
+		return sess.Resize(ctx, *size)
+	})
+}
+
+// Signal sends a signal.
+func (s *server) Signal(ctx context.Context, r *guestpb.SignalRequest) (*guestpb.Status, error) {
+	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Signal(ctx, r.Signal) })
+}
+
+// Kill ends the tree of a session.
+func (s *server) Kill(ctx context.Context, r *guestpb.KillRequest) (*guestpb.Status, error) {
+	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Kill(ctx, time.Duration(r.GraceNano)) })
+}
+
+// Wait waits for the end of a session.
+func (s *server) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
+	sess, err := s.attach(ctx, r.Id)
+	if err != nil {
+		return &guestpb.ResultResponse{Error: toError(err)}, nil
+	}
+	res, err := sess.Wait(ctx)
+	if err != nil {
+		return &guestpb.ResultResponse{Error: toError(err)}, nil
+	}
+	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
+}
+
+// State tells how a session stands.
+func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.SessionResponse, error) {
+	sess, err := s.attach(ctx, r.Id)
+	if err != nil {
+		return &guestpb.SessionResponse{Error: toError(err)}, nil
+	}
+	info, err := sess.State(ctx)
+	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
+}
+
+// Close forgets a session.
+func (s *server) Close(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Status, error) {
+	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Close(ctx) })
+}
+
+// Sessions lists the sessions.
+func (s *server) Sessions(ctx context.Context, _ *guestpb.Empty) (*guestpb.SessionsResponse, error) {
+	list, err := s.shell.Sessions(ctx)
+	resp := &guestpb.SessionsResponse{Error: toError(err)}
+	for _, info := range list {
+		resp.Sessions = append(resp.Sessions, toInfo(info))
+	}
+	return resp, nil
+}

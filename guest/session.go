@@ -1,0 +1,308 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A session is the host's view of one that runs in a guest.
+type session struct {
+	c  *Client
+	id string
+
+	pumps    sync.WaitGroup // the goroutines that carry input and output
+	mu       sync.Mutex
+	callback []string // what callbacks answered
+}
+
+var _ driver.Process = (*session)(nil)
+
+func (s *session) module() *driver.Session {
+	return &driver.Session{Process: s, Log: s.log, Signal: s.signal, Resize: s.resize}
+}
+
+// start starts a session and the goroutines that carry its input and output.
+func (c *Client) start(ctx context.Context, cmd driver.Command) (*session, error) {
+	small, more, err := firstInput(cmd.Stdin)
+	if err != nil {
+		return nil, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
+	}
+	return c.startWith(ctx, cmd, small, more)
+}
+
+func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte, more bool) (*session, error) {
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
+	pb := toCommand(&cmd)
+	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
+	pb.MaxOutput = min(pb.MaxOutput, maxStream)
+	resp, err := c.svc.Start(ctx, pb)
+	if err != nil {
+		return nil, c.broken("start", err)
+	}
+	if err := fromError(resp.Error); err != nil {
+		return nil, err
+	}
+	s := &session{c: c, id: fromInfo(resp.Session).ID}
+	if s.id == "" {
+		return nil, fmt.Errorf("guest of %s answered nonsense: %w", c.workspace, fault.Unavailable)
+	}
+	if more {
+		s.pumps.Go(func() { s.pumpInput(cmd.Stdin) })
+	}
+	if cmd.OnStdout != nil {
+		s.pumps.Go(func() { s.pumpOutput(driver.Stdout, cmd.OnStdout) })
+	}
+	if cmd.OnStderr != nil {
+		s.pumps.Go(func() { s.pumpOutput(driver.Stderr, cmd.OnStderr) })
+	}
+	return s, nil
+}
+
+// background is the context of a pump: it ends with the session or with the
+// connection, never with a caller.
+func background() context.Context { return context.Background() } //nolint:forbidigo // see above
+
+func (s *session) pumpInput(r io.Reader) {
+	buf := make([]byte, maxChunk)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if s.Write(background(), buf[:n]) != nil {
+				return // the program, or the guest, is gone
+			}
+		}
+		if err != nil {
+			s.CloseStdin(background()) //nolint:errcheck // likewise
+			return
+		}
+	}
+}
+
+func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
+	for {
+		resp, err := s.c.svc.Next(background(), &guestpb.NextRequest{Id: s.id, Stream: string(stream), Limit: maxChunk})
+		if err != nil || resp.Eof || fromError(resp.Error) != nil {
+			return
+		}
+		if err := guarded(take, resp.Data); err != nil {
+			s.mu.Lock()
+			if len(s.callback) < 16 {
+				s.callback = append(s.callback, err.Error())
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// guarded makes a panic of a callback its error.
+func guarded(f func([]byte) error, data []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("callback panicked: %v", p)
+		}
+	}()
+	return f(data)
+}
+
+// runSession is run for commands that need more than one exchange.
+func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool) (driver.Result, error) {
+	want := cmd.MaxOutput
+	s, err := c.startWith(ctx, cmd, small, more)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	res, err := s.Wait(ctx)
+	if fault.Of(err) == fault.Canceled || fault.Of(err) == fault.DeadlineExceeded {
+		clean := context.WithoutCancel(ctx)
+		if kerr := s.Kill(clean, cmd.Grace); kerr != nil {
+			return driver.Result{}, errors.Join(err, kerr)
+		}
+		if res, err = s.Wait(clean); err == nil {
+			res.Cause = driver.CauseCanceled
+		}
+	}
+	if err != nil {
+		return res, err
+	}
+	if want > maxStream {
+		s.enlarge(context.WithoutCancel(ctx), &res, want)
+	}
+	return res, nil
+}
+
+// enlarge replaces what a result holds of its streams by more of their logs.
+func (s *session) enlarge(ctx context.Context, res *driver.Result, want int64) {
+	more := func(stream driver.Stream, have *[]byte, dropped *int64) {
+		if *dropped == 0 {
+			return
+		}
+		total := int64(len(*have)) + *dropped
+		head := min(want/2, total)
+		data, err := s.logRange(ctx, stream, 0, head)
+		if err != nil {
+			return // the shorter form is true as well
+		}
+		tail := min(want-head, total-head)
+		rest, err := s.logRange(ctx, stream, total-tail, tail)
+		if err != nil {
+			return
+		}
+		*have = append(data, rest...)
+		*dropped = total - int64(len(*have))
+	}
+	more(driver.Stdout, &res.Stdout, &res.StdoutDropped)
+	more(driver.Stderr, &res.Stderr, &res.StderrDropped)
+}
+
+func (s *session) logRange(ctx context.Context, stream driver.Stream, from, n int64) ([]byte, error) {
+	var out []byte
+	for int64(len(out)) < n {
+		c, err := s.log(ctx, stream, from+int64(len(out)), n-int64(len(out)))
+		if err != nil {
+			return nil, err
+		}
+		if len(c.Data) == 0 {
+			return out, nil
+		}
+		out = append(out, c.Data...)
+	}
+	return out[:n], nil
+}
+
+// ID identifies the session.
+func (s *session) ID() string { return s.id }
+
+// status runs a call that answers with a status alone.
+func (s *session) status(what string, call func() (*guestpb.Status, error)) error {
+	if err := s.c.ready(); err != nil {
+		return err
+	}
+	resp, err := call()
+	if err != nil {
+		return s.c.broken(what+" "+s.id, err)
+	}
+	return fromError(resp.Error)
+}
+
+// Poll returns new output.
+func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
+	if err := s.c.ready(); err != nil {
+		return driver.Poll{}, err
+	}
+	resp, err := s.c.svc.Poll(ctx, &guestpb.PollRequest{Id: s.id, Limit: limit})
+	if err != nil {
+		return driver.Poll{}, s.c.broken("poll "+s.id, err)
+	}
+	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: max(resp.Dropped, 0), Running: resp.Running}, fromError(resp.Error)
+}
+
+// Write writes to standard input.
+func (s *session) Write(ctx context.Context, data []byte) error {
+	for len(data) > 0 {
+		n := min(len(data), maxChunk)
+		err := s.status("write to", func() (*guestpb.Status, error) {
+			return s.c.svc.Write(ctx, &guestpb.WriteRequest{Id: s.id, Data: data[:n]})
+		})
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// CloseStdin ends standard input.
+func (s *session) CloseStdin(ctx context.Context) error {
+	return s.status("close standard input of", func() (*guestpb.Status, error) {
+		return s.c.svc.CloseStdin(ctx, &guestpb.SessionRequest{Id: s.id})
+	})
+}
+
+// Kill ends the tree.
+func (s *session) Kill(ctx context.Context, grace time.Duration) error {
+	return s.status("kill", func() (*guestpb.Status, error) {
+		return s.c.svc.Kill(ctx, &guestpb.KillRequest{Id: s.id, GraceNano: int64(grace)})
+	})
+}
+
+// Wait waits for the end, and for the callbacks to have seen all.
+func (s *session) Wait(ctx context.Context) (driver.Result, error) {
+	if err := s.c.ready(); err != nil {
+		return driver.Result{ExitCode: -1, Cause: driver.CauseLost, Session: s.id}, nil
+	}
+	resp, err := s.c.svc.Wait(ctx, &guestpb.SessionRequest{Id: s.id})
+	if err != nil && ctx.Err() != nil {
+		return driver.Result{}, ctx.Err()
+	}
+	if err != nil {
+		res, err := s.c.lost(err)
+		res.Session = s.id
+		return res, err
+	}
+	if err := fromError(resp.Error); err != nil {
+		return driver.Result{}, err
+	}
+	res, err := s.c.checked(resp.Result)
+	if err != nil {
+		return res, err
+	}
+	s.pumps.Wait()
+	s.mu.Lock()
+	res.CallbackErrors = append(res.CallbackErrors, s.callback...)
+	s.mu.Unlock()
+	return res, nil
+}
+
+// State tells how the session stands.
+func (s *session) State(ctx context.Context) (driver.SessionInfo, error) {
+	if err := s.c.ready(); err != nil {
+		return driver.SessionInfo{}, err
+	}
+	resp, err := s.c.svc.State(ctx, &guestpb.SessionRequest{Id: s.id})
+	if err != nil {
+		return driver.SessionInfo{}, s.c.broken("state of "+s.id, err)
+	}
+	return fromInfo(resp.Session), fromError(resp.Error)
+}
+
+// Close forgets the session.
+func (s *session) Close(ctx context.Context) error {
+	err := s.status("close", func() (*guestpb.Status, error) {
+		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
+	})
+	s.pumps.Wait()
+	return err
+}
+
+func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
+	if err := s.c.ready(); err != nil {
+		return driver.LogChunk{}, err
+	}
+	resp, err := s.c.svc.Log(ctx, &guestpb.LogRequest{Id: s.id, Stream: string(stream), Offset: offset, Limit: limit})
+	if err != nil {
+		return driver.LogChunk{}, s.c.broken("log of "+s.id, err)
+	}
+	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, fromError(resp.Error)
+}
+
+func (s *session) signal(ctx context.Context, name string) error {
+	return s.status("signal", func() (*guestpb.Status, error) {
+		return s.c.svc.Signal(ctx, &guestpb.SignalRequest{Id: s.id, Signal: name})
+	})
+}
+
+func (s *session) resize(ctx context.Context, size driver.Size) error {
+	return s.status("resize", func() (*guestpb.Status, error) {
+		return s.c.svc.Resize(ctx, &guestpb.ResizeRequest{Id: s.id, Size: toSize(&size)})
+	})
+}

@@ -1,0 +1,275 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// setup puts up what cfg asks for around this process, which is alone in its
+// namespaces and runs nothing yet.
+func setup(cfg *Config) error {
+	if cfg.NewRoot != "" {
+		if err := buildRoot(cfg); err != nil {
+			return err
+		}
+	}
+	if cfg.Hostname != "" {
+		if err := unix.Sethostname([]byte(cfg.Hostname)); err != nil {
+			return setupError("set the host name", err)
+		}
+	}
+	if cfg.Loopback {
+		if err := loopbackUp(); err != nil {
+			return setupError("bring the loopback interface up", err)
+		}
+	}
+	return nil
+}
+
+func setupError(what string, err error) error {
+	return fmt.Errorf("guest: %s: %w: %w", what, fault.Failed, err)
+}
+
+// buildRoot makes a file system of the mounts on a fresh tmpfs and moves into
+// it. The old one is unreachable afterwards.
+func buildRoot(cfg *Config) error {
+	// Nothing that is mounted here may travel to the host.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return setupError("make the mounts private", err)
+	}
+	root := cfg.NewRoot
+	if err := unix.Mount("croft", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return setupError("mount the root", err)
+	}
+	for _, m := range cfg.Mounts {
+		if err := place(cfg, root, m); err != nil {
+			return err
+		}
+	}
+	if err := pivot(root); err != nil {
+		return err
+	}
+	err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	if err != nil {
+		return setupError("make the root read-only", err)
+	}
+	return nil
+}
+
+func pivot(root string) error {
+	if err := unix.Chdir(root); err != nil {
+		return setupError("enter the new root", err)
+	}
+	// With both arguments the same the old root ends up stacked on the new one,
+	// and detaching it needs no directory of its own.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return setupError("pivot into the new root", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return setupError("let go of the old root", err)
+	}
+	return os.Chdir("/")
+}
+
+// place puts one mount in its place below root.
+func place(cfg *Config, root string, m Mount) error {
+	target := filepath.Join(root, m.Target)
+	err := placeAt(cfg, target, m)
+	if err != nil && m.Optional && errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return setupError(fmt.Sprintf("mount %s at %s", m.Kind, m.Target), err)
+	}
+	return nil
+}
+
+func placeAt(cfg *Config, target string, m Mount) error {
+	switch m.Kind {
+	case MountDir:
+		return makeDir(target, m.Mode)
+	case MountSymlink:
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		return os.Symlink(m.Source, target)
+	case MountFile:
+		return makeFile(target, m.Source, m.Mode)
+	case MountBind:
+		return bind(target, m)
+	case MountFD:
+		return moveMount(cfg.Descriptors[m.Source], target, m)
+	case MountOverlay:
+		return overlay(cfg, target, m)
+	case MountTmpfs, MountProc, MountDevPTS, MountMQueue:
+		if err := makeDir(target, m.Mode); err != nil {
+			return err
+		}
+		if err := unix.Mount(string(m.Kind), target, string(m.Kind), m.flags(), m.Data); err != nil {
+			return err
+		}
+		return m.restrict(target, 0)
+	}
+	return fmt.Errorf("unknown kind %q: %w", m.Kind, fault.InvalidArgument)
+}
+
+func makeDir(target string, mode uint32) error {
+	if mode == 0 {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(target, toFileMode(mode))
+}
+
+// toFileMode turns the bits of chmod(2) into those of package os.
+func toFileMode(mode uint32) os.FileMode {
+	m := os.FileMode(mode & 0o777)
+	if mode&unix.S_ISVTX != 0 {
+		m |= os.ModeSticky
+	}
+	return m
+}
+
+func makeFile(target, content string, mode uint32) error {
+	if mode == 0 {
+		mode = 0o644
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(target, []byte(content), toFileMode(mode))
+}
+
+// flags are the flags of a new mount.
+func (m Mount) flags() uintptr {
+	flags := uintptr(unix.MS_NOSUID)
+	if !m.Dev {
+		flags |= unix.MS_NODEV
+	}
+	if m.NoExec {
+		flags |= unix.MS_NOEXEC
+	}
+	return flags
+}
+
+// restrict takes away what m does not allow. flag is unix.AT_RECURSIVE for
+// everything below, too. mount_setattr only adds, so flags that the host set
+// and locked stay.
+func (m Mount) restrict(target string, flag uint) error {
+	attr := uint64(unix.MOUNT_ATTR_NOSUID)
+	if !m.Dev {
+		attr |= unix.MOUNT_ATTR_NODEV
+	}
+	if m.NoExec {
+		attr |= unix.MOUNT_ATTR_NOEXEC
+	}
+	if m.ReadOnly {
+		attr |= unix.MOUNT_ATTR_RDONLY
+	}
+	return unix.MountSetattr(unix.AT_FDCWD, target, flag|unix.AT_SYMLINK_NOFOLLOW, &unix.MountAttr{Attr_set: attr})
+}
+
+// bind binds a path of the host: recursively, since a user namespace may not
+// uncover what other mounts cover.
+func bind(target string, m Mount) error {
+	if err := mountPoint(m.Source, target); err != nil {
+		return err
+	}
+	if err := unix.Mount(m.Source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	return m.restrict(target, unix.AT_RECURSIVE)
+}
+
+// mountPoint makes target a directory or a file, as source is one.
+func mountPoint(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(target, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// moveMount puts a detached mount, made by the host, in its place.
+func moveMount(fd int, target string, m Mount) error {
+	if fd <= 0 {
+		return fmt.Errorf("no descriptor %q: %w", m.Source, fault.InvalidArgument)
+	}
+	if err := makeDir(target, m.Mode); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return err
+	}
+	return m.restrict(target, unix.AT_RECURSIVE)
+}
+
+// overlay stacks Upper on Lower. Layers that came as descriptors are first
+// given a place where the kernel can find them by name.
+func overlay(cfg *Config, target string, m Mount) error {
+	var lower []string
+	for i, l := range m.Lower {
+		name, isFD := strings.CutPrefix(l, "fd:")
+		if !isFD {
+			lower = append(lower, escape(l))
+			continue
+		}
+		at := fmt.Sprintf("%s/.layer%d", cfg.NewRoot, i)
+		if err := moveMount(cfg.Descriptors[name], at, Mount{Source: name, ReadOnly: true}); err != nil {
+			return err
+		}
+		defer os.Remove(at)                     // run last: the directory
+		defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // the overlay holds the layer by itself now
+		lower = append(lower, at)
+	}
+	if err := makeDir(target, m.Mode); err != nil {
+		return err
+	}
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), escape(m.Upper), escape(m.Work))
+	if m.Data != "" {
+		data += "," + m.Data
+	}
+	if err := unix.Mount("overlay", target, "overlay", m.flags(), data); err != nil {
+		return err
+	}
+	return m.restrict(target, 0)
+}
+
+// escape protects what overlay's options give a meaning to.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`).Replace(path)
+}
+
+// loopbackUp sets the flag that an administrator would with "ip link set lo up".
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+}
