@@ -14,6 +14,20 @@
 //	mux := workspace.NewMux(new(memory.Provider))
 //	ws, err := mux.Open(ctx, workspace.Spec{Kind: "memory", ID: workspace.NewID()}, nil)
 //
+// # Closing
+//
+// [Workspace.Close] lets go: commands and watches that are under way are ended,
+// other calls are waited for, and later ones answer fault.WrongState. So a driver
+// never sees a call beside or after the last one. A call that is made within
+// another (by a callback, or by the body of a write) is refused meanwhile and
+// never waits.
+//
+// # Repeating
+//
+// A call that finds the workspace evicted is repeated once after
+// Options.Renew. A command or code that may have begun is never run again: where
+// it was lost, its result says so (driver.CauseLost).
+//
 // # Paths
 //
 // A path is relative to the workspace and uses slashes. "", "." and "/" are the
