@@ -111,7 +111,8 @@ type Process interface {
 	// Kill ends the whole tree: SIGTERM, then SIGKILL after grace.
 	Kill(ctx context.Context, grace time.Duration) error
 
-	// Wait waits for the end and returns the result, again and again.
+	// Wait waits for the end, the last callback included, and returns the
+	// result, again and again.
 	Wait(ctx context.Context) (Result, error)
 
 	// State tells how it stands without moving any cursor.

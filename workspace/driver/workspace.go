@@ -23,7 +23,8 @@ type Workspace struct {
 
 // Life is how a workspace is held and ended. Close and Destroy are required.
 type Life struct {
-	// Close lets go of what this process holds; the workspace lives on. No
+	// Close lets go of what this process holds; the workspace lives on. It ends
+	// the watchers of this Workspace and its sessions that are not detached. No
 	// call follows it on the same Workspace. Closing twice is closing once.
 	Close func(ctx context.Context) error
 
