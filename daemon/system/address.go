@@ -3,6 +3,7 @@ package system
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -12,7 +13,10 @@ import (
 // one beyond loopback needs a token that was given explicitly: the one that the
 // data directory has is for programs of the same user.
 func CheckAddr(addr string, explicitToken bool) error {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if err != nil {
 		return fmt.Errorf("system: address %q: %w: it is written HOST:PORT", addr, fault.InvalidArgument)
 	}

@@ -31,17 +31,14 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 // that does is AlreadyExists, with its process id.
 func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
 
-// Serve sweeps what crashes left behind and answers on l until ctx ends, and
-// then stops in order. It closes l. The system stays open.
+// Serve answers on l until ctx ends, and then stops in order; meanwhile it sweeps
+// what crashes left behind and keeps leases and expiry going. It closes l. The
+// system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.Registry.Sweep(ctx); err != nil {
-		// What can't be removed now can be used, and is tried again next time.
-		s.log.Warn("sweep", "error", err)
-	}
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan error, 1)
-	go func() { ran <- s.Registry.Run(background) }()
+	go func() { ran <- s.background(background) }()
 
 	server := s.server(ctx)
 	served := make(chan error, 1)
@@ -64,6 +61,16 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		errs = append(errs, err)
 	}
 	return ignoreClosed(errors.Join(errs...))
+}
+
+// background sweeps, once, and then keeps leases and expiry going. Opening waits
+// for the sweep by itself, so that requests need not.
+func (s *System) background(ctx context.Context) error {
+	if err := s.Registry.Sweep(ctx); err != nil && ctx.Err() == nil {
+		// What can't be removed now is tried again next time.
+		s.log.Warn("sweep", "error", err)
+	}
+	return s.Registry.Run(ctx)
 }
 
 func ignoreClosed(err error) error {
