@@ -65,7 +65,7 @@ func capsBeyond(t testing.TB, e *Env) {
 		ws, err := mux.Open(t.Context(), spec, nil)
 		wantFailed(t, fmt.Sprintf("Open that wants %s", c), err)
 		if ws != nil {
-			ws.Destroy(t.Context()) //nolint:errcheck // it should not be there at all
+			ws.Destroy(t.Context()) // it should not be there at all
 		}
 		p := e.open(t)
 		_, err = mux.Resolve(t.Context(), p.spec.ID, p.Ref(), want, nil)

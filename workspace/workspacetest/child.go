@@ -112,7 +112,7 @@ func (a answer) send() {
 		panic(err) // answers are our own
 	}
 	// One write, so that a kill leaves the whole line or nothing.
-	os.Stdout.WriteString("\n" + answerPrefix + string(data) + "\n") //nolint:errcheck // the parent notices
+	os.Stdout.WriteString("\n" + answerPrefix + string(data) + "\n") // the parent notices
 }
 
 // die ends this process as a crash does: nothing is flushed, nothing deferred.
@@ -183,8 +183,8 @@ func (c *child) next(t testing.TB) (answer, bool) {
 
 // kill ends the child without warning.
 func (c *child) kill() {
-	c.cmd.Process.Kill() //nolint:errcheck // it may be dead already
-	c.cmd.Wait()         //nolint:errcheck // it was killed
+	c.cmd.Process.Kill() // it may be dead already
+	c.cmd.Wait()         // it was killed
 }
 
 // do runs a job to its end, which is the child's death. It returns the last

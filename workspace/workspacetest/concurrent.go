@@ -62,7 +62,7 @@ func uniform(data []byte) bool {
 
 // storm runs mixed operations from many goroutines and reports errors whose
 // code is not among those that others can cause.
-func storm(t testing.TB, ctx context.Context, places []*place, rounds int, codes ...fault.Code) {
+func storm(ctx context.Context, t testing.TB, places []*place, rounds int, codes ...fault.Code) {
 	t.Helper()
 	allowed := map[fault.Code]bool{"": true, fault.NotFound: true, fault.Conflict: true, fault.InvalidArgument: true, fault.AlreadyExists: true}
 	for _, c := range codes {
@@ -85,7 +85,7 @@ func storm(t testing.TB, ctx context.Context, places []*place, rounds int, codes
 
 func concurrentMixed(t testing.TB, e *Env) {
 	p := e.open(t)
-	storm(t, t.Context(), []*place{p}, 15)
+	storm(t.Context(), t, []*place{p}, 15)
 	p.works(t)
 	for _, info := range p.tree(t) {
 		if info.Type == driver.TypeFile && info.Path != "it-works" {
@@ -123,7 +123,7 @@ func concurrentOwn(t testing.TB, e *Env) {
 func concurrentHandles(t testing.TB, e *Env) {
 	p := e.open(t)
 	q := e.resolve(t, p.spec, p.Ref())
-	storm(t, t.Context(), []*place{p, q}, 10)
+	storm(t.Context(), t, []*place{p, q}, 10)
 	p.write(t, "last", "seen by both")
 	q.wantContent(t, "last", "seen by both")
 }
@@ -161,7 +161,7 @@ func concurrentDestroy(t testing.TB, e *Env) {
 	q := e.resolve(t, p.spec, p.Ref())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		storm(t, t.Context(), []*place{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable)
+		storm(t.Context(), t, []*place{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable)
 	})
 	if err := p.d.Life.Destroy(t.Context()); err != nil {
 		t.Errorf("Destroy: %v", err)

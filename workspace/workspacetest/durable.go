@@ -79,7 +79,7 @@ func durableKill(t testing.TB, e *Env) {
 			acked[a.Name] = a.Gen
 		}
 		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // to die at any point of a write
-		c.cmd.Process.Kill()                                          //nolint:errcheck // Wait tells
+		c.cmd.Process.Kill()                                          // Wait tells
 		for {
 			a, ok := c.next(t) // acknowledged before the kill, read after it
 			if !ok {

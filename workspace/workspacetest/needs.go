@@ -49,10 +49,6 @@ func needPersistence(e *Env) (string, bool) {
 	return fmt.Sprintf("Traits.Durability is %q: nothing outlives the process", e.Traits.Durability), e.Traits.Persists()
 }
 
-func needNoPersistence(e *Env) (string, bool) {
-	return "Traits.Durability claims that workspaces outlive the process", !e.Traits.Persists()
-}
-
 func needReadOnly(e *Env) (string, bool) {
 	return "Traits.ReadOnly is not enforced", e.Traits.ReadOnly.Enforced()
 }

@@ -130,7 +130,7 @@ func (e *Env) refused(t testing.TB, what string, spec driver.Spec, codes ...faul
 		if err != nil {
 			t.Errorf("Open with %s: returns an error and a workspace, too", what)
 		}
-		d.Life.Destroy(t.Context()) //nolint:errcheck // it should not be there at all
+		d.Life.Destroy(t.Context()) // it should not be there at all
 	}
 	e.wantNothing(t, "after Open with "+what)
 	return err

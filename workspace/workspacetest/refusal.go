@@ -88,7 +88,7 @@ func (p *place) digest(t testing.TB) string {
 
 // allRefused tries every mutation and wants each to be refused with the code
 // and without effect.
-func allRefused(t testing.TB, ctx context.Context, p *place, code fault.Code) {
+func allRefused(ctx context.Context, t testing.TB, p *place, code fault.Code) {
 	t.Helper()
 	before := p.digest(t)
 	for _, m := range mutations {
@@ -115,8 +115,8 @@ func (e *Env) readOnly(t testing.TB) *place {
 
 func readOnlyRefuses(t testing.TB, e *Env) {
 	p := e.readOnly(t)
-	allRefused(t, t.Context(), p, fault.PermissionDenied)
-	allRefused(t, t.Context(), e.resolve(t, p.spec, p.Ref()), fault.PermissionDenied)
+	allRefused(t.Context(), t, p, fault.PermissionDenied)
+	allRefused(t.Context(), t, e.resolve(t, p.spec, p.Ref()), fault.PermissionDenied)
 }
 
 func readOnlyOpened(t testing.TB, e *Env) {
@@ -144,7 +144,7 @@ func cancelledCalls(t testing.TB, e *Env) {
 	fixture(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	allRefused(t, ctx, p, fault.Canceled)
+	allRefused(ctx, t, p, fault.Canceled)
 	_, err := p.ReadFile(ctx, "file")
 	wantCode(t, "Read", err, fault.Canceled)
 	_, err = p.List(ctx, ".", nil)

@@ -40,6 +40,7 @@ func (r *recorder) Errorf(format string, args ...any) { r.note(fmt.Sprintf(forma
 func (r *recorder) FailNow()                          { r.Fail(); runtime.Goexit() }
 func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+func (r *recorder) Skip(args ...any)                  { r.skipped = fmt.Sprint(args...); runtime.Goexit() }
 func (r *recorder) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
 
 func (r *recorder) Failed() bool {

@@ -43,7 +43,7 @@ var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
-	shellChecks,
+	shellChecks, isolationChecks,
 )
 
 // Run holds a provider against the contract, each check as a subtest.
@@ -158,7 +158,7 @@ func (e *Env) openSpec(t testing.TB, spec driver.Spec) *place {
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	t.Cleanup(func() { d.Life.Destroy(context.WithoutCancel(t.Context())) }) //nolint:errcheck // best effort; checks of Destroy are their own
+	t.Cleanup(func() { d.Life.Destroy(context.WithoutCancel(t.Context())) }) // best effort; checks of Destroy are their own
 	return hold(t, spec, d)
 }
 

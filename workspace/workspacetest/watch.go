@@ -34,7 +34,7 @@ func (p *place) watch(t testing.TB, name string, opts *workspace.WatchOptions) d
 	if err != nil {
 		t.Fatalf("Watch: %v", err)
 	}
-	t.Cleanup(func() { w.Close() }) //nolint:errcheck // closing twice is fine
+	t.Cleanup(func() { w.Close() }) // closing twice is fine
 	return w
 }
 

@@ -1,3 +1,0 @@
-package workspacetest
-
-var shellChecks []Check
