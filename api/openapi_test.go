@@ -1,0 +1,100 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// routes is every route that there is.
+var routes = []string{
+	"DELETE /v1/workspaces/{id}",
+	"DELETE /v1/workspaces/{id}/files",
+	"GET /healthz",
+	"GET /v1/providers",
+	"GET /v1/version",
+	"GET /v1/workspaces",
+	"GET /v1/workspaces/{id}",
+	"GET /v1/workspaces/{id}/describe",
+	"GET /v1/workspaces/{id}/digest",
+	"GET /v1/workspaces/{id}/files",
+	"GET /v1/workspaces/{id}/glob",
+	"GET /v1/workspaces/{id}/grep",
+	"GET /v1/workspaces/{id}/list",
+	"GET /v1/workspaces/{id}/profile",
+	"GET /v1/workspaces/{id}/readdir",
+	"GET /v1/workspaces/{id}/stat",
+	"GET /v1/workspaces/{id}/watch",
+	"PATCH /v1/workspaces/{id}",
+	"POST /v1/workspaces",
+	"POST /v1/workspaces/{id}/acquire",
+	"POST /v1/workspaces/{id}/chmod",
+	"POST /v1/workspaces/{id}/copy",
+	"POST /v1/workspaces/{id}/edit",
+	"POST /v1/workspaces/{id}/mkdir",
+	"POST /v1/workspaces/{id}/rename",
+	"POST /v1/workspaces/{id}/reset",
+	"POST /v1/workspaces/{id}/symlink",
+	"PUT /v1/workspaces/{id}/files",
+}
+
+func TestOpenAPI(t *testing.T) {
+	h := newHost(t)
+	r := h.do("GET", "/v1/openapi.json", "")
+	if r.status != http.StatusOK {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	var doc struct {
+		OpenAPI    string
+		Components struct {
+			Schemas         map[string]json.RawMessage
+			SecuritySchemes map[string]any
+		}
+		Paths map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Responses   map[string]struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+				}
+			}
+		}
+	}
+	h.decode(r, &doc)
+	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["token"] == nil {
+		t.Errorf("openapi %q, security %v", doc.OpenAPI, doc.Components.SecuritySchemes)
+	}
+	var got []string
+	ids := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			route := strings.ToUpper(method) + " " + path
+			got = append(got, route)
+			if op.OperationID == "" || ids[op.OperationID] || op.Summary == "" {
+				t.Errorf("%s: operation %q is a duplicate or says too little", route, op.OperationID)
+			}
+			ids[op.OperationID] = true
+			if ref := op.Responses["default"].Content["application/json"].Schema.Ref; ref != "#/components/schemas/Problem" {
+				t.Errorf("%s: its errors are %q", route, ref)
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, routes) {
+		t.Errorf("the document has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(routes, "\n"))
+	}
+	// Every reference leads somewhere.
+	for _, part := range strings.Split(r.body, `"$ref":"#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		if doc.Components.Schemas[name] == nil {
+			t.Errorf("schema %q is referred to and not there", name)
+		}
+	}
+	if doc.Components.Schemas["ErrorModel"] != nil {
+		t.Error("the document has an error that no answer has")
+	}
+}
