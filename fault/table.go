@@ -1,10 +1,8 @@
 package fault
 
-import "net/http"
-
 // A row says how one code looks at each edge of Croft.
 type row struct {
-	status int // HTTP
+	status int // HTTP; numbers, so that the guest does not carry net/http for their names
 	tool   bool
 	exit   int // of the croft program
 }
@@ -14,34 +12,34 @@ type row struct {
 // Exit statuses start at 10, so that they never meet the shell's own (126 and
 // up), the usage error (2) or the verdicts of croft eval (1 and 2).
 var table = map[Code]row{
-	InvalidArgument:   {http.StatusBadRequest, true, 10},
-	NotFound:          {http.StatusNotFound, true, 11},
-	AlreadyExists:     {http.StatusConflict, true, 12},
-	PermissionDenied:  {http.StatusForbidden, true, 13},
-	SandboxViolation:  {http.StatusForbidden, true, 14},
-	Conflict:          {http.StatusPreconditionFailed, true, 15},
-	ResourceExhausted: {http.StatusTooManyRequests, true, 16},
-	Unavailable:       {http.StatusServiceUnavailable, true, 17},
-	Failed:            {http.StatusUnprocessableEntity, true, 18},
-	Evicted:           {http.StatusGone, true, 19},
-	Unsupported:       {http.StatusNotImplemented, true, 20},
+	InvalidArgument:   {400, true, 10},
+	NotFound:          {404, true, 11},
+	AlreadyExists:     {409, true, 12},
+	PermissionDenied:  {403, true, 13},
+	SandboxViolation:  {403, true, 14},
+	Conflict:          {412, true, 15},
+	ResourceExhausted: {429, true, 16},
+	Unavailable:       {503, true, 17},
+	Failed:            {422, true, 18},
+	Evicted:           {410, true, 19},
+	Unsupported:       {501, true, 20},
 	Canceled:          {499, true, 21}, // nginx's "client closed request"; no registered status says it
-	DeadlineExceeded:  {http.StatusGatewayTimeout, true, 22},
-	Internal:          {http.StatusInternalServerError, true, 23},
-	Unauthenticated:   {http.StatusUnauthorized, false, 24},
-	WrongState:        {http.StatusConflict, true, 25},
+	DeadlineExceeded:  {504, true, 22},
+	Internal:          {500, true, 23},
+	Unauthenticated:   {401, false, 24},
+	WrongState:        {409, true, 25},
 }
 
 // Status returns the HTTP status of a code: 200 for "" and 500 for a code that
 // is not of the closed set.
 func (c Code) Status() int {
 	if c == "" {
-		return http.StatusOK
+		return 200
 	}
 	if r, ok := table[c]; ok {
 		return r.status
 	}
-	return http.StatusInternalServerError
+	return 500
 }
 
 // Exit returns the exit status of the croft program for a code: 0 for "".
