@@ -113,14 +113,6 @@ func (b *batch) add(path string, op driver.ChangeOp) {
 	b.wakeLocked()
 }
 
-// lost records that changes were missed.
-func (b *batch) lost() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.overflow = true
-	b.wakeLocked()
-}
-
 func (b *batch) wakeLocked() {
 	if b.first.IsZero() {
 		b.first = time.Now()

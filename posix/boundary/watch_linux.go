@@ -245,3 +245,11 @@ func (n *notifier) report(path, base string, op driver.ChangeOp) {
 		n.batch.add(path, op)
 	}
 }
+
+// lost records that changes were missed.
+func (b *batch) lost() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.overflow = true
+	b.wakeLocked()
+}

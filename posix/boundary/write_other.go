@@ -39,7 +39,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 		return res, judge(err)
 	}
 	defer s.root.Remove(temp) //nolint:errcheck // it is gone where all went well
-	defer f.Close()           //nolint:errcheck // synced and closed below where it matters
+	defer f.Close()           // synced and closed below where it matters
 	h := driver.NewDigest()
 	src := withContext(ctx, body)
 	if o.MaxSize > 0 {
@@ -167,7 +167,7 @@ func (s system) refill(f *os.File, at string, mode fs.FileMode, o *driver.WriteO
 	if err != nil {
 		return err
 	}
-	defer dst.Close() //nolint:errcheck // closed below where it matters
+	defer dst.Close() // closed below where it matters
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
