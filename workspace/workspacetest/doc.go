@@ -22,6 +22,9 @@
 // where it was told to. So whatever that test does before Run happens in every
 // child, too.
 //
+// One of them kills a process that writes, again and again at random moments: ten
+// times, or as often as CROFT_WORKSPACETEST_ROUNDS says.
+//
 // [Bench] measures the same provider, and [Scripted] is a provider that fails on
 // command, for the tests of what stands above providers.
 package workspacetest
