@@ -196,7 +196,7 @@ func (t *tx) newDir(ws string, dir *node, name string, mode fs.FileMode) error {
 
 // Remove removes an entry, never what a symlink points to.
 func (w *space) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	err := w.change(ctx, false, func(t *tx, _ *record, root *node) error {
+	err := w.changeBy(ctx, w.s.freeing, false, func(t *tx, _ *record, root *node) error {
 		p, err := t.walk(root, name, walking{})
 		if err != nil {
 			return err

@@ -63,8 +63,8 @@ func (s *store) upload(ctx context.Context, key string, body io.Reader, durable 
 		err = file.Sync()
 	}
 	if err != nil {
-		cancel() // so that Close drops the object
-		w.Close()
+		cancel()  // so that Close drops the object
+		w.Close() //nolint:errcheck // it answers that it was canceled
 		return err
 	}
 	if err := w.Close(); err != nil {
@@ -231,7 +231,9 @@ func (s *store) writerID(ctx context.Context) (string, error) {
 			s.writer = w
 			return w.id, nil
 		}
-		w.lock.Close()
+		if err := w.lock.Close(); err != nil {
+			return "", err
+		}
 	}
 	return "", ctx.Err()
 }

@@ -292,7 +292,8 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 			}
 		}
 	}
-	return failed("sweep", ".", errors.Join(s.reap(ctx), s.collect(ctx), s.sweepBucket(ctx), s.sweepWriters(), s.shrink(ctx)))
+	defer s.trim(ctx)
+	return failed("sweep", ".", errors.Join(s.reap(ctx), s.collect(ctx), s.sweepBucket(ctx), s.sweepWriters()))
 }
 
 // A record is the row of a workspace.

@@ -131,7 +131,9 @@ func (w *space) destroy(ctx context.Context) error {
 	if err := w.s.remove(ctx, w.id); err != nil {
 		return failed("destroy", w.id, err)
 	}
-	return failed("destroy", w.id, errors.Join(w.s.collect(ctx), w.s.shrink(ctx)))
+	err := w.s.collect(ctx)
+	w.s.trim(ctx)
+	return failed("destroy", w.id, err)
 }
 
 // view runs f on one state of the workspace's tree.
@@ -141,9 +143,14 @@ func (w *space) view(ctx context.Context, f func(t *tx, rec *record, root *node)
 
 // change runs f as one change of the workspace's tree.
 func (w *space) change(ctx context.Context, sync bool, f func(t *tx, rec *record, root *node) error) error {
+	return w.changeBy(ctx, w.s.change, sync, f)
+}
+
+// changeBy is change by way of a function of the store.
+func (w *space) changeBy(ctx context.Context, by func(context.Context, bool, func(*tx) error) error, sync bool, f func(t *tx, rec *record, root *node) error) error {
 	durable := sync || w.durable.Load()
 	again := false
-	err := w.s.change(ctx, durable, func(t *tx) error {
+	err := by(ctx, durable, func(t *tx) error {
 		return w.enter(t, func(t *tx, rec *record, root *node) error {
 			if rec.policy.ReadOnly {
 				return errReadOnly
@@ -159,7 +166,7 @@ func (w *space) change(ctx context.Context, sync bool, f func(t *tx, rec *record
 	})
 	if again {
 		w.durable.Store(true)
-		return w.change(ctx, true, f)
+		return w.changeBy(ctx, by, true, f)
 	}
 	return err
 }

@@ -35,6 +35,7 @@ type store struct {
 	ownBucket bool
 	threshold int64
 	writers   string // directory of the lock files of living writers
+	reserve   string // file that makes way on a full disk
 	log       *slog.Logger
 
 	// turn is held by the one writer of this process: waiting here is fair and
@@ -54,7 +55,7 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	}
 	s := &store{
 		bucket: cfg.Bucket, threshold: cfg.InlineThreshold, log: cfg.Log, turn: make(chan struct{}, 1),
-		writers: filepath.Join(cfg.Dir, "filestore", "writers"),
+		writers: filepath.Join(cfg.Dir, "filestore", "writers"), reserve: filepath.Join(cfg.Dir, "filestore", "reserve"),
 	}
 	if s.threshold == 0 {
 		s.threshold = DefaultInlineThreshold
@@ -69,6 +70,9 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	if err := s.makeReserve(); err != nil {
+		s.log.Warn("filestore: there is no room for a reserve", "error", err)
+	}
 	return s, nil
 }
 
@@ -78,6 +82,7 @@ func openPool(path, synchronous string, conns int) *sql.DB {
 		"auto_vacuum(incremental)", // holds only for a database that is made now
 		"journal_mode(wal)",
 		"synchronous(" + synchronous + ")",
+		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
 		"foreign_keys(on)",
 	}}
 	// The name is a path in a URI, so that none of its characters means anything.
@@ -92,7 +97,7 @@ func openPool(path, synchronous string, conns int) *sql.DB {
 
 func (s *store) openBucket(dir string) error {
 	if s.bucket != nil {
-		return nil
+		return os.MkdirAll(filepath.Join(dir, "filestore"), 0o700)
 	}
 	s.bucketDir = filepath.Join(dir, "filestore", "objects")
 	if err := os.MkdirAll(s.bucketDir, 0o700); err != nil {

@@ -18,7 +18,7 @@ import (
 // will not be able to commit.
 func (s *store) remove(ctx context.Context, id string) error {
 	var pending []string
-	err := s.change(ctx, true, func(t *tx) (err error) {
+	err := s.freeing(ctx, true, func(t *tx) (err error) {
 		if pending, err = t.strings("SELECT object FROM pending WHERE ws = ?", id); err != nil {
 			return err
 		}
@@ -146,23 +146,4 @@ func (s *store) sweepWriters() error {
 		}
 	}
 	return err
-}
-
-// shrink gives pages that are free back to the file system.
-func (s *store) shrink(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	// The pragma frees a page with every step, so it must be read to its end.
-	rows, err := s.fast.QueryContext(ctx, "PRAGMA incremental_vacuum")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-	}
-	return rows.Err()
 }

@@ -51,13 +51,14 @@ func (p *Provider) attach(ctx context.Context, m *meta) (*driver.Workspace, erro
 		h.held, err = hold(ctx, p.path(m.ID, heldName), h.root, m.Policy.ReadOnly)
 	}
 	if err != nil {
-		h.release()
-		return nil, openFailed(ctx, "attach", err)
+		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
+			err = gone()
+		}
+		return nil, errors.Join(openFailed(ctx, "attach", err), h.release())
 	}
 	ref, err := m.ref()
 	if err != nil {
-		h.release()
-		return nil, err
+		return nil, errors.Join(err, h.release())
 	}
 	return &driver.Workspace{
 		Ref:    ref,

@@ -42,8 +42,7 @@ func hold(ctx context.Context, path string, root *boundary.Root, readOnly bool) 
 		err = h.clean(ctx, root)
 	}
 	if err != nil {
-		h.lock.Close()
-		return nil, err
+		return nil, errors.Join(err, h.lock.Close())
 	}
 	return h, nil
 }
@@ -98,9 +97,12 @@ func (h *holder) release() error {
 		return nil //nolint:nilerr // destroyed meanwhile; locking would make it anew
 	}
 	last := flock.New(h.path)
-	defer last.Close()
-	if ok, err := last.TryLock(); err != nil || !ok {
-		return nil //nolint:nilerr // others hold it, and one of them will be the last
+	if ok, err := last.TryLock(); err != nil || !ok { //nolint:nilerr // the workspace may be gone by now
+		return last.Close() // others hold it, and one of them will be the last
 	}
-	return os.Truncate(h.path, 0)
+	err := os.Truncate(h.path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, last.Close())
 }

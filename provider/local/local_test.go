@@ -3,16 +3,19 @@ package local
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
@@ -488,4 +491,104 @@ func TestDestroyOfUnwritableDirectories(t *testing.T) {
 	if left := leftovers(t, data); len(left) != 0 {
 		t.Errorf("left over: %q", left)
 	}
+}
+
+func TestDiskFull(t *testing.T) {
+	dir := testenv.NeedsTmpfs(t, 2<<20)
+	p := newProvider(t, dir)
+	ws := open(t, p)
+	write(t, ws, "kept", "kept")
+	_, err := ws.FS.Write(t.Context(), "kept", strings.NewReader(strings.Repeat("x", 4<<20)), &driver.WriteOptions{})
+	wantCode(t, "Write", err, fault.ResourceExhausted)
+	if diff := cmp.Diff(map[string]string{"kept": "kept"}, tree(t, ws.Traits.Root)); diff != "" {
+		t.Errorf("a write that failed changed the workspace (-want +got):\n%s", diff)
+	}
+	// Fill the rest; then nothing more can be opened, and that may pass.
+	for size := 1 << 20; size >= 1; size /= 2 {
+		for i := 0; err == nil || size > 1 && i == 0; i++ {
+			_, err = ws.FS.Write(t.Context(), fmt.Sprintf("fill-%d-%d", size, i), strings.NewReader(strings.Repeat("x", size)), &driver.WriteOptions{})
+		}
+		err = nil
+	}
+	before := leftovers(t, dir)
+	_, err = p.Open(t.Context(), spec())
+	wantCode(t, "Open", err, fault.Failed)
+	if !fault.IsTransient(err) {
+		t.Errorf("%v is not transient", err)
+	}
+	if diff := cmp.Diff(before, leftovers(t, dir)); diff != "" {
+		t.Errorf("an Open that failed left something (-before +after):\n%s", diff)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Errorf("Destroy on a full disk: %v", err)
+	}
+	open(t, p)
+}
+
+// TestOpenAndDestroyAtOnce has many goroutines, with providers of their own as
+// processes have them, make and end one workspace.
+func TestOpenAndDestroyAtOnce(t *testing.T) {
+	data := t.TempDir()
+	s := spec()
+	var wg sync.WaitGroup
+	for range 8 {
+		p := newProvider(t, data)
+		wg.Go(func() {
+			for range 25 {
+				ws, err := p.Open(t.Context(), s)
+				if err != nil {
+					// Destroyed between being made and being attached to.
+					if fault.Of(err) != fault.Failed {
+						t.Errorf("Open: %v", err)
+					}
+					continue
+				}
+				_, err = ws.FS.Write(t.Context(), "f", strings.NewReader("x"), &driver.WriteOptions{})
+				if code := fault.Of(err); err != nil && code != fault.Evicted && code != fault.NotFound {
+					t.Errorf("Write: %v", err)
+				}
+				if err := ws.Life.Destroy(t.Context()); err != nil {
+					t.Errorf("Destroy: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if left := leftovers(t, data); len(left) != 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+func TestUpdateIsNotSeenAsEviction(t *testing.T) {
+	ws := open(t, newProvider(t, t.TempDir()))
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := ws.FS.Stat(t.Context(), ".", &driver.StatOptions{}); err != nil {
+					t.Errorf("Stat during Update: %v", err)
+					return
+				}
+			}
+		})
+	}
+	last := ws.Ref.Revision
+	for i := range 20 {
+		ref, err := ws.Life.Update(t.Context(), driver.Policy{ReadOnly: i%2 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ref.Revision <= last {
+			t.Errorf("revision %d follows %d", ref.Revision, last)
+		}
+		last = ref.Revision
+	}
+	close(stop)
+	wg.Wait()
 }

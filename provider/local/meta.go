@@ -163,7 +163,10 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 		<-p.turn
 		return nil, err
 	}
-	return func() { l.Close(); <-p.turn }, nil
+	return func() {
+		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+		<-p.turn
+	}, nil
 }
 
 // syncPath brings a file or directory to stable storage.
@@ -182,7 +185,7 @@ func syncTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing is written through it
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() && !d.Type().IsRegular() {
 			return nil
@@ -202,9 +205,17 @@ func syncTree(dir string) error {
 	})
 }
 
-// removeTree removes a directory with all below it, also where modes forbid it.
+// removeTree removes a directory with all below it, also where modes forbid it,
+// and where a call that is under way in another process adds to it.
 func removeTree(dir string) error {
+	const attempts = 20
 	err := os.RemoveAll(dir)
+	for range attempts {
+		if !errors.Is(err, fs.ErrExist) { // which is what a directory says that is not empty
+			break
+		}
+		err = os.RemoveAll(dir)
+	}
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -212,7 +223,7 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing is written through it
 	openDirs(root, ".")
 	return os.RemoveAll(dir)
 }

@@ -290,16 +290,15 @@ func gone() error {
 // openFailed makes an error one that Open and Resolve may answer. What may pass
 // is transient; what the caller did wrong keeps its code.
 func openFailed(ctx context.Context, verb string, err error) error {
-	var code fault.Code
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return fmt.Errorf("local: %s: %w", verb, ctx.Err())
-	case errors.As(err, &code):
+	}
+	var judged fault.Code
+	switch code := fault.Of(err); {
+	case code == fault.ResourceExhausted, code == fault.Unavailable:
+		return fault.Transient(fmt.Errorf("local: %s: %w: %w", verb, fault.Failed, err))
+	case errors.As(err, &judged) && code != fault.Internal:
 		return fmt.Errorf("local: %s: %w", verb, err)
 	}
-	wrapped := fmt.Errorf("local: %s: %w: %w", verb, fault.Failed, err)
-	if c := fault.Of(err); c == fault.ResourceExhausted || c == fault.Unavailable {
-		return fault.Transient(wrapped)
-	}
-	return wrapped
+	return fmt.Errorf("local: %s: %w: %w", verb, fault.Failed, err)
 }

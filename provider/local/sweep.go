@@ -62,8 +62,11 @@ func (p *Provider) bury(ctx context.Context, live []string) ([]string, error) {
 // judge decides about one entry of the root; it returns the name of what is to
 // be removed, or "".
 func (p *Provider) judge(name string, live []string) (string, error) {
-	if id, ok := strings.CutPrefix(name, deadPrefix); ok && driver.ValidID(id) {
-		return name, nil
+	if id, ok := strings.CutPrefix(name, deadPrefix); ok {
+		if id, _, _ = strings.Cut(id, "-"); driver.ValidID(id) {
+			return name, nil
+		}
+		return "", nil
 	}
 	if id, ok := strings.CutPrefix(name, newPrefix); ok && driver.ValidID(id) && !slices.Contains(live, id) {
 		return name, nil
@@ -91,14 +94,16 @@ func ours(data []byte, id string) bool {
 	return json.Unmarshal(data, &m) == nil && m.Kind == Kind && m.ID == id
 }
 
-// kill renames the directory of a workspace to a dead one's. What has that name
-// from an earlier end is removed. The lock is held.
+// kill renames the directory of a workspace to a dead one's and returns that
+// name; where there is no workspace any more, the name that it would have. The
+// lock is held.
 func (p *Provider) kill(id string) (string, error) {
 	dead := deadPrefix + id
-	if err := removeTree(p.path(dead)); err != nil {
-		return "", err
-	}
 	err := os.Rename(p.path(id), p.path(dead))
+	if errors.Is(err, fs.ErrExist) { // of a namesake, which someone may be removing just now
+		dead += "-" + driver.NewID()
+		err = os.Rename(p.path(id), p.path(dead))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
