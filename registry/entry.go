@@ -122,8 +122,17 @@ func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
 // retire ends a handle: with destroy set the workspace, too. It waits for the
 // calls that are under way. Retiring twice is retiring once.
 func (r *Registry) retire(ctx context.Context, e *entry, destroy bool) error {
-	if !e.ended.CompareAndSwap(false, true) {
+	if e.ended.Load() {
 		return nil
+	}
+	used, err := r.letGo(ctx, e, destroy)
+	return errors.Join(err, r.store.Release(ctx, r.me.ID, map[string]time.Time{e.id: used}))
+}
+
+// letGo is retire without telling the store; it returns the last use.
+func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
+	if !e.ended.CompareAndSwap(false, true) {
+		return time.Time{}, nil
 	}
 	used := e.used.Swap(retired)
 	r.live.CompareAndDelete(e.id, e)
@@ -148,11 +157,10 @@ func (r *Registry) retire(ctx context.Context, e *entry, destroy bool) error {
 			r.opts.Log.Debug("close an evicted workspace", "workspace", e.id, "code", fault.Of(err))
 		}
 	}
-	last := time.Time{}
-	if used != retired {
-		last = moment(used)
+	if used == retired {
+		return time.Time{}, err
 	}
-	return errors.Join(err, r.store.Release(ctx, r.me.ID, map[string]time.Time{e.id: last}))
+	return moment(used), err
 }
 
 // retireID ends the handle on a workspace, if this registry has one.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/croft-run/croft/fault"
+	"golang.org/x/sync/errgroup"
 )
 
 // startBeating starts the heartbeat, once. It runs until Shutdown: a lease lasts
@@ -130,13 +131,32 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	if err := r.settleDown(ctx); err != nil {
 		return err
 	}
+	uses, err := r.letGoOfAll(ctx)
+	return errors.Join(err, r.store.Release(ctx, r.me.ID, uses), r.store.Leave(ctx, r.me.ID))
+}
+
+// letGoOfAll ends all handles, many at a time, and returns their last uses.
+func (r *Registry) letGoOfAll(ctx context.Context) (map[string]time.Time, error) {
+	var mu sync.Mutex
 	var errs []error
+	uses := map[string]time.Time{}
+	var group errgroup.Group
+	group.SetLimit(64)
 	r.live.Range(func(_, v any) bool {
-		errs = append(errs, r.retire(ctx, v.(*entry), false))
+		group.Go(func() error {
+			e := v.(*entry)
+			used, err := r.letGo(ctx, e, false)
+			mu.Lock()
+			defer mu.Unlock()
+			uses[e.id], errs = used, append(errs, err)
+			return nil
+		})
 		return true
 	})
-	errs = append(errs, r.store.Leave(ctx, r.me.ID))
-	return errors.Join(errs...)
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return uses, errors.Join(errs...)
 }
 
 // settleDown waits for everything that runs in the background.
@@ -150,8 +170,6 @@ func (r *Registry) settleDown(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: shut down: %w: %w", codeOfContext(ctx), ctx.Err())
+		return fmt.Errorf("registry: shut down: %w: something is still under way", ctx.Err())
 	}
 }
-
-func codeOfContext(ctx context.Context) fault.Code { return fault.Of(ctx.Err()) }

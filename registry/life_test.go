@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -220,6 +221,7 @@ type overlapping struct {
 func (p *overlapping) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	p.opens.Add(1)
 	defer p.opens.Add(-1)
+	time.Sleep(time.Millisecond)
 	if p.sweeps.Load() > 0 {
 		p.met.Store(true)
 	}
@@ -229,6 +231,7 @@ func (p *overlapping) Open(ctx context.Context, spec driver.Spec) (*driver.Works
 func (p *overlapping) Sweep(ctx context.Context, live []string) error {
 	p.sweeps.Add(1)
 	defer p.sweeps.Add(-1)
+	time.Sleep(time.Millisecond)
 	if p.opens.Load() > 0 {
 		p.met.Store(true)
 	}

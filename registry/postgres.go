@@ -52,7 +52,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		// pgx hides passwords in this error.
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.InvalidArgument, err)
 	}
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // one try a second
 	if err != nil {
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.Internal, err)
 	}
@@ -74,8 +74,8 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 }
 
 // postgresNow is the server's clock: that of a client may be wrong.
-func postgresNow(ctx context.Context, tx *sql.Tx) (now int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`).Scan(&now)
+func postgresNow(ctx context.Context, q querier) (now int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`).Scan(&now)
 	return now, err
 }
 

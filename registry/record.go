@@ -88,7 +88,7 @@ type Description struct {
 	Moves   []State           `json:"moves"`             // the states that may come next
 }
 
-// describe copies what may be changed by those who get it.
+// clone returns a copy that can be changed without changing r.
 func (r Record) clone() Record {
 	r.Labels = maps.Clone(r.Labels)
 	return r

@@ -112,8 +112,8 @@ func wantCode(t testing.TB, what string, err error, want fault.Code) {
 	}
 }
 
-// with returns a provider whose workspaces are changed by edit, as a decorator
-// does it.
+// decorated is a provider whose workspaces are changed by edit, on copies, as
+// every decorator does it.
 type decorated struct {
 	driver.Provider
 	edit func(*driver.Workspace)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -36,13 +37,9 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: open store %s: %w: %w", path, fault.InvalidArgument, err)
 	}
-	// Records hold what people wrote into specs, so the file is for its owner
-	// alone; what SQLite makes beside it takes over the mode.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	if err := makeFile(path); err != nil {
 		return nil, fmt.Errorf("registry: open store: %w: %w", codeOf(err), err)
 	}
-	f.Close()
 	db, err := sql.Open("sqlite", sqliteDSN(path))
 	if err != nil {
 		return nil, fmt.Errorf("registry: open store %s: %w: %w", path, fault.Unavailable, err)
@@ -51,7 +48,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	db.SetMaxIdleConns(sqliteConns)
 	s := &sqliteStore{path: path, sqlStore: sqlStore{db: db, dialect: dialect{
 		name:      goose.DialectSQLite3,
-		now:       func(context.Context, *sql.Tx) (int64, error) { return time.Now().UnixNano(), nil },
+		now:       func(context.Context, querier) (int64, error) { return time.Now().UnixNano(), nil },
 		duplicate: sqliteDuplicate,
 	}}}
 	if err := s.prepare(ctx); err != nil {
@@ -59,6 +56,24 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// makeFile makes the file where it is missing, and its name durable. Records
+// hold what people wrote into specs, so it is for its owner alone; what SQLite
+// makes beside it takes over the mode.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(dir.Sync(), dir.Close(), f.Close())
 }
 
 // codeOf classifies an error of the host, Unavailable where it says nothing.
@@ -88,22 +103,7 @@ func (s *sqliteStore) prepare(ctx context.Context) error {
 		return err
 	}
 	defer drop(gate)
-	if s.current(ctx) {
-		return nil
-	}
 	return s.bring(ctx)
-}
-
-// current reports whether the schema is that of the newest migration, so that a
-// command line pays one query instead of a migration's dozen.
-func (s *sqliteStore) current(ctx context.Context) bool {
-	files, err := migrations.ReadDir("migrations")
-	if err != nil {
-		return false
-	}
-	var version int
-	err = s.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&version)
-	return err == nil && version == len(files)
 }
 
 // Lock takes the lock file, shared or exclusive. Whoever comes passes the gate

@@ -3,7 +3,8 @@ package registry
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -12,15 +13,17 @@ import (
 func (s *sqlStore) Hold(ctx context.Context, id string, me Holder, ttl time.Duration) (Record, error) {
 	var rec Record
 	err := s.tx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
+		// The lease comes first, as in Beat: two transactions that lock the same
+		// rows in different orders would wait for each other.
+		now, err := s.renew(ctx, tx, me, ttl)
+		if err != nil {
+			return err
+		}
 		if rec, err = s.get(ctx, tx, id, s.forUpdate); err != nil {
 			return err
 		}
 		if rec.State == Destroyed {
-			return fmt.Errorf("registry: workspace %s was destroyed: %w", id, fault.NotFound)
-		}
-		now, err := s.renew(ctx, tx, me, ttl)
-		if err != nil {
-			return err
+			return destroyed(id)
 		}
 		rec.LastUsed = moment(now)
 		if err := s.use(ctx, tx, id, rec.LastUsed); err != nil {
@@ -37,7 +40,7 @@ func (s *sqlStore) Beat(ctx context.Context, me Holder, ttl time.Duration, uses 
 		if _, err := s.renew(ctx, tx, me, ttl); err != nil {
 			return err
 		}
-		recs, err := s.query(ctx, tx, `SELECT `+prefixed+` FROM workspaces w JOIN holds h ON h.workspace = w.id WHERE h.holder = ?`, me.ID)
+		recs, err := s.query(ctx, tx, `SELECT `+prefixed+` FROM workspaces w JOIN holds h ON h.workspace = w.id WHERE h.holder = ? ORDER BY w.id`, me.ID)
 		if err != nil {
 			return err
 		}
@@ -59,7 +62,7 @@ const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.r
 // regain puts back the holds that were reaped while the lease had run out, and
 // adds their records to held.
 func (s *sqlStore) regain(ctx context.Context, tx *sql.Tx, me string, uses map[string]time.Time, held map[string]Record) error {
-	for id := range uses {
+	for _, id := range slices.Sorted(maps.Keys(uses)) {
 		if _, ok := held[id]; ok {
 			continue
 		}
@@ -83,8 +86,8 @@ func (s *sqlStore) regain(ctx context.Context, tx *sql.Tx, me string, uses map[s
 
 func (s *sqlStore) Release(ctx context.Context, me string, uses map[string]time.Time) error {
 	return s.tx(ctx, "release", func(tx *sql.Tx) error {
-		for id, used := range uses {
-			if err := s.use(ctx, tx, id, used); err != nil {
+		for _, id := range slices.Sorted(maps.Keys(uses)) {
+			if err := s.use(ctx, tx, id, uses[id]); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ? AND holder = ?`), id, me); err != nil {
@@ -96,20 +99,16 @@ func (s *sqlStore) Release(ctx context.Context, me string, uses map[string]time.
 }
 
 func (s *sqlStore) Holders(ctx context.Context, id string) ([]Holder, error) {
-	var holders []Holder
-	err := s.tx(ctx, "list holders of "+id, func(tx *sql.Tx) (err error) {
-		holders, err = s.holders(ctx, tx, id)
-		return err
-	})
-	return holders, err
+	holders, err := s.holders(ctx, s.db, id)
+	return holders, s.classify("list holders of "+id, err)
 }
 
-func (s *sqlStore) holders(ctx context.Context, tx *sql.Tx, id string) ([]Holder, error) {
-	now, err := s.now(ctx, tx)
+func (s *sqlStore) holders(ctx context.Context, q querier, id string) ([]Holder, error) {
+	now, err := s.now(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, s.rebind(`SELECT r.id, r.host, r.pid, r.expires_at FROM holds h JOIN holders r ON r.id = h.holder
+	rows, err := q.QueryContext(ctx, s.rebind(`SELECT r.id, r.host, r.pid, r.expires_at FROM holds h JOIN holders r ON r.id = h.holder
 		WHERE h.workspace = ? AND r.expires_at > ? ORDER BY r.id`), id, now)
 	if err != nil {
 		return nil, err
@@ -129,15 +128,13 @@ func (s *sqlStore) holders(ctx context.Context, tx *sql.Tx, id string) ([]Holder
 }
 
 func (s *sqlStore) Alive(ctx context.Context, holder string) (bool, error) {
+	now, err := s.now(ctx, s.db)
+	if err != nil {
+		return false, s.classify("look for a lease", err)
+	}
 	var n int
-	err := s.tx(ctx, "look for a lease", func(tx *sql.Tx) error {
-		now, err := s.now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		return tx.QueryRowContext(ctx, s.rebind(`SELECT count(*) FROM holders WHERE id = ? AND expires_at > ?`), holder, now).Scan(&n)
-	})
-	return n > 0, err
+	err = s.db.QueryRowContext(ctx, s.rebind(`SELECT count(*) FROM holders WHERE id = ? AND expires_at > ?`), holder, now).Scan(&n)
+	return n > 0, s.classify("look for a lease", err)
 }
 
 func (s *sqlStore) Leave(ctx context.Context, me string) error {
