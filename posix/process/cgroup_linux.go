@@ -104,7 +104,7 @@ func makeCgroup(path string) (*cgroup, error) {
 func (g *cgroup) remove() error {
 	for _, fd := range []int{g.dir, g.kill, g.events} {
 		if fd >= 0 {
-			unix.Close(fd)
+			closeRaw(fd)
 		}
 	}
 	return unix.Rmdir(g.path)

@@ -3,8 +3,6 @@ package process
 import (
 	"errors"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // pipeAtEnd stands in for a descriptor of a process: a pipe whose other end is
@@ -18,10 +16,14 @@ func pipeAtEnd(block func()) (int, func(), error) {
 	go func() {
 		defer close(done)
 		block()
-		unix.Close(p[1])
+		closeRaw(p[1])
 	}()
-	return p[0], func() { <-done; unix.Close(p[0]) }, nil
+	return p[0], func() { <-done; closeRaw(p[0]) }, nil
 }
+
+// closeRaw closes a descriptor that nothing was written to, so that there is
+// nothing to learn from it.
+func closeRaw(fd int) { syscall.Close(fd) } //nolint:errcheck // see above
 
 func wait4(pid int) (ws syscall.WaitStatus, ru syscall.Rusage, err error) {
 	for {

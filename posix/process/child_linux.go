@@ -55,7 +55,7 @@ func (c Child) peek(flags int) bool {
 // exitFD returns a descriptor that can be read once the child has ended.
 func (c Child) exitFD() (fd int, release func(), err error) {
 	if c.PIDFD >= 0 {
-		return c.PIDFD, func() { unix.Close(c.PIDFD) }, nil
+		return c.PIDFD, func() { closeRaw(c.PIDFD) }, nil
 	}
 	return pipeAtEnd(func() { c.peek(0) })
 }

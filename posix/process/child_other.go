@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ended holds what wait4 said, for those who ask later.
-var ended sync.Map // pid -> waited
+// statuses holds what wait4 said, for those who ask later.
+var statuses sync.Map // pid -> waited
 
 type waited struct {
 	ws  syscall.WaitStatus
@@ -26,7 +26,7 @@ func forkExec(spec *Spec) (Child, error) {
 }
 
 func (c Child) exited() bool {
-	_, ok := ended.Load(c.PID)
+	_, ok := statuses.Load(c.PID)
 	return ok
 }
 
@@ -36,12 +36,12 @@ func (c Child) exited() bool {
 func (c Child) exitFD() (int, func(), error) {
 	return pipeAtEnd(func() {
 		ws, ru, err := wait4(c.PID)
-		ended.Store(c.PID, waited{ws, ru, err})
+		statuses.Store(c.PID, waited{ws, ru, err})
 	})
 }
 
 func (c Child) reap() (syscall.WaitStatus, syscall.Rusage, error) {
-	v, _ := ended.LoadAndDelete(c.PID)
+	v, _ := statuses.LoadAndDelete(c.PID)
 	w, _ := v.(waited)
 	return w.ws, w.ru, w.err
 }

@@ -71,7 +71,10 @@ func (s *session) attend(w *waiter, fds [waits]int) {
 			if ready&(1<<i) == 0 {
 				continue
 			}
-			n, ok := s.take(i, fds[i])
+			n, ok := 0, false
+			if ready&(1<<(i+ended)) == 0 {
+				n, ok = s.take(i, fds[i])
+			}
 			if late += n; !ok {
 				w.drop(i)
 				closeFD(s, i)
@@ -134,7 +137,7 @@ func call(f func([]byte) error, data []byte) (err error) {
 
 func closeFD(s *session, i int) {
 	if s.tty == nil && s.fds[i] >= 0 {
-		syscall.Close(s.fds[i])
+		closeRaw(s.fds[i])
 		s.fds[i] = -1
 	}
 }

@@ -88,13 +88,15 @@ func (o *output) result() ([]byte, int64) {
 		return orNil(out), o.total - int64(len(out))
 	}
 	x := o.sealed
-	out := make([]byte, 0, x.Head+x.Tail)
-	for _, part := range [][2]int64{{0, x.Head}, {x.Size - x.Tail, x.Tail}} {
-		data, _, err := o.readLocked(part[0], part[1])
-		if err != nil {
-			break // the log is gone: what is missing counts as dropped
+	var out []byte
+	for _, part := range [][2]int64{{0, x.Head}, {x.Size - x.Tail, x.Size}} {
+		for off := part[0]; off < part[1]; {
+			data, _, err := o.readLocked(off, part[1]-off) // in pieces, where a part lies in two files
+			if err != nil || len(data) == 0 {
+				break // it is gone: what is missing counts as dropped
+			}
+			out, off = append(out, data...), off+int64(len(data))
 		}
-		out = append(out, data...)
 	}
 	return orNil(out), x.Size - int64(len(out))
 }
@@ -302,7 +304,7 @@ func (f *logFile) readAt(name string, off, n int64) ([]byte, error) {
 	}
 	data := make([]byte, n)
 	got, err := file.ReadAt(data, off)
-	if err != nil && err != io.EOF { //nolint:errorlint // ReadAt returns io.EOF itself
+	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, syscallErr(err))
 	}
 	if got == 0 {

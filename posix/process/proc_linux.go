@@ -74,7 +74,7 @@ func readSmall(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer closeRaw(fd)
 	buf := make([]byte, 1024)
 	n, err := unix.Read(fd, buf)
 	return buf[:max(n, 0)], err
@@ -168,7 +168,7 @@ func signalProc(p proc, sig syscall.Signal) error {
 		return nil
 	}
 	if err == nil {
-		defer unix.Close(fd)
+		defer closeRaw(fd)
 	}
 	if now, ok := readProc(p.pid); !ok || now.start != p.start {
 		return nil // it is gone, and its number is another's

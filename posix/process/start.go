@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,11 +72,11 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 	var theirs, ours []int // descriptors to close: always, and after an error
 	defer func() {
 		for _, fd := range theirs {
-			syscall.Close(fd)
+			closeRaw(fd)
 		}
 		if err != nil {
 			for _, fd := range ours {
-				syscall.Close(fd)
+				closeRaw(fd)
 			}
 			s.closeInput()
 		}

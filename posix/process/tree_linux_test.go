@@ -62,8 +62,8 @@ func cgroupTree(t testing.TB) *Cgroup {
 		if _, err := os.Stat(base + "/cgroup.procs"); err != nil {
 			continue
 		}
-		dir, err := os.MkdirTemp(base, "process-test-")
-		if err != nil {
+		dir := filepath.Join(base, "process-test-"+driver.NewID())
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			continue
 		}
 		c, err := NewCgroup(dir)

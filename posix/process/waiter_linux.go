@@ -49,6 +49,10 @@ func newWaiter(fds [waits]int) *waiter {
 	return w
 }
 
+// ended is added to the bit of a descriptor that has nothing to read and never
+// will have.
+const ended = waits
+
 // wait returns which descriptors can be read, as a set of bits; 0 is that the
 // deadline has passed, where there is one.
 func (w *waiter) wait(deadline time.Time) (ready uint, err error) {
@@ -93,6 +97,9 @@ func (w *waiter) poll(deadline time.Time) (uint, error) {
 	for i := range w.fds {
 		if w.fds[i].Fd >= 0 && w.fds[i].Revents != 0 {
 			ready |= 1 << i
+			if w.fds[i].Revents == unix.POLLHUP {
+				ready |= 1 << (i + ended)
+			}
 		}
 	}
 	return ready, nil
@@ -110,12 +117,12 @@ func (w *waiter) move() error {
 		}
 		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}
 		if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, int(w.fds[i].Fd), &ev); err != nil {
-			unix.Close(fd)
+			closeRaw(fd)
 			return fmt.Errorf("epoll: %w", err)
 		}
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
+		closeRaw(fd)
 		return fmt.Errorf("epoll: %w", err)
 	}
 	w.set = os.NewFile(uintptr(fd), "epoll")

@@ -31,6 +31,10 @@ func newWaiter(fds [waits]int) *waiter {
 
 func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
+// ended is added to the bit of a descriptor that has nothing to read and never
+// will have; here, reading tells.
+const ended = waits
+
 // wait returns which descriptors can be read, as a set of bits; 0 is that the
 // deadline has passed, where there is one.
 func (w *waiter) wait(deadline time.Time) (ready uint, err error) {

@@ -63,6 +63,9 @@ func (g *walkGrip) Kill(leader int) error {
 func (g *walkGrip) members(leader int) []proc {
 	if lastPID() == leader {
 		// No process and no thread was made since.
+		if (Child{PID: leader}).exited() {
+			return nil
+		}
 		if p, ok := readProc(leader); ok && p.alive() {
 			return []proc{p}
 		}
