@@ -167,7 +167,7 @@ func (c *crash) round() {
 	time.Sleep(time.Duration(c.rng.Int64N(int64(400 * time.Millisecond))))
 	kill() // SIGKILL, to the daemon and to every command
 	wg.Wait()
-	daemon.Wait() //nolint:errcheck // it was killed
+	daemon.Wait()
 }
 
 // content returns what version of a file holds: the version, and bytes that
@@ -285,7 +285,7 @@ func (c *crash) verify(round int) {
 		}
 		for id, state := range c.others {
 			_, err := client.Acquire(c.t.Context(), id)
-			if gone := fault.Of(err) == fault.NotFound; err != nil && !(gone && state == "removing") {
+			if gone := fault.Of(err) == fault.NotFound; err != nil && (!gone || state != "removing") {
 				c.t.Errorf("round %d: workspace %s, which was %s: %v", round, id, state, err)
 			}
 			if state == "removing" && fault.Of(err) == fault.NotFound {

@@ -44,7 +44,7 @@ func (a *app) profile(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	p, err := profile.Detect(root.FS(), nil)
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (g *getter) single(ctx context.Context, info driver.Info) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
 	return g.file(ctx, g.opts.path, filepath.Base(dest))
 }
@@ -118,7 +118,7 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
 	err = eachEntry(ctx, g.ws, g.opts.path, -1, func(e driver.Info) error {
 		return g.entry(ctx, e, relativeTo(dir.Path, e.Path))

@@ -255,7 +255,8 @@ func TestShutdownIsOrdered(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if _, err := http.Get(url + "/healthz"); err == nil {
+	if res, err := http.Get(url + "/healthz"); err == nil {
+		res.Body.Close()
 		t.Error("the listener still answers")
 	}
 }
