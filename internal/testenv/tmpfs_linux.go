@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 )
@@ -11,12 +10,7 @@ import (
 // test can fill it, or skips the test where the process may not mount one.
 func NeedsTmpfs(t testing.TB, size int64) string {
 	t.Helper()
-	// Not t.TempDir: what is mounted must be unmounted before the directory goes.
-	dir, err := os.MkdirTemp("", "croft-tmpfs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := t.TempDir() // removed last, after it is unmounted
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
 		t.Skipf("skipped: host lacks the right to mount a tmpfs: %v", err)
 	}

@@ -66,21 +66,24 @@ func newProvider(t testing.TB, cfg *Config) *Provider {
 	return p
 }
 
-func TestConformance(t *testing.T) {
-	workspacetest.Run(t, workspacetest.Harness{
-		Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, &Config{Dir: dir}) },
+func harness(cfg Config) workspacetest.Harness {
+	return workspacetest.Harness{
+		Provider: func(t testing.TB, dir string) driver.Provider {
+			c := cfg
+			c.Dir = dir
+			return newProvider(t, &c)
+		},
 		Leftovers: leftovers,
-	})
+	}
 }
+
+func TestConformance(t *testing.T) { workspacetest.Run(t, harness(Config{})) }
+
+func BenchmarkConformance(b *testing.B) { workspacetest.Bench(b, harness(Config{})) }
 
 // TestConformanceSpilled runs the suite with every content in the bucket.
 func TestConformanceSpilled(t *testing.T) {
-	workspacetest.Run(t, workspacetest.Harness{
-		Provider: func(t testing.TB, dir string) driver.Provider {
-			return newProvider(t, &Config{Dir: dir, InlineThreshold: -1})
-		},
-		Leftovers: leftovers,
-	})
+	workspacetest.Run(t, harness(Config{InlineThreshold: -1}))
 }
 
 func open(t testing.TB, p *Provider, mods ...func(*driver.Spec)) *driver.Workspace {

@@ -156,7 +156,7 @@ func TestKilledInTheMiddleOfABigBody(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Wait() //nolint:errcheck // it was killed
+	cmd.Wait()
 	if got := read(t, ws, "big", driver.ReadOptions{}); string(got) != "old" {
 		t.Errorf("the file holds %d bytes, want the old content", len(got))
 	}

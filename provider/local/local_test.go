@@ -45,12 +45,14 @@ func leftovers(t testing.TB, dir string) []string {
 	return names
 }
 
-func TestConformance(t *testing.T) {
-	workspacetest.Run(t, workspacetest.Harness{
-		Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, dir) },
-		Leftovers: leftovers,
-	})
+var harness = workspacetest.Harness{
+	Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, dir) },
+	Leftovers: leftovers,
 }
+
+func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
+
+func BenchmarkConformance(b *testing.B) { workspacetest.Bench(b, harness) }
 
 func spec(mods ...func(*driver.Spec)) driver.Spec {
 	s := driver.Spec{ID: driver.NewID(), Kind: Kind}
