@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -197,11 +198,14 @@ func (in *writeInput) Resolve(ctx huma.Context) []error {
 }
 
 // drain reads on for a little while after an error, so that a client which is
-// still sending gets to read the answer.
+// still sending gets to read the answer. The connection ends unless the body did.
 func drain(w http.ResponseWriter, r *http.Request) {
 	const most, patience = 8 << 20, 2 * time.Second
-	if http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) == nil {
-		io.CopyN(io.Discard, r.Body, most) //nolint:errcheck // best effort
+	conn := http.NewResponseController(w)
+	if conn.SetReadDeadline(time.Now().Add(patience)) == nil {
+		if _, err := io.CopyN(io.Discard, r.Body, most); errors.Is(err, io.EOF) && conn.SetReadDeadline(time.Time{}) == nil {
+			return
+		}
 	}
 	w.Header().Set("Connection", "close")
 }

@@ -310,21 +310,31 @@ func (s *Server) profile(ctx context.Context, in *Target) (*body[profile.Profile
 	return &body[profile.Profile]{p}, nil
 }
 
-// lookup finds the record of a workspace. One that is not there is marked as
-// gone, so that a client can tell it from a missing file.
+// lookup finds the record of a workspace.
 func (s *Server) lookup(ctx context.Context, t Target) (registry.Record, error) {
 	r, err := s.cfg.Registry.Lookup(ctx, t.Owner, t.ID)
-	if fault.Of(err) == fault.NotFound {
-		err = fault.WithCause(err, fault.CauseGone)
-	}
-	return r, err
+	return r, gone(err)
 }
 
-// workspace returns the live handle of a workspace.
+// workspace returns the live handle of a workspace. An id needs no looking up.
 func (s *Server) workspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
+	if driver.ValidID(t.ID) && t.Owner == "" {
+		ws, err := s.cfg.Registry.Acquire(ctx, t.ID)
+		return ws, gone(err)
+	}
 	r, err := s.lookup(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Registry.Acquire(ctx, r.ID)
+	ws, err := s.cfg.Registry.Acquire(ctx, r.ID)
+	return ws, gone(err)
+}
+
+// gone marks the error for a workspace that is not there, so that a client can
+// tell it from a missing file.
+func gone(err error) error {
+	if fault.Of(err) == fault.NotFound {
+		return fault.WithCause(err, fault.CauseGone)
+	}
+	return err
 }

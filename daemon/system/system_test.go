@@ -1,6 +1,7 @@
 package system_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/croft-run/croft/api"
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/workspace/driver"
@@ -292,5 +294,49 @@ func TestWireTypesAgree(t *testing.T) {
 		if diff := cmp.Diff(keys(pair.server), keys(pair.client)); diff != "" {
 			t.Errorf("%T (-) and %T (+) differ:\n%s", pair.server, pair.client, diff)
 		}
+	}
+}
+
+// TestDiskFull proves that a full disk is a coded error that changes nothing.
+func TestDiskFull(t *testing.T) {
+	dir := testenv.NeedsTmpfs(t, 4<<20)
+	sys, url := serve(t, filepath.Join(dir, "data"))
+	c, err := remote.NewClient(remote.Config{URL: url, Token: sys.Token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, kind := range []string{"local", "filestore"} {
+		t.Run(kind, func(t *testing.T) {
+			ws, err := c.Create(t.Context(), driver.Spec{Kind: kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _, err := c.Attach(t.Context(), ws.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(data []byte) error {
+				_, err := d.FS.Write(t.Context(), "f", bytes.NewReader(data), &driver.WriteOptions{})
+				return err
+			}
+			if err := write([]byte("small")); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(make([]byte, 6<<20)); fault.Of(err) != fault.ResourceExhausted {
+				t.Errorf("got %v, want ResourceExhausted", err)
+			}
+			body, _, err := d.FS.Read(t.Context(), "f", &driver.ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer body.Close()
+			if data, err := io.ReadAll(body); err != nil || string(data) != "small" {
+				t.Errorf("afterwards the file has %d bytes, %v", len(data), err)
+			}
+			if err := write([]byte("again")); err != nil {
+				t.Errorf("what was not written still takes room: %v", err)
+			}
+		})
 	}
 }
