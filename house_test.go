@@ -32,6 +32,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/testreport", ""},
 	{"workspace", "fault event workspace/driver internal/search"},
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
+	{"egress", "fault event secret workspace/driver"},
 	{"posix/boundary", "fault workspace/driver internal/search"},
 	{"posix/process", "fault event workspace/driver"},
 	{"posix/process", "fault event workspace/driver"},
@@ -42,7 +43,9 @@ var may = []struct{ pkg, imports string }{
 	{"egress", "fault event secret workspace/driver"},
 	{"provider/remote", "fault workspace/driver"},
 	{"provider/all", "workspace workspace/driver provider/memory provider/local provider/filestore"},
-	{"provider/*", "fault event workspace/driver posix/..."},
+	{"posix/guard", "fault event workspace/driver posix/boundary"},
+	{"posix/plot", "fault workspace/driver posix/boundary"},
+	{"provider/*", "fault event workspace/driver posix/... guest egress secret"},
 	{"registry", "fault event workspace workspace/driver"},
 	{"api", "fault event workspace workspace/driver registry profile"},
 	{"daemon/system", "fault event workspace workspace/driver registry api profile provider/..."},
@@ -168,7 +171,7 @@ func add(found map[string]*pkg, name string, f *ast.File) {
 		p = &pkg{dir: dir, imports: map[string]string{}}
 		found[dir] = p
 	}
-	if f.Doc != nil {
+	if f.Doc != nil && !ast.IsGenerated(f) {
 		p.docs = append(p.docs, name)
 	}
 	for _, spec := range f.Imports {

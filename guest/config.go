@@ -81,6 +81,7 @@ const (
 	MountSymlink MountKind = "symlink" // a symlink to Source
 	MountDir     MountKind = "dir"     // an empty directory
 	MountFile    MountKind = "file"    // a file with the content Source
+	MountCover   MountKind = "cover"   // a file with the content Source over one that is there, or nothing over a directory
 )
 
 // A Mount is one thing to put in place.

@@ -88,6 +88,7 @@ type starting struct {
 	close  []io.Closer
 	extra  []*os.File // from descriptor 3 on
 
+	program string   // what is run
 	config  *os.File // ours: the Config is written here
 	report  *os.File // ours: the guest tells here how its start went
 	handoff *os.File // ours: the descriptor of the workspace comes here
@@ -134,6 +135,9 @@ func (s *starting) open() error {
 		s.handoff = ours
 		s.give("handoff", theirs)
 	}
+	if err := s.openProgram(); err != nil {
+		return err
+	}
 	if s.launch.Socket != "" {
 		return s.listen()
 	}
@@ -145,6 +149,23 @@ func (s *starting) open() error {
 	s.give("stream", theirs)
 	s.stream, err = net.FileConn(ours)
 	return err
+}
+
+// openProgram makes the guest run from a descriptor: where it is need not be
+// reachable for the user that it becomes.
+func (s *starting) openProgram() error {
+	s.program = s.launch.Binary
+	if s.launch.Wrap != nil {
+		return nil
+	}
+	f, err := os.Open(s.launch.Binary)
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, f)
+	s.give("program", f)
+	s.program = fmt.Sprintf("/proc/self/fd/%d", s.launch.Config.Descriptors["program"])
+	return nil
 }
 
 func (s *starting) listen() error {
@@ -175,7 +196,7 @@ func socketpair() (ours, theirs *os.File, err error) {
 }
 
 func (s *starting) start() (*Running, error) {
-	argv := []string{s.launch.Binary}
+	argv := []string{s.program}
 	if s.launch.Wrap != nil {
 		argv = s.launch.Wrap(argv)
 	}

@@ -81,6 +81,10 @@ func start() (*guest, error) {
 		unix.CloseOnExec(fd)
 	}
 	unix.CloseOnExec(fdReport)
+	if fd, ok := cfg.Descriptors["program"]; ok {
+		unix.Close(fd)
+		delete(cfg.Descriptors, "program")
+	}
 	if err := harden(); err != nil {
 		return nil, err
 	}

@@ -102,6 +102,8 @@ func placeAt(cfg *Config, target string, m Mount) error {
 		return os.Symlink(m.Source, target)
 	case MountFile:
 		return makeFile(target, m.Source, m.Mode)
+	case MountCover:
+		return cover(cfg.NewRoot, target, m)
 	case MountBind:
 		return bind(target, m)
 	case MountFD:
@@ -188,6 +190,29 @@ func bind(target string, m Mount) error {
 		return err
 	}
 	return m.restrict(target, unix.AT_RECURSIVE)
+}
+
+// cover hides what is at target, which may be in a tree that can't be written:
+// a file behind one that is made for it, a directory behind an empty one.
+func cover(root, target string, m Mount) error {
+	info, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	made := filepath.Join(root, ".cover")
+	if info.IsDir() {
+		err = os.Mkdir(made, 0o755)
+	} else {
+		err = makeFile(made, m.Source, m.Mode)
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(made, target, "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(err, os.Remove(made))
+	}
+	m.ReadOnly = true
+	return errors.Join(m.restrict(target, 0), os.Remove(made))
 }
 
 // mountPoint makes target a directory or a file, as source is one.

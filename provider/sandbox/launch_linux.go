@@ -1,0 +1,135 @@
+package sandbox
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// ids says how users inside are numbered outside.
+type ids struct {
+	root bool // this process may map any id
+	base int  // root: id 0 inside is this one outside, and so on
+}
+
+// hostIDs finds out what this process may do.
+func hostIDs(base int) ids {
+	if os.Geteuid() == 0 {
+		return ids{root: true, base: base}
+	}
+	return ids{}
+}
+
+// allNamespaces is every kind that separates a workload from the host.
+const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// attr is how the guest is started: alone in its namespaces, with the rights
+// that it needs there and none outside.
+func (i ids) attr() *syscall.SysProcAttr {
+	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
+	if i.root {
+		// The guest is root inside, and an id outside that owns nothing.
+		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: i.base, Size: 65536}}
+		sys.UidMappings, sys.GidMappings, sys.GidMappingsEnableSetgroups = all, all, true
+		sys.Credential = &syscall.Credential{Uid: 0, Gid: 0}
+		return sys
+	}
+	// An ordinary user can map only itself, to the workload. So the guest is
+	// the same user, and what sets it apart is what it may do.
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: workloadUID, HostID: os.Geteuid(), Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: workloadUID, HostID: os.Getegid(), Size: 1}}
+	sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_KILL, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP,
+		unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
+	return sys
+}
+
+// A unit is one workspace to put a fence around.
+type unit struct {
+	id     string
+	files  string // directory of the host with its files
+	inside string // where it is inside
+	socket string // where the guest listens; "" dies with its stream
+	log    string // directory for the logs of sessions
+	policy driver.Policy
+}
+
+// namespaces returns how to start a guest with the fence that the kernel gives
+// through namespaces. The caller closes what it returns besides.
+func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
+	var open []io.Closer
+	l := &guest.Launch{Binary: p.binary, Sys: p.ids.attr(), Socket: u.socket}
+	l.Config = guest.Config{
+		Version: p.version, Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
+		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(), Env: environment(u),
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
+	}
+	workspace := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	if p.ids.root {
+		tree, err := p.mapped(u.files)
+		if err != nil {
+			return nil, nil, err
+		}
+		open = append(open, tree)
+		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
+		workspace.Kind, workspace.Source = guest.MountFD, "workspace"
+	} else {
+		l.Config.UID = -1
+	}
+	l.Config.Mounts = append(l.Config.Mounts, workspace)
+	if u.log != "" {
+		dir, err := os.Open(u.log)
+		if err != nil {
+			closeAll(open)
+			return nil, nil, err
+		}
+		open = append(open, dir)
+		l.Files = append(l.Files, guest.Named{Name: "log", File: dir})
+	}
+	return l, open, nil
+}
+
+// mapped returns a detached mount of a directory whose owner is the workload.
+func (p *Provider) mapped(dir string) (*os.File, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, errors.New("no owner is known")
+	}
+	tree, err := cloneTree(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := mapOwner(tree, int(st.Uid), int(st.Gid), p.ids); err != nil {
+		tree.Close()
+		return nil, err
+	}
+	return tree, nil
+}
+
+func closeAll(list []io.Closer) {
+	for _, c := range list {
+		c.Close()
+	}
+}
+
+// environment is what every process inside starts with.
+func environment(u unit) map[string]string {
+	env := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
+		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
+	}
+	for k, v := range u.policy.Env {
+		env[k] = v
+	}
+	return env
+}

@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"os"
+
+	"github.com/croft-run/croft/guest"
+)
+
+// The world inside: a tmpfs that holds the host's programs and libraries, read
+// only, and nothing of its people. What is not listed is not there: home
+// directories, other workspaces, /var, /run with its sockets, /sys, the host's
+// /tmp, its devices.
+
+// stage is where the guest builds the world before it moves in. It must exist,
+// and hide nothing that is needed while building; nothing below /sys is.
+const stage = "/sys"
+
+// systemDirs are shown as the host has them, read only.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
+
+// etcHidden are in /etc and nobody's business.
+var etcHidden = []string{
+	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "kubernetes", "docker", "NetworkManager",
+	"wireguard", "openvpn", "ppp", "krb5.keytab", "machine-id", "passwd-", "group-", "subuid", "subgid",
+	"security", "pam.d", "cron.d", "crontab", "systemd", "postgresql", "mysql", "redis", "croft",
+}
+
+// workload is who the processes are, inside.
+const (
+	workloadUID  = 1000
+	workloadName = "croft"
+	home         = "/home/croft"
+)
+
+// world returns the mounts of the system, without the workspace.
+func world() []guest.Mount {
+	var mounts []guest.Mount
+	for _, dir := range systemDirs {
+		mounts = append(mounts, systemDir(dir)...)
+	}
+	mounts = append(mounts, etc()...)
+	return append(mounts,
+		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
+		device("/dev/null"), device("/dev/zero"), device("/dev/full"), device("/dev/random"), device("/dev/urandom"), device("/dev/tty"),
+		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620", NoExec: true},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/ptmx", Source: "pts/ptmx"},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/fd", Source: "/proc/self/fd"},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755"},
+		guest.Mount{Kind: guest.MountDir, Target: "/var"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777"},
+		guest.Mount{Kind: guest.MountSymlink, Target: "/var/run", Source: "/run"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000"},
+	)
+}
+
+func device(path string) guest.Mount {
+	return guest.Mount{Kind: guest.MountBind, Source: path, Target: path, Dev: true}
+}
+
+// systemDir shows a directory of the host, or the symlink that it is there.
+func systemDir(dir string) []guest.Mount {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return nil
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		if target, err := os.Readlink(dir); err == nil {
+			return []guest.Mount{{Kind: guest.MountSymlink, Target: dir, Source: target}}
+		}
+		return nil
+	}
+	return []guest.Mount{{Kind: guest.MountBind, Source: dir, Target: dir, ReadOnly: true}}
+}
+
+// etc shows the host's /etc, with what tells of the host and its people covered
+// by what programs need instead, or by nothing.
+func etc() []guest.Mount {
+	mounts := []guest.Mount{
+		{Kind: guest.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},
+		file("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
+		file("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
+		file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+		file("/etc/hostname", hostname+"\n"),
+		file("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
+	}
+	for _, name := range etcHidden {
+		mounts = append(mounts, guest.Mount{Kind: guest.MountCover, Target: "/etc/" + name, Optional: true})
+	}
+	return mounts
+}
+
+func file(path, content string) guest.Mount {
+	return guest.Mount{Kind: guest.MountCover, Target: path, Source: content, Optional: true}
+}
+
+const hostname = "croft"
