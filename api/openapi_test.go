@@ -3,9 +3,12 @@ package api_test
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // routes is every route that there is.
@@ -92,6 +95,27 @@ func TestOpenAPI(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		if doc.Components.Schemas[name] == nil {
 			t.Errorf("schema %q is referred to and not there", name)
+		}
+	}
+	// So do the keys that appear only where something is not UTF-8.
+	odd := "\xff"
+	for _, v := range []any{
+		driver.Info{Path: odd, Target: odd}, driver.Listing{Next: odd}, driver.Skip{Path: odd}, driver.Edit{Old: odd, New: odd},
+		driver.Match{Path: odd, Text: odd, Before: []string{odd}, After: []string{odd}},
+	} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys map[string]any
+		if err := json.Unmarshal(data, &keys); err != nil {
+			t.Fatal(err)
+		}
+		schema := string(doc.Components.Schemas[reflect.TypeOf(v).Name()])
+		for key := range keys {
+			if !strings.Contains(schema, `"`+key+`":{`) {
+				t.Errorf("schema %T lacks %s", v, key)
+			}
 		}
 	}
 	if doc.Components.Schemas["ErrorModel"] != nil {

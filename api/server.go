@@ -61,7 +61,9 @@ func New(cfg Config) (*Server, error) {
 	s.api = humago.New(s.mux, s.humaConfig())
 	s.api.UseMiddleware(wrapContext)
 	s.routes()
-	delete(s.api.OpenAPI().Components.Schemas.Map(), "ErrorModel") // huma's own, which no answer has
+	schemas := s.api.OpenAPI().Components.Schemas.Map()
+	delete(schemas, "ErrorModel") // huma's own, which no answer has
+	documentBytes(schemas)
 	return s, nil
 }
 

@@ -1,0 +1,31 @@
+package api
+
+import "github.com/danielgtaylor/huma/v2"
+
+// bytesKeys lists the keys that types of package driver gain in JSON where what
+// they hold is not UTF-8. Their methods add them, which huma does not see.
+var bytesKeys = map[string][]string{
+	"Info":    {"pathB64", "targetB64"},
+	"Listing": {"nextB64"},
+	"Match":   {"pathB64", "textB64"},
+	"Skip":    {"pathB64"},
+	"Edit":    {"oldB64", "newB64"},
+}
+
+// bytesLists are those whose value is a list.
+var bytesLists = map[string][]string{"Match": {"beforeB64", "afterB64"}}
+
+// documentBytes adds these keys to the document.
+func documentBytes(schemas map[string]*huma.Schema) {
+	encoded := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64", Description: "the bytes, where they are not UTF-8"}
+	for name, keys := range bytesKeys {
+		for _, key := range keys {
+			schemas[name].Properties[key] = encoded
+		}
+	}
+	for name, keys := range bytesLists {
+		for _, key := range keys {
+			schemas[name].Properties[key] = &huma.Schema{Type: huma.TypeArray, Items: encoded}
+		}
+	}
+}
