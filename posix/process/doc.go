@@ -41,7 +41,7 @@
 // foreground command gets a log only when its result can't hold everything; a
 // command that writes little costs no file at all, and is forgotten when Run
 // returns. What has a log is remembered for Options.Retain after its end, also by
-// the next Manager over the same LogDir: a session that its Manager did not
+// the next Manager over the same LogDir: a command that its Manager did not
 // survive is listed with the cause lost, and what still runs of it is killed.
 //
 // # Cost

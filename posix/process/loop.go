@@ -39,13 +39,22 @@ func (s *session) loop() {
 		release = func() {}
 	}
 	fds[waitExit] = exit
-	s.attend(newWaiter(fds), fds)
+	s.attend(newWaiter(fds, s.note), fds)
 	if second != nil {
 		second.finish(s)
 	}
 	s.settle()
 	release()
 	s.conclude()
+}
+
+// note writes a command down that does not end at once, so that it is found if
+// this process does not survive it.
+func (s *session) note() {
+	if !s.noted && s.m.journal != nil {
+		s.noted = true
+		s.m.journal.start(s)
+	}
 }
 
 // attend reads output and waits for the leader's end, and then for the end of

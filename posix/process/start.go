@@ -29,8 +29,8 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 		m.dismiss(s)
 		return nil, err
 	}
-	if !front && m.journal != nil {
-		m.journal.start(s)
+	if !front {
+		s.note()
 	}
 	s.arm(ctx, wall, cmd)
 	if m.reaper != nil {
@@ -224,6 +224,8 @@ func (s *session) conclude() {
 		if m.journal != nil {
 			m.journal.end(s, xs)
 		}
+	} else if s.noted {
+		m.journal.forget(s.info.ID)
 	}
 	m.mu.Lock()
 	delete(m.pids, s.child.PID)

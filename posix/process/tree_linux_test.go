@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -462,7 +463,7 @@ func crash(dir string) {
 	r, err := m.Run(ctx, driver.Command{Argv: []string{"seq", "1000"}, MaxOutput: 10})
 	check(err)
 	fmt.Println(r.Session)
-	select {}
+	m.Run(ctx, driver.Command{Script: "echo $$ > front; exec sleep 1000"})
 }
 
 func TestRecover(t *testing.T) {
@@ -487,9 +488,13 @@ func TestRecover(t *testing.T) {
 	// The fugitives must be up before their Manager dies.
 	fake := &Manager{opts: Options{Root: dir + "/root"}}
 	var pids []int
-	for _, f := range fugitiveFiles {
+	for _, f := range append([]string{"front"}, fugitiveFiles...) {
 		pids = append(pids, pidIn(t, fake, f))
 	}
+	until(t, "the foreground command is written down", func() bool {
+		data, _ := os.ReadFile(dir + "/log/sessions.jsonl")
+		return strings.Contains(string(data), "front;")
+	})
 	until(t, "the lost session has written", func() bool {
 		found, _ := filepath.Glob(dir + "/log/*.stdout")
 		for _, f := range found {
@@ -520,9 +525,10 @@ func TestRecover(t *testing.T) {
 			}
 		}
 		infos, _ := m.Sessions(t.Context())
-		if len(infos) != 3 {
-			t.Fatalf("got %d sessions, want 3: %+v", len(infos), infos)
+		if len(infos) != 4 {
+			t.Fatalf("got %d sessions, want 4: %+v", len(infos), infos)
 		}
+		wantSession(t, m, infos[3].ID, -1, driver.CauseLost, "")
 		wantSession(t, m, infos[0].ID, 5, "", "finished\n")
 		wantSession(t, m, infos[1].ID, -1, driver.CauseLost, "all up\n")
 		wantSession(t, m, cut, 0, "", string(lines(1000)))
@@ -555,5 +561,73 @@ func wantSession(t *testing.T, m *Manager, id string, exit int, cause driver.Cau
 	}
 	if err := s.Kill(t.Context(), 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNothingLeaks counts descriptors, goroutines, children and files after
+// commands that ended in every way.
+func TestNothingLeaks(t *testing.T) {
+	logs := t.TempDir()
+	round := func() {
+		m, err := New(&Options{Root: t.TempDir(), LogDir: logs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		noop := func([]byte) error { return nil }
+		for _, cmd := range []driver.Command{
+			{Argv: []string{"true"}}, {Argv: []string{"./none"}}, {Argv: []string{"/etc/passwd"}},
+			{Script: "cat", Stdin: strings.NewReader("x")}, {Script: "echo a; echo b >&2", OnStdout: noop, OnStderr: noop},
+			{Script: "sleep 1000", Timeout: 30 * time.Millisecond}, {Script: "tty", TTY: &driver.Size{Rows: 1, Cols: 1}},
+			{Script: "seq 100", MaxOutput: 10}, {Script: "\x00"}, {Argv: []string{"true"}, Dir: "x"},
+			{Script: "sleep 1000 &"}, {Argv: []string{"true"}, TTY: &driver.Size{Rows: 1, Cols: 1}, Dir: "none"},
+		} {
+			m.Run(t.Context(), cmd)
+			cmd.Interactive = cmd.Stdin == nil
+			if s, err := m.Start(t.Context(), cmd); err == nil && cmd.TTY == nil {
+				s.Close(t.Context())
+			}
+		}
+		infos, _ := m.Sessions(t.Context())
+		for _, info := range infos {
+			s, err := m.Attach(t.Context(), info.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Close(t.Context())
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (fds, goroutines, zombies int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids, _ := allPIDs()
+		for _, pid := range pids {
+			if p, ok := readProc(pid); ok && p.ppid == os.Getpid() {
+				zombies++
+			}
+		}
+		return len(entries), runtime.NumGoroutine(), zombies
+	}
+	round()
+	fds, goroutines, children := count()
+	for range 3 {
+		round()
+	}
+	fds2, goroutines2, children2 := count()
+	if fds2 > fds || goroutines2 > goroutines || children2 > children {
+		t.Errorf("descriptors %d -> %d, goroutines %d -> %d, children %d -> %d", fds, fds2, goroutines, goroutines2, children, children2)
+	}
+	entries, err := os.ReadDir(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" && e.Name() != "sessions.jsonl" {
+			t.Errorf("%s is left", e.Name())
+		}
 	}
 }

@@ -38,11 +38,13 @@ type waiter struct {
 	set  *os.File  // an epoll descriptor, itself in Go's poller
 	raw  syscall.RawConn
 	due  time.Time // the deadline that set has
+	slow func()    // called once, when the spell in poll is over
 }
 
-// newWaiter waits for the given descriptors, of which -1 is none.
-func newWaiter(fds [waits]int) *waiter {
-	w := &waiter{till: time.Now().Add(spell)}
+// newWaiter waits for the given descriptors, of which -1 is none. It calls slow
+// if that takes long.
+func newWaiter(fds [waits]int, slow func()) *waiter {
+	w := &waiter{till: time.Now().Add(spell), slow: slow}
 	for i, fd := range fds {
 		w.fds[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
@@ -66,6 +68,7 @@ func (w *waiter) wait(deadline time.Time) (ready uint, err error) {
 		pollers.Add(-1)
 	}
 	if w.set == nil {
+		w.slow()
 		if err := w.move(); err != nil {
 			return 0, err
 		}
