@@ -1,0 +1,245 @@
+// Package scratch is a worked example of a Croft provider: each workspace is a
+// directory below one root, named by its id. It is short because package
+// boundary is the whole FS module; what is left is the life of a workspace, which
+// is what a provider is about. CONTRIBUTING.md walks through it.
+package scratch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Kind is what users write after --provider.
+const Kind = "scratch"
+
+// Provider opens workspaces below Root. It holds nothing of any session: all
+// that belongs to one is in its directory, or in the Workspace that Open returns.
+type Provider struct {
+	Root string // made where it does not exist
+
+	mu sync.Mutex // held while the state of a workspace is read and written
+}
+
+// The compiler checks that the contract is met.
+var _ driver.Provider = (*Provider)(nil)
+
+// Kind names the provider.
+func (p *Provider) Kind() string { return Kind }
+
+// Probe says what can be had, after trying it.
+func (p *Provider) Probe(context.Context) (driver.Traits, error) {
+	if err := os.MkdirAll(p.Root, 0o700); err != nil {
+		return driver.Traits{}, fmt.Errorf("scratch: probe: %w: %w", fault.Failed, err)
+	}
+	return traits(), nil
+}
+
+// traits claim little, and every claim is one that the suite tries to refute. A
+// limit that nothing enforces needs the reason why.
+func traits() driver.Traits {
+	none := driver.Enforcement{Reason: "a scratch workspace is a plain directory"}
+	return driver.Traits{
+		Isolation: driver.IsolationNone, IsolatedBy: none,
+		Network: driver.NetworkNone, NetworkBy: driver.Enforcement{By: "nothing runs in a scratch workspace"},
+		Limits:     driver.LimitTraits{CPU: none, Memory: none, PIDs: none, Disk: none, Wall: none, OpenFiles: none},
+		ReadOnly:   driver.Enforcement{By: "the boundary, which carries out no change"},
+		Durability: driver.DurableProcess,
+	}
+}
+
+// capabilities are the modules that attach builds.
+var capabilities = driver.NewCapabilities(driver.CapFS)
+
+// payload is all that Resolve needs.
+type payload struct {
+	ID string `json:"id"`
+}
+
+// state is what is kept of a workspace besides its files. The revision grows
+// with every change of policy, and a ref of an older one is refused, so that a
+// permission that was revoked can't come back.
+type state struct {
+	Revision int64         `json:"revision"`
+	Policy   driver.Policy `json:"policy"`
+}
+
+// Open makes a workspace, or returns it where it exists. It refuses what it
+// can't do before it makes anything.
+func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	if err := check(spec); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// MkdirAll is idempotent, and the name is the id: a crash between any two
+	// effects leaves something that Open can go on with and Sweep can find.
+	if err := os.MkdirAll(p.path(spec.ID, "files"), 0o700); err != nil {
+		return nil, fmt.Errorf("scratch: open %s: %w: %w", spec.ID, fault.Failed, err)
+	}
+	driver.Step(ctx, "directories made")
+	st, err := p.converge(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("scratch: open %s: %w: %w", spec.ID, fault.Failed, err)
+	}
+	return p.attach(spec.ID, st)
+}
+
+// converge brings what is kept to the policy that is asked for.
+func (p *Provider) converge(ctx context.Context, spec driver.Spec) (state, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st, err := p.readState(spec.ID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return state{}, err
+	}
+	if err == nil && reflect.DeepEqual(st.Policy, spec.Policy) {
+		return st, nil
+	}
+	st = state{Revision: st.Revision + 1, Policy: spec.Policy}
+	data, err := json.Marshal(st)
+	if err != nil {
+		return state{}, err
+	}
+	temp := p.path(spec.ID, "state.new")
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
+		return state{}, err
+	}
+	driver.Step(ctx, "state written")
+	err = os.Rename(temp, p.path(spec.ID, "state"))
+	driver.Step(ctx, "state in place")
+	return st, err
+}
+
+func (p *Provider) readState(id string) (state, error) {
+	var st state
+	data, err := os.ReadFile(p.path(id, "state"))
+	if err != nil {
+		return st, err
+	}
+	return st, driver.DecodeStrict(data, &st)
+}
+
+func check(spec driver.Spec) error {
+	switch {
+	case spec.Kind != Kind:
+		return fmt.Errorf("scratch: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
+	case !driver.ValidID(spec.ID):
+		return fmt.Errorf("scratch: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	case spec.Dir != "":
+		return fmt.Errorf("scratch: open: a directory in place: %w", fault.Unsupported)
+	case spec.From != driver.Source{}:
+		return fmt.Errorf("scratch: open: a template or snapshot to start from: %w", fault.Unsupported)
+	}
+	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
+		return fmt.Errorf("scratch: open: capabilities %v: %w: there is only %v", missing, fault.Failed, capabilities.Names())
+	}
+	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
+		return err
+	}
+	if err := spec.Policy.Check(traits()); err != nil {
+		return fmt.Errorf("scratch: open: %w", err)
+	}
+	return nil
+}
+
+// Resolve attaches to a workspace from its ref alone. DecodeRef refuses what is
+// foreign, malformed or of a version outside the window.
+func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var pl payload
+	if err := driver.DecodeRef(ref, Kind, &pl, nil); err != nil {
+		return nil, err
+	}
+	// The ref comes from storage that others may write: nothing of it is
+	// believed, and no error repeats it.
+	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+		return nil, fmt.Errorf("scratch: resolve: the ref is not valid: %w", fault.Failed)
+	}
+	st, err := p.readState(pl.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.WithCause(fmt.Errorf("scratch: the files of the workspace are gone: %w", fault.Failed), fault.CauseGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scratch: resolve: what is kept of the workspace is not valid: %w", fault.Failed)
+	}
+	if err := driver.CheckRevision(ref, st.Revision); err != nil {
+		return nil, err
+	}
+	return p.attach(pl.ID, st)
+}
+
+// attach is the one helper behind Open and Resolve, so that they can't drift.
+func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
+	root, err := boundary.Open(p.path(id, "files"), &boundary.Options{ReadOnly: st.Policy.ReadOnly})
+	if err != nil {
+		return nil, fmt.Errorf("scratch: attach: %w: %w", fault.Failed, err)
+	}
+	ref, err := driver.NewRef(Kind, payload{ID: id}, capabilities, st.Revision)
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return &driver.Workspace{
+		Ref: ref, Traits: traits(), FS: root.Module(),
+		Life: driver.Life{
+			Close:   func(context.Context) error { return closeOnce(root) },
+			Destroy: func(ctx context.Context) error { return errors.Join(closeOnce(root), p.remove(ctx, id)) },
+		},
+	}, nil
+}
+
+// closeOnce makes closing twice closing once.
+func closeOnce(root *boundary.Root) error {
+	if err := root.Close(); err != nil && !errors.Is(err, fault.WrongState) {
+		return err
+	}
+	return nil
+}
+
+// remove ends a workspace. What a crash leaves of it still has its id for a
+// name, so Destroy can be repeated, and Sweep finds it.
+func (p *Provider) remove(ctx context.Context, id string) error {
+	if err := os.RemoveAll(p.path(id)); err != nil {
+		return fmt.Errorf("scratch: destroy %s: %w: %w", id, fault.Of(err), err)
+	}
+	driver.Step(ctx, "directory removed")
+	return nil
+}
+
+// Sweep removes what belongs to ids that are not in live, and nothing else: a
+// name that is not an id is not ours.
+func (p *Provider) Sweep(ctx context.Context, live []string) error {
+	entries, err := os.ReadDir(p.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("scratch: sweep: %w: %w", fault.Of(err), err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if driver.ValidID(e.Name()) && !slices.Contains(live, e.Name()) {
+			errs = append(errs, p.remove(ctx, e.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Provider) path(elem ...string) string {
+	return filepath.Join(append([]string{p.Root}, elem...)...)
+}
