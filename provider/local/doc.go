@@ -4,16 +4,8 @@
 //
 // # Where things are
 //
-// All workspaces of a provider are below one root, which it may share with
-// providers of other kinds. Each has a directory named by its id:
-//
-//	<root>/<id>/meta    what the workspace is: kind, policy, revision (JSON)
-//	<root>/<id>/files   its files, unless it is in place
-//	<root>/<id>/held    locked while a process holds the workspace
-//
-// Open makes it as <root>/.new-local-<id> and renames it when it is complete;
-// Destroy renames it to <root>/.dead-local-<id> and then removes it. So a name
-// tells in which state a crash left a directory, and Sweep needs no other record.
+// As package plot says: each workspace is a directory named by its id below one
+// root, which providers of other kinds may share.
 //
 // # In place
 //

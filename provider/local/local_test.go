@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -38,7 +39,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != lockName {
+		if e.Name() != plot.LockName(Kind) {
 			names = append(names, e.Name())
 		}
 	}
@@ -273,7 +274,7 @@ func TestSweepKeepsWhatIsOfOtherKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if metaText != "" {
-			if err := os.WriteFile(filepath.Join(root, name, metaName), []byte(metaText), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, name, plot.MetaName), []byte(metaText), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -293,7 +294,7 @@ func TestSweepKeepsWhatIsOfOtherKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept = append(kept, live.ID)
-	for _, name := range []string{newPrefix + driver.NewID(), deadPrefix + driver.NewID(), deadPrefix + live.ID} {
+	for _, name := range []string{".new-local-" + driver.NewID(), ".dead-local-" + driver.NewID(), ".dead-local-" + live.ID} {
 		if err := os.MkdirAll(filepath.Join(root, name, "files", "deep"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +395,7 @@ func TestDamagedMeta(t *testing.T) {
 	data := t.TempDir()
 	p := newProvider(t, data)
 	ws := open(t, p)
-	path := filepath.Join(data, "ws", idOf(t, ws), metaName)
+	path := filepath.Join(data, "ws", idOf(t, ws), plot.MetaName)
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -458,7 +459,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 		t.Fatal("the tree was searched although nobody crashed")
 	}
 	// A crash is a mark that nobody holds a lock for.
-	held := filepath.Join(data, "ws", id, heldName)
+	held := filepath.Join(data, "ws", id, plot.HeldName)
 	if err := os.WriteFile(held, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}

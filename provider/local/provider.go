@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -32,40 +30,22 @@ type Config struct {
 
 // Provider opens workspaces that are directories.
 type Provider struct {
-	root string // absolute, and free of symlinks once it exists
-	log  *slog.Logger
-	boot string
-	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
+	ground *plot.Ground
+	log    *slog.Logger
 }
 
 var _ driver.Provider = (*Provider)(nil)
 
 // New returns a provider that keeps its workspaces below cfg.Root.
 func New(cfg *Config) (*Provider, error) {
-	if cfg == nil || cfg.Root == "" {
-		return nil, fmt.Errorf("local: config: %w: Root is missing", fault.InvalidArgument)
+	if cfg == nil {
+		cfg = new(Config)
 	}
-	root, err := filepath.Abs(cfg.Root)
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
-		return nil, fmt.Errorf("local: config: root %q: %w: %w", cfg.Root, fault.InvalidArgument, err)
+		return nil, err
 	}
-	p := &Provider{root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1)}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
-	}
-	if p.boot == "" {
-		p.boot = bootID()
-	}
-	return p, nil
-}
-
-// bootID is "" where the kernel has none; then no boot differs from another.
-func bootID() string {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
+	return &Provider{ground: ground, log: ground.Log()}, nil
 }
 
 // Kind returns "local".
@@ -73,14 +53,14 @@ func (p *Provider) Kind() string { return Kind }
 
 // Probe makes the root, locks it and opens it as a boundary.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	unlock, err := p.lock(ctx)
+	unlock, err := p.ground.Lock(ctx)
 	if err != nil {
-		return driver.Traits{}, openFailed(ctx, "probe", err)
+		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
 	}
 	defer unlock()
-	root, err := boundary.Open(p.root, nil)
+	root, err := boundary.Open(p.ground.Path(), nil)
 	if err != nil {
-		return driver.Traits{}, openFailed(ctx, "probe", err)
+		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
 	}
 	return traits(), root.Close()
 }
@@ -109,9 +89,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err := check(spec); err != nil {
 		return nil, err
 	}
-	m, err := p.ensure(ctx, spec)
+	m, err := p.ground.Ensure(ctx, spec, nil, nil)
 	if err != nil {
-		return nil, openFailed(ctx, "open", err)
+		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
 	return p.attach(ctx, m)
 }
@@ -139,116 +119,6 @@ func check(spec driver.Spec) error {
 	return nil
 }
 
-// ensure makes the workspace or brings the one that is there to the policy.
-func (p *Provider) ensure(ctx context.Context, spec driver.Spec) (*meta, error) {
-	unlock, err := p.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	m, err := p.readMeta(spec.ID)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return p.create(ctx, spec)
-	case err != nil:
-		return nil, err
-	case m.Dir != cleanDir(spec.Dir):
-		return nil, fmt.Errorf("directory %q: %w: the workspace was opened with %q", spec.Dir, fault.InvalidArgument, m.Dir)
-	case samePolicy(m.Policy, spec.Policy):
-		return m, nil
-	}
-	return m, p.setPolicy(ctx, m, spec.Policy)
-}
-
-func cleanDir(dir string) string {
-	if dir == "" {
-		return ""
-	}
-	return filepath.Clean(dir)
-}
-
-// create makes a workspace under a name that says it is new, and then gives it
-// its own.
-func (p *Provider) create(ctx context.Context, spec driver.Spec) (*meta, error) {
-	m := &meta{Version: metaVersion, Kind: Kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Boot: p.boot}
-	if spec.Dir != "" {
-		real, err := p.checkDir(spec.Dir)
-		if err != nil {
-			return nil, err
-		}
-		m.Dir, m.Real = cleanDir(spec.Dir), real
-	}
-	fresh := p.path(newPrefix + spec.ID)
-	if err := removeTree(fresh); err != nil { // what a crash left
-		return nil, err
-	}
-	if err := m.build(ctx, fresh); err != nil {
-		return nil, errors.Join(err, removeTree(fresh))
-	}
-	if err := os.Rename(fresh, p.path(spec.ID)); err != nil {
-		return nil, errors.Join(err, removeTree(fresh))
-	}
-	driver.Step(ctx, "renamed")
-	if m.Policy.Durable {
-		return m, syncPath(p.root)
-	}
-	return m, nil
-}
-
-// build fills the directory of a new workspace.
-func (m *meta) build(ctx context.Context, dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	driver.Step(ctx, "directory made")
-	if m.Dir == "" {
-		if err := os.Mkdir(filepath.Join(dir, filesName), 0o755); err != nil {
-			return err
-		}
-		driver.Step(ctx, "files made")
-	}
-	if err := m.write(dir); err != nil {
-		return err
-	}
-	driver.Step(ctx, "meta written")
-	return nil
-}
-
-// checkDir judges a directory to be used in place and returns where it really is.
-func (p *Provider) checkDir(dir string) (string, error) {
-	if !filepath.IsAbs(dir) {
-		return "", fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
-	}
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
-	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir)
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", err
-	}
-	root, err := filepath.EvalSymlinks(p.root)
-	if err != nil {
-		return "", err
-	}
-	if within(real, root) || within(root, real) {
-		return "", fmt.Errorf("directory %q: %w: it holds the files of other workspaces, or is one of them", dir, fault.InvalidArgument)
-	}
-	return real, nil
-}
-
-// within reports whether a path is dir or below it. Both are clean.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // payload is all that a ref holds.
 type payload struct {
 	ID string `json:"id"`
@@ -266,12 +136,12 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
 		return nil, fmt.Errorf("local: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
-	m, err := p.readMeta(pl.ID)
+	m, err := p.ground.Read(pl.ID)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, gone()
+		return nil, p.ground.Gone()
 	}
 	if err != nil {
-		return nil, openFailed(ctx, "resolve", err)
+		return nil, p.ground.OpenFailed(ctx, "resolve", err)
 	}
 	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
@@ -282,23 +152,64 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	return p.attach(ctx, m)
 }
 
-// gone says nothing of the ref, which comes from storage that others may write.
-func gone() error {
-	return fault.WithCause(fmt.Errorf("local: the files of the workspace are gone: %w", fault.Failed), fault.CauseGone)
+// attach builds the live workspace: Open and Resolve both end here.
+func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace, error) {
+	h, err := p.ground.Attach(ctx, m, plot.Directory)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := newRef(m)
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return &driver.Workspace{
+		Ref:    ref,
+		Traits: p.traits(m),
+		Life: driver.Life{
+			Close:   func(context.Context) error { return h.Close() },
+			Destroy: func(ctx context.Context) error { return destroy(ctx, h) },
+			Update:  func(ctx context.Context, policy driver.Policy) (driver.Ref, error) { return update(ctx, h, policy) },
+		},
+		FS: h.FS(),
+	}, nil
 }
 
-// openFailed makes an error one that Open and Resolve may answer. What may pass
-// is transient; what the caller did wrong keeps its code.
-func openFailed(ctx context.Context, verb string, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("local: %s: %w", verb, ctx.Err())
+func newRef(m *plot.Meta) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: m.ID}, capabilities.Clone(), m.Revision)
+}
+
+func (p *Provider) traits(m *plot.Meta) driver.Traits {
+	t := traits()
+	t.Root = p.ground.Files(m)
+	if m.Dir != "" {
+		t.Root = m.Dir
 	}
-	var judged fault.Code
-	switch code := fault.Of(err); {
-	case code == fault.ResourceExhausted, code == fault.Unavailable:
-		return fault.Transient(fmt.Errorf("local: %s: %w: %w", verb, fault.Failed, err))
-	case errors.As(err, &judged) && code != fault.Internal:
-		return fmt.Errorf("local: %s: %w", verb, err)
+	t.Damaged = p.ground.Damaged(m)
+	return t
+}
+
+// update changes the policy.
+func update(ctx context.Context, h *plot.Handle, policy driver.Policy) (driver.Ref, error) {
+	if err := policy.Check(traits()); err != nil {
+		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
-	return fmt.Errorf("local: %s: %w: %w", verb, fault.Failed, err)
+	m, err := h.Update(ctx, policy, nil)
+	if err != nil {
+		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
+	}
+	return newRef(m)
+}
+
+// destroy ends the workspace. A directory in place stays.
+func destroy(ctx context.Context, h *plot.Handle) error {
+	if err := h.Destroy(ctx, nil); err != nil {
+		return fmt.Errorf("local: destroy: %w", err)
+	}
+	return nil
+}
+
+// Sweep removes the directories of workspaces that are not in live, and what a
+// crash left. What belongs to providers of other kinds stays.
+func (p *Provider) Sweep(ctx context.Context, live []string) error {
+	return p.ground.Sweep(ctx, live, nil)
 }

@@ -1,4 +1,4 @@
-package local
+package plot
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 
 // files is the module of a handle: each call goes to the boundary, after a look
 // at whether the handle still stands for the workspace.
-type files struct{ h *handle }
+type files struct{ h *Handle }
 
 var _ driver.Files = files{}
 
 // ask makes a call that answers something.
-func ask[T any](h *handle, call func(*driver.FS) (T, error)) (T, error) {
+func ask[T any](h *Handle, call func(*driver.FS) (T, error)) (T, error) {
 	fs, err := h.current()
 	if err != nil {
 		var zero T
@@ -25,7 +25,7 @@ func ask[T any](h *handle, call func(*driver.FS) (T, error)) (T, error) {
 }
 
 // tell makes a call that answers nothing.
-func tell(h *handle, call func(*driver.FS) error) error {
+func tell(h *Handle, call func(*driver.FS) error) error {
 	fs, err := h.current()
 	if err != nil {
 		return err
@@ -33,7 +33,9 @@ func tell(h *handle, call func(*driver.FS) error) error {
 	return call(fs)
 }
 
-func (h *handle) fs() *driver.FS {
+// FS is the module for files, each call of which is made on the workspace as it
+// stands then.
+func (h *Handle) FS() *driver.FS {
 	f := files{h}
 	return &driver.FS{
 		Files: f, List: f.List, Edit: f.Edit, Rename: f.Rename, Copy: f.Copy, Chmod: f.Chmod,

@@ -1,0 +1,29 @@
+// Package plot keeps workspaces that have a directory of their own below one
+// root of this host. It is what providers of such workspaces share: where things
+// are, how a workspace is made, changed and ended so that a crash at any instant
+// leaves something that can be told, and a handle whose files go through package
+// boundary. What runs in a workspace, and behind which fence, is its provider's.
+//
+// # Where things are
+//
+// A root may be shared by providers of several kinds. Each workspace has a
+// directory named by its id:
+//
+//	<root>/<id>/meta    what the workspace is: kind, policy, revision (JSON)
+//	<root>/<id>/files   its files, unless it is in place
+//	<root>/<id>/held    locked while a process holds the workspace
+//
+// It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
+// renamed to <root>/.dead-<kind>-<id> before it is removed. So a name tells in
+// which state a crash left a directory, and sweeping needs no other record.
+//
+// # What is promised
+//
+// A meta is always on stable storage before a change is acknowledged: a
+// permission that was revoked does not come back with the power. A handle
+// notices, before each call, that the workspace was destroyed or that its policy
+// was changed by another handle, and answers fault.Evicted.
+//
+// Errors of this package begin with the kind that the caller gave, since they
+// are its provider's.
+package plot

@@ -1,0 +1,134 @@
+package plot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Names in the directory of a workspace. A provider may add its own.
+const (
+	MetaName  = "meta"
+	FilesName = "files"
+	HeldName  = "held"
+)
+
+// Config says where workspaces are kept.
+type Config struct {
+	Kind string // of the provider; required
+	Root string // made where it does not exist; required
+
+	Log    *slog.Logger // nil is silent
+	BootID string       // names the present boot of the host; "" is what the kernel says
+}
+
+// A Ground is the root below which one provider has its workspaces. It is safe
+// for concurrent use.
+type Ground struct {
+	kind string
+	root string // absolute
+	log  *slog.Logger
+	boot string
+	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
+
+	newPrefix, deadPrefix, lockName string // with the kind in them, because others may work in the same directory
+}
+
+// New returns the ground that cfg describes. Nothing is made yet.
+func New(cfg *Config) (*Ground, error) {
+	if cfg.Root == "" {
+		return nil, fmt.Errorf("%s: config: %w: Root is missing", cfg.Kind, fault.InvalidArgument)
+	}
+	root, err := filepath.Abs(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("%s: config: root %q: %w: %w", cfg.Kind, cfg.Root, fault.InvalidArgument, err)
+	}
+	g := &Ground{
+		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1),
+		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.boot == "" {
+		g.boot = bootID()
+	}
+	return g, nil
+}
+
+// LockName is the name, below a root, of the file that providers of a kind lock.
+func LockName(kind string) string { return ".lock-" + kind }
+
+// bootID is "" where the kernel has none; then no boot differs from another.
+func bootID() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// Path joins names to the root.
+func (g *Ground) Path(elem ...string) string {
+	return filepath.Join(append([]string{g.root}, elem...)...)
+}
+
+// Boot names the present boot of the host.
+func (g *Ground) Boot() string { return g.boot }
+
+// Log is where the ground, and its provider, say what nobody is told otherwise.
+func (g *Ground) Log() *slog.Logger { return g.log }
+
+// Lock makes the root and takes it for this process alone; whoever makes, ends
+// or changes a workspace holds it. It is held for a few system calls, never while
+// a tree is removed.
+func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(g.root, 0o700); err != nil {
+		return nil, err
+	}
+	select {
+	case g.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l := flock.New(g.Path(g.lockName))
+	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
+		<-g.turn
+		return nil, err
+	}
+	return func() {
+		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+		<-g.turn
+	}, nil
+}
+
+// Gone is the error of Resolve for a workspace whose files are gone. It says
+// nothing of the ref, which comes from storage that others may write.
+func (g *Ground) Gone() error {
+	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", g.kind, fault.Failed), fault.CauseGone)
+}
+
+// OpenFailed makes an error one that Open and Resolve may answer. What may pass
+// is transient; what the caller did wrong keeps its code.
+func (g *Ground) OpenFailed(ctx context.Context, verb string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %s: %w", g.kind, verb, ctx.Err())
+	}
+	var judged fault.Code
+	switch code := fault.Of(err); {
+	case code == fault.ResourceExhausted, code == fault.Unavailable:
+		return fault.Transient(fmt.Errorf("%s: %s: %w: %w", g.kind, verb, fault.Failed, err))
+	case errors.As(err, &judged) && code != fault.Internal:
+		return fmt.Errorf("%s: %s: %w", g.kind, verb, err)
+	}
+	return fmt.Errorf("%s: %s: %w: %w", g.kind, verb, fault.Failed, err)
+}

@@ -1,0 +1,236 @@
+package plot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Fence opens the files of a workspace under its policy. dir is Ground.Files.
+type Fence func(dir string, m *Meta) (*boundary.Root, error)
+
+// Directory is the fence of files that are plainly in their directory.
+func Directory(dir string, m *Meta) (*boundary.Root, error) {
+	return boundary.Open(dir, &boundary.Options{ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable})
+}
+
+// A Handle is a live workspace. Its methods may be called from many goroutines.
+type Handle struct {
+	g     *Ground
+	id    string
+	dir   string      // where the files are
+	info  fs.FileInfo // of dir
+	fence Fence
+	held  *holder
+
+	mu     sync.RWMutex
+	pin    *os.File       // the meta that the handle was built from; open, so that its inode is not used again
+	seen   fs.FileInfo    // of pin
+	meta   Meta           // of pin
+	root   *boundary.Root // under the policy of that meta
+	module *driver.FS
+	closed bool
+}
+
+// Attach builds the live workspace that m describes: Open and Resolve of a
+// provider both end here.
+func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, error) {
+	h := &Handle{g: g, id: m.ID, dir: g.Files(m), fence: fence}
+	var err error
+	if h.info, err = os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, g.Gone()
+	}
+	if err == nil && !h.info.IsDir() {
+		err = fmt.Errorf("%w: the path of the workspace is not a directory", fault.Failed)
+	}
+	var root *boundary.Root
+	if err == nil {
+		root, err = fence(h.dir, m)
+	}
+	if err == nil {
+		err = h.bind(m, root)
+	}
+	if err == nil {
+		h.held, err = hold(ctx, g.Path(m.ID, HeldName), h.root, m.Policy.ReadOnly)
+	}
+	if err != nil {
+		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
+			err = g.Gone()
+		}
+		return nil, errors.Join(g.OpenFailed(ctx, "attach", err), h.Close())
+	}
+	return h, nil
+}
+
+// bind makes calls go to root, which obeys the policy of m, the meta on disk.
+func (h *Handle) bind(m *Meta, root *boundary.Root) error {
+	pin, seen, err := h.g.pinMeta(m)
+	if err != nil {
+		return errors.Join(err, root.Close())
+	}
+	h.swap(pin, seen, m, root)
+	return nil
+}
+
+// pinMeta opens the meta on disk and makes sure that it is still m.
+func (g *Ground) pinMeta(m *Meta) (*os.File, fs.FileInfo, error) {
+	pin, err := os.Open(g.Path(m.ID, MetaName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, g.Gone()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var now Meta
+	err = json.NewDecoder(pin).Decode(&now)
+	if err == nil && now.Revision != m.Revision {
+		err = fault.Transient(fmt.Errorf("%w: the policy was changed meanwhile", fault.Failed))
+	}
+	var seen fs.FileInfo
+	if err == nil {
+		seen, err = pin.Stat()
+	}
+	if err != nil {
+		pin.Close()
+		return nil, nil, err
+	}
+	return pin, seen, nil
+}
+
+// swap replaces what the handle is bound to. Calls under way on the old root end
+// on it.
+func (h *Handle) swap(pin *os.File, seen fs.FileInfo, m *Meta, root *boundary.Root) {
+	if h.root != nil {
+		h.root.Close() //nolint:errcheck // nothing was written through the descriptor
+		h.pin.Close()
+	}
+	h.pin, h.seen, h.meta, h.root, h.module = pin, seen, *m, root, root.Module()
+}
+
+// Current answers why no call may be made, if there is a reason: the handle is
+// closed, or does not stand for the workspace any more.
+func (h *Handle) Current() error {
+	_, err := h.current()
+	return err
+}
+
+// Meta is what the handle was last bound to.
+func (h *Handle) Meta() Meta {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.meta
+}
+
+// current returns the module that calls go to, or why there is none.
+func (h *Handle) current() (*driver.FS, error) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.closed {
+		return nil, fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+	}
+	if now, err := os.Lstat(h.g.Path(h.id, MetaName)); err != nil || !os.SameFile(now, h.seen) {
+		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
+	}
+	if now, err := os.Stat(h.dir); err != nil || !os.SameFile(now, h.info) {
+		return nil, fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
+	}
+	return h.module, nil
+}
+
+// Update changes the policy, which the caller has checked, and returns the meta
+// of the new revision. The handle obeys it from then on; others are evicted.
+// apply, which may be nil, is called with the new meta before it is written: an
+// error of it leaves all as it was.
+func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*Meta) error) (*Meta, error) {
+	unlock, err := h.g.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	m, err := h.g.Read(h.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock() // no call may see the new meta with the old policy
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, fmt.Errorf("the workspace is closed: %w", fault.WrongState)
+	}
+	next := *m
+	next.Policy = policy
+	if apply != nil {
+		if err := apply(&next); err != nil {
+			return nil, err
+		}
+	}
+	root, err := h.fence(h.dir, &next)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.g.setPolicy(ctx, m, policy); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return m, h.bind(m, root)
+}
+
+// Close lets go of the workspace. Closing twice is closing once.
+func (h *Handle) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	var errs []error
+	if h.root != nil {
+		errs = append(errs, h.root.Close(), h.pin.Close())
+	}
+	if h.held != nil {
+		errs = append(errs, h.held.release())
+	}
+	return errors.Join(errs...)
+}
+
+// Destroy ends the workspace; a directory in place stays. end, which may be nil,
+// is called with the path of the workspace's directory once that has the name of
+// a dead one, and before it is removed; after an error of it the directory
+// stays, for a second try or a sweep.
+func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir string) error) error {
+	h.tidy(ctx)
+	if err := h.Close(); err != nil {
+		return err
+	}
+	dead, err := h.g.buryOne(ctx, h.id)
+	if err != nil {
+		return err
+	}
+	if err := h.g.remove(ctx, dead, end); err != nil {
+		return err
+	}
+	driver.Step(ctx, "removed")
+	return nil
+}
+
+// tidy removes from a directory in place what a crash left there, as far as that
+// can be told by now.
+func (h *Handle) tidy(ctx context.Context) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.closed || h.dir == h.g.Path(h.id, FilesName) || !h.held.suspected() {
+		return
+	}
+	if err := h.root.CleanTemps(ctx); err != nil {
+		h.g.log.Warn(h.g.kind+": temporary files stay in a directory in place", "workspace", h.id, "error", err)
+	}
+}
