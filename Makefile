@@ -17,7 +17,7 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 
 test: deps build ## everything, with the race detector
 	$(GO) vet ./...
-	$(GO) test -race -timeout 14m -json $(PKG) | $(GO) run ./internal/testreport
+	scripts/test $(PKG)
 
 lint: $(LINT)
 	$(LINT) run
