@@ -112,7 +112,7 @@ func runPrograms(t *testing.T, blocks []fence) {
 			continue
 		}
 		// The program must be inside the module to find its packages.
-		dir, err := os.MkdirTemp(".", ".doc-program-")
+		dir, err := os.MkdirTemp(".", ".doc-program-") //nolint:usetesting // it is in the module on purpose
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,7 +113,7 @@ func table(out io.Writer, rows []Row) {
 		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%v\t%.2f\t%s\t%d\n", r.Family, r.Name,
 			round(r.OursNS), r.Ref, round(r.RefNS), r.Ratio, bound, r.N)
 	}
-	w.Flush() //nolint:errcheck // a table on standard output
+	w.Flush()
 }
 
 func round(ns int64) time.Duration {

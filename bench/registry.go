@@ -26,7 +26,7 @@ func benchRegistry(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { reg.Shutdown(context.WithoutCancel(ctx)) }) //nolint:errcheck // the measurement is over
+	b.cleanup(func() { reg.Shutdown(context.WithoutCancel(ctx)) })
 	rec, err := reg.Create(ctx, workspace.Spec{Kind: "memory"})
 	if err != nil {
 		return err
