@@ -28,6 +28,7 @@ type Client struct {
 	workspace string
 	hello     *guestpb.HelloResponse
 	gone      chan struct{} // closed when the connection is
+	shut      atomic.Bool   // Shutdown was called: what is lost from then on was ended on purpose
 	hold      sync.WaitGroup
 	closeOnce sync.Once
 }
@@ -43,18 +44,18 @@ func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*
 	c.svc = guestpb.NewGuestClient(c.rpc)
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: version, Workspace: workspace})
+	c.hold.Go(c.keepHold)
+	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: version, Workspace: workspace, Client: c.name})
 	if err == nil {
 		err = fromError(hello.Error)
 	} else {
 		err = c.broken("say hello", err)
 	}
 	if err != nil {
-		c.rpc.Close()
+		c.Close()
 		return nil, err
 	}
 	c.hello = hello
-	c.hold.Go(func() { c.keepHold() })
 	return c, nil
 }
 
@@ -89,6 +90,7 @@ func (c *Client) Close() error {
 
 // Shutdown ends the guest and all that runs in it.
 func (c *Client) Shutdown(ctx context.Context) error {
+	c.shut.Store(true)
 	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
 		return c.broken("shut down", err)
@@ -147,7 +149,7 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	}
 	pb := toCommand(&cmd)
 	pb.Stdin = small
-	pb.Tag = c.name + "-" + strconv.FormatInt(c.tags.Add(1), 10)
+	pb.Tag = c.tag()
 	stop := context.AfterFunc(ctx, func() {
 		// The Run itself then answers, with what there is of output.
 		c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.CancelRequest{Tag: pb.Tag}) //nolint:errcheck // the Run tells how it ended
@@ -163,13 +165,24 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	return c.checked(resp.Result)
 }
 
+// tag makes up a name for a command, by which it can be cancelled.
+func (c *Client) tag() string { return c.name + "-" + strconv.FormatInt(c.tags.Add(1), 10) }
+
 // lost is the result of a command whose guest died: it may have run, wholly or
 // in part, and is never run again.
 func (c *Client) lost(err error) (driver.Result, error) {
 	if errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) {
-		return driver.Result{ExitCode: -1, Cause: driver.CauseLost}, nil
+		return driver.Result{ExitCode: -1, Cause: c.loss()}, nil
 	}
 	return driver.Result{}, c.broken("run", err)
+}
+
+// loss is why a command is lost.
+func (c *Client) loss() driver.Cause {
+	if c.shut.Load() {
+		return driver.CauseDestroyed
+	}
+	return driver.CauseLost
 }
 
 // checked refuses a result that no honest guest gives.

@@ -6,12 +6,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// Protocol is the version of what host and guest say to each other, this
+// package's Config included. It changes with either.
+const Protocol = 1
+
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, as JSON, to a descriptor that the guest
 // reads to its end and closes; nothing of it is in the environment or in argv,
 // where a child could see it.
 type Config struct {
-	Version   string           `json:"version"`   // of the host; the guest refuses another
+	Protocol  int              `json:"protocol"`  // Protocol of the host; the guest refuses another
+	Version   string           `json:"version"`   // made up by the host; the guest refuses hosts with another
 	Workspace string           `json:"workspace"` // id
 	Level     driver.Isolation `json:"level"`
 	Root      string           `json:"root"` // path of the workspace as its processes see it

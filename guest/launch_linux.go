@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,10 @@ type Launch struct {
 	// other processes can attach to it. "" gives it one stream, at whose end
 	// the guest ends.
 	Socket string
+
+	// Started is called with the guest's process id once it exists, and before
+	// it has its Config: an error ends it. nil is nothing.
+	Started func(pid int) error
 
 	// HandOff asks for a descriptor of the workspace as the guest sees it.
 	HandOff bool
@@ -110,6 +115,7 @@ func (s *starting) give(name string, f *os.File) {
 }
 
 func (s *starting) open() error {
+	s.launch.Config.Protocol = Protocol
 	s.launch.Config.Descriptors = map[string]int{}
 	configR, configW, err := os.Pipe()
 	if err != nil {
@@ -172,7 +178,12 @@ func (s *starting) listen() error {
 	if err := os.Remove(s.launch.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.launch.Socket, Net: "unix"})
+	path, release, err := shortPath(s.launch.Socket)
+	if err != nil {
+		return err
+	}
+	defer release()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return err
 	}
@@ -185,6 +196,25 @@ func (s *starting) listen() error {
 	s.close = append(s.close, f)
 	s.give("listen", f)
 	return os.Chmod(s.launch.Socket, 0o600)
+}
+
+// shortPath names a socket through a descriptor of its directory, because the
+// address of a socket holds only 108 bytes.
+func shortPath(socket string) (path string, release func(), err error) {
+	dir, err := os.Open(filepath.Dir(socket))
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { dir.Close() }, nil
+}
+
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	path, release, err := shortPath(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
 func socketpair() (ours, theirs *os.File, err error) {
@@ -222,6 +252,11 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	}
 	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
 	defer stop()
+	if s.launch.Started != nil {
+		if err := s.launch.Started(r.HostPID()); err != nil {
+			return fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
+		}
+	}
 	data, err := json.Marshal(s.launch.Config)
 	if err != nil {
 		return fmt.Errorf("guest: encode its configuration: %w: %w", fault.Internal, err)
@@ -239,7 +274,7 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	}
 	conn := s.stream
 	if s.launch.Socket != "" {
-		if conn, err = new(net.Dialer).DialContext(ctx, "unix", s.launch.Socket); err != nil {
+		if conn, err = dial(ctx, s.launch.Socket); err != nil {
 			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
 		}
 	}
@@ -327,7 +362,7 @@ func (r *Running) kill() {
 
 // Dial attaches to a guest that another process started.
 func Dial(ctx context.Context, socket, version, workspace string) (*Client, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	conn, err := dial(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
 	}

@@ -113,6 +113,10 @@ func readConfig(f *os.File) (*Config, error) {
 	if err := json.Unmarshal(data, cfg); err != nil {
 		return nil, setupError("read the configuration", err)
 	}
+	if cfg.Protocol != Protocol {
+		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
+			cfg.Protocol, Protocol, fault.Failed)
+	}
 	return cfg, nil
 }
 
@@ -233,11 +237,24 @@ func (g *guest) serve() error {
 	case err = <-served:
 		g.cancel()
 	}
-	rpc.Close()
+	g.farewell(rpc)
 	if errors.Is(err, ttrpc.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+// farewell ends what runs, so that those who wait for it hear how it ended, and
+// then the connections.
+func (g *guest) farewell(rpc *ttrpc.Server) {
+	clean, cancel := context.WithTimeout(background(), 10*time.Second)
+	defer cancel()
+	g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
+	close(g.server.done)
+	brief, cancel := context.WithTimeout(background(), time.Second)
+	defer cancel()
+	rpc.Shutdown(brief) //nolint:errcheck // who has not taken its answer by now does without
+	rpc.Close()
 }
 
 // listener is where hosts come from: a socket that they dial, or the one stream

@@ -18,7 +18,14 @@ type pull struct {
 }
 
 func newPull(pb *guestpb.Command) *pull {
-	return &pull{client: pb.Client, stdout: newOutPipe(), stderr: newOutPipe()}
+	p := &pull{client: pb.Client, stdout: newOutPipe(), stderr: newOutPipe()}
+	if !pb.PullStdout {
+		p.stdout.drop()
+	}
+	if !pb.PullStderr {
+		p.stderr.drop()
+	}
+	return p
 }
 
 // release lets output flow without anyone taking it.

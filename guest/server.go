@@ -21,26 +21,37 @@ type server struct {
 	files   *fileServer // nil where the files are the host's business
 	started time.Time
 	facts   map[string]string
-	end     func() // ends the guest
+	end     func()        // ends the guest
+	done    chan struct{} // closed when the guest is about to end
 
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc // of Runs under way, by tag
 	pulls   map[string]*pull              // output that waits, by session
-	holds   map[string]bool               // clients that are there
+	holds   map[string]*owner             // clients that are there
+	change  *sync.Cond                    // of holds
 	onHolds func(n int)                   // told how many
 }
 
 var _ guestpb.GuestService = (*server)(nil)
 
 func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
-	return &server{
+	s := &server{
 		cfg: cfg, shell: shell, files: files, started: time.Now(), facts: map[string]string{}, end: func() {}, onHolds: func(int) {},
-		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]bool{},
+		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]*owner{}, done: make(chan struct{}),
 	}
+	s.change = sync.NewCond(&s.mu)
+	return s
+}
+
+// An owner is a client that is there. What it started and did not detach ends
+// with its context.
+type owner struct {
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // Hello refuses a host of another build or of another workspace.
-func (s *server) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
 	resp := &guestpb.HelloResponse{
 		Version: s.cfg.Version, Workspace: s.cfg.Workspace, Pid: int32(os.Getpid()),
 		StartedUnixNano: s.started.UnixNano(), Level: string(s.cfg.Level), Facts: s.facts,
@@ -50,34 +61,81 @@ func (s *server) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.Hel
 		resp.Error = toError(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
 	case r.Workspace != s.cfg.Workspace:
 		resp.Error = toError(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
+	case !s.awaitHold(ctx, r.Client):
+		resp.Error = toError(fmt.Errorf("guest: the client does not hold it: %w", fault.WrongState))
 	}
 	return resp, nil
 }
 
+// awaitHold waits until a client's Hold is under way, so that its calls are
+// never those of someone unknown.
+func (s *server) awaitHold(ctx context.Context, client string) bool {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.change.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.holds[client] == nil && ctx.Err() == nil {
+		s.change.Wait()
+	}
+	return s.holds[client] != nil
+}
+
 // Hold waits until the client is gone or the guest ends.
 func (s *server) Hold(ctx context.Context, r *guestpb.HoldRequest) (*guestpb.Empty, error) {
-	s.hold(r.Client, true)
-	<-ctx.Done()
-	s.hold(r.Client, false)
+	s.hold(r.Client)
+	select {
+	case <-ctx.Done():
+	case <-s.done:
+	}
+	s.unhold(r.Client)
 	return &guestpb.Empty{}, nil
 }
 
-func (s *server) hold(client string, there bool) {
+func (s *server) hold(client string) {
+	o := new(owner)
+	o.ctx, o.cancel = context.WithCancel(background())
 	s.mu.Lock()
-	if there {
-		s.holds[client] = true
-	} else {
-		delete(s.holds, client)
-		for _, p := range s.pulls {
-			if p.client == client {
-				p.release()
-			}
+	s.holds[client] = o
+	n := len(s.holds)
+	s.change.Broadcast()
+	s.mu.Unlock()
+	s.onHolds(n)
+}
+
+func (s *server) unhold(client string) {
+	s.mu.Lock()
+	o := s.holds[client]
+	delete(s.holds, client)
+	for _, p := range s.pulls {
+		if p.client == client {
+			p.release()
 		}
 	}
 	n := len(s.holds)
 	s.mu.Unlock()
+	o.cancel()
 	s.onHolds(n)
 }
+
+// lifeOf is the context of a session that client starts and does not detach.
+func (s *server) lifeOf(client string) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.holds[client]; o != nil {
+		return o.ctx
+	}
+	return ended
+}
+
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(background())
+	cancel()
+	return ctx
+}()
 
 // Shutdown ends the guest once it has answered.
 func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, error) {
@@ -135,17 +193,20 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	if pb.PullStderr {
 		cmd.OnStderr = p.stderr.put
 	}
-	sess, err := s.shell.Start(context.WithoutCancel(ctx), cmd)
+	life, cancel := context.WithCancel(s.lifeOf(pb.Client))
+	if cmd.Detached {
+		life, cancel = context.WithoutCancel(ctx), func() {}
+	}
+	sess, err := s.shell.Start(life, cmd)
 	if err != nil {
+		cancel()
 		if stdin != nil {
 			stdin.CloseWithError(err)
 		}
 		return &guestpb.SessionResponse{Error: toError(err)}, nil
 	}
 	p.stdin = stdin
-	if stdin != nil || pb.PullStdout || pb.PullStderr {
-		s.track(sess, p)
-	}
+	s.track(sess, pb, p, cancel)
 	info, err := sess.State(ctx)
 	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
 }
@@ -161,22 +222,27 @@ func (s *server) input(pb *guestpb.Command) (io.Reader, *io.PipeWriter) {
 }
 
 // track keeps what hangs on a session until it ends.
-func (s *server) track(sess *driver.Session, p *pull) {
+func (s *server) track(sess *driver.Session, pb *guestpb.Command, p *pull, cancel context.CancelFunc) {
 	id := sess.ID()
 	s.mu.Lock()
-	s.pulls[id] = p
-	if p.client != "" && !s.holds[p.client] {
+	if pb.PullStdout || pb.PullStderr || p.stdin != nil {
+		s.pulls[id] = p
+	}
+	if s.holds[p.client] == nil {
 		p.release()
 	}
+	s.cancels[pb.Tag] = cancel
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
-		sess.Wait(context.WithoutCancel(context.Background())) //nolint:errcheck,forbidigo // its result is kept by the manager
+		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager
+		cancel()
 		p.finish()
 		// What is left to pull is pulled by a client that is there; the entry
 		// goes with the last of it.
 		p.wait()
 		s.mu.Lock()
 		delete(s.pulls, id)
+		delete(s.cancels, pb.Tag)
 		s.mu.Unlock()
 	}()
 }

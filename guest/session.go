@@ -20,7 +20,8 @@ type session struct {
 
 	pumps    sync.WaitGroup // the goroutines that carry input and output
 	mu       sync.Mutex
-	callback []string // what callbacks answered
+	callback []string    // what callbacks answered
+	stop     func() bool // ends waiting for the context of Start
 }
 
 var _ driver.Process = (*session)(nil)
@@ -43,7 +44,7 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		return nil, err
 	}
 	pb := toCommand(&cmd)
-	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
+	pb.Stdin, pb.StdinMore, pb.Client, pb.Tag = small, more, c.name, c.tag()
 	pb.MaxOutput = min(pb.MaxOutput, maxStream)
 	resp, err := c.svc.Start(ctx, pb)
 	if err != nil {
@@ -56,6 +57,9 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	if s.id == "" {
 		return nil, fmt.Errorf("guest of %s answered nonsense: %w", c.workspace, fault.Unavailable)
 	}
+	if !cmd.Detached && ctx.Done() != nil {
+		s.endWith(ctx, pb.Tag)
+	}
 	if more {
 		s.pumps.Go(func() { s.pumpInput(cmd.Stdin) })
 	}
@@ -66,6 +70,13 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		s.pumps.Go(func() { s.pumpOutput(driver.Stderr, cmd.OnStderr) })
 	}
 	return s, nil
+}
+
+// endWith kills the session when ctx ends before it does.
+func (s *session) endWith(ctx context.Context, tag string) {
+	s.stop = context.AfterFunc(ctx, func() {
+		s.c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the guest kills it when the connection ends
+	})
 }
 
 // background is the context of a pump: it ends with the session or with the
@@ -238,7 +249,7 @@ func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 // Wait waits for the end, and for the callbacks to have seen all.
 func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	if err := s.c.ready(); err != nil {
-		return driver.Result{ExitCode: -1, Cause: driver.CauseLost, Session: s.id}, nil
+		return driver.Result{ExitCode: -1, Cause: s.c.loss(), Session: s.id}, nil
 	}
 	resp, err := s.c.svc.Wait(ctx, &guestpb.SessionRequest{Id: s.id})
 	if err != nil && ctx.Err() != nil {
@@ -256,6 +267,7 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	if err != nil {
 		return res, err
 	}
+	s.let()
 	s.pumps.Wait()
 	s.mu.Lock()
 	res.CallbackErrors = append(res.CallbackErrors, s.callback...)
@@ -280,8 +292,16 @@ func (s *session) Close(ctx context.Context) error {
 	err := s.status("close", func() (*guestpb.Status, error) {
 		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
+	s.let()
 	s.pumps.Wait()
 	return err
+}
+
+// let lets go of the context of Start.
+func (s *session) let() {
+	if s.stop != nil {
+		s.stop()
+	}
 }
 
 func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {

@@ -187,6 +187,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`     // of the host
 	Workspace     string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"` // id that the host expects
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`       // whose Hold is under way, or about to be: Hello waits for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +232,13 @@ func (x *HelloRequest) GetVersion() string {
 func (x *HelloRequest) GetWorkspace() string {
 	if x != nil {
 		return x.Workspace
+	}
+	return ""
+}
+
+func (x *HelloRequest) GetClient() string {
+	if x != nil {
+		return x.Client
 	}
 	return ""
 }
@@ -2252,10 +2260,11 @@ const file_guest_proto_rawDesc = "" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x1c\n" +
 	"\ttransient\x18\x05 \x01(\bR\ttransient\"5\n" +
 	"\x06Status\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\"F\n" +
+	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\"^\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1c\n" +
-	"\tworkspace\x18\x02 \x01(\tR\tworkspace\"\xc2\x02\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\"\xc2\x02\n" +
 	"\rHelloResponse\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
