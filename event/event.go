@@ -9,6 +9,8 @@
 package event
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +26,7 @@ const (
 	SandboxViolation Kind = "lifecycle.sandbox.violation" // something tried to leave the fence
 	WorkspaceState   Kind = "lifecycle.workspace.state"   // the registry moved a workspace to another state
 	Operation        Kind = "workspace.operation"         // one operation on a workspace ended
+	EgressRequest    Kind = "egress.request"              // one request to the outside ended, or was refused
 )
 
 // Names of fields. No other name is used in Event.Fields.
@@ -39,6 +42,28 @@ const (
 	FieldTo       = "to"
 	FieldDuration = "duration_ms"
 	FieldProvider = "provider"
+
+	FieldSuppressed = "suppressed" // events of the kind that were not told since the last that was
+
+	// Of a request to the outside.
+	FieldHost       = "host"
+	FieldPort       = "port"
+	FieldProtocol   = "protocol" // http, https, connect, socks5: how it came, and https where it was seen inside TLS
+	FieldMethod     = "method"   // CONNECT for a tunnel
+	FieldVerdict    = "verdict"  // VerdictAllow or VerdictDeny
+	FieldReason     = "reason"   // why it was refused or ended badly
+	FieldRule       = "rule"     // the host of the rule that decided
+	FieldAddress    = "address"  // what the name stood for
+	FieldCredential = "credential"
+	FieldStatus     = "status"
+	FieldBytesIn    = "bytes_in"  // to the workspace
+	FieldBytesOut   = "bytes_out" // from it
+)
+
+// Values of FieldVerdict.
+const (
+	VerdictAllow = "allow"
+	VerdictDeny  = "deny"
 )
 
 // An Event is one line of the stream.
@@ -80,6 +105,10 @@ func NewStream(sinks ...Sink) *Stream { return &Stream{sinks: sinks} }
 func (s *Stream) Attach(sink Sink) (detach func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.attachLocked(sink)
+}
+
+func (s *Stream) attachLocked(sink Sink) (detach func()) {
 	box := &attached{sink}
 	s.sinks = append(s.sinks, box)
 	return func() {
@@ -95,6 +124,15 @@ func (s *Stream) Attach(sink Sink) (detach func()) {
 }
 
 type attached struct{ Sink }
+
+// Continue has the numbers go on after last, the latest sequence of an earlier
+// stream whose readers resume at this one. It must come before the first Emit;
+// a number that the stream has passed already is left as it is.
+func (s *Stream) Continue(last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = max(s.next, last)
+}
 
 // Emit numbers e, stamps it unless it has a time, and passes it on.
 func (s *Stream) Emit(e Event) {
@@ -140,4 +178,23 @@ func (r *Ring) Events() []Event {
 		return append([]Event(nil), r.buf[:r.next]...)
 	}
 	return append(append([]Event(nil), r.buf[r.next:]...), r.buf[:r.next]...)
+}
+
+// Since returns the events after the sequence seq, oldest first, and how many of
+// them the ring no longer holds. A seq that lies beyond the latest event is not
+// of this stream, and all that the ring holds is returned.
+func (r *Ring) Since(seq uint64) (events []Event, missing uint64) {
+	all := r.Events()
+	if len(all) == 0 {
+		return nil, 0
+	}
+	first, last := all[0].Sequence, all[len(all)-1].Sequence
+	switch {
+	case seq > last:
+		return all, 0
+	case seq+1 < first:
+		return all, first - seq - 1
+	}
+	i, _ := slices.BinarySearchFunc(all, seq+1, func(e Event, seq uint64) int { return cmp.Compare(e.Sequence, seq) })
+	return all[i:], 0
 }

@@ -72,9 +72,10 @@ func (n Network) None() bool { return !n.Open && len(n.Allow) == 0 }
 
 // A NetRule matches requests by host, port and method.
 type NetRule struct {
-	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, or an address
-	Ports      []int    `json:"ports,omitempty"`      // empty is 80 and 443
+	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, an address, or a range of them (CIDR)
+	Ports      []int    `json:"ports,omitempty"`      // empty is 80 and 443 in Allow, every port in Deny
 	Methods    []string `json:"methods,omitempty"`    // empty is all; others need a proxy that sees the request
+	Private    bool     `json:"private,omitempty"`    // a name may stand for a private or loopback address
 	Credential string   `json:"credential,omitempty"` // name of a secret that the proxy adds
 }
 

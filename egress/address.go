@@ -1,0 +1,135 @@
+package egress
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+)
+
+// class says in words why an address is not one of the public internet, "" if
+// it is one. Words of a class end up in messages: "its address is loopback".
+type class string
+
+const (
+	public   class = ""
+	metadata class = "a metadata service" // reached by naming its address and in no other way
+	private  class = "private"
+	loopback class = "loopback"
+	local    class = "link-local"
+	shared   class = "shared by a carrier"
+	ourself  class = "one of this host"
+	nowhere  class = "not of the public internet"
+)
+
+var metadataAddrs = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"),
+	netip.MustParseAddr("169.254.170.2"),   // credentials of container tasks
+	netip.MustParseAddr("169.254.170.23"),  // credentials of pods
+	netip.MustParseAddr("100.100.100.200"), // Alibaba
+	netip.MustParseAddr("fd00:ec2::254"),
+	netip.MustParseAddr("fd00:ec2::23"),
+	netip.MustParseAddr("fd20:ce::254"),
+}
+
+var classes = []struct {
+	prefix netip.Prefix
+	class  class
+}{
+	{netip.MustParsePrefix("10.0.0.0/8"), private},
+	{netip.MustParsePrefix("172.16.0.0/12"), private},
+	{netip.MustParsePrefix("192.168.0.0/16"), private},
+	{netip.MustParsePrefix("127.0.0.0/8"), loopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), local},
+	{netip.MustParsePrefix("100.64.0.0/10"), shared},
+	{netip.MustParsePrefix("0.0.0.0/8"), nowhere},
+	{netip.MustParsePrefix("192.0.0.0/24"), nowhere},
+	{netip.MustParsePrefix("192.0.2.0/24"), nowhere},
+	{netip.MustParsePrefix("192.88.99.0/24"), nowhere},
+	{netip.MustParsePrefix("198.18.0.0/15"), nowhere},
+	{netip.MustParsePrefix("198.51.100.0/24"), nowhere},
+	{netip.MustParsePrefix("203.0.113.0/24"), nowhere},
+	{netip.MustParsePrefix("224.0.0.0/4"), nowhere},
+	{netip.MustParsePrefix("240.0.0.0/4"), nowhere},
+	{netip.MustParsePrefix("::1/128"), loopback},
+	{netip.MustParsePrefix("fc00::/7"), private},
+	{netip.MustParsePrefix("fe80::/10"), local},
+	{netip.MustParsePrefix("fec0::/10"), private},
+	{netip.MustParsePrefix("2001::/23"), nowhere}, // Teredo among them
+	{netip.MustParsePrefix("2001:db8::/32"), nowhere},
+	{netip.MustParsePrefix("3fff::/20"), nowhere},
+}
+
+var (
+	globalV6 = netip.MustParsePrefix("2000::/3")
+	nat64    = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFor = netip.MustParsePrefix("2002::/16")
+)
+
+// classify says what kind of address a is. An IPv6 address that carries an IPv4
+// address within (mapped, NAT64, 6to4, ISATAP) is what the inner one is, because
+// that is where packets end up. Of IPv6, what is not global unicast is nowhere.
+func classify(a netip.Addr) class {
+	a = a.Unmap()
+	for _, m := range metadataAddrs {
+		if a.WithZone("") == m {
+			return metadata
+		}
+	}
+	if a.Zone() != "" {
+		return local
+	}
+	for _, c := range classes {
+		if c.prefix.Contains(a) {
+			return c.class
+		}
+	}
+	if a.Is4() {
+		return public
+	}
+	if v4, ok := embedded(a); ok {
+		if c := classify(v4); c != public {
+			return c
+		}
+	}
+	if nat64.Contains(a) || globalV6.Contains(a) {
+		return public
+	}
+	return nowhere
+}
+
+// embedded returns the IPv4 address that an IPv6 address carries.
+func embedded(a netip.Addr) (netip.Addr, bool) {
+	b := a.As16()
+	isatap := binary.BigEndian.Uint32(b[8:12])
+	switch {
+	case nat64.Contains(a), isatap == 0x00005efe, isatap == 0x02005efe:
+		return netip.AddrFrom4([4]byte(b[12:16])), true
+	case sixToFor.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	}
+	for _, x := range b[:12] {
+		if x != 0 {
+			return netip.Addr{}, false
+		}
+	}
+	return netip.AddrFrom4([4]byte(b[12:16])), true // the old "compatible" form
+}
+
+// isOurs reports whether a is an address of an interface of this host: behind
+// it are services that listen everywhere and expect nobody from outside.
+func isOurs(a netip.Addr, addrs func() ([]net.Addr, error)) bool {
+	all, err := addrs()
+	if err != nil {
+		return false // an address of another class is refused all the same
+	}
+	for _, x := range all {
+		n, ok := x.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if own, ok := netip.AddrFromSlice(n.IP); ok && own.Unmap() == a.Unmap() {
+			return true
+		}
+	}
+	return false
+}

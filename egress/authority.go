@@ -1,0 +1,285 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// authorities sign certificates for the hosts with a credential. Each may sign
+// for the hosts that had one when it was made and for no others, and says so in
+// its certificate, so that a program that trusts it trusts it with nothing else.
+type authorities struct {
+	file      string
+	workspace string
+
+	mu     sync.Mutex
+	all    []*authority
+	leaves map[string]*tls.Certificate
+}
+
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+const (
+	authorityLife = 2 * 365 * 24 * time.Hour
+	leafLife      = 7 * 24 * time.Hour
+	renewBefore   = 24 * time.Hour
+)
+
+// openAuthorities reads the authorities of an earlier proxy.
+func openAuthorities(file, workspace string) (*authorities, error) {
+	as := &authorities{file: file, workspace: workspace, leaves: map[string]*tls.Certificate{}}
+	if file == "" {
+		return as, nil
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return as, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("egress: read authorities: %w", err)
+	}
+	for len(bytes.TrimSpace(data)) > 0 {
+		var cert, key *pem.Block
+		if cert, data = pem.Decode(data); cert != nil {
+			key, data = pem.Decode(data)
+		}
+		if key == nil {
+			return nil, fmt.Errorf("egress: read authorities: %w: %s is damaged", fault.Failed, file)
+		}
+		a := &authority{}
+		var cerr, kerr error
+		a.cert, cerr = x509.ParseCertificate(cert.Bytes)
+		a.key, kerr = x509.ParseECPrivateKey(key.Bytes)
+		if cerr != nil || kerr != nil {
+			return nil, fmt.Errorf("egress: read authorities: %w: %s is damaged", fault.Failed, file)
+		}
+		as.all = append(as.all, a)
+	}
+	return as, nil
+}
+
+// cover makes an authority for the hosts with a credential that none may sign for.
+func (as *authorities) cover(rs *rules) error {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	var names []string
+	var nets []*net.IPNet
+	for _, r := range rs.allow {
+		if r.spec.Credential == "" {
+			continue
+		}
+		name := r.name + strings.TrimPrefix(r.suffix, ".")
+		t := target{name: name, addr: r.prefix.Addr()}
+		if as.forLocked(t) != nil {
+			continue
+		}
+		if name == "" {
+			nets = append(nets, &net.IPNet{IP: t.addr.AsSlice(), Mask: net.CIDRMask(t.addr.BitLen(), t.addr.BitLen())})
+		} else if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names)+len(nets) == 0 {
+		return nil
+	}
+	a, err := newAuthority(as.workspace, names, nets)
+	if err != nil {
+		return err
+	}
+	if err := as.saveLocked(append(slices.Clone(as.all), a)); err != nil {
+		return err
+	}
+	as.all = append(as.all, a)
+	return nil
+}
+
+func newAuthority(workspace string, names []string, nets []*net.IPNet) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("egress: make authority: %w: %w", fault.Internal, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
+	if err != nil {
+		return nil, fmt.Errorf("egress: make authority: %w: %w", fault.Internal, err)
+	}
+	now := time.Now()
+	tmpl := &x509.Certificate{
+		SerialNumber: serial, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLife),
+		// The serial in the name keeps two authorities of one workspace apart.
+		Subject:               pkix.Name{Organization: []string{"Croft"}, CommonName: fmt.Sprintf("Croft workspace %s %x", workspace, serial)},
+		IsCA:                  true,
+		BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+
+		PermittedDNSDomainsCritical: true,
+		PermittedDNSDomains:         names,
+		PermittedIPRanges:           nets,
+	}
+	// A kind of name that no constraint is about would be free.
+	if len(names) == 0 {
+		tmpl.PermittedDNSDomains = []string{"invalid"}
+	}
+	if len(nets) == 0 {
+		tmpl.ExcludedIPRanges = []*net.IPNet{
+			{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("egress: make authority: %w: %w", fault.Internal, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("egress: make authority: %w: %w", fault.Internal, err)
+	}
+	return &authority{cert: cert, key: key}, nil
+}
+
+// saveLocked writes the authorities with their keys, atomically, for the owner alone.
+func (as *authorities) saveLocked(all []*authority) error {
+	if as.file == "" {
+		return nil
+	}
+	var out bytes.Buffer
+	for _, a := range all {
+		key, err := x509.MarshalECPrivateKey(a.key)
+		if err != nil {
+			return fmt.Errorf("egress: save authorities: %w: %w", fault.Internal, err)
+		}
+		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+		_ = pem.Encode(&out, &pem.Block{Type: "EC PRIVATE KEY", Bytes: key})
+	}
+	f, err := os.CreateTemp(filepath.Dir(as.file), ".authority-") // mode 0600
+	if err != nil {
+		return fmt.Errorf("egress: save authorities: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(out.Bytes())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), as.file)
+	}
+	if err != nil {
+		return fmt.Errorf("egress: save authorities: %w", err)
+	}
+	return nil
+}
+
+// forLocked returns an authority that may sign for a host and still lives long enough.
+func (as *authorities) forLocked(t target) *authority {
+	for _, a := range as.all {
+		if time.Until(a.cert.NotAfter) > leafLife && a.permits(t) {
+			return a
+		}
+	}
+	return nil
+}
+
+func (a *authority) permits(t target) bool {
+	if t.name != "" {
+		return slices.ContainsFunc(a.cert.PermittedDNSDomains, func(d string) bool {
+			return t.name == d || strings.HasSuffix(t.name, "."+d)
+		})
+	}
+	return slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool { return n.Contains(t.addr.AsSlice()) })
+}
+
+// pem returns the certificates.
+func (as *authorities) pem() []byte {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	var out bytes.Buffer
+	for _, a := range as.all {
+		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	}
+	return out.Bytes()
+}
+
+// config is for taking apart the TLS of a host.
+func (as *authorities) config(t target) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return as.leaf(t)
+		},
+		SessionTicketsDisabled: true,
+	}
+}
+
+// leaf returns a certificate for a host, made at first use.
+func (as *authorities) leaf(t target) (*tls.Certificate, error) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	host := t.host()
+	if c := as.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > renewBefore {
+		return c, nil
+	}
+	a := as.forLocked(t)
+	if a == nil {
+		return nil, fmt.Errorf("egress: sign for %s: %w: no authority may", host, fault.Internal)
+	}
+	c, err := a.sign(t)
+	if err != nil {
+		return nil, fmt.Errorf("egress: sign for %s: %w: %w", host, fault.Internal, err)
+	}
+	if len(as.leaves) >= 256 { // a wildcard has no end of hosts
+		clear(as.leaves)
+	}
+	as.leaves[host] = c
+	return c, nil
+}
+
+func (a *authority) sign(t target) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	tmpl := &x509.Certificate{
+		SerialNumber: serial, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(leafLife),
+		Subject:     pkix.Name{Organization: []string{"Croft"}},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if t.name != "" {
+		tmpl.DNSNames = []string{t.name}
+	} else {
+		tmpl.IPAddresses = []net.IP{net.IP(netip.Addr.AsSlice(t.addr))}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}

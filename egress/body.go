@@ -1,0 +1,149 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// body is the body of a request on its way out. The transport reads it in a
+// goroutine of its own, perhaps still after the answer has begun; end makes sure
+// that it has stopped.
+type body struct {
+	c     *client
+	src   io.ReadCloser
+	watch *watch
+	n     atomic.Int64
+	ended atomic.Bool // nothing may be read any more
+
+	mu     sync.Mutex // held while reading
+	expect bool       // the client waits for 100 Continue
+	done   bool       // all was read
+}
+
+var errEnded = errors.New("egress: the request has ended")
+
+func newBody(c *client, req *http.Request, w *watch) *body {
+	b := &body{c: c, src: req.Body, watch: w, expect: req.Header.Get("Expect") != "" && req.ContentLength != 0}
+	if req.ContentLength == 0 {
+		b.done = true
+		w.start()
+	}
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended.Load() {
+		return 0, errEnded
+	}
+	if b.done {
+		return 0, io.EOF
+	}
+	if b.expect && !b.proceed() {
+		return 0, errEnded
+	}
+	_ = b.c.conn.SetReadDeadline(deadline(b.c.p.opts.IdleTimeout))
+	if b.ended.Load() { // else end would wait for a deadline that it did not set
+		return 0, errEnded
+	}
+	n, err := b.src.Read(p)
+	b.n.Add(int64(n))
+	if err == io.EOF {
+		b.done = true
+		_ = b.c.conn.SetReadDeadline(time.Time{})
+		b.watch.start()
+	}
+	return n, err
+}
+
+// proceed asks the client for the body, unless its answer has begun.
+func (b *body) proceed() bool {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.c.answering {
+		return false
+	}
+	b.expect = false
+	_ = b.c.conn.SetWriteDeadline(deadline(b.c.p.opts.HeaderTimeout))
+	_, err := io.WriteString(b.c.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+	return err == nil
+}
+
+// Close is for the transport; the body is closed by end.
+func (b *body) Close() error { return nil }
+
+func (b *body) sent() int64 { return b.n.Load() }
+
+// rest reads what is left of a body that nobody wants, if it is little, and
+// reports whether the next request follows.
+func (b *body) rest() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done {
+		return true
+	}
+	b.ended.Store(true)
+	if b.expect {
+		return false
+	}
+	_ = b.c.conn.SetReadDeadline(deadline(time.Second))
+	n, err := io.CopyN(io.Discard, b.src, 256<<10)
+	b.n.Add(n)
+	b.done = errors.Is(err, io.EOF)
+	return b.done
+}
+
+// end stops reading and reports whether all was read.
+func (b *body) end() bool {
+	b.ended.Store(true)
+	if !b.mu.TryLock() {
+		_ = b.c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	return b.done
+}
+
+// watch notices that the client goes away while an answer is awaited.
+type watch struct {
+	c    *client
+	gone func()
+
+	mu       sync.Mutex
+	done     chan struct{} // closed when the goroutine ends; nil before it starts
+	stopping atomic.Bool
+}
+
+// start begins to watch. Nothing else may read from the client until stop.
+func (w *watch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done != nil || w.stopping.Load() {
+		return
+	}
+	w.done = make(chan struct{})
+	go func() {
+		defer close(w.done)
+		if _, err := w.c.br.Peek(1); err != nil && !w.stopping.Load() {
+			w.gone()
+		}
+	}()
+}
+
+// stop ends watching and waits for it.
+func (w *watch) stop() {
+	w.stopping.Store(true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		return
+	}
+	_ = w.c.conn.SetReadDeadline(time.Unix(1, 0))
+	<-w.done
+	_ = w.c.conn.SetReadDeadline(time.Time{})
+}

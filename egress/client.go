@@ -1,0 +1,199 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Protocols, as events tell them.
+const (
+	protoHTTP    = "http"
+	protoHTTPS   = "https"
+	protoConnect = "connect"
+	protoSOCKS   = "socks5"
+)
+
+// A client is one connection from the workspace, or the inside of a tunnel.
+type client struct {
+	p        *Proxy
+	conn     net.Conn
+	br       *bufio.Reader
+	protocol string
+	fixed    *target // inside a tunnel: where all requests go
+	https    bool    // inside a tunnel that was taken apart
+
+	mu        sync.Mutex // guards the moment at which the answer begins
+	answering bool
+}
+
+func newClient(p *Proxy, conn net.Conn) *client {
+	return &client{p: p, conn: conn, br: bufio.NewReaderSize(conn, p.opts.MaxHeader), protocol: protoHTTP}
+}
+
+func deadline(d time.Duration) time.Time { return time.Now().Add(d) }
+
+// serve reads the first byte, which tells SOCKS from HTTP.
+func (c *client) serve(ctx context.Context) {
+	_ = c.conn.SetReadDeadline(deadline(c.p.opts.IdleTimeout))
+	b, err := c.br.Peek(1)
+	if err != nil {
+		return
+	}
+	if b[0] == socksVersion {
+		c.serveSOCKS(ctx)
+		return
+	}
+	c.serveHTTP(ctx)
+}
+
+// turnOff tells a connection that there are too many.
+func (c *client) turnOff(ctx context.Context) {
+	why := &refusal{code: fault.ResourceExhausted, reason: fmt.Sprintf("there are %d connections already", c.p.opts.MaxConns)}
+	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
+	_ = c.conn.SetDeadline(deadline(2 * time.Second))
+	if b, err := c.br.Peek(1); err != nil {
+		return
+	} else if b[0] == socksVersion {
+		rec.protocol = protoSOCKS
+		if t, _, err := c.greetSOCKS(); err == nil {
+			rec.target = t
+			_ = c.replySOCKS(why)
+		}
+	} else if _, err := peekHead(c.br); err == nil {
+		c.refuse(nil, "", why, false)
+		c.linger()
+	}
+	c.p.audit(rec)
+}
+
+// serveHTTP serves requests one after the other until one of them, or the
+// client, ends the connection.
+func (c *client) serveHTTP(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = c.conn.SetReadDeadline(deadline(c.p.opts.IdleTimeout))
+		if _, err := c.br.Peek(1); err != nil {
+			return
+		}
+		_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
+		req, h, err := c.read()
+		if err != nil {
+			c.reject(err)
+			return
+		}
+		_ = c.conn.SetReadDeadline(time.Time{})
+		c.answering = false
+		if req.Method == http.MethodConnect {
+			c.connect(ctx, h)
+			return
+		}
+		if !c.request(ctx, req, h) {
+			return
+		}
+	}
+}
+
+// read takes the next request in.
+func (c *client) read() (*http.Request, head, error) {
+	b, err := peekHead(c.br)
+	if err != nil {
+		return nil, head{}, err
+	}
+	h, err := parseHead(b)
+	if err != nil {
+		return nil, head{}, err
+	}
+	req, err := http.ReadRequest(c.br)
+	if err != nil {
+		return nil, head{}, invalid("the request is malformed")
+	}
+	return req, h, nil
+}
+
+// reject answers what was not understood as a request.
+func (c *client) reject(err error) {
+	var why *refusal
+	if !errors.As(err, &why) {
+		return // the client went away or fell silent
+	}
+	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
+	if c.fixed != nil {
+		rec.target = *c.fixed
+	}
+	rec.status = c.refuse(nil, "", why, false)
+	c.p.audit(rec)
+	c.linger()
+}
+
+// refuse answers with an error in its wire form, and returns the status.
+func (c *client) refuse(req *http.Request, host string, why *refusal, keep bool) int {
+	c.mu.Lock()
+	c.answering = true
+	c.mu.Unlock()
+	verb := "request"
+	if req != nil {
+		verb = req.Method
+	}
+	if host != "" {
+		verb += " " + host
+	}
+	body, err := json.Marshal(fault.Encode(fmt.Errorf("egress: %s: %w: %s", verb, why.code, why.reason)))
+	if err != nil {
+		return 0
+	}
+	status := why.code.Status()
+	connection := ""
+	if !keep {
+		connection = "Connection: close\r\n"
+	}
+	if req != nil && req.Method == http.MethodHead {
+		body = nil
+	}
+	_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
+	fmt.Fprintf(c.conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nProxy-Status: croft; error=%s\r\n%s\r\n%s",
+		status, statusText(status), len(body), proxyStatus(why.code), connection, body)
+	return status
+}
+
+// proxyStatus names a code as RFC 9209 does.
+func proxyStatus(c fault.Code) string {
+	switch c {
+	case fault.PermissionDenied:
+		return "http_request_denied"
+	case fault.InvalidArgument:
+		return "http_request_error"
+	case fault.ResourceExhausted:
+		return "connection_limit_reached"
+	case fault.DeadlineExceeded:
+		return "connection_timeout"
+	case fault.Internal:
+		return "proxy_internal_error"
+	}
+	return "destination_unavailable"
+}
+
+func statusText(code int) string {
+	if s := http.StatusText(code); s != "" {
+		return s
+	}
+	return "Status"
+}
+
+// linger lets the client read the answer before the connection is closed with
+// bytes of it unread, which would take the answer away.
+func (c *client) linger() {
+	if hc, ok := c.conn.(interface{ CloseWrite() error }); ok {
+		_ = hc.CloseWrite()
+	}
+	_ = c.conn.SetReadDeadline(deadline(time.Second))
+	_, _ = io.CopyN(io.Discard, c.br, 1<<20)
+}

@@ -1,0 +1,111 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A hello is the first message of TLS, as far as it matters here.
+type hello struct {
+	name string // the server name, "" if there is none
+	ech  bool   // it may hide another name
+	raw  []byte // all that was read for it, to be passed on
+}
+
+// maxHello bounds what is read in search of a hello.
+const maxHello = 64 << 10
+
+// extensions of TLS that encrypt the server name: RFC 9849 and its drafts, and
+// what they were before.
+var hiding = []uint16{0xfe0d, 0xffce, 0xfe08, 0xfe09, 0xfe0a}
+
+var errHello = errors.New("hello seen")
+
+// readHello reads a TLS hello. It lets crypto/tls do so, which copes with one
+// that comes in many records, and stops it before it answers.
+func readHello(ctx context.Context, r io.Reader) (hello, error) {
+	var h hello
+	tape := &tape{r: io.LimitReader(r, maxHello)}
+	seen := false
+	conn := tls.Server(tape, &tls.Config{
+		MinVersion: tls.VersionTLS10, //nolint:gosec // nothing is negotiated: it is the server that judges versions
+		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
+			seen = true
+			h.name = strings.ToLower(info.ServerName)
+			h.ech = slices.ContainsFunc(info.Extensions, func(x uint16) bool { return slices.Contains(hiding, x) })
+			return nil, errHello
+		},
+	})
+	err := conn.HandshakeContext(ctx)
+	h.raw = tape.buf.Bytes()
+	if seen {
+		return h, nil
+	}
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record), len(h.raw) > 0 && h.raw[0] != 0x16:
+		return h, &refusal{code: fault.PermissionDenied, reason: "it is not TLS"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return h, &refusal{code: fault.Canceled, reason: "the client ended it before it began"}
+	}
+	return h, &refusal{code: fault.PermissionDenied, reason: "its TLS hello is malformed or did not come in time"}
+}
+
+// check compares the name in a hello with the host that was asked for. For an
+// address the name must be absent, or one that the policy allows by itself.
+func (h hello) check(t target, rs *rules) error {
+	switch {
+	case h.ech:
+		return &refusal{code: fault.PermissionDenied, reason: "its TLS hello has an encrypted part that may hide another server name (ECH); turn that off in the client"}
+	case t.name != "" && h.name == "":
+		return &refusal{code: fault.PermissionDenied, reason: "its TLS hello has no server name"}
+	case t.name != "" && h.name != t.name:
+		return &refusal{code: fault.PermissionDenied, reason: "its TLS hello asks for another server name"}
+	case t.name == "" && h.name != "":
+		named, err := parseTarget(h.name, t.port)
+		if err != nil || !rs.judge(named, tunnel).allowed {
+			return &refusal{code: fault.PermissionDenied, reason: "its TLS hello asks for a server name that no rule allows"}
+		}
+	}
+	return nil
+}
+
+// alert is what TLS says when the server name is not one that is served.
+var alert = []byte{21, 3, 1, 0, 2, 2, 112}
+
+// tape is a connection that keeps what is read and swallows what is written.
+type tape struct {
+	r   io.Reader
+	buf bytes.Buffer
+}
+
+func (t *tape) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.buf.Write(p[:n])
+	return n, err
+}
+
+func (*tape) Write(p []byte) (int, error)      { return len(p), nil }
+func (*tape) Close() error                     { return nil }
+func (*tape) LocalAddr() net.Addr              { return nil }
+func (*tape) RemoteAddr() net.Addr             { return nil }
+func (*tape) SetDeadline(time.Time) error      { return nil }
+func (*tape) SetReadDeadline(time.Time) error  { return nil }
+func (*tape) SetWriteDeadline(time.Time) error { return nil }
+
+// replay is a connection from which something was read already.
+type replay struct {
+	net.Conn
+	r io.Reader
+}
+
+func (r *replay) Read(p []byte) (int, error) { return r.r.Read(p) }

@@ -1,0 +1,341 @@
+package egress
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
+)
+
+// request judges one request, passes it on and answers it. It reports whether
+// another may follow on the connection.
+func (c *client) request(ctx context.Context, req *http.Request, h head) (keep bool) {
+	rec := &record{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
+	defer c.p.audit(rec)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &watch{c: c, gone: cancel}
+	body := newBody(c, req, w)
+	defer func() {
+		rec.out = body.sent()
+		if !body.end() {
+			c.linger()
+			keep = false
+		}
+	}()
+	f := &flow{stop: cancel}
+	resp, scrub, err := c.exchange(ctx, req, h, body, rec, f)
+	w.stop()
+	if err != nil {
+		why := asRefusal(err)
+		rec.err = why
+		keep = !req.Close && why.code != fault.InvalidArgument && body.rest()
+		rec.status = c.refuse(req, rec.target.hostOrEmpty(), why, keep)
+		return keep
+	}
+	defer c.p.end(f)
+	defer resp.Body.Close()
+	rec.status = resp.StatusCode
+	rec.in, keep, err = c.respond(req, resp, scrub)
+	if err != nil {
+		rec.err = &refusal{code: fault.Unavailable, reason: "the answer did not get through to its end"}
+		return false
+	}
+	return keep
+}
+
+func (t target) hostOrEmpty() string {
+	if t.port == 0 {
+		return ""
+	}
+	return t.String()
+}
+
+// exchange sends a request if it may be sent. On success f has begun and the
+// caller ends it.
+func (c *client) exchange(ctx context.Context, req *http.Request, h head, body *body, rec *record, f *flow) (*http.Response, *secret.Scrubber, error) {
+	t, err := c.targetOf(req, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec.target = t
+	rs := c.p.policy()
+	v := rs.judge(t, req.Method)
+	rec.rule, rec.credential = v.rule, v.credential
+	if !v.allowed {
+		return nil, nil, denied(v)
+	}
+	if req.Method == http.MethodTrace {
+		return nil, nil, &refusal{code: fault.PermissionDenied, reason: "the method TRACE is never passed on"}
+	}
+	out := c.outgoing(ctx, req, t, body)
+	var scrub *secret.Scrubber
+	if rs.credentialed(t) {
+		if scrub, err = c.p.prepare(ctx, rs, out, v.credential); err != nil {
+			return nil, nil, err
+		}
+	}
+	f.target, f.method, f.credential = t, req.Method, v.credential
+	if err := c.p.begin(f); err != nil {
+		return nil, nil, err
+	}
+	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if ap, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
+			rec.addr = ap.Addr().Unmap()
+		}
+	}}))
+	resp, err := c.p.transport.RoundTrip(out)
+	if err == nil {
+		if err = acceptable(resp, scrub != nil); err == nil {
+			return resp, scrub, nil
+		}
+		resp.Body.Close()
+	}
+	c.p.end(f)
+	return nil, nil, err
+}
+
+// targetOf finds where a request goes: by its absolute URL, or inside a tunnel
+// by the tunnel. The Host header must say the same.
+func (c *client) targetOf(req *http.Request, h head) (target, error) {
+	port := 80
+	if c.https {
+		port = 443
+	}
+	var t target
+	if c.fixed != nil {
+		t = *c.fixed
+		if !strings.HasPrefix(h.uri, "/") && h.uri != "*" {
+			return t, invalid("inside a tunnel a request names a path")
+		}
+	} else {
+		if !strings.HasPrefix(strings.ToLower(h.uri), "http://") {
+			return t, invalid("a proxy takes http://host/path, or CONNECT for https")
+		}
+		u, err := url.Parse(h.uri)
+		if err != nil || u.User != nil || u.Host == "" {
+			return t, invalid("the URL of the request is malformed, or has a user")
+		}
+		if t, err = splitTarget(u.Host, port); err != nil {
+			return t, err
+		}
+	}
+	if h.hasHost {
+		if said, err := splitTarget(h.host, port); err != nil || said != t {
+			return t, invalid("the Host header is not the host of the request")
+		}
+	}
+	return t, nil
+}
+
+// hopByHop are the headers that are between two neighbours.
+var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Proxy-Status"}
+
+func stripHops(h http.Header) {
+	for _, v := range h.Values("Connection") {
+		for name := range strings.SplitSeq(v, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+}
+
+// outgoing writes a request anew.
+func (c *client) outgoing(ctx context.Context, req *http.Request, t target, body *body) *http.Request {
+	u := &url.URL{Scheme: protoHTTP, Host: t.authority(80), Path: req.URL.Path, RawPath: req.URL.RawPath,
+		RawQuery: req.URL.RawQuery, ForceQuery: req.URL.ForceQuery, Opaque: ""}
+	if c.https {
+		u.Scheme, u.Host = protoHTTPS, t.authority(443)
+	}
+	h := req.Header.Clone()
+	stripHops(h)
+	h.Del("Content-Length")
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = []string{""} // net/http would add its own
+	}
+	out := (&http.Request{Method: req.Method, URL: u, Host: u.Host, Header: h, ContentLength: req.ContentLength,
+		Body: http.NoBody}).WithContext(ctx)
+	if req.ContentLength != 0 {
+		out.Body = body
+	}
+	return out
+}
+
+// authority is the target as a URL has it.
+func (t target) authority(port int) string {
+	if t.port != port {
+		return t.String()
+	}
+	if t.name == "" && t.addr.Is6() {
+		return "[" + t.addr.String() + "]"
+	}
+	return t.host()
+}
+
+// acceptable refuses answers that can't be passed on, and undoes a compression
+// in which a secret could not be seen.
+func acceptable(resp *http.Response, scrubbed bool) error {
+	if resp.StatusCode < 200 {
+		return &refusal{code: fault.Unsupported, reason: "it changes to another protocol"}
+	}
+	if !scrubbed {
+		return nil
+	}
+	if resp.StatusCode == http.StatusPartialContent {
+		return &refusal{code: fault.Unsupported, reason: "it answers in parts, in which a secret could not be seen"}
+	}
+	encodings := resp.Header.Values("Content-Encoding")
+	switch enc := strings.ToLower(strings.Join(encodings, ",")); enc {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		resp.Header.Del("Content-Encoding")
+		resp.ContentLength = -1
+		resp.Body = &gunzip{body: resp.Body}
+	default:
+		return &refusal{code: fault.Unsupported, reason: "it answers in an encoding in which a secret could not be seen"}
+	}
+	return nil
+}
+
+// gunzip reads what a compressed body holds. Its reader is made at the first
+// read, because an answer may have no body.
+type gunzip struct {
+	body io.ReadCloser
+	zr   *gzip.Reader
+	err  error
+}
+
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.zr == nil && g.err == nil {
+		g.zr, g.err = gzip.NewReader(g.body)
+	}
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.zr.Read(p)
+}
+
+func (g *gunzip) Close() error { return g.body.Close() }
+
+// respond writes an answer anew, scrubbed, and passes the body on as it comes.
+func (c *client) respond(req *http.Request, resp *http.Response, scrub *secret.Scrubber) (n int64, keep bool, err error) {
+	c.mu.Lock()
+	c.answering = true
+	c.mu.Unlock()
+	length, hasBody := resp.ContentLength, true
+	switch {
+	case req.Method == http.MethodHead:
+		hasBody = false
+	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified:
+		length, hasBody = -1, false
+	case scrub != nil && length != 0:
+		length = -1
+	}
+	chunked := hasBody && length < 0 && req.ProtoAtLeast(1, 1)
+	keep = !req.Close && (!hasBody || length >= 0 || chunked)
+	h := cleanHeader(resp.Header, scrub)
+	if length >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(length, 10))
+	}
+	if chunked {
+		h.Set("Transfer-Encoding", "chunked")
+	}
+	if !keep {
+		h.Set("Connection", "close")
+	} else if !req.ProtoAtLeast(1, 1) {
+		h.Set("Connection", "keep-alive")
+	}
+	bw := bufio.NewWriterSize(&patient{c.conn, c.p.opts.IdleTimeout}, 16<<10)
+	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, statusText(resp.StatusCode))
+	if err := h.Write(bw); err != nil {
+		return 0, false, err
+	}
+	_, _ = bw.WriteString("\r\n")
+	if hasBody {
+		n, err = copyBody(bw, scrub.Reader(resp.Body), chunked)
+	}
+	return n, keep && err == nil, errors.Join(err, bw.Flush())
+}
+
+// cleanHeader returns the headers of an answer that are for the client.
+func cleanHeader(from http.Header, scrub *secret.Scrubber) http.Header {
+	h := from.Clone()
+	stripHops(h)
+	h.Del("Content-Length")
+	h.Del("Alt-Svc") // leads to a protocol that does not come through here
+	if scrub == nil {
+		return h
+	}
+	clean := make(http.Header, len(h))
+	for name, values := range h {
+		if scrub.String(name) != name || scrub.String(strings.ToLower(name)) != strings.ToLower(name) {
+			continue
+		}
+		for _, v := range values {
+			clean[name] = append(clean[name], scrub.String(v))
+		}
+	}
+	return clean
+}
+
+// copyBody passes a body on. What was read is sent before more is read.
+func copyBody(bw *bufio.Writer, r io.Reader, chunked bool) (n int64, err error) {
+	var w io.Writer = bw
+	if chunked {
+		cw := httputil.NewChunkedWriter(bw)
+		defer func() {
+			if err == nil {
+				err = cw.Close()
+				_, _ = bw.WriteString("\r\n")
+			}
+		}()
+		w = cw
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		m, rerr := r.Read(buf)
+		n += int64(m)
+		if m > 0 {
+			if _, err := w.Write(buf[:m]); err != nil {
+				return n, err
+			}
+		}
+		if rerr == io.EOF {
+			return n, nil
+		}
+		if rerr != nil {
+			return n, rerr
+		}
+		if err := bw.Flush(); err != nil {
+			return n, err
+		}
+	}
+}
+
+// patient gives every write a time of its own.
+type patient struct {
+	net.Conn
+	idle time.Duration
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	_ = p.SetWriteDeadline(deadline(p.idle))
+	return p.Conn.Write(b)
+}
