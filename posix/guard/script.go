@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxDepth is how deep scripts may be nested in scripts.
+const maxDepth = 16
+
+// maxNesting is how many brackets and keywords that open something a script may
+// have open at once, to bound what its parser needs of the stack.
+const maxNesting = 2000
+
+// A call is a program and its arguments, without those that are another call's
+// or a script.
+type call struct {
+	words  []word
+	script bool // it comes from a script
+}
+
+// A finding is what a command would run, as far as can be told. Building one
+// looks at no file.
+type finding struct {
+	calls     []call
+	redirects []word
+	functions map[string]bool
+	level     int    // of scripts around the call that is being added
+	problem   string // why a script could not be read: TextUnparsed, TextNested or TextScriptTooLong
+	where     string // in the script
+}
+
+// argv adds a command that no shell sees.
+func (f *finding) argv(argv []string) { f.call(plains(argv), 0) }
+
+// script adds a script.
+func (f *finding) script(src string, depth int) {
+	f.level++
+	defer func() { f.level-- }()
+	switch {
+	case depth > maxDepth:
+		f.fail(TextNested, "")
+		return
+	case len(src) > MaxScript:
+		f.fail(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
+		return
+	case nesting(src) > maxNesting:
+		f.fail(TextNested, "")
+		return
+	}
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
+	for stmt, err := range parser.StmtsSeq(strings.NewReader(src)) {
+		if err != nil {
+			f.fail(TextUnparsed, err.Error())
+			return
+		}
+		syntax.Walk(stmt, func(n syntax.Node) bool { f.node(n, depth); return true })
+	}
+}
+
+// fail remembers the first problem.
+func (f *finding) fail(problem, where string) {
+	if f.problem == "" {
+		f.problem, f.where = problem, where
+	}
+}
+
+func (f *finding) node(n syntax.Node, depth int) {
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		if words := callWords(n); len(words) > 0 {
+			f.call(words, depth)
+		}
+	case *syntax.FuncDecl:
+		if f.functions == nil {
+			f.functions = map[string]bool{}
+		}
+		if n.Name != nil {
+			f.functions[n.Name.Value] = true
+		}
+	case *syntax.Redirect:
+		f.redirect(n)
+	case *syntax.Stmt:
+		f.stdin(n, depth)
+	}
+}
+
+func callWords(c *syntax.CallExpr) []word {
+	var words []word
+	for _, a := range c.Args {
+		words = append(words, fields(a)...)
+	}
+	return words
+}
+
+// redirect adds a redirection to or from a file. Here-documents are data, and
+// what is substituted in them is walked over anyway.
+func (f *finding) redirect(r *syntax.Redirect) {
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+		return
+	}
+	if r.Word == nil {
+		return
+	}
+	for _, w := range fields(r.Word) {
+		if w.text != "-" && strings.Trim(w.text, "0123456789") != "" {
+			f.redirects = append(f.redirects, w)
+		}
+	}
+}
+
+// stdin adds the here-document that a shell is to run.
+func (f *finding) stdin(s *syntax.Stmt, depth int) {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok {
+		return
+	}
+	words := callWords(c)
+	if len(words) == 0 || !shells[programName(words[0].text)] {
+		return
+	}
+	if _, reads := shellScript(words); !reads {
+		return
+	}
+	for _, r := range s.Redirs {
+		doc := r.Hdoc
+		if r.Op == syntax.WordHdoc {
+			doc = r.Word
+		}
+		if doc == nil {
+			continue
+		}
+		f.nested(wordOf(doc), depth)
+	}
+}
+
+// nesting is at least the number of things that are open at once in src, but
+// counts what is in quotes as well.
+func nesting(src string) int {
+	open, most := 0, 0
+	for i := 0; i < len(src); i++ {
+		switch src[i] {
+		case '(', '{', '[':
+			open++
+		case ')', '}', ']':
+			open = max(open-1, 0)
+		}
+		most = max(most, open)
+	}
+	for w := range strings.FieldsFuncSeq(src, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) }) {
+		switch w {
+		case "if", "while", "until", "for", "case", "select", "!", "time", "coproc", "function":
+			open++
+		case "fi", "done", "esac":
+			open = max(open-1, 0)
+		}
+		most = max(most, open)
+	}
+	return most
+}
