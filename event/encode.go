@@ -1,0 +1,105 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// MaxLine is the most bytes that an event takes as JSON.
+const MaxLine = 1 << 20
+
+// Marshal returns e as one line of JSON, without the newline. The encoding is
+// stable: keys of the envelope come in a fixed order, those of the fields
+// sorted, and the time is in UTC. It never fails: a field that JSON can't hold
+// becomes its text, and an event beyond MaxLine loses its fields and says so.
+func Marshal(e Event) []byte {
+	e.Time = e.Time.UTC()
+	line, err := json.Marshal(e)
+	if err == nil && len(line) <= MaxLine {
+		return line
+	}
+	if err != nil {
+		if y := e.Time.Year(); y < 0 || y > 9999 { // what RFC 3339 can't write
+			e.Time = time.Time{}
+		}
+		e.Fields = plainFields(e.Fields)
+		if line, err = json.Marshal(e); err == nil && len(line) <= MaxLine {
+			return line
+		}
+	}
+	size := len(line)
+	e.Kind, e.Workspace, e.Session = Kind(Cut(string(e.Kind))), Cut(e.Workspace), Cut(e.Session)
+	e.Fields = map[string]any{FieldMessage: fmt.Sprintf("the fields are left out: the event has %d bytes, more than %d", size, MaxLine)}
+	line, err = json.Marshal(e)
+	if err != nil {
+		panic(fmt.Sprintf("event: marshal a plain event: %v", err)) // strings, numbers and a valid time
+	}
+	return line
+}
+
+// plainFields replaces what JSON can't hold.
+func plainFields(fields map[string]any) map[string]any {
+	plain := make(map[string]any, len(fields))
+	for name, v := range fields {
+		if _, err := json.Marshal(v); err != nil {
+			if f, ok := v.(float64); ok {
+				v = strconv.FormatFloat(f, 'g', -1, 64) // NaN and the infinities
+			} else {
+				v = fmt.Sprintf("%T", v)
+			}
+		}
+		plain[name] = v
+	}
+	return plain
+}
+
+// Unmarshal reads what Marshal wrote. Keys that it does not know are left out,
+// so that an older program reads what a newer one wrote. Whole numbers in fields
+// become int64, others float64. The error is InvalidArgument.
+func Unmarshal(line []byte) (Event, error) {
+	var e Event
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	if err := dec.Decode(&e); err != nil {
+		// Not wrapped: the io.EOF of a line is not that of the file.
+		return Event{}, fmt.Errorf("event: read line: %w: %v", fault.InvalidArgument, err) //nolint:errorlint // see above
+	}
+	if dec.More() {
+		return Event{}, fmt.Errorf("event: read line: %w: there is more after the event", fault.InvalidArgument)
+	}
+	if e.Kind == "" {
+		return Event{}, fmt.Errorf("event: read line: %w: it has no %q", fault.InvalidArgument, "event")
+	}
+	for name, v := range e.Fields {
+		e.Fields[name] = numbers(v)
+	}
+	return e, nil
+}
+
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if f, err := v.Float64(); err == nil && !math.IsInf(f, 0) {
+			return f
+		}
+		return v.String()
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	}
+	return v
+}

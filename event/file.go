@@ -1,0 +1,342 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Sync says when what was written to a file is forced to the disk.
+type Sync string
+
+// When a file is forced to the disk. A process that crashes loses nothing in any
+// case; the difference shows when the machine does.
+const (
+	SyncNone     Sync = "none"     // when the kernel likes
+	SyncInterval Sync = "interval" // at most a second after it was written
+	SyncAlways   Sync = "always"   // before Emit returns, which then takes as long as the disk
+)
+
+// Syncs lists the values of Sync.
+var Syncs = []Sync{SyncNone, SyncInterval, SyncAlways}
+
+// Defaults of FileOptions.
+const (
+	DefaultMaxSize int64 = 64 << 20
+	DefaultKeep          = 5
+	syncEvery            = time.Second
+)
+
+// FileOptions are the options of OpenFile.
+type FileOptions struct {
+	MaxSize int64 // a file that would pass this many bytes is rotated; 0 is DefaultMaxSize
+	Keep    int   // rotated files that are kept, PATH.1 being the newest; 0 is DefaultKeep
+	Sync    Sync  // "" is SyncInterval
+
+	// OnError is told of the first error of a run of them, because Emit has no
+	// one to tell. It must not emit to the stream of this file. Nil is silent.
+	OnError func(error)
+}
+
+// A File is a sink that appends each event as a line of JSON to a file that only
+// its owner may read. What Emit was given is in the hands of the kernel when it
+// returns. Where it can't be written, the next line that can be tells how many
+// were lost, as a [Dropped] event.
+//
+// Several processes may append to the same file: lines do not mix, and whoever
+// finds the file full rotates it for all.
+type File struct {
+	path string
+	opts FileOptions
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu     sync.Mutex
+	f      *os.File // nil once closed
+	info   fs.FileInfo
+	size   int64 // after our last write; -1 where how the file ends is not known
+	dirty  bool  // there is something to be forced to the disk
+	lost   Event // stands for what could not be written
+	failed error // the error of the latest write or sync; nil once one succeeds
+}
+
+// OpenFile opens the file at path for appending, and makes it if it is missing.
+// Its directory must exist.
+func OpenFile(path string, opts *FileOptions) (*File, error) {
+	var o FileOptions
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("event: open %s: %w", path, err)
+	}
+	f := &File{path: path, opts: o, stop: make(chan struct{})}
+	if err := f.openLocked(); err != nil {
+		return nil, fmt.Errorf("event: open %s: %w", path, err)
+	}
+	if o.Sync == SyncInterval {
+		f.done.Go(f.syncLoop)
+	}
+	return f, nil
+}
+
+func (o *FileOptions) complete() error {
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.Keep == 0 {
+		o.Keep = DefaultKeep
+	}
+	switch {
+	case o.MaxSize < 0 || o.Keep < 0:
+		return fmt.Errorf("%w: maximal size %d and files to keep %d must not be negative", fault.InvalidArgument, o.MaxSize, o.Keep)
+	case o.Sync == "":
+		o.Sync = SyncInterval
+	case o.Sync != SyncNone && o.Sync != SyncInterval && o.Sync != SyncAlways:
+		return fmt.Errorf("%w: sync %q: allowed are %v", fault.InvalidArgument, o.Sync, Syncs)
+	}
+	return nil
+}
+
+// openLocked opens what is at the path now.
+func (f *File) openLocked() error {
+	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is not a regular file", fault.InvalidArgument)
+	}
+	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|openFlags, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Mode().Perm()&^0o600 != 0 {
+		err = file.Chmod(0o600)
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	if f.f != nil {
+		err = f.syncLocked()
+		f.f.Close()
+	}
+	f.f, f.info, f.size = file, info, -1
+	return err
+}
+
+// Emit appends e.
+func (f *File) Emit(e Event) {
+	line := append(Marshal(e), '\n')
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.f == nil {
+		return
+	}
+	err := f.appendLocked(line)
+	if err != nil {
+		f.loseLocked(e)
+	} else if f.opts.Sync == SyncAlways {
+		err = f.syncLocked()
+	}
+	f.noteLocked(err)
+}
+
+func (f *File) appendLocked(line []byte) error {
+	var before []byte
+	if f.lost.Kind != "" {
+		before = append(Marshal(f.lost), '\n')
+	}
+	if err := f.readyLocked(int64(len(before) + len(line))); err != nil {
+		return err
+	}
+	if f.size < 0 && f.tornLocked() {
+		before = append([]byte{'\n'}, before...) // so that half a line spoils no other
+	}
+	n, err := f.f.Write(append(before, line...))
+	f.dirty = f.dirty || n > 0
+	if n >= len(before) {
+		f.lost = Event{} // it is told
+	}
+	if err != nil {
+		f.size = -1
+		return err
+	}
+	f.size += int64(n)
+	return nil
+}
+
+// readyLocked sees to it that the open file is the one at the path, and has
+// room for n bytes. Afterwards size is the size of the file if nobody but us
+// wrote to its end, and -1 otherwise.
+func (f *File) readyLocked(n int64) error {
+	for range 3 { // others may rotate at the same time
+		info, err := os.Lstat(f.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, f.info):
+			if err := f.openLocked(); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if info.Size() > 0 && info.Size()+n > f.opts.MaxSize {
+			rotated, err := f.rotateLocked()
+			if err != nil {
+				return err
+			}
+			if rotated {
+				continue
+			}
+		}
+		if info.Size() != f.size {
+			f.size = -1
+		}
+		return nil
+	}
+	return nil // whichever file is open is good enough for one line
+}
+
+// tornLocked sets size, and reports whether the file ends within a line.
+func (f *File) tornLocked() bool {
+	info, err := f.f.Stat()
+	if err != nil || info.Size() == 0 {
+		f.size = 0
+		return err != nil
+	}
+	f.size = info.Size()
+	var last [1]byte
+	_, err = f.f.ReadAt(last[:], f.size-1)
+	return err != nil || last[0] != '\n'
+}
+
+// rotateLocked moves the file to PATH.1, that to PATH.2, and so on. It reports
+// false if another process is about to do it.
+func (f *File) rotateLocked() (bool, error) {
+	ours, err := tryLock(f.f)
+	if err != nil || !ours {
+		return false, err
+	}
+	defer unlock(f.f)
+	if info, err := os.Lstat(f.path); err != nil || !os.SameFile(info, f.info) {
+		return true, nil // it was done while we asked
+	}
+	if err := f.syncLocked(); err != nil {
+		return false, err
+	}
+	// From the oldest on, so that a crash between two steps loses none.
+	for i := f.opts.Keep; i > 0; i-- {
+		from := rotatedName(f.path, i-1)
+		if err := os.Rename(from, rotatedName(f.path, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	if f.opts.Sync == SyncNone {
+		return true, nil
+	}
+	return true, syncDir(f.path)
+}
+
+func rotatedName(path string, i int) string {
+	if i == 0 {
+		return path
+	}
+	return fmt.Sprintf("%s.%d", path, i)
+}
+
+// loseLocked counts e among what could not be written.
+func (f *File) loseLocked(e Event) {
+	if f.lost.Kind == "" {
+		f.lost = dropped(DropWrite, 1, e)
+		return
+	}
+	f.lost.Sequence, f.lost.Time = e.Sequence, e.Time
+	f.lost.Fields[FieldCount] = f.lost.Fields[FieldCount].(uint64) + 1
+}
+
+func (f *File) noteLocked(err error) {
+	first := f.failed == nil
+	f.failed = err
+	if err != nil && first && f.opts.OnError != nil {
+		f.opts.OnError(fmt.Errorf("event: write %s: %w", f.path, err))
+	}
+}
+
+func (f *File) syncLocked() error {
+	if !f.dirty || f.opts.Sync == SyncNone {
+		return nil
+	}
+	if err := f.f.Sync(); err != nil {
+		return err
+	}
+	f.dirty = false
+	return nil
+}
+
+func (f *File) syncLoop() {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.stop:
+			return
+		case <-tick.C:
+			f.syncAside()
+		}
+	}
+}
+
+// syncAside forces the file to the disk while others go on writing.
+func (f *File) syncAside() {
+	f.mu.Lock()
+	if f.f == nil || !f.dirty {
+		f.mu.Unlock()
+		return
+	}
+	f.dirty = false
+	file := f.f
+	f.mu.Unlock()
+	// Whoever closes the file meanwhile has forced it to the disk before.
+	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
+		f.mu.Lock()
+		f.dirty = true
+		f.noteLocked(err)
+		f.mu.Unlock()
+	}
+}
+
+// Err returns the error of the latest write, nil if it succeeded.
+func (f *File) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("event: write %s: %w", f.path, f.failed)
+}
+
+// Close forces the file to the disk, unless the options say otherwise, and lets
+// go of it. Events that come later are left out.
+func (f *File) Close() error {
+	f.mu.Lock()
+	if f.f == nil {
+		f.mu.Unlock()
+		return nil
+	}
+	close(f.stop)
+	err := f.syncLocked()
+	if cerr := f.f.Close(); err == nil {
+		err = cerr
+	}
+	f.f = nil
+	f.mu.Unlock()
+	f.done.Wait()
+	if err != nil {
+		return fmt.Errorf("event: close %s: %w", f.path, err)
+	}
+	return nil
+}

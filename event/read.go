@@ -1,0 +1,234 @@
+package event
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A LineError is a line that is not an event. Reading goes on after it.
+type LineError struct {
+	File string // "" where it was not read from a file
+	Line int    // from 1
+	Torn bool   // it is the last line and has no end: its writer crashed, or is still at it
+	Err  error
+}
+
+func (e *LineError) Error() string {
+	what := "broken line"
+	if e.Torn {
+		what = "torn last line"
+	}
+	return fmt.Sprintf("event: read %s:%d: %s: %v", e.File, e.Line, what, e.Err)
+}
+
+// Unwrap returns what is wrong with the line.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// A Reader reads events, one per line, and tolerates lines that are none.
+type Reader struct {
+	r    *bufio.Reader
+	file string
+	line int
+}
+
+// NewReader returns a reader of what a [File] wrote. name is for messages.
+func NewReader(r io.Reader, name string) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), file: name}
+}
+
+// Next returns the next event. The error is io.EOF at the end, a *LineError for a
+// line that is not an event, after which Next may be called again, and any
+// other error is that of the underlying reader. Empty lines are skipped.
+func (r *Reader) Next() (Event, error) {
+	for {
+		line, whole, err := r.readLine()
+		if err != nil {
+			return Event{}, err
+		}
+		r.line++
+		if len(bytes.TrimSpace(line)) == 0 && whole {
+			continue
+		}
+		var e Event
+		if len(line) > MaxLine {
+			err = fmt.Errorf("%w: it is longer than %d bytes", fault.InvalidArgument, MaxLine)
+		} else {
+			e, err = Unmarshal(line)
+		}
+		if err == nil {
+			return e, nil
+		}
+		return Event{}, &LineError{File: r.file, Line: r.line, Torn: !whole, Err: err}
+	}
+}
+
+// readLine returns a line without its end, cut somewhere beyond MaxLine, and
+// whether it has an end. It fails at the end of the file only if nothing is left.
+func (r *Reader) readLine() (line []byte, whole bool, err error) {
+	for {
+		part, err := r.r.ReadSlice('\n')
+		if len(line) <= MaxLine {
+			line = append(line, part...)
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(line, []byte("\n")), true, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return line, false, nil
+		}
+		return nil, false, err
+	}
+}
+
+// ReadFiles returns the events in the file that a [File] writes at path and in
+// those that were rotated, oldest first. A *LineError stands for each line that
+// is not an event; any other error ends the sequence. A file that does not exist
+// has no events.
+func ReadFiles(path string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		files, err := openAll(path)
+		defer func() {
+			for _, f := range files {
+				f.Close()
+			}
+		}()
+		if err != nil {
+			yield(Event{}, fmt.Errorf("event: read %s: %w", path, err))
+			return
+		}
+		for _, f := range files {
+			if !readFile(f, yield) {
+				return
+			}
+		}
+	}
+}
+
+func readFile(f *os.File, yield func(Event, error) bool) bool {
+	r := NewReader(f, f.Name())
+	for {
+		e, err := r.Next()
+		var bad *LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			return true
+		case err != nil && !errors.As(err, &bad):
+			yield(Event{}, fmt.Errorf("event: read %s: %w", f.Name(), err))
+			return false
+		case !yield(e, err):
+			return false
+		}
+	}
+}
+
+// openAll opens the files of a path, oldest first. It opens the newest first: a
+// file that is rotated meanwhile is then seen twice, and left out once, instead
+// of not at all.
+func openAll(path string) ([]*os.File, error) {
+	names, err := filesOf(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	var seen []fs.FileInfo
+	for _, name := range names {
+		f, err := os.OpenFile(name, os.O_RDONLY|openFlags, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return files, err
+		}
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%w: %s is not a regular file", fault.InvalidArgument, name)
+		}
+		if err != nil {
+			f.Close()
+			return files, err
+		}
+		if slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
+			f.Close()
+			continue
+		}
+		files, seen = append(files, f), append(seen, info)
+	}
+	slices.Reverse(files)
+	return files, nil
+}
+
+// filesOf lists path and what was rotated from it, newest first, with one name
+// more for a rotation that happens meanwhile.
+func filesOf(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	most := 0
+	for _, e := range entries {
+		if suffix, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+"."); ok {
+			if n, err := strconv.ParseUint(suffix, 10, 16); err == nil {
+				most = max(most, int(n))
+			}
+		}
+	}
+	var names []string
+	for i := 0; i <= most+1; i++ {
+		names = append(names, rotatedName(path, i))
+	}
+	return names, nil
+}
+
+// tail is how much of the end of a file is read for its latest sequence.
+const tail = 2 * MaxLine
+
+// LastSequence returns the latest sequence in the files at path, 0 if there is
+// none: what [Stream.Continue] takes. It reads no more than the end of a file.
+func LastSequence(path string) (uint64, error) {
+	files, err := openAll(path)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err != nil {
+		return 0, fmt.Errorf("event: read %s: %w", path, err)
+	}
+	for _, f := range slices.Backward(files) {
+		if last, err := lastIn(f); err != nil || last > 0 {
+			return last, err
+		}
+	}
+	return 0, nil
+}
+
+func lastIn(f *os.File) (last uint64, err error) {
+	if info, err := f.Stat(); err == nil && info.Size() > tail {
+		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+			return 0, fmt.Errorf("event: read %s: %w", f.Name(), err)
+		}
+	}
+	readFile(f, func(e Event, failed error) bool {
+		var bad *LineError // such as the one that the seek cut
+		if failed != nil && !errors.As(failed, &bad) {
+			err = failed
+		}
+		last = max(last, e.Sequence)
+		return err == nil
+	})
+	return last, err
+}
