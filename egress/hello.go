@@ -21,6 +21,9 @@ type hello struct {
 	raw  []byte // all that was read for it, to be passed on
 }
 
+// recordHandshake is the first byte of a TLS hello.
+const recordHandshake = 0x16
+
 // maxHello bounds what is read in search of a hello.
 const maxHello = 64 << 10
 
@@ -52,7 +55,7 @@ func readHello(ctx context.Context, r io.Reader) (hello, error) {
 	}
 	var record tls.RecordHeaderError
 	switch {
-	case errors.As(err, &record), len(h.raw) > 0 && h.raw[0] != 0x16:
+	case errors.As(err, &record), len(h.raw) > 0 && h.raw[0] != recordHandshake:
 		return h, &refusal{code: fault.PermissionDenied, reason: "it is not TLS"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return h, &refusal{code: fault.Canceled, reason: "the client ended it before it began"}

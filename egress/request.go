@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -94,9 +95,7 @@ func (c *client) exchange(ctx context.Context, req *http.Request, h head, body *
 		return nil, nil, err
 	}
 	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if ap, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
-			rec.addr = ap.Addr().Unmap()
-		}
+		rec.addr = addrOf(info.Conn)
 	}}))
 	resp, err := c.p.transport.RoundTrip(out)
 	if err == nil {
@@ -107,6 +106,17 @@ func (c *client) exchange(ctx context.Context, req *http.Request, h head, body *
 	}
 	c.p.end(f)
 	return nil, nil, err
+}
+
+// addrOf returns the address that a connection of the transport was judged by.
+func addrOf(c net.Conn) netip.Addr {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if u, ok := c.(*upstream); ok {
+		return u.flow.addr
+	}
+	return netip.Addr{}
 }
 
 // targetOf finds where a request goes: by its absolute URL, or inside a tunnel

@@ -92,10 +92,11 @@ func (c *client) hello(ctx context.Context, t target) (hello, error) {
 	h, err := readHello(ctx, c.br)
 	_ = c.conn.SetReadDeadline(time.Time{})
 	if err == nil {
-		if err = h.check(t, c.p.policy()); err != nil {
-			_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
-			_, _ = c.conn.Write(alert)
-		}
+		err = h.check(t, c.p.policy())
+	}
+	if err != nil && len(h.raw) > 0 && h.raw[0] == recordHandshake {
+		_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
+		_, _ = c.conn.Write(alert)
 	}
 	return h, err
 }
@@ -194,7 +195,7 @@ func (s *splice) run(ctx context.Context) error {
 func (s *splice) send(ctx context.Context, first []byte) error {
 	if first == nil {
 		_ = s.c.conn.SetReadDeadline(deadline(s.c.p.opts.IdleTimeout))
-		if b, err := s.c.br.Peek(1); err == nil && b[0] == 0x16 {
+		if b, err := s.c.br.Peek(1); err == nil && b[0] == recordHandshake {
 			h, err := s.c.hello(ctx, s.target)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +54,10 @@ type world struct {
 	p     *Proxy
 	ring  *event.Ring
 	roots *x509.CertPool
-	addr  string // of the proxy, on TCP
-	sock  string // and as a Unix socket
+
+	rootsPEM bytes.Buffer
+	addr     string // of the proxy, on TCP
+	sock     string // and as a Unix socket
 
 	mu     sync.Mutex
 	names  map[string][]string // host to addresses; each lookup of "a|b" takes the next
@@ -167,6 +170,7 @@ func (w *world) host(name, addr string, h http.HandlerFunc) {
 		w.t.Fatal(err)
 	}
 	w.roots.AddCert(ca.cert)
+	_ = pem.Encode(&w.rootsPEM, &pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 	leaf, err := ca.sign(target{name: name})
 	if err != nil {
 		w.t.Fatal(err)
@@ -198,7 +202,11 @@ func (w *world) raw(addrPort string, serve func(net.Conn)) {
 			})
 		}
 	})
-	w.t.Cleanup(func() { l.Close(); wg.Wait() })
+	w.t.Cleanup(func() {
+		l.Close()
+		w.p.transport.CloseIdleConnections()
+		wg.Wait()
+	})
 	w.routes[addrPort] = l.Addr().String()
 }
 
@@ -264,7 +272,9 @@ func (w *world) talk(send string) string {
 	if _, err := io.WriteString(c, send); err != nil {
 		w.t.Fatal(err)
 	}
-	_ = c.(*net.UnixConn).CloseWrite()
+	if !strings.Contains(send, "Connection: close") && !strings.Contains(send, "X-Secret-Hop, close") {
+		_ = c.(*net.UnixConn).CloseWrite() // which an answer under way would take for the client's end
+	}
 	got, err := io.ReadAll(c)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return string(got) + "\nERROR " + err.Error()
