@@ -214,7 +214,12 @@ func closeOnce(root *boundary.Root) error {
 // remove ends a workspace. What a crash leaves of it still has its id for a
 // name, so Destroy can be repeated, and Sweep finds it.
 func (p *Provider) remove(ctx context.Context, id string) error {
-	if err := os.RemoveAll(p.path(id)); err != nil {
+	err := os.RemoveAll(p.path(id))
+	// A call that is under way in another process may add to the tree meanwhile.
+	for try := 0; try < 20 && errors.Is(err, fs.ErrExist); try++ {
+		err = os.RemoveAll(p.path(id))
+	}
+	if err != nil {
 		return fmt.Errorf("scratch: destroy %s: %w: %w", id, fault.Of(err), err)
 	}
 	driver.Step(ctx, "directory removed")
