@@ -25,7 +25,7 @@ func (f *fence) directories(found *finding, dir string) (dirs []string, certain 
 			continue
 		}
 		to := args[0]
-		if !to.known || to.glob || len(dirs) > maxDirs/2 {
+		if !to.known || to.glob || to.tilde && to.text[0] == '~' || len(dirs) > maxDirs/2 {
 			return dirs, false
 		}
 		for _, d := range slices.Clone(dirs) {
@@ -106,19 +106,23 @@ const attached = "ILDUWfmOl"
 const maxValues = 64
 
 // candidates are the parts of an argument that may be paths: all of it, what
-// follows each "=", and what follows the letters of an option. A URL is judged
-// as the relative path that it also is, so one of a file that is there passes as
-// little as that file, and one of a file:// is that file.
+// follows each "=", what follows the letters of an option, and what follows an @,
+// by which curl and compilers name a file to read. A URL is judged as the
+// relative path that it also is, "https:" being a directory like any other; one
+// of a file is that file, too.
 func candidates(w word) []word {
 	text := w.text
 	var out []word
 	add := func(s string) {
-		if p, ok := strings.CutPrefix(s, "file://"); ok {
-			if i := strings.IndexByte(p, '/'); i >= 0 {
-				out = append(out, word{text: p[i:], known: w.known})
+		out = append(out, word{text: s, known: w.known, glob: w.glob, tilde: w.tilde})
+		if len(s) > 7 && strings.EqualFold(s[:7], "file://") {
+			if i := strings.IndexByte(s[7:], '/'); i >= 0 {
+				out = append(out, word{text: s[7+i:], known: w.known})
 			}
 		}
-		out = append(out, word{text: s, known: w.known, glob: w.glob, tilde: w.tilde})
+		if rest, ok := strings.CutPrefix(s, "@"); ok {
+			out = append(out, word{text: rest, known: w.known, glob: w.glob, tilde: w.tilde})
+		}
 	}
 	switch {
 	case isURL(text):

@@ -36,6 +36,7 @@
 //     standard input, python -c, awk, make, a binary
 //   - a program that runs another by an option that the table of wrappers lacks
 //   - what changes between the check and the use of a path
+//   - a relative path in a script after a cd that can't be followed: cd "$d"
 //   - what a variable does that a script sets itself: PATH=. git
 //
 // Where that matters the kernel must be the fence: see [Bubblewrap] and

@@ -169,7 +169,11 @@ func (g *Guard) checkCalls(ctx context.Context, cmd driver.Command) error {
 	if g.fence == nil {
 		return nil
 	}
-	return g.fence.check(ctx, f, cmd.Dir)
+	home := g.opts.Paths.Home
+	if h, ok := cmd.Env["HOME"]; ok {
+		home = h
+	}
+	return g.fence.check(ctx, f, cmd.Dir, home)
 }
 
 // Module returns a module that does what shell does, after Check: its Start and

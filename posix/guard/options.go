@@ -77,6 +77,10 @@ type Paths struct {
 	// stands for everything below it.
 	Allow []string
 
+	// Home is what HOME is for commands that do not set it themselves: ~ and
+	// $HOME are judged as this path. "" is somewhere outside.
+	Home string
+
 	// Programs are directories outside from which a program may be named by its
 	// path. A bare name is looked up in PATH and needs no entry.
 	Programs []string
@@ -159,8 +163,8 @@ func (o *Options) check() error {
 			}
 		}
 	}
-	for _, name := range slices.Concat(o.Paths.Allow, o.Paths.Programs) {
-		if !strings.HasPrefix(name, "/") {
+	for _, name := range slices.Concat(o.Paths.Allow, o.Paths.Programs, []string{o.Paths.Home}) {
+		if name != "" && !strings.HasPrefix(name, "/") {
 			return fmt.Errorf("guard: new: %w: path %q is not absolute", fault.InvalidArgument, name)
 		}
 	}

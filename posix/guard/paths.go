@@ -37,7 +37,7 @@ func newFence(o *Options) *fence {
 
 // check judges the directory of a command, its programs, arguments and
 // redirections.
-func (f *fence) check(ctx context.Context, found *finding, dir string) error {
+func (f *fence) check(ctx context.Context, found *finding, dir, home string) error {
 	if dir == "" {
 		dir = "."
 	}
@@ -47,36 +47,42 @@ func (f *fence) check(ctx context.Context, found *finding, dir string) error {
 	if rel, ok := f.inside(dir); ok {
 		dir = rel
 	}
-	dirs, certain := f.directories(found, dir)
-	for _, c := range found.calls {
-		if err := f.program(ctx, dirs, c.words[0], certain); err != nil {
+	c := checker{fence: f, home: home}
+	c.dirs, c.certain = f.directories(found, dir)
+	for _, call := range found.calls {
+		if err := c.program(ctx, call.words[0]); err != nil {
 			return err
 		}
-		if err := f.words(ctx, dirs, arguments(c), certain); err != nil {
+		if err := c.words(ctx, arguments(call)); err != nil {
 			return err
 		}
 	}
-	return f.words(ctx, dirs, found.redirects, certain)
+	return c.words(ctx, found.redirects)
+}
+
+// A checker judges the words of one command.
+type checker struct {
+	*fence
+	home    string   // where ~ leads; "" is outside
+	dirs    []string // where the command may run
+	certain bool     // and there are no others
 }
 
 // program judges a program that is named by a path.
-func (f *fence) program(ctx context.Context, dirs []string, w word, certain bool) error {
-	if w.tilde && strings.HasPrefix(w.text, "~") {
-		return refuse(RulePaths, fault.SandboxViolation, TextHome, w.text)
-	}
-	if !strings.Contains(w.text, "/") {
+func (c *checker) program(ctx context.Context, w word) error {
+	if !strings.Contains(w.text, "/") && !strings.HasPrefix(w.text, "~") {
 		return nil
 	}
-	if clean := path.Clean(w.text); w.known && slices.Contains(f.programs, path.Dir(clean)) {
+	if clean := path.Clean(w.text); w.known && slices.Contains(c.programs, path.Dir(clean)) {
 		return nil
 	}
-	return f.word(ctx, dirs, w, certain)
+	return c.word(ctx, w)
 }
 
-func (f *fence) words(ctx context.Context, dirs []string, words []word, certain bool) error {
+func (c *checker) words(ctx context.Context, words []word) error {
 	for _, w := range words {
-		for _, c := range candidates(w) {
-			if err := f.word(ctx, dirs, c, certain); err != nil {
+		for _, part := range candidates(w) {
+			if err := c.word(ctx, part); err != nil {
 				return err
 			}
 		}
@@ -86,10 +92,16 @@ func (f *fence) words(ctx context.Context, dirs []string, words []word, certain 
 
 // word judges what can be told of a word: all of it, or the directory that its
 // known beginning names.
-func (f *fence) word(ctx context.Context, dirs []string, w word, certain bool) error {
+func (c *checker) word(ctx context.Context, w word) error {
 	text := w.text
-	if w.tilde && strings.HasPrefix(text, "~") {
-		return refuse(RulePaths, fault.SandboxViolation, TextHome, text)
+	if rest, ok := strings.CutPrefix(text, "~"); w.tilde && ok {
+		if c.home == "" || rest != "" && rest[0] != '/' { // no home, or another's
+			return refuse(RulePaths, fault.SandboxViolation, TextHome, text)
+		}
+		if err := c.judge(ctx, c.dirs[:1], c.home+rest); err != nil {
+			return refuse(RulePaths, fault.SandboxViolation, TextHome, text)
+		}
+		return nil
 	}
 	if i := strings.IndexAny(text, "*?["); w.glob && i >= 0 {
 		text, w.known = text[:i], false
@@ -97,10 +109,10 @@ func (f *fence) word(ctx context.Context, dirs []string, w word, certain bool) e
 	if !w.known {
 		text = text[:strings.LastIndexByte(text, '/')+1]
 	}
-	if text == "" || !certain && text[0] != '/' {
+	if text == "" || !c.certain && text[0] != '/' {
 		return nil
 	}
-	return f.judge(ctx, dirs, text)
+	return c.judge(ctx, c.dirs, text)
 }
 
 // judge refuses a path that leaves from wherever in dirs it may be used.

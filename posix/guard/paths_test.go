@@ -65,7 +65,7 @@ func TestPathArguments(t *testing.T) {
 		{"~", TextHome}, {"~/x", TextHome}, {"~root", TextHome}, {"OUT=~/secret", TextHome}, {"a=~/x", TextHome}, {"--file=~/x", TextHome}, {"-o~/x", TextHome}, {"-xzf~/x", TextHome},
 		{"OUT=/etc/passwd", TextOutside}, {"--file=/etc/x", TextOutside}, {"A=B=/etc/passwd", TextOutside}, {"=/etc/passwd", TextOutside}, {"--x=../../y", TextOutside}, {"x=secret", TextResolvesOutside},
 		{"-I/abs", TextOutside}, {"-I../up", TextOutside}, {"-xzf/abs", TextOutside}, {"-C..", TextOutside}, {"-C../x", TextOutside}, {"-Iout", TextResolvesOutside}, {"--output=/outside/file", TextOutside},
-		{"file:///etc/passwd", TextOutside}, {"--url=file:///etc/passwd", TextOutside}, {"file://localhost/etc/passwd", TextOutside}, {"https://../../../etc/passwd", TextOutside},
+		{"file:///etc/passwd", TextOutside}, {"FILE:///etc/passwd", TextOutside}, {"@/etc/passwd", TextOutside}, {"f=@/etc/passwd", TextOutside}, {"-d@/etc/passwd", TextOutside}, {"--url=file:///etc/passwd", TextOutside}, {"file://localhost/etc/passwd", TextOutside}, {"https://../../../etc/passwd", TextOutside},
 		{"/dev/fd/../../etc/passwd", TextOutside}, {"/dev/sda", TextOutside}, {"/proc/self/root/etc/passwd", TextOutside}, {"/dev/tcp/1.2.3.4/80", TextOutside},
 		{strings.Repeat("x", 300) + "/../../..", TextOutside}, {"/" + strings.Repeat("x", 5000), TextOutside},
 	}
@@ -89,6 +89,7 @@ func TestPathsInScripts(t *testing.T) {
 	tests := []struct{ script, want string }{
 		{"cat a.txt > b.txt 2>&1 < /dev/null", ""}, {"echo /etc/passwd ~ ../x", ""}, {"head -c 10 /dev/zero | tr '\\0' x", ""}, {"/bin/echo hi; /usr/bin/env", ""},
 		{"cd sub && cat ../a.txt", ""}, {"cd sub/deep; cd ..; cat ../a.txt", ""}, {"cd " + dir + "/sub && ls ..", ""}, {"(cd sub; ls ..); ls", ""}, {"cd \"$d\" && ls ..", ""},
+		{"echo $HOME", ""}, {"cat $PWD/a.txt", ""}, {"export GOPATH=$HOME/go", ""}, {"cat \"${HOME:+x}\"", ""},
 		{"cat \"$f\"", ""}, {"cat *.txt", ""}, {"ls sub/*", ""}, {"cat <<EOF\n/etc/passwd\nEOF", ""}, {"sed -e '/^#/d' a.txt", ""}, {"sed '/x/d' a.txt", ""}, {"awk '/foo/ {print $1}' a.txt", ""},
 		{"grep -rn /api/v1 .", ""}, {"grep -e /api a.txt", ""}, {"git commit -m '/x: ~ change'", ""}, {"git log --grep=/x --format=/%H", ""}, {"bash -c '/usr/bin/env'", ""}, {"bash -c 'X=/etc/foo; echo $X'", ""},
 		{"env grep /x a.txt", ""}, {"find . -exec grep /x {} +", ""}, {"echo '~/x'", ""}, {"cat '~file'", ""}, {"sub/tool", ""}, {"./sub/tool x", ""}, {"command -v setsid > /dev/null", ""},
@@ -96,6 +97,7 @@ func TestPathsInScripts(t *testing.T) {
 
 		{"cat /etc/hostname", TextOutside}, {"sh -c \"cat /etc/hostname\"", TextOutside}, {"echo x > /etc/x", TextOutside}, {"cat < /etc/x", TextOutside}, {"echo x >> ../x", TextOutside}, {"echo x &> /tmp/x", TextOutside},
 		{"cat /etc/$x", TextOutside}, {"cat /etc/*", TextOutside}, {"ls ../*", TextOutside}, {"cat \"/etc/\"passwd", TextOutside}, {"cat {a.txt,/etc/passwd}", TextOutside}, {"cat ~/x", TextHome}, {"cat ~", TextHome}, {"cp a.txt x=~/y", TextHome},
+		{"cat $HOME/x", TextHome}, {"ls \"$HOME\"", TextHome}, {"make install DESTDIR=${HOME}/x", TextHome}, {"$HOME/bin/evil", TextHome}, {"bash -c \"cat $HOME/x\"", TextHome}, {"cat $PWD/../x", TextOutside},
 		{"cd / && ls", TextOutside}, {"cd ..", TextOutside}, {"cd sub && cat ../../x", TextOutside}, {"cd out && ls", TextResolvesOutside}, {"cat out/secret", TextResolvesOutside}, {"cat secret", TextResolvesOutside},
 		{"env cat /etc/x", TextOutside}, {"timeout 5 cat ../x", TextOutside}, {"find / -name x", TextOutside}, {"find . -exec cat /etc/x \\;", TextOutside}, {"xargs cat /etc/x", TextOutside}, {"grep x /etc/passwd", TextOutside},
 		{"grep -f /etc/passwd x", TextOutside}, {"sed -n p /etc/passwd", TextOutside}, {"git -C /etc status", TextOutside}, {"git show --output=/outside/file", TextOutside}, {"echo $(cat /etc/x)", TextOutside},
@@ -166,6 +168,30 @@ func TestDirectory(t *testing.T) {
 				t.Errorf("%q in %q: %q, want %q", arg, d, got, want)
 			}
 		}
+	}
+}
+
+func TestHome(t *testing.T) {
+	o := Local()
+	o.Paths.Home = "/outside"
+	g, dir := workspace(t, o)
+	home := func(h string) driver.Command { return driver.Command{Env: map[string]string{"HOME": h}} }
+	for _, tt := range []struct {
+		cmd  driver.Command
+		arg  string
+		want string
+	}{
+		{driver.Command{}, "~/x", TextHome}, {home(dir), "~/x", ""}, {home(dir), "~", ""}, {home(dir), "--file=~/x", ""}, {home(dir + "/sub"), "~/../a.txt", ""},
+		{home(dir), "~/../x", TextHome}, {home(dir), "~/out/secret", TextHome}, {home(dir), "~root", TextHome}, {home("/"), "~/etc", TextHome}, {home(""), "~", TextHome},
+	} {
+		tt.cmd.Argv = []string{"cat", tt.arg}
+		if got := textOf(refusal(t, g, tt.cmd)); got != tt.want {
+			t.Errorf("%q with HOME %q: %q, want %q", tt.arg, tt.cmd.Env["HOME"], got, tt.want)
+		}
+	}
+	cmd := home(dir)
+	if cmd.Script = "cat $HOME/a.txt; cd ~ && ls .."; refusal(t, g, cmd) != nil {
+		t.Errorf("with HOME inside, $HOME/a.txt is refused: %v", refusal(t, g, cmd))
 	}
 }
 

@@ -12,7 +12,7 @@ const maxDepth = 16
 
 // maxNesting is how many brackets and keywords that open something a script may
 // have open at once, to bound what its parser needs of the stack.
-const maxNesting = 2000
+const maxNesting = 10000
 
 // A call is a program and its arguments, without those that are another call's
 // or a script.
@@ -50,14 +50,33 @@ func (f *finding) script(src string, depth int) {
 		f.fail(TextNested, "")
 		return
 	}
-	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
-	for stmt, err := range parser.StmtsSeq(strings.NewReader(src)) {
-		if err != nil {
-			f.fail(TextUnparsed, err.Error())
-			return
-		}
+	stmts, err := parse(src)
+	if err != nil {
+		f.fail(TextUnparsed, err.Error())
+	}
+	for _, stmt := range stmts {
 		syntax.Walk(stmt, func(n syntax.Node) bool { f.node(n, depth); return true })
 	}
+}
+
+// parse returns the statements of a script, up to the first that is none. A
+// panic of the parser is an error: what it reads was written by others.
+func parse(src string) (stmts []*syntax.Stmt, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("parser: %v", p)
+		}
+	}()
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
+	for stmt, stmtErr := range parser.StmtsSeq(strings.NewReader(src)) {
+		if stmtErr != nil && err == nil { // the sequence must be read to its end all the same
+			err = stmtErr
+		}
+		if stmt != nil && err == nil {
+			stmts = append(stmts, stmt)
+		}
+	}
+	return stmts, err
 }
 
 // fail remembers the first problem.

@@ -110,6 +110,27 @@ func (b *wordBuilder) part(p syntax.WordPart, double bool) {
 		for _, q := range p.Parts {
 			b.part(q, true)
 		}
+	case *syntax.ParamExp:
+		b.param(p)
+	default:
+		b.addUnknown()
+	}
+}
+
+// param adds a variable. Two are as good as known where a path begins: $HOME is
+// ~, and $PWD is ".".
+func (b *wordBuilder) param(p *syntax.ParamExp) {
+	begins := !b.unknown && (b.text.Len() == 0 || strings.HasSuffix(b.text.String(), "="))
+	simple := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil
+	switch {
+	case begins && simple && p.Param.Value == "HOME":
+		b.tilde = true
+		b.add("~")
+	case begins && simple && p.Param.Value == "PWD":
+		b.add(".")
+	case simple:
+		b.unknown = true
+		b.rest.WriteString("${" + p.Param.Value + "}")
 	default:
 		b.addUnknown()
 	}
