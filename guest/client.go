@@ -88,9 +88,13 @@ func (c *Client) Close() error {
 	return err
 }
 
+// Ends tells the client that the guest is about to be ended on purpose: what
+// ran in it then has the cause destroyed, not lost.
+func (c *Client) Ends() { c.shut.Store(true) }
+
 // Shutdown ends the guest and all that runs in it.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c.shut.Store(true)
+	c.Ends()
 	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
 		return c.broken("shut down", err)

@@ -16,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
 )
 
 // A Launch says how to start a guest.
@@ -367,6 +369,18 @@ func Dial(ctx context.Context, socket, version, workspace string) (*Client, erro
 		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
 	}
 	return NewClient(ctx, conn, version, workspace)
+}
+
+// Stop asks the guest that listens at socket, of whatever version, to end.
+func Stop(ctx context.Context, socket string) error {
+	conn, err := dial(ctx, socket)
+	if err != nil {
+		return err
+	}
+	c := ttrpc.NewClient(conn)
+	defer c.Close()
+	_, err = guestpb.NewGuestClient(c).Shutdown(ctx, &guestpb.Empty{})
+	return err
 }
 
 // A tail keeps the end of what is written to it.

@@ -157,7 +157,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultR
 			s.mu.Unlock()
 		}()
 	}
-	cmd := fromCommand(pb)
+	cmd := s.command(pb)
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
@@ -168,7 +168,22 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultR
 	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
 }
 
-// Cancel ends a Run.
+// command is what the host asks for, within the limits of the workspace that
+// are kept per command.
+func (s *server) command(pb *guestpb.Command) driver.Command {
+	cmd := fromCommand(pb)
+	lower(&cmd.Limits.Wall, s.cfg.Limits.Wall)
+	lower(&cmd.Limits.OpenFiles, s.cfg.Limits.OpenFiles)
+	return cmd
+}
+
+func lower(limit *driver.Limit, most driver.Limit) {
+	if most.Max > 0 && (limit.Max == 0 || limit.Max > most.Max) {
+		*limit = driver.Limit{Max: most.Max}
+	}
+}
+
+// Cancel ends a Run or a session.
 func (s *server) Cancel(_ context.Context, r *guestpb.CancelRequest) (*guestpb.Empty, error) {
 	s.mu.Lock()
 	cancel := s.cancels[r.Tag]
@@ -181,7 +196,7 @@ func (s *server) Cancel(_ context.Context, r *guestpb.CancelRequest) (*guestpb.E
 
 // Start starts a session, which outlives the call.
 func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionResponse, error) {
-	cmd := fromCommand(pb)
+	cmd := s.command(pb)
 	var stdin *io.PipeWriter
 	if pb.StdinMore || len(pb.Stdin) > 0 {
 		cmd.Stdin, stdin = s.input(pb)

@@ -26,6 +26,9 @@ func hostIDs(base int) ids {
 	return ids{}
 }
 
+// inside is where a workspace is for its processes.
+const inside = "/workspace"
+
 // allNamespaces is every kind that separates a workload from the host.
 const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
@@ -58,15 +61,21 @@ type unit struct {
 	socket string // where the guest listens; "" dies with its stream
 	log    string // directory for the logs of sessions
 	policy driver.Policy
+
+	throwaway bool // the guest ends with its stream
 }
 
 // namespaces returns how to start a guest with the fence that the kernel gives
 // through namespaces. The caller closes what it returns besides.
 func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
+	bin, err := p.binary()
+	if err != nil {
+		return nil, nil, err
+	}
 	var open []io.Closer
-	l := &guest.Launch{Binary: p.binary, Sys: p.ids.attr(), Socket: u.socket}
+	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(), Socket: u.socket}
 	l.Config = guest.Config{
-		Version: p.version, Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
+		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(), Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
 	}

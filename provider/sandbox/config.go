@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Kind is the kind of this provider.
+const Kind = "sandbox"
+
+// Config says where a provider keeps its workspaces and how it fences them.
+type Config struct {
+	// Root is the directory that holds them, made where it does not exist. It
+	// may be shared with providers of other kinds. Required.
+	Root string
+
+	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
+	Guest string
+
+	// UIDBase is where ids inside begin outside, where this process is root: id
+	// 0 inside is this one, and so on for 65536 ids, which must own nothing on
+	// this host. 0 is 1<<30.
+	UIDBase int
+
+	// Lease is how long a guest lives without anyone who holds its workspace;
+	// 0 is 15 minutes.
+	Lease time.Duration
+
+	Log *slog.Logger // nil is silent
+
+	// BootID names the present boot of the host; "" is what the kernel says.
+	BootID string
+}
+
+// DefaultLease is the default of Config.Lease.
+const DefaultLease = 15 * time.Minute
+
+// options is Spec.Config of this provider.
+type options struct {
+	// Throwaway makes the guest end with the process that started it.
+	Throwaway bool `json:"throwaway,omitempty"`
+}
+
+// A LevelReport says whether a level of isolation works on this host.
+type LevelReport struct {
+	Level  driver.Isolation `json:"level"`
+	Works  bool             `json:"works"`
+	Proof  string           `json:"proof,omitempty"`  // what was tried, where it works
+	Reason string           `json:"reason,omitempty"` // why not, where it does not
+	Lacks  []string         `json:"lacks,omitempty"`  // what it does not prevent
+}
+
+var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)

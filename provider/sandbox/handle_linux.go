@@ -1,0 +1,186 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A handle is a live workspace: its files, and its guest once that was needed.
+type handle struct {
+	p    *Provider
+	id   string
+	opts options
+	plot *plot.Handle
+
+	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
+	client *guest.Client // nil until the guest was needed
+	closed bool
+}
+
+func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("sandbox: %w", ctx.Err())
+	}
+}
+
+// guest returns the guest of the workspace, which it finds or starts. One that
+// has died since it was last used is Evicted, once.
+func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
+	if err := h.plot.Current(); err != nil {
+		return nil, err
+	}
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if h.closed {
+		return nil, fmt.Errorf("sandbox: the workspace is closed: %w", fault.WrongState)
+	}
+	if h.client == nil {
+		h.client, err = h.meet(ctx)
+		return h.client, err
+	}
+	select {
+	case <-h.client.Gone():
+		h.client.Close() //nolint:errcheck // it is gone
+		h.client = nil
+		return nil, fmt.Errorf("sandbox: the guest of the workspace has ended: %w", fault.Evicted)
+	default:
+		return h.client, nil
+	}
+}
+
+// meet attaches to the guest of the workspace, or starts it, while no other
+// process does either.
+func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
+	alone, err := lockGuest(ctx, h.p.ground.Path(h.id, lockName))
+	if err != nil {
+		if cerr := h.plot.Current(); cerr != nil {
+			return nil, cerr
+		}
+		return nil, fmt.Errorf("sandbox: lock the guest: %w", err)
+	}
+	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	// Who changes or ends the workspace does so before it takes the lock to end
+	// the guest. So what is current now stays so until that one's turn.
+	if err := h.plot.Current(); err != nil {
+		return nil, err
+	}
+	m := h.plot.Meta()
+	l, err := h.p.checkPolicy(ctx, m.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+	}
+	want, err := h.p.plan(l, &m, h.opts)
+	if err != nil {
+		return nil, err
+	}
+	if !h.opts.Throwaway {
+		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
+			return c, nil
+		}
+	}
+	return h.p.start(ctx, h.p.ground.Path(h.id), want)
+}
+
+// lockGuest takes the guest of a workspace for whoever finds, starts or ends it.
+func lockGuest(ctx context.Context, path string) (*flock.Flock, error) {
+	l := flock.New(path)
+	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// update changes the policy. A guest that does not run under the new one ends.
+func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+	l, err := h.p.checkPolicy(ctx, policy)
+	if err != nil {
+		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
+	}
+	m, err := h.plot.Update(ctx, policy, nil)
+	if err != nil {
+		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
+	}
+	if err := h.renew(ctx, l, m); err != nil {
+		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
+	}
+	return newRef(m)
+}
+
+// renew ends the guest if it does not run as m says.
+func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	want, err := h.p.plan(l, m, h.opts)
+	if err != nil {
+		return err
+	}
+	dir := h.p.ground.Path(h.id)
+	if rec, err := readRecord(dir); err == nil && rec.Key == want.key {
+		return nil
+	}
+	if err := h.p.endGuest(ctx, dir); err != nil {
+		return err
+	}
+	if h.client != nil {
+		h.client.Close() //nolint:errcheck // it is gone
+		h.client = nil
+	}
+	return nil
+}
+
+// close lets go of the workspace, and of its guest, which lives on.
+func (h *handle) close(ctx context.Context) error {
+	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
+}
+
+func (h *handle) release(ctx context.Context) error {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h.closed = true
+	if h.client == nil {
+		return nil
+	}
+	h.client.Close() //nolint:errcheck // whether it hears of it or not
+	h.client = nil
+	return nil
+}
+
+// destroy ends the workspace and its guest. A directory in place stays.
+func (h *handle) destroy(ctx context.Context) error {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	client := h.client
+	unlock()
+	if client != nil {
+		client.Ends() // what it runs is ended on purpose from here on
+	}
+	if err := h.plot.Destroy(ctx, h.p.endGuest); err != nil {
+		return fmt.Errorf("sandbox: destroy: %w", err)
+	}
+	return h.release(ctx)
+}

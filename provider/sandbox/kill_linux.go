@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// end waits for the end of the guest's process, and kills it when wait is over.
+// The kernel kills what runs in its process namespace with it.
+func (r *record) end(ctx context.Context, wait time.Duration) error {
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil // it has ended
+	}
+	if err != nil {
+		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
+	}
+	defer unix.Close(fd)
+	if start, err := startTime(r.PID); err != nil || start != r.Start {
+		return nil //nolint:nilerr // it has ended; the number is another's
+	}
+	if wait > 0 && ended(ctx, fd, wait) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
+	}
+	if !ended(ctx, fd, endTimeout) {
+		return fmt.Errorf("the guest was killed and does not end: %w", fault.Unavailable)
+	}
+	return nil
+}
+
+// ended waits for the end of a process.
+func ended(ctx context.Context, pidfd int, wait time.Duration) bool {
+	till := time.Now().Add(wait)
+	for ctx.Err() == nil && time.Now().Before(till) {
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		const look = 100 // milliseconds between looks at the context
+		n, err := unix.Poll(fds, look)
+		if n > 0 {
+			return true
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A level is one way to put up a fence.
+type level struct {
+	name   driver.Isolation
+	by     string // what enforces it, for Traits
+	proof  string // what a probe tries
+	script string // tries the fence from inside: prints "held" if it holds
+	lacks  []string
+	launch func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
+}
+
+// levels lists what there is, the fastest of the strongest first.
+var levels = []*level{
+	{
+		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
+			"the system not changed, no process of the host seen, and no further namespace made",
+		script: namespaceScript, launch: (*Provider).namespaces,
+	},
+}
+
+// namespaceScript is given a file of the host that everybody may write.
+const namespaceScript = `
+bait=$1
+[ "$$" -lt 1000 ] || { echo "process numbers are the host's"; exit; }
+[ -e "$bait" ] && { echo "a file of the host is seen"; exit; }
+[ -e "/proc/1/root$bait" ] && { echo "a file of the host is seen through /proc"; exit; }
+(echo x > /usr/croft-probe) 2>/dev/null && { echo "/usr can be written"; exit; }
+unshare -U true 2>/dev/null && { echo "a user namespace can be made"; exit; }
+echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
+[ "$(tail -n +3 /proc/net/dev | grep -vc ' lo:\|lo:')" = 0 ] || { echo "there is a network"; exit; }
+grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
+grep -q '^Seccomp:.*2$' /proc/self/status || { echo "there is no seccomp filter"; exit; }
+echo held
+`
+
+// probed remembers, for the life of this process, what was found at each level
+// with each guest.
+var probed sync.Map // of probeKey to *probe
+
+type probeKey struct {
+	level   driver.Isolation
+	version string
+}
+
+type probe struct {
+	turn chan struct{}
+	done bool
+	err  error
+}
+
+// Levels reports on every level of isolation, by trying it.
+func (p *Provider) Levels(ctx context.Context) []LevelReport {
+	var reports []LevelReport
+	for _, l := range levels {
+		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: l.lacks}
+		if err := p.try(ctx, l); err != nil {
+			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: l.lacks}
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// choose returns the first level that is proven and meets the least one. Without
+// one it fails, naming what was tried.
+func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, error) {
+	if least.Rank() < 0 {
+		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", least, fault.InvalidArgument, driver.Isolations)
+	}
+	want := max(least.Rank(), driver.IsolationNamespaces.Rank())
+	if least != "" {
+		want = least.Rank()
+	}
+	var tried []string
+	for _, l := range levels {
+		if l.name.Rank() < want {
+			continue
+		}
+		err := p.try(ctx, l)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		tried = append(tried, fmt.Sprintf("%s (%v)", l.name, err))
+	}
+	if len(tried) == 0 {
+		return nil, fmt.Errorf("isolation %q: %w: this provider has no level as strong", least, fault.Unsupported)
+	}
+	return nil, fmt.Errorf("isolation %q: %w: tried %s", least, fault.Unsupported, strings.Join(tried, "; "))
+}
+
+// try proves a level, once per process.
+func (p *Provider) try(ctx context.Context, l *level) error {
+	bin, err := p.binary()
+	if err != nil {
+		return err
+	}
+	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{turn: make(chan struct{}, 1)})
+	pr := v.(*probe) //nolint:forcetypeassert // nothing else is stored
+	select {
+	case pr.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-pr.turn }()
+	if pr.done {
+		return pr.err
+	}
+	err = p.prove(ctx, l)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	pr.done, pr.err = true, err
+	return err
+}
+
+// prove starts a guest at a level and lets it try the fence.
+func (p *Provider) prove(ctx context.Context, l *level) error {
+	dir, err := os.MkdirTemp("", "croft-probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // nothing of worth is in it
+	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, nil, 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
+		return err
+	}
+	start, open, err := l.launch(p, unit{id: "probe", files: files, inside: inside, throwaway: true})
+	if err != nil {
+		return err
+	}
+	defer closeAll(open)
+	start.Config.Version = "probe"
+	r, err := start.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.End(context.WithoutCancel(ctx)) //nolint:errcheck // it is killed
+	res, err := r.Shell().Run(ctx, driver.Command{Argv: []string{"bash", "-c", l.script, "probe", bait}, Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	if said := strings.TrimSpace(string(res.Stdout)); said != "held" {
+		return fmt.Errorf("the fence does not hold: %q (exit %d, %q): %w", said, res.ExitCode, res.Stderr, fault.Failed)
+	}
+	return nil
+}
+
+// traitsOf says what a level gives on this host.
+func (p *Provider) traitsOf(l *level) driver.Traits {
+	none := driver.Enforcement{Reason: "not enforced yet"}
+	return driver.Traits{
+		Isolation:  l.name,
+		IsolatedBy: driver.Enforcement{By: l.by},
+		Network:    driver.NetworkNone,
+		NetworkBy:  driver.Enforcement{By: "a network namespace with nothing but a loopback interface"},
+		Limits: driver.LimitTraits{
+			CPU: none, Memory: none, PIDs: none, Disk: none,
+			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
+			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
+		},
+		ReadOnly:   driver.Enforcement{By: "a read-only mount, and the boundary"},
+		Durability: driver.DurablePower,
+		Streaming:  true,
+	}
+}

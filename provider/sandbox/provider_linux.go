@@ -1,0 +1,217 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Provider opens workspaces behind a fence of the kernel.
+type Provider struct {
+	ground *plot.Ground
+	log    *slog.Logger
+	cfg    Config
+	ids    ids
+	binary func() (*guestbin.Binary, error)
+}
+
+var _ driver.Provider = (*Provider)(nil)
+
+// New returns a provider that keeps its workspaces below cfg.Root.
+func New(cfg *Config) (*Provider, error) {
+	c := Config{}
+	if cfg != nil {
+		c = *cfg
+	}
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	if err != nil {
+		return nil, err
+	}
+	if c.UIDBase == 0 {
+		c.UIDBase = 1 << 30
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.UIDBase < 1<<16 || c.Lease < 0 {
+		return nil, fmt.Errorf("sandbox: config: %w: UIDBase %d must be at least 65536, and Lease %v must not be negative",
+			fault.InvalidArgument, c.UIDBase, c.Lease)
+	}
+	p := &Provider{ground: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
+	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
+	return p, nil
+}
+
+// Kind returns "sandbox".
+func (p *Provider) Kind() string { return Kind }
+
+// Probe starts a guest at each level of isolation and tries the fence from
+// inside; what it found is remembered for the life of this process.
+func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
+	unlock, err := p.ground.Lock(ctx)
+	if err != nil {
+		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
+	}
+	unlock()
+	level, err := p.choose(ctx, "")
+	if err != nil {
+		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
+	}
+	return p.traitsOf(level), nil
+}
+
+// Open makes the workspace spec.ID or returns it where it exists.
+func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	own, err := p.check(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.ground.Ensure(ctx, spec, own, p.build)
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "open", err)
+	}
+	return p.attach(ctx, m)
+}
+
+// check refuses, before anything is made, what the provider can't do, and
+// returns what is kept of the configuration.
+func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage, error) {
+	if spec.Kind != Kind {
+		return nil, fmt.Errorf("sandbox: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
+	}
+	if !driver.ValidID(spec.ID) {
+		return nil, fmt.Errorf("sandbox: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	}
+	var opts options
+	if err := driver.DecodeConfig(spec, &opts); err != nil {
+		return nil, err
+	}
+	if spec.From != (driver.Source{}) {
+		return nil, fmt.Errorf("sandbox: open: a template or snapshot to start from: %w", fault.Unsupported)
+	}
+	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
+		return nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
+	}
+	if _, err := p.checkPolicy(ctx, spec.Policy); err != nil {
+		return nil, fmt.Errorf("sandbox: open: %w", err)
+	}
+	return json.Marshal(opts)
+}
+
+// checkPolicy chooses the level that a policy will run at.
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*level, error) {
+	l, err := p.choose(ctx, policy.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	return l, policy.Check(p.traitsOf(l))
+}
+
+// Names in the directory of a workspace, besides those of package plot.
+const (
+	socketName = "sock"
+	recordName = "guest"
+	lockName   = "guest.lock"
+	logName    = "log"
+)
+
+// build adds to the directory of a new workspace. Logs are the guest's to
+// write, so they belong to whom it is outside.
+func (p *Provider) build(dir string) error {
+	logs := filepath.Join(dir, logName)
+	if err := os.Mkdir(logs, 0o700); err != nil {
+		return err
+	}
+	if p.ids.root {
+		return os.Chown(logs, p.ids.base, p.ids.base)
+	}
+	return nil
+}
+
+// payload is all that a ref holds.
+type payload struct {
+	ID string `json:"id"`
+}
+
+// Resolve attaches to the workspace that ref names.
+func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("sandbox: resolve: %w", err)
+	}
+	var pl payload
+	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
+		return nil, err
+	}
+	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+		return nil, fmt.Errorf("sandbox: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
+	}
+	m, err := p.ground.Read(pl.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, p.ground.Gone()
+	}
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "resolve", err)
+	}
+	if err := driver.CheckRevision(ref, m.Revision); err != nil {
+		return nil, err
+	}
+	if ref.Revision > m.Revision {
+		return nil, fmt.Errorf("sandbox: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
+	}
+	return p.attach(ctx, m)
+}
+
+// attach builds the live workspace: Open and Resolve both end here.
+func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace, error) {
+	h := &handle{p: p, id: m.ID, turn: make(chan struct{}, 1)}
+	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
+		return nil, fmt.Errorf("sandbox: attach: the meta of the workspace is not valid: %w", fault.Failed)
+	}
+	l, err := p.checkPolicy(ctx, m.Policy)
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
+	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
+		return nil, err
+	}
+	ref, err := newRef(m)
+	if err != nil {
+		return nil, errors.Join(err, h.plot.Close())
+	}
+	return &driver.Workspace{
+		Ref:    ref,
+		Traits: p.traits(l, m),
+		Life:   driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update},
+		FS:     h.plot.FS(),
+		Shell:  h.shell(),
+	}, nil
+}
+
+func newRef(m *plot.Meta) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: m.ID}, capabilities.Clone(), m.Revision)
+}
+
+func (p *Provider) traits(l *level, m *plot.Meta) driver.Traits {
+	t := p.traitsOf(l)
+	t.Root = inside
+	t.Damaged = p.ground.Damaged(m)
+	return t
+}
+
+// Sweep ends the guests of workspaces that are not in live, and removes their
+// directories and what a crash left. What belongs to providers of other kinds
+// stays.
+func (p *Provider) Sweep(ctx context.Context, live []string) error {
+	return p.ground.Sweep(ctx, live, p.endGuest)
+}
