@@ -257,7 +257,7 @@ func TestStreamKeepsItsPace(t *testing.T) {
 			<-next
 		}
 	})
-	resp, err := w.client().Get("https://api.test/") //nolint:noctx // a test
+	resp, err := w.client().Get("https://api.test/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -220,7 +221,7 @@ func TestSmuggling(t *testing.T) {
 		"trace":               "TRACE http://a.test/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
 	} {
 		got := w.talk(tt)
-		if !strings.HasPrefix(got, "HTTP/1.1 400 ") && !(name == "trace" && strings.HasPrefix(got, "HTTP/1.1 403 ")) || strings.Count(got, "HTTP/1.1 4") != 1 {
+		if !strings.HasPrefix(got, "HTTP/1.1 400 ") && (name != "trace" || !strings.HasPrefix(got, "HTTP/1.1 403 ")) || strings.Count(got, "HTTP/1.1 4") != 1 {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
@@ -263,8 +264,20 @@ func TestMessagesAreWrittenAnew(t *testing.T) {
 	}
 }
 
+// A hello for a.test. Seeds must be the same in every process of the fuzzer.
+const fixedHello = "16030100c1010000bd030322f140eb4473f3e9e52a1cb2b937bb47f01accbb3756f14e758af17c18c0481520eb100fdfb4310777402b9408c573de70" +
+	"71a484c0016b2599f796bbe3c5c9d2ed0002c02b010000720000000b0009000006612e74657374000b00020100ff0100010000170000001200000005" +
+	"00050100000000000a00040002001d000d0016001408040403080708050806040105010601050306030032001a001808040403080708050806040105" +
+	"0106010503060302010203002b0003020303"
+
 func FuzzHello(f *testing.F) {
-	plain := clientHello(f, "a.test")
+	plain, err := hex.DecodeString(fixedHello)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if h, err := readHello(context.Background(), bytes.NewReader(plain)); err != nil || h.name != "a.test" {
+		f.Fatalf("%q %v", h.name, err)
+	}
 	f.Add(plain)
 	f.Add(inRecords(plain, 9))
 	f.Add(withExtension(plain, 0xfe0d, []byte{0}))
