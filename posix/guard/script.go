@@ -134,7 +134,7 @@ func (f *finding) redirect(r *syntax.Redirect) {
 // stdin adds the here-document that a shell is to run.
 func (f *finding) stdin(s *syntax.Stmt, depth int) {
 	c, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok {
+	if !ok || len(s.Redirs) == 0 {
 		return
 	}
 	words := callWords(c)

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
@@ -33,6 +34,9 @@ const maxBraces = 64
 // fields are the words that a shell makes of w, but for what depends on
 // variables and files.
 func fields(w *syntax.Word) []word {
+	if !slices.ContainsFunc(w.Parts, hasBrace) {
+		return []word{wordOf(w)}
+	}
 	split := *w
 	split.Parts = append([]syntax.WordPart(nil), w.Parts...)
 	if !syntax.SplitBraces(&split) || braces(&split) > maxBraces {
@@ -46,6 +50,11 @@ func fields(w *syntax.Word) []word {
 		words = append(words, wordOf(b))
 	}
 	return words
+}
+
+func hasBrace(p syntax.WordPart) bool {
+	lit, ok := p.(*syntax.Lit)
+	return ok && strings.Contains(lit.Value, "{")
 }
 
 // braces counts the words that w becomes, up to maxBraces+1. A sequence counts
