@@ -294,6 +294,9 @@ func (s *session) Close(ctx context.Context) error {
 	})
 	s.let()
 	s.pumps.Wait()
+	if fault.Of(err) == fault.NotFound {
+		return nil // it is forgotten already
+	}
 	return err
 }
 

@@ -100,6 +100,9 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 	if spec.From != (driver.Source{}) {
 		return nil, fmt.Errorf("sandbox: open: a template or snapshot to start from: %w", fault.Unsupported)
 	}
+	if spec.Dir != "" {
+		return nil, fmt.Errorf("sandbox: open: a directory in place: %w", fault.Unsupported)
+	}
 	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
 		return nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
 	}
