@@ -1,6 +1,10 @@
 package api
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+)
 
 // bytesKeys lists the keys that types of package driver gain in JSON where what
 // they hold is not UTF-8. Their methods add them, which huma does not see.
@@ -28,4 +32,10 @@ func documentBytes(schemas map[string]*huma.Schema) {
 			schemas[name].Properties[key] = &huma.Schema{Type: huma.TypeArray, Items: encoded}
 		}
 	}
+}
+
+// schema returns the schema of a type that no input or output names.
+func (s *Server) schema(v any) *huma.Schema {
+	t := reflect.TypeOf(v)
+	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,6 +45,10 @@ type Server struct {
 
 	drain sync.Once
 	done  chan struct{} // closed by Drain
+
+	mu       sync.Mutex
+	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
+	draining bool           // +checklocks:mu; no further one is taken
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -68,16 +73,56 @@ func New(cfg Config) (*Server, error) {
 }
 
 // Drain ends what would otherwise go on for as long as the client likes:
-// watches. Requests under way are not disturbed. It is called before the
-// listener shuts down, and more than once is once.
-func (s *Server) Drain() { s.drain.Do(func() { close(s.done) }) }
+// watches, waits, and connections that carry a command or a terminal. A command
+// that is not detached ends with its connection. Other requests under way are
+// not disturbed. It is called before the listener shuts down, and more than once
+// is once.
+func (s *Server) Drain() {
+	s.drain.Do(func() {
+		s.mu.Lock()
+		s.draining = true
+		s.mu.Unlock()
+		close(s.done)
+	})
+}
+
+// Wait waits, after Drain, for the connections that the HTTP server no longer
+// knows.
+func (s *Server) Wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.upgraded.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("api: wait for connections: %w", ctx.Err())
+	}
+}
+
+// untilDrain returns a context that ends with ctx, or when the server drains.
+func (s *Server) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		select {
+		case <-s.done:
+			cancel(fmt.Errorf("the server shuts down: %w", fault.Unavailable))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil); <-gone }
+}
 
 // OpenAPI returns the OpenAPI document as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
 
 func (s *Server) humaConfig() huma.Config {
 	cfg := huma.DefaultConfig("Croft", s.cfg.Version)
-	cfg.Info.Description = "Workspaces for agents: their life, and their files."
+	cfg.Info.Description = "Workspaces for agents: their life, their files, and their processes."
 	cfg.OpenAPIPath = "/v1/openapi"
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.CreateHooks = nil // no $schema keys in answers
@@ -142,6 +187,7 @@ func (s *Server) op(method, path, id, summary string) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
 		MaxBodyBytes:     s.cfg.MaxBody,
+		BodyReadTimeout:  -1,   // a deadline would stay on the connection, and end a request that takes longer
 		SkipValidateBody: true, // decode is stricter, and its errors say what is allowed
 		Responses: map[string]*huma.Response{"default": {
 			Description: "An error; the status follows from its code",

@@ -33,6 +33,8 @@ func (s *Server) routes() {
 	s.contentRoutes()
 	s.treeRoutes()
 	s.searchRoutes()
+	s.shellRoutes()
+	s.sessionRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
 	handle(s, health, func(context.Context, *none) (*body[Health], error) { return &body[Health]{Health{OK: true}}, nil })
@@ -55,6 +57,8 @@ func (s *Server) controlRoutes() {
 	handle(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open it if need be, and say what it gives"), s.acquireRoute)
 	handle(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "What an operator wants to know"), s.describe)
 	handle(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be tried again"), s.reset)
+	handle(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop its processes and free what they hold"), s.pause)
+	handle(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Go on where it was paused"), s.resume)
 	handle(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.profile)
 }
 
@@ -279,6 +283,26 @@ func (s *Server) reset(ctx context.Context, in *Target) (*body[Workspace], error
 		return nil, err
 	}
 	return &body[Workspace]{view(r)}, nil
+}
+
+func (s *Server) pause(ctx context.Context, in *Target) (*body[Workspace], error) {
+	return s.moved(ctx, *in, s.cfg.Registry.Pause)
+}
+
+func (s *Server) resume(ctx context.Context, in *Target) (*body[Workspace], error) {
+	return s.moved(ctx, *in, s.cfg.Registry.Resume)
+}
+
+// moved moves a workspace to another state and answers with it.
+func (s *Server) moved(ctx context.Context, t Target, move func(context.Context, string) error) (*body[Workspace], error) {
+	r, err := s.lookup(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := move(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	return s.show(ctx, &Target{ID: r.ID})
 }
 
 func (s *Server) describe(ctx context.Context, in *Target) (*body[Description], error) {

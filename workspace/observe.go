@@ -51,6 +51,7 @@ var (
 	verbSessions = newVerb("sessions")
 	verbPoll     = newVerb("poll")
 	verbLog      = newVerb("log")
+	verbFollow   = newVerb("follow")
 	verbInput    = newVerb("input")
 	verbSignal   = newVerb("signal")
 	verbResize   = newVerb("resize")

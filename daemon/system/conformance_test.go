@@ -20,7 +20,12 @@ import (
 // ends, as croft up does.
 func serve(t testing.TB, dir string) (sys *system.System, url string) {
 	t.Helper()
-	sys, err := system.Open(t.Context(), system.Config{DataDir: dir})
+	return serveWith(t, system.Config{DataDir: dir})
+}
+
+func serveWith(t testing.TB, cfg system.Config) (sys *system.System, url string) {
+	t.Helper()
+	sys, err := system.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

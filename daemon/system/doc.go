@@ -21,7 +21,8 @@
 //
 // # The order of shutting down
 //
-//  1. watches end, and no new connection is taken
+//  1. watches, waits and connections that carry a command end, and no new
+//     connection is taken
 //  2. requests under way end, within a bound
 //  3. the registry's background work ends
 //  4. the registry lets go of every live workspace

@@ -52,6 +52,9 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
 		}
+		if err := bounded(ctx, requestsBound, s.API.Wait); err != nil {
+			s.log.Warn("connections were cut off", "error", err)
+		}
 		<-served
 	case err := <-served:
 		errs = append(errs, err)

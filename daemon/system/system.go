@@ -213,6 +213,7 @@ func (s *System) Close(ctx context.Context) error {
 	if in != nil {
 		errs = append(errs, bounded(ctx, requestsBound, in.close))
 	}
+	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait))
 	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.store.Close())
 	return errors.Join(errs...)
 }

@@ -128,6 +128,16 @@ func (c *Client) Reset(ctx context.Context, nameOrID string) (Workspace, error) 
 	return get[Workspace](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/reset")})
 }
 
+// Pause stops the processes of a workspace.
+func (c *Client) Pause(ctx context.Context, nameOrID string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/pause")}, nil)
+}
+
+// Resume goes on where Pause stopped.
+func (c *Client) Resume(ctx context.Context, nameOrID string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/resume")}, nil)
+}
+
 // Change changes labels or policy.
 func (c *Client) Change(ctx context.Context, nameOrID string, change Change) (Workspace, error) {
 	r, err := request{method: http.MethodPatch, path: at(nameOrID, "")}.jsonBody(change)

@@ -142,7 +142,7 @@ func (f *files) Write(ctx context.Context, name string, body io.Reader, opts *dr
 	if opts.CreateOnly {
 		h.Set("If-None-Match", "*")
 	}
-	up := newUpload(name, body, opts.MaxSize)
+	up := newUpload(ctx, name, body, opts.MaxSize)
 	out, err := get[driver.WriteResult](ctx, f.c, request{method: http.MethodPut, path: at(f.id, "/files"), query: p.Values, header: h, body: up})
 	if cause := up.stop(ctx); cause != nil && err != nil {
 		return driver.WriteResult{}, cause // the transport only says that the body failed

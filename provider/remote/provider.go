@@ -144,26 +144,37 @@ func (c *Client) Attach(ctx context.Context, nameOrID string) (*driver.Workspace
 // build is how Open and Resolve end.
 func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 	caps := driver.NewCapabilities()
-	if ws.Capabilities.Has(driver.CapFS) {
-		caps[driver.CapFS] = true // the module that the API has routes for
+	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell} { // the modules that the API has routes for
+		if ws.Capabilities.Has(c) {
+			caps[c] = true
+		}
 	}
 	ref, err := driver.NewRef(kind, payload{ID: ws.ID}, caps, ws.Revision)
 	if err != nil {
 		return nil, err
 	}
-	d := &driver.Workspace{Ref: ref, Life: c.life(ws.ID, caps)}
+	sh := c.shell(ws.ID)
+	d := &driver.Workspace{Ref: ref, Life: c.life(ws.ID, caps, sh)}
 	if ws.Traits != nil {
 		d.Traits = *ws.Traits
 	}
 	if caps.Has(driver.CapFS) {
 		d.FS = c.fs(ws)
 	}
+	if caps.Has(driver.CapShell) {
+		d.Shell = sh.module()
+		d.Life.Pause = func(ctx context.Context) error { return evicted(c.Pause(ctx, ws.ID)) }
+		d.Life.Resume = func(ctx context.Context) error { return evicted(c.Resume(ctx, ws.ID)) }
+	}
 	return d, nil
 }
 
-func (c *Client) life(id string, caps driver.Capabilities) driver.Life {
+func (c *Client) life(id string, caps driver.Capabilities, sh *shell) driver.Life {
 	return driver.Life{
-		Close: func(context.Context) error { return nil }, // this process holds nothing
+		Close: func(context.Context) error {
+			sh.close()
+			return nil
+		},
 		Destroy: func(ctx context.Context) error {
 			err := c.Destroy(ctx, id)
 			if fault.Of(err) == fault.NotFound {

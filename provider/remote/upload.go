@@ -15,6 +15,7 @@ import (
 // is stopped it leaves the source alone, although the transport may still hold
 // on to it.
 type upload struct {
+	ctx  context.Context // of the call, whose end cuts the body short wherever it is
 	name string
 	max  int64 // 0 is no limit
 
@@ -25,8 +26,8 @@ type upload struct {
 	ended  bool
 }
 
-func newUpload(name string, source io.Reader, most int64) *upload {
-	return &upload{name: name, source: source, max: most}
+func newUpload(ctx context.Context, name string, source io.Reader, most int64) *upload {
+	return &upload{ctx: ctx, name: name, source: source, max: most}
 }
 
 func (u *upload) Read(p []byte) (int, error) {
@@ -36,6 +37,9 @@ func (u *upload) Read(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := u.source.Read(p)
+	if cause := u.ctx.Err(); cause != nil {
+		n, err = 0, cause // the transport may be slower to notice than we are to send the rest
+	}
 	u.sent += int64(n)
 	if u.max > 0 && u.sent > u.max {
 		n, err = 0, fmt.Errorf("remote: write %s: %w: it has more than %d bytes", u.name, fault.ResourceExhausted, u.max)
