@@ -26,8 +26,9 @@ func Env(port int, bundle string) map[string]string {
 		env[strings.ToLower(name)] = env[name]
 	}
 	if bundle != "" {
+		// npm_config_cafile: a file that the host's npmrc names would win over Node's.
 		for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT",
-			"GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"} {
+			"GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile"} {
 			env[name] = bundle
 		}
 	}

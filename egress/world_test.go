@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 // a connection to an address and port goes to a listener on loopback. Nothing
 // else can be reached.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	p     *Proxy
 	ring  *event.Ring
 	roots *x509.CertPool
@@ -114,7 +114,7 @@ func (s secrets) Get(_ context.Context, _, name string) (secret.Value, error) {
 
 const token = "tok-3n+Very/Secret=="
 
-func newWorld(t *testing.T, n driver.Network, change func(*Options)) *world {
+func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, ring: event.NewRing(1000), roots: x509.NewCertPool(), names: map[string][]string{},
 		lookup: map[string]int{}, routes: map[string]string{}}
@@ -327,7 +327,7 @@ func (w *world) events(n int) []map[string]any {
 }
 
 // wire parses the error in an answer.
-func wire(t *testing.T, answer string) fault.Wire {
+func wire(t testing.TB, answer string) fault.Wire {
 	t.Helper()
 	var e fault.Wire
 	if err := json.Unmarshal([]byte(answer[strings.LastIndex(answer, "{"):]), &e); err != nil {
