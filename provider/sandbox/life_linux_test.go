@@ -1,0 +1,297 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func open(t testing.TB, p *Provider, mods ...func(*driver.Spec)) *driver.Workspace {
+	t.Helper()
+	spec := driver.Spec{ID: driver.NewID(), Kind: Kind}
+	for _, mod := range mods {
+		mod(&spec)
+	}
+	ws, err := p.Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Validate(nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.Life.Destroy(context.Background()) })
+	return ws
+}
+
+func config(text string) func(*driver.Spec) {
+	return func(s *driver.Spec) { s.Config = []byte(text) }
+}
+
+func policy(p driver.Policy) func(*driver.Spec) { return func(s *driver.Spec) { s.Policy = p } }
+
+func script(t testing.TB, ws *driver.Workspace, text string) driver.Result {
+	t.Helper()
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: text})
+	if err != nil {
+		t.Fatalf("run %q: %v", text, err)
+	}
+	return res
+}
+
+func output(t testing.TB, ws *driver.Workspace, text string) string {
+	t.Helper()
+	res := script(t, ws, text)
+	if res.ExitCode != 0 {
+		t.Fatalf("%q gives %+v", text, res)
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// guestOf is the record of a workspace's guest.
+func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *record {
+	t.Helper()
+	var pl payload
+	if err := driver.DecodeRef(ws.Ref, Kind, &pl, nil); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := readRecord(p.ground.Path(pl.ID))
+	if err != nil {
+		t.Fatalf("no record of a guest: %v", err)
+	}
+	return rec
+}
+
+func (r *record) alive() bool {
+	start, err := startTime(r.PID)
+	if err != nil || start != r.Start {
+		return false
+	}
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))
+	return err == nil && !strings.Contains(string(data), ") Z ")
+}
+
+// eventually waits for what must come, for as long as a busy machine may need.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for till := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(till) {
+			t.Fatalf("after 30 s: not yet %s", what)
+		}
+	}
+}
+
+func TestGuestIsFoundByTheNextProcess(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir)
+	ws := open(t, p)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "echo begun; while ! [ -e go ]; do sleep 0.02; done; echo ended; exit 7", Detached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := ws.Shell.Start(t.Context(), driver.Command{Script: "exit 5", Detached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := short.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := guestOf(t, p, ws)
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := newProvider(t, dir).Resolve(t.Context(), ws.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := next.Shell.Attach(t.Context(), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := guestOf(t, p, next); *after != *before {
+		t.Errorf("the guest is %+v, was %+v", after, before)
+	}
+	if _, err := next.FS.Write(t.Context(), "go", strings.NewReader(""), &driver.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := again.Wait(t.Context())
+	if err != nil || res.ExitCode != 7 || string(res.Stdout) != "begun\nended\n" {
+		t.Errorf("the session that went on gives %+v, %v", res, err)
+	}
+	old, err := next.Shell.Attach(t.Context(), short.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := old.Wait(t.Context()); err != nil || res.ExitCode != 5 {
+		t.Errorf("the session that had ended gives %+v, %v", res, err)
+	}
+}
+
+func TestDeadGuestIsEvictedOnceAndItsSessionsAreLost(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "echo begun; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "output", func() bool {
+		c, err := s.Log(t.Context(), driver.Stdout, 0, 100)
+		return err == nil && string(c.Data) == "begun\n"
+	})
+	lost := make(chan driver.Result, 1)
+	go func() {
+		res, err := ws.Shell.Run(context.Background(), driver.Command{Script: "sleep 1000"})
+		if err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		lost <- res
+	}()
+	time.Sleep(100 * time.Millisecond) // for the Run to be under way; too early is another true answer
+	rec := guestOf(t, p, ws)
+	if err := syscall.Kill(rec.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-lost; res.Cause != driver.CauseLost || res.ExitCode != -1 {
+		t.Errorf("a command under way gives %+v, want the cause lost", res)
+	}
+	if res, err := s.Wait(t.Context()); err != nil || res.Cause != driver.CauseLost {
+		t.Errorf("a session gives %+v, %v, want the cause lost", res, err)
+	}
+	if _, err := ws.Shell.Run(t.Context(), driver.Command{Script: "true"}); !errors.Is(err, fault.Evicted) {
+		t.Errorf("the next call gives %v, want evicted", err)
+	}
+	if got := output(t, ws, "echo works"); got != "works" {
+		t.Errorf("the call after it gives %q", got)
+	}
+	again, err := ws.Shell.Attach(t.Context(), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := again.Wait(t.Context()); err != nil || res.Cause != driver.CauseLost || string(res.Stdout) != "begun\n" {
+		t.Errorf("the next guest says of the session %+v, %v", res, err)
+	}
+}
+
+func TestCloseEndsWhatIsNotDetached(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir)
+	ws := open(t, p)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := ws.Shell.Start(t.Context(), driver.Command{Script: "sleep 1000", Detached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := p.Resolve(t.Context(), ws.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := next.Shell.Attach(t.Context(), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := again.Wait(t.Context()); err != nil || res.Cause != driver.CauseCanceled {
+		t.Errorf("a session that was not detached gives %+v, %v", res, err)
+	}
+	if again, err = next.Shell.Attach(t.Context(), kept.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := again.State(t.Context()); err != nil || !info.Running {
+		t.Errorf("a detached session gives %+v, %v", info, err)
+	}
+}
+
+func TestGuestEndsAfterItsLease(t *testing.T) {
+	p, err := New(&Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: os.Getenv(guestVar), Lease: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := open(t, p)
+	if _, err := ws.Shell.Start(t.Context(), driver.Command{Script: "sleep 1000", Detached: true}); err != nil {
+		t.Fatal(err)
+	}
+	rec := guestOf(t, p, ws)
+	time.Sleep(400 * time.Millisecond) // a guest with an owner stays
+	if !rec.alive() {
+		t.Error("the guest ended while it was held")
+	}
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "ended", func() bool { return !rec.alive() })
+}
+
+func TestThrowawayGuestEndsWithItsOwner(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, config(`{"throwaway":true}`))
+	if got := output(t, ws, "echo works"); got != "works" {
+		t.Errorf("got %q", got)
+	}
+	rec := guestOf(t, p, ws)
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "ended", func() bool { return !rec.alive() })
+}
+
+func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, policy(driver.Policy{Env: map[string]string{"A": "1"}}))
+	if got := output(t, ws, "echo $A"); got != "1" {
+		t.Errorf("got %q", got)
+	}
+	first := guestOf(t, p, ws)
+	if _, err := ws.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"A": "1"}, Idle: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, ws, "echo $A"); got != "1" || *guestOf(t, p, ws) != *first {
+		t.Errorf("a change that is none of the guest's replaced it, or %q", got)
+	}
+	if _, err := ws.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"A": "2"}, ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	if first.alive() {
+		t.Error("the guest of the old policy lives")
+	}
+	if got := output(t, ws, "echo $A; touch x 2>/dev/null || echo read-only"); got != "2\nread-only" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDestroyAndSweepEndGuests(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	a, b, c := open(t, p), open(t, p), open(t, p)
+	var recs []*record
+	for _, ws := range []*driver.Workspace{a, b, c} {
+		output(t, ws, "echo works")
+		recs = append(recs, guestOf(t, p, ws))
+	}
+	if err := a.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var pl payload
+	if err := driver.DecodeRef(c.Ref, Kind, &pl, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Sweep(t.Context(), []string{pl.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, false, true} {
+		if got := recs[i].alive(); got != want {
+			t.Errorf("guest %d: alive is %v, want %v", i, got, want)
+		}
+	}
+}
