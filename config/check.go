@@ -1,0 +1,317 @@
+package config
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+var (
+	validName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	validEnvRule  = regexp.MustCompile(`^[A-Za-z_*][A-Za-z0-9_*]*$`)
+	validSecret   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	validHeader   = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+	validMethod   = regexp.MustCompile(`^[A-Z]+(-[A-Z]+)*$`)
+	validLabel    = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
+)
+
+const nameForm = "a name has 1 to 63 of A-Z, a-z, 0-9, _ and -, and begins with a letter or digit"
+
+// check judges what each key holds, once types are right.
+func (c *Config) check() error {
+	if c.Version != Version {
+		return c.bad("version", "this croft reads version %d; the file says %d", Version, c.Version)
+	}
+	for _, check := range []func() error{
+		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
+		c.checkDefaults, c.checkSecrets, c.checkHostRoots, c.checkRules, c.checkEvents,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkServer() error {
+	host, port, err := net.SplitHostPort(c.Server.Addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	switch {
+	case err != nil:
+		return c.bad("server.addr", "%.80q: it is written HOST:PORT", c.Server.Addr)
+	case host == "":
+		return c.bad("server.addr", "%.80q: write the host out, such as 127.0.0.1:%s; 0.0.0.0:%s binds every interface", c.Server.Addr, port, port)
+	}
+	for i, h := range c.Server.Hosts {
+		if _, err := netip.ParseAddr(h); err != nil && !validHost(h) {
+			return c.bad(item("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkStore() error {
+	const at = "store.url"
+	text := c.Store.URL
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, u.Scheme) {
+		return c.bad(at, "it must be sqlite:PATH or postgres://HOST/DATABASE") // without the text, which may hold a password
+	}
+	_, password := u.User.Password()
+	password = password || u.Query().Has("password")
+	if password && c.origin[at] == "" {
+		return c.bad(at, "it holds a password; put the URL into $CROFT_STORE, or the password into ~/.pgpass")
+	}
+	return nil
+}
+
+func (c *Config) checkProviders() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		at := "providers." + name
+		if !validName.MatchString(name) {
+			return c.bad(at, "%s", nameForm)
+		}
+		if kind := c.Providers[name].Kind; kind != "" && !validName.MatchString(kind) {
+			return c.bad(at+".kind", "%.80q: %s", kind, nameForm)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkPolicies() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		at, p := "policies."+name, c.Policies[name]
+		if !validName.MatchString(name) {
+			return c.bad(at, "%s", nameForm)
+		}
+		if p.Isolation.Rank() < 0 {
+			return c.bad(at+".isolation", "%.80q: the levels are %v", p.Isolation, driver.Isolations)
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+			if !validVariable.MatchString(name) {
+				return c.bad(at+".env."+name, "a variable has letters, digits and _, and does not begin with a digit")
+			}
+		}
+		if err := c.checkNetwork(at+".network", p.Network); err != nil {
+			return err
+		}
+		whole, err := c.flatten(name, nil)
+		if err != nil {
+			return err
+		}
+		if n := whole.Network; n != nil && deref(n.Open) && len(n.Allow)+len(n.Deny) > 0 {
+			return c.bad(at+".network", "an open network goes without the proxy, so allow and deny can't hold; leave out one of them")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkNetwork(at string, n *Network) error {
+	if n == nil {
+		return nil
+	}
+	for i, r := range n.Allow {
+		if err := c.checkNetRule(item(at+".allow", i), r); err != nil {
+			return err
+		}
+	}
+	for i, r := range n.Deny {
+		if err := c.checkNetRule(item(at+".deny", i), r); err != nil {
+			return err
+		}
+		if r.Credential != nil || r.Private {
+			return c.bad(item(at+".deny", i), "credential and private are for rules that allow")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkNetRule(at string, r NetRule) error {
+	if !validTarget(r.Host) {
+		return c.bad(at+".host", "%.80q: it must be a name, *.name, an address or a range of them (CIDR), without scheme and port", r.Host)
+	}
+	for i, p := range r.Ports {
+		if p < 1 || p > 65535 {
+			return c.bad(item(at+".ports", i), "%d: a port is 1 to 65535", p)
+		}
+	}
+	for i, m := range r.Methods {
+		if !validMethod.MatchString(m) {
+			return c.bad(item(at+".methods", i), "%.40q: a method is written in capitals, such as GET", m)
+		}
+	}
+	if r.Credential == nil {
+		return nil
+	}
+	return c.checkCredential(at+".credential", *r.Credential)
+}
+
+func (c *Config) checkCredential(at string, cred Credential) error {
+	switch {
+	case !validSecret.MatchString(cred.Secret): // the text is not repeated: it may be a secret
+		return c.bad(at+".secret", "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -; the secret itself is never in this file")
+	case cred.Name != "" && !validSecret.MatchString(cred.Name):
+		return c.bad(at+".name", "it must have 1 to 64 of A-Z, a-z, 0-9, _ and -")
+	case cred.Header != "" && !validHeader.MatchString(cred.Header):
+		return c.bad(at+".header", "%.40q: it must be the name of a header", cred.Header)
+	case cred.Format != "" && (strings.Count(cred.Format, secretMark) != 1 || hasControl(cred.Format)):
+		return c.bad(at+".format", "it must have %s in it once, such as Bearer %s", secretMark, secretMark)
+	case cred.User != "" && (cred.Format != "" || strings.Contains(cred.User, ":") || hasControl(cred.User)):
+		return c.bad(at+".user", "a user has no colon, and goes without a format")
+	case cred.Placeholder && (cred.Header != "" || cred.Format != "" || cred.User != ""):
+		return c.bad(at+".placeholder", "it adds no header, so header, format and user have no use")
+	}
+	return nil
+}
+
+const secretMark = "{secret}"
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// checkCredentials refuses two credentials of one name, because a policy refers
+// to a credential by its name alone.
+func (c *Config) checkCredentials() error {
+	first := map[string]Credential{}
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		n := c.Policies[name].Network
+		if n == nil {
+			continue
+		}
+		for i, r := range n.Allow {
+			if r.Credential == nil || r.Credential.short {
+				continue
+			}
+			cred := *r.Credential
+			cred.Name = cred.key()
+			if other, there := first[cred.Name]; there && other != cred {
+				return c.bad(item("policies."+name+".network.allow", i)+".credential",
+					"the credential %q is sent in another way elsewhere; give one of them a name", cred.Name)
+			}
+			first[cred.Name] = cred
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkDefaults() error {
+	if !validName.MatchString(c.Defaults.Provider) {
+		return c.bad("defaults.provider", "%.80q: %s", c.Defaults.Provider, nameForm)
+	}
+	if _, ok := c.Policies[c.Defaults.Policy]; !ok {
+		return c.bad("defaults.policy", "there is no policy %.80q; there are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+	}
+	return nil
+}
+
+func (c *Config) checkSecrets() error {
+	const form = "a prefix is the beginning of a variable: letters, digits and _"
+	if !validVariable.MatchString(c.Secrets.Env) {
+		return c.bad("secrets.env", "%s", form)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Workspaces)) {
+		at, set := "secrets.workspaces."+name, c.Secrets.Workspaces[name]
+		switch {
+		case !driver.ValidID(name) && !driver.ValidWorkspaceName(name):
+			return c.bad(at, "it must be the name or the id of a workspace")
+		case set.Env == "" && set.Dir == "":
+			return c.bad(at, "it says neither env nor dir")
+		case set.Env != "" && !validVariable.MatchString(set.Env):
+			return c.bad(at+".env", "%s", form)
+		case set.Env != "" && (strings.HasPrefix(set.Env, c.Secrets.Env) || strings.HasPrefix(c.Secrets.Env, set.Env)):
+			return c.bad(at+".env", "%s and the shared prefix %s overlap", set.Env, c.Secrets.Env)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkHostRoots() error {
+	for i, root := range c.HostRoots {
+		switch {
+		case !filepath.IsAbs(root) || filepath.Clean(root) != root:
+			return c.bad(item("hostRoots", i), "%.80q: it must be an absolute path without .. and without a slash at its end", root)
+		case root == string(filepath.Separator):
+			return c.bad(item("hostRoots", i), "it names the whole host; list the directories that are meant")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRules() error {
+	for at, list := range map[string][]string{"env.allow": c.Env.Allow, "env.deny": c.Env.Deny} {
+		for i, pattern := range list {
+			if !validEnvRule.MatchString(pattern) {
+				return c.bad(item(at, i), "%.80q: a pattern has letters, digits, _ and *", pattern)
+			}
+		}
+	}
+	for at, list := range map[string][]string{"guard.allow": c.Guard.Allow, "guard.deny": c.Guard.Deny} {
+		for i, pattern := range list {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.ContainsAny(pattern, " \t\n") {
+				return c.bad(item(at, i), "%.80q: a pattern is the name of a program, in which *, ? and [...] may stand for characters", pattern)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkEvents() error {
+	switch e := c.Events; {
+	case e.File == "":
+		return c.bad("events.file", "it must be a path, or %s", NoFile)
+	case e.MaxSize < 4<<10:
+		return c.bad("events.maxSize", "%s: the least is 4K", e.MaxSize)
+	case e.Keep < 1 || e.Keep > 1000:
+		return c.bad("events.keep", "%d: it must be 1 to 1000", e.Keep)
+	case !slices.Contains(syncs, e.Sync):
+		return c.bad("events.sync", "%.40q: allowed are %s", e.Sync, strings.Join(syncs, ", "))
+	}
+	return nil
+}
+
+var syncs = []string{"none", "interval", "always"}
+
+func item(at string, i int) string { return at + "[" + strconv.Itoa(i) + "]" }
+
+// validTarget judges the host of a rule.
+func validTarget(host string) bool {
+	if _, err := netip.ParsePrefix(host); err == nil {
+		return true
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Zone() == ""
+	}
+	return validHost(strings.TrimPrefix(host, "*."))
+}
+
+// validHost judges a name. One whose last label begins with a digit is refused:
+// it is an address that is not written as one should be.
+func validHost(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	labels := strings.Split(name, ".")
+	for _, l := range labels {
+		if !validLabel.MatchString(l) {
+			return false
+		}
+	}
+	last := labels[len(labels)-1]
+	return last[0] < '0' || last[0] > '9'
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Version is the version of the format that this package reads.
+const Version = 1
+
+// FileName is the name of the file where none is given.
+const FileName = "croft.yaml"
+
+// A Config is what croft.yaml says, with a default wherever it says nothing.
+//
+// The keys of the file are those of the json tags; the text of the jsonschema
+// tags is in the published schema and in what YAML prints.
+type Config struct {
+	Version   int                 `json:"version" jsonschema:"version of this format; 1"`
+	Data      string              `json:"data,omitempty" jsonschema:"data directory; empty is ~/.local/share/croft; relative to this file"`
+	Server    Server              `json:"server,omitzero" jsonschema:"what croft up serves"`
+	Store     Store               `json:"store,omitzero" jsonschema:"where the registry keeps its records"`
+	Defaults  Defaults            `json:"defaults,omitzero" jsonschema:"for workspaces that are opened without saying"`
+	Providers map[string]Provider `json:"providers,omitempty" jsonschema:"providers with options, by name; a kind that is not listed is there under its own name, without options"`
+	Policies  map[string]Policy   `json:"policies,omitempty" jsonschema:"what workspaces may do, by name"`
+	Secrets   Secrets             `json:"secrets,omitzero" jsonschema:"where secrets come from; never the secrets themselves"`
+	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that inputs (host://) may come from"`
+	Env       Rules               `json:"env,omitzero" jsonschema:"variables that may come with a command, by patterns of their names; beyond what the provider itself refuses"`
+	Guard     Rules               `json:"guard,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
+	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
+	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
+
+	file   string              // "" where it was not read from one
+	at     map[string]position // of each key that the file sets, by its path
+	origin map[string]string   // of each setting that does not come from the file
+}
+
+// Server is the section server.
+type Server struct {
+	Addr  string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
+	Hosts []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
+}
+
+// Store is the section store.
+type Store struct {
+	URL string `json:"url,omitempty" jsonschema:"sqlite:PATH or postgres://HOST/DATABASE, without a password; empty is croft.db in the data directory"`
+}
+
+// Defaults is the section defaults.
+type Defaults struct {
+	Provider string `json:"provider,omitempty" jsonschema:"name of a provider"`
+	Policy   string `json:"policy,omitempty" jsonschema:"name of a policy"`
+}
+
+// A Provider is one of the section providers.
+type Provider struct {
+	Kind    string         `json:"kind,omitempty" jsonschema:"kind of the provider; empty is its name"`
+	Options map[string]any `json:"options,omitempty" jsonschema:"passed to the provider, which judges them"`
+}
+
+// Secrets is the section secrets.
+type Secrets struct {
+	Env        string               `json:"env,omitempty" jsonschema:"prefix of the variables that hold secrets"`
+	Dir        string               `json:"dir,omitempty" jsonschema:"directory with one file for each secret; empty is none; relative to this file"`
+	Workspaces map[string]SecretSet `json:"workspaces,omitempty" jsonschema:"secrets of single workspaces, by name or id; asked first, with the ones above to fall back to"`
+}
+
+// A SecretSet is where the secrets of one workspace come from.
+type SecretSet struct {
+	Env string `json:"env,omitempty" jsonschema:"prefix of the variables that hold its secrets; empty is none"`
+	Dir string `json:"dir,omitempty" jsonschema:"directory with one file for each of its secrets; empty is none; relative to this file"`
+}
+
+// Rules allow and deny names. In a pattern * stands for any characters.
+type Rules struct {
+	Allow []string `json:"allow,omitempty" jsonschema:"the only names that pass; empty is all"`
+	Deny  []string `json:"deny,omitempty" jsonschema:"names that do not pass, whatever allow says"`
+}
+
+// Caps is the section caps. 0 is none.
+type Caps struct {
+	MaxOpen     Count `json:"maxOpen,omitempty" jsonschema:"live workspaces; 0 is no cap"`
+	MaxCommands Count `json:"maxCommands,omitempty" jsonschema:"commands that run at the same time, in all workspaces; 0 is no cap"`
+}
+
+// Events is the section events.
+type Events struct {
+	File    string `json:"file,omitempty" jsonschema:"file of JSON lines; relative to the data directory; none keeps no file"`
+	MaxSize Bytes  `json:"maxSize,omitempty" jsonschema:"a file that would pass this size is rotated"`
+	Keep    Count  `json:"keep,omitempty" jsonschema:"rotated files that are kept"`
+	Sync    string `json:"sync,omitempty" jsonschema:"when lines are forced to the disk: none, interval (within a second) or always"`
+}
+
+// NoFile as Events.File keeps no file.
+const NoFile = "none"
+
+// DefaultPolicy is the name of the policy that is always there. A file may say
+// what is in it.
+const DefaultPolicy = "default"
+
+// Default returns the configuration of someone who has no file.
+func Default() *Config {
+	return &Config{
+		Version:  Version,
+		Server:   Server{Addr: "127.0.0.1:7070"},
+		Defaults: Defaults{Provider: "local", Policy: DefaultPolicy},
+		Policies: map[string]Policy{DefaultPolicy: {}},
+		Secrets:  Secrets{Env: "CROFT_SECRET_"},
+		Caps:     Caps{MaxOpen: 1000, MaxCommands: 1000},
+		Events:   Events{File: "events.jsonl", MaxSize: 64 << 20, Keep: 5, Sync: "interval"},
+	}
+}
+
+// File returns the path of the file that c was read from, "" if there was none.
+func (c *Config) File() string { return c.file }
+
+// Provider returns the kind and the options of a provider by its name, the
+// options as the JSON object that driver.Spec.Config takes, nil where there are
+// none. A name that is not listed is the kind of that name; whether there is
+// such a kind, who has the providers knows.
+func (c *Config) Provider(name string) (kind string, options json.RawMessage, err error) {
+	if name == "" {
+		name = c.Defaults.Provider
+	}
+	p, ok := c.Providers[name]
+	if !ok {
+		return name, nil, nil
+	}
+	if kind = p.Kind; kind == "" {
+		kind = name
+	}
+	if len(p.Options) == 0 {
+		return kind, nil, nil
+	}
+	if options, err = json.Marshal(p.Options); err != nil {
+		return "", nil, fmt.Errorf("config: read provider %s: %w: %w", name, fault.InvalidArgument, err)
+	}
+	return kind, options, nil
+}
+
+// SecretsOf returns where the secrets come from that a workspace has for itself,
+// by its name or id, false if it has none.
+func (c *Config) SecretsOf(workspace string) (SecretSet, bool) {
+	set, ok := c.Secrets.Workspaces[workspace]
+	return set, ok
+}
+
+// Policy returns the policy of a name, with all that it extends; "" is the
+// default one. The error is NotFound and lists the names that there are.
+func (c *Config) Policy(name string) (driver.Policy, error) {
+	if name == "" {
+		name = c.Defaults.Policy
+	}
+	if _, ok := c.Policies[name]; !ok {
+		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: there are %s",
+			name, fault.NotFound, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+	}
+	p, err := c.flatten(name, nil)
+	if err != nil {
+		return driver.Policy{}, err
+	}
+	return p.driver(), nil
+}

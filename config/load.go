@@ -1,0 +1,143 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// EnvFile is the variable that names the file.
+const EnvFile = "CROFT_CONFIG"
+
+// Find returns the path of the file to read: the explicit one, else that of
+// $CROFT_CONFIG, else croft.yaml in dir, else croft/croft.yaml in
+// $XDG_CONFIG_HOME (~/.config where that is not set). It returns "" where there
+// is none, and NotFound where a file was named that does not exist.
+func Find(explicit, dir string, getenv func(string) string) (string, error) {
+	if explicit != "" {
+		return explicit, exists(explicit, "the file that was named")
+	}
+	if path := getenv(EnvFile); path != "" {
+		return path, exists(path, "the file that $"+EnvFile+" names")
+	}
+	candidates := []string{filepath.Join(dir, FileName)}
+	if home := configHome(getenv); home != "" {
+		candidates = append(candidates, filepath.Join(home, "croft", FileName))
+	}
+	for _, path := range candidates {
+		switch _, err := os.Stat(path); {
+		case err == nil:
+			return path, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("config: find %s: %w", path, err)
+		}
+	}
+	return "", nil
+}
+
+func exists(path, what string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("config: find %s, %s: %w", path, what, err)
+	}
+	return nil
+}
+
+func configHome(getenv func(string) string) string {
+	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // others are to be ignored, says its specification
+		return dir
+	}
+	if home := getenv("HOME"); home != "" {
+		return filepath.Join(home, ".config")
+	}
+	return ""
+}
+
+// Load reads the file at path. Relative paths in it are relative to its
+// directory, and ~/ is the home directory. A file that everyone may write is
+// refused, because it decides what agents may do.
+func Load(path string) (*Config, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: read %s: %w", path, err)
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: read %s: %w", path, err)
+	}
+	return parse(data, path)
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: it is not a regular file", fault.InvalidArgument)
+	case info.Mode().Perm()&0o002 != 0:
+		return nil, fmt.Errorf("%w: everyone may write it; chmod o-w", fault.PermissionDenied)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// Parse reads the text of a file. Relative paths in it stay as they are.
+func Parse(data []byte) (*Config, error) { return parse(data, "") }
+
+func parse(data []byte, file string) (*Config, error) {
+	c := Default()
+	c.file, c.at = file, map[string]position{}
+	if err := c.decode(data); err != nil {
+		return nil, err
+	}
+	c.resolvePaths()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// resolvePaths makes paths absolute that are relative to the file or to home.
+// Those of events and of a SQLite store are relative to the data directory,
+// which is known to who opens it.
+func (c *Config) resolvePaths() {
+	home := ""
+	if h, err := os.UserHomeDir(); err == nil {
+		home = h
+	}
+	c.Data = c.resolve(c.Data, home)
+	c.Secrets.Dir = c.resolve(c.Secrets.Dir, home)
+	for name, set := range c.Secrets.Workspaces {
+		set.Dir = c.resolve(set.Dir, home)
+		c.Secrets.Workspaces[name] = set
+	}
+	for i, root := range c.HostRoots {
+		c.HostRoots[i] = expandHome(root, home)
+	}
+	c.Events.File = expandHome(c.Events.File, home)
+}
+
+func (c *Config) resolve(path, home string) string {
+	path = expandHome(path, home)
+	if path == "" || filepath.IsAbs(path) || c.file == "" {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.file), path)
+}
+
+func expandHome(path, home string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+		return filepath.Join(home, rest)
+	}
+	return path
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// A field is a key of a struct.
+type field struct {
+	key      string
+	doc      string
+	required bool
+	index    []int
+}
+
+// fieldsOf lists the keys of a struct in the order of their declaration.
+func fieldsOf(t reflect.Type) []field {
+	var list []field
+	for _, f := range reflect.VisibleFields(t) {
+		if key, rest, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && f.IsExported() {
+			list = append(list, field{key: key, doc: f.Tag.Get("jsonschema"), required: rest == "", index: f.Index})
+		}
+	}
+	return list
+}
+
+func keysOf(fields []field) string {
+	var keys []string
+	for _, f := range fields {
+		keys = append(keys, f.key)
+	}
+	return strings.Join(keys, ", ")
+}
+
+// pairsOf returns the pairs of a mapping.
+func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+func keyOf(n ast.MapKeyNode) (string, bool) {
+	if s, ok := n.(*ast.StringNode); ok {
+		return s.Value, true
+	}
+	return "", false
+}
+
+// scalarText returns a scalar as it is written, false for what is none.
+func scalarText(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode:
+		return n.Token.Value, true
+	case *ast.FloatNode:
+		return n.Token.Value, true
+	}
+	return "", false
+}
+
+func isScalar(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return true
+	}
+	return false
+}
+
+// place returns where a node begins.
+func place(n ast.Node) position {
+	switch n := n.(type) {
+	case nil:
+		return position{}
+	case *ast.MappingNode:
+		if len(n.Values) > 0 {
+			return place(n.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return place(n.Key)
+	}
+	return placeOf(n.GetToken())
+}
+
+func placeOf(t *token.Token) position {
+	if t == nil || t.Position == nil {
+		return position{}
+	}
+	return position{t.Position.Line, t.Position.Column}
+}
+
+// nodeName says what a node is, in words.
+func nodeName(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	}
+	return "this"
+}
+
+// typeName says what a type takes, in words.
+func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Bytes]():
+		return "a size, such as 512M"
+	case reflect.TypeFor[CPUs]():
+		return "a number of cores, such as 1.5"
+	case reflect.TypeFor[Duration]():
+		return "a duration, such as 1m30s"
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ shorthand(string) error }]()) {
+		return "a value or a mapping"
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "a mapping"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a text"
+	default:
+		return "a whole number"
+	}
+}

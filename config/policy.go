@@ -1,0 +1,243 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Policy is one of the section policies. What it does not set it has from the
+// policy that it extends: limits and env one by one, network.allow as a whole.
+// What a policy denies on the network, no policy that extends it can allow.
+type Policy struct {
+	Extends   string            `json:"extends,omitempty" jsonschema:"name of the policy that this one changes"`
+	Isolation driver.Isolation  `json:"isolation,omitempty" jsonschema:"the least level; empty is the provider's default"`
+	Network   *Network          `json:"network,omitempty" jsonschema:"what may be reached; nothing unless it is listed"`
+	Limits    *Limits           `json:"limits,omitempty" jsonschema:"each is a value, or {max: VALUE, bestEffort: true} to go on where it can't be enforced; 0 is no limit"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"variables of every process; not for secrets"`
+	ReadOnly  *bool             `json:"readOnly,omitempty" jsonschema:"nothing in the workspace can be changed"`
+	Durable   *bool             `json:"durable,omitempty" jsonschema:"what was acknowledged survives power loss"`
+	Persist   *bool             `json:"persist,omitempty" jsonschema:"idle expiry closes the workspace instead of destroying it"`
+	Idle      *Duration         `json:"idle,omitempty" jsonschema:"expire after this long without use; 0s is never"`
+}
+
+// Network is what a policy lets through.
+type Network struct {
+	Open  *bool     `json:"open,omitempty" jsonschema:"everything, without a proxy; allow and deny are then not allowed"`
+	Allow []NetRule `json:"allow,omitempty" jsonschema:"what may be reached, through the proxy"`
+	Deny  []NetRule `json:"deny,omitempty" jsonschema:"what may not be reached, whatever allow says"`
+}
+
+// A NetRule matches requests by host, port and method.
+type NetRule struct {
+	Host       string      `json:"host" jsonschema:"a name, *.name for its subdomains, an address, or a range of them (CIDR)"`
+	Ports      []Port      `json:"ports,omitempty" jsonschema:"empty is 80 and 443 in allow, every port in deny"`
+	Methods    []string    `json:"methods,omitempty" jsonschema:"HTTP methods; empty is all"`
+	Private    bool        `json:"private,omitempty" jsonschema:"a name may stand for a private or loopback address"`
+	Credential *Credential `json:"credential,omitempty" jsonschema:"what the proxy adds to requests; the name of a secret, or how to send it"`
+}
+
+// Port is a port of TCP.
+type Port int
+
+// A Credential says which secret the proxy sends, and how. Written as a text it
+// is the name of a credential that is spelt out elsewhere, or of a secret that
+// is sent as a bearer token.
+type Credential struct {
+	Name        string `json:"name,omitempty" jsonschema:"of this credential; empty is the name of the secret"`
+	Secret      string `json:"secret" jsonschema:"name of the secret"`
+	Header      string `json:"header,omitempty" jsonschema:"header that it is sent in; empty is Authorization"`
+	Format      string `json:"format,omitempty" jsonschema:"value of the header, with {secret} in it; empty is Bearer {secret}"`
+	User        string `json:"user,omitempty" jsonschema:"send it as the password of this user (Basic authentication)"`
+	Placeholder bool   `json:"placeholder,omitempty" jsonschema:"only replace croft-secret:NAME where a request has it; add no header"`
+	Plain       bool   `json:"plain,omitempty" jsonschema:"also send it over HTTP without TLS, where everyone on the way can read it"`
+
+	short bool // it was written as a text
+}
+
+// key returns the name by which a rule refers to the credential.
+func (c Credential) key() string {
+	if c.Name != "" {
+		return strings.ToLower(c.Name)
+	}
+	return strings.ToLower(c.Secret)
+}
+
+// Limits bound what a workspace may use. Nil is what the extended policy says.
+type Limits struct {
+	CPU       *Limit[CPUs]     `json:"cpu,omitempty" jsonschema:"cores, such as 1.5 or 500m"`
+	Memory    *Limit[Bytes]    `json:"memory,omitempty" jsonschema:"such as 512M"`
+	PIDs      *Limit[Count]    `json:"pids,omitempty" jsonschema:"processes and threads"`
+	Disk      *Limit[Bytes]    `json:"disk,omitempty" jsonschema:"such as 2G"`
+	Wall      *Limit[Duration] `json:"wall,omitempty" jsonschema:"time that one command may take, such as 1m"`
+	OpenFiles *Limit[Count]    `json:"openFiles,omitempty" jsonschema:"per process"`
+}
+
+// A Limit is enforced or refused, unless BestEffort says that a provider which
+// can't enforce it may go on without. It is written as its maximum, or as a
+// mapping of both.
+type Limit[T CPUs | Bytes | Count | Duration] struct {
+	Max        T    `json:"max"`
+	BestEffort bool `json:"bestEffort,omitempty"`
+}
+
+func (l *Limit[T]) driver() driver.Limit {
+	if l == nil || l.Max == 0 {
+		return driver.Limit{}
+	}
+	return driver.Limit{Max: int64(l.Max), BestEffort: l.BestEffort}
+}
+
+// flatten returns a policy with what it extends. The path leads to name.
+func (c *Config) flatten(name string, path []string) (Policy, error) {
+	p := c.Policies[name]
+	if p.Extends == "" {
+		return p, nil
+	}
+	at := "policies." + name + ".extends"
+	path = append(path, name)
+	if slices.Contains(path, p.Extends) {
+		return Policy{}, c.bad(at, "policy %q extends itself: %s", p.Extends, strings.Join(append(path, p.Extends), " -> "))
+	}
+	if _, ok := c.Policies[p.Extends]; !ok {
+		return Policy{}, c.bad(at, "there is no policy %q; there are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+	}
+	base, err := c.flatten(p.Extends, path)
+	if err != nil {
+		return Policy{}, err
+	}
+	return base.with(p), nil
+}
+
+// with returns p changed by what q sets.
+func (p Policy) with(q Policy) Policy {
+	p.Extends = ""
+	if q.Isolation != "" {
+		p.Isolation = q.Isolation
+	}
+	p.Network = p.Network.with(q.Network)
+	p.Limits = p.Limits.with(q.Limits)
+	env := maps.Clone(p.Env)
+	if env == nil {
+		env = q.Env
+	} else {
+		maps.Copy(env, q.Env)
+	}
+	p.Env = env
+	p.ReadOnly, p.Durable, p.Persist = or(q.ReadOnly, p.ReadOnly), or(q.Durable, p.Durable), or(q.Persist, p.Persist)
+	p.Idle = or(q.Idle, p.Idle)
+	return p
+}
+
+func (n *Network) with(m *Network) *Network {
+	if n == nil || m == nil {
+		return or(m, n)
+	}
+	sum := *n
+	sum.Open = or(m.Open, n.Open)
+	if m.Allow != nil {
+		sum.Allow = m.Allow
+	}
+	switch { // what is said last holds
+	case m.Allow != nil && m.Open == nil:
+		sum.Open = nil
+	case m.Allow == nil && deref(m.Open):
+		sum.Allow = nil
+	}
+	sum.Deny = slices.Concat(n.Deny, m.Deny)
+	return &sum
+}
+
+func (l *Limits) with(m *Limits) *Limits {
+	if l == nil || m == nil {
+		return or(m, l)
+	}
+	return &Limits{
+		CPU: or(m.CPU, l.CPU), Memory: or(m.Memory, l.Memory), PIDs: or(m.PIDs, l.PIDs),
+		Disk: or(m.Disk, l.Disk), Wall: or(m.Wall, l.Wall), OpenFiles: or(m.OpenFiles, l.OpenFiles),
+	}
+}
+
+// driver returns p, which extends nothing, as the contract has it.
+func (p Policy) driver() driver.Policy {
+	d := driver.Policy{
+		Isolation: p.Isolation, Env: maps.Clone(p.Env),
+		ReadOnly: deref(p.ReadOnly), Durable: deref(p.Durable), Persist: deref(p.Persist),
+		Idle: time.Duration(deref(p.Idle)),
+	}
+	if n := p.Network; n != nil {
+		d.Network = driver.Network{Open: deref(n.Open), Allow: driverRules(n.Allow), Deny: driverRules(n.Deny)}
+	}
+	if l := p.Limits; l != nil {
+		d.Limits = driver.Limits{
+			CPU: l.CPU.driver(), Memory: l.Memory.driver(), PIDs: l.PIDs.driver(),
+			Disk: l.Disk.driver(), Wall: l.Wall.driver(), OpenFiles: l.OpenFiles.driver(),
+		}
+	}
+	return d
+}
+
+func driverRules(rules []NetRule) []driver.NetRule {
+	var list []driver.NetRule
+	for _, r := range rules {
+		d := driver.NetRule{Host: r.Host, Methods: slices.Clone(r.Methods), Private: r.Private}
+		for _, p := range r.Ports {
+			d.Ports = append(d.Ports, int(p))
+		}
+		if r.Credential != nil {
+			d.Credential = r.Credential.key()
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// Credentials returns the credentials that the rules of all policies refer to,
+// by the name that they have in driver.NetRule.Credential. Secret is always set.
+func (c *Config) Credentials() map[string]Credential {
+	all := map[string]Credential{}
+	for _, p := range c.Policies {
+		if p.Network == nil {
+			continue
+		}
+		for _, r := range p.Network.Allow {
+			if r.Credential == nil {
+				continue
+			}
+			if _, there := all[r.Credential.key()]; !there || !r.Credential.short {
+				cred := *r.Credential
+				cred.Name, cred.short = cred.key(), false
+				all[cred.Name] = cred
+			}
+		}
+	}
+	return all
+}
+
+func or[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// shorthand reads a limit that is written as its maximum.
+func (l *Limit[T]) shorthand(text string) error {
+	return any(&l.Max).(scalar).parse(text)
+}
+
+// shorthand reads a credential that is written as a name.
+func (c *Credential) shorthand(text string) error {
+	*c = Credential{Secret: text, short: true}
+	return nil
+}

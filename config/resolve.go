@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Setting is a key that a variable or a flag can set, too.
+type Setting struct {
+	Key string // its path in the file: server.addr
+	Env string // the variable: CROFT_ADDR
+
+	set func(c *Config, text, dir string) error
+}
+
+// Settings lists them. Everything else is said in the file alone.
+func Settings() []Setting {
+	return []Setting{
+		{"data", "CROFT_DATA", func(c *Config, text, dir string) error { c.Data = under(dir, text); return nil }},
+		{"server.addr", "CROFT_ADDR", func(c *Config, text, _ string) error { c.Server.Addr = text; return nil }},
+		{"server.hosts", "CROFT_HOSTS", func(c *Config, text, _ string) error { c.Server.Hosts = strings.Split(text, ","); return nil }},
+		{"store.url", "CROFT_STORE", func(c *Config, text, _ string) error { c.Store.URL = text; return nil }},
+		{"defaults.provider", "CROFT_PROVIDER", func(c *Config, text, _ string) error { c.Defaults.Provider = text; return nil }},
+		{"defaults.policy", "CROFT_POLICY", func(c *Config, text, _ string) error { c.Defaults.Policy = text; return nil }},
+		{"secrets.dir", "CROFT_SECRETS_DIR", func(c *Config, text, dir string) error { c.Secrets.Dir = under(dir, text); return nil }},
+		{"caps.maxOpen", "CROFT_MAX_OPEN", func(c *Config, text, _ string) error { return c.Caps.MaxOpen.parse(text) }},
+		{"caps.maxCommands", "CROFT_MAX_COMMANDS", func(c *Config, text, _ string) error { return c.Caps.MaxCommands.parse(text) }},
+		{"events.file", "CROFT_EVENTS", func(c *Config, text, _ string) error { c.Events.File = text; return nil }},
+	}
+}
+
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// ResolveOptions says where settings come from. Nil is: from the environment of
+// this process and the file that [Find] finds in its directory.
+type ResolveOptions struct {
+	File   string              // explicit path of the file; "" looks for it
+	Dir    string              // of the caller, for croft.yaml and relative paths in variables and flags; "" is the current one
+	Getenv func(string) string // nil is os.Getenv
+
+	// Flags are the flags that were given, by the key of their setting. An empty
+	// text is a value, too.
+	Flags map[string]string
+}
+
+// Resolve returns the effective configuration: flags over variables CROFT_* over
+// the file over defaults. An empty variable counts as one that is not set.
+func Resolve(opts *ResolveOptions) (*Config, error) {
+	var o ResolveOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, fmt.Errorf("config: find the current directory: %w", err)
+		}
+		o.Dir = dir
+	}
+	c, err := o.file()
+	if err != nil {
+		return nil, err
+	}
+	c.origin = map[string]string{}
+	if err := o.override(c); err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (o *ResolveOptions) file() (*Config, error) {
+	path, err := Find(o.File, o.Dir, o.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return Default(), nil
+	}
+	return Load(path)
+}
+
+func (o *ResolveOptions) override(c *Config) error {
+	known := map[string]bool{}
+	var keys []string
+	for _, s := range Settings() {
+		known[s.Key], keys = true, append(keys, s.Key)
+		text, from := o.Getenv(s.Env), "$"+s.Env
+		if flag, given := o.Flags[s.Key]; given {
+			text, from = flag, "the flag of "+s.Key
+		} else if text == "" {
+			continue
+		}
+		c.origin[s.Key] = from
+		if err := s.set(c, text, o.Dir); err != nil {
+			_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
+			return c.bad(s.Key, "%.40q: %s", text, why)
+		}
+	}
+	for key := range o.Flags {
+		if !known[key] {
+			return fmt.Errorf("config: set %.80q by a flag: %w: settings are %s", key, fault.InvalidArgument, strings.Join(keys, ", "))
+		}
+	}
+	return nil
+}
+
+// Origin says where the value of a key comes from: "$CROFT_ADDR",
+// "croft.yaml:3:9", "default".
+func (c *Config) Origin(key string) string {
+	if from := c.origin[key]; from != "" {
+		return from
+	}
+	if at, ok := c.at[key]; ok {
+		file := c.file
+		if file == "" {
+			file = FileName
+		}
+		return file + at.String()
+	}
+	return "default"
+}

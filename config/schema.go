@@ -1,0 +1,129 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Patterns of the texts that the parsers of this package take.
+const (
+	bytesPattern    = `^[0-9]+(\.[0-9]+)? *([KMGTPkmgtp]?([iI]?[bB])?|[KMGTPkmgtp][iI])$`
+	cpusPattern     = `^([0-9]+(\.[0-9]+)?|[0-9]+m)$`
+	durationPattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
+)
+
+// Schema returns the JSON Schema of croft.yaml, made from the types of this
+// package. It refuses unknown keys and wrong types, as Parse does; what depends
+// on more than one key, Parse alone judges.
+func Schema() ([]byte, error) {
+	s, err := schema()
+	if err != nil {
+		return nil, fmt.Errorf("config: make schema: %w: %w", fault.Internal, err)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("config: make schema: %w: %w", fault.Internal, err)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, "", "  "); err != nil {
+		return nil, fmt.Errorf("config: make schema: %w: %w", fault.Internal, err)
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+func schema() (*jsonschema.Schema, error) {
+	types := scalarSchemas()
+	limits(types)
+	cred, err := jsonschema.For[Credential](&jsonschema.ForOptions{TypeSchemas: types})
+	if err != nil {
+		return nil, err
+	}
+	types[reflect.TypeFor[Credential]()] = either(&jsonschema.Schema{Type: "string"}, cred)
+	s, err := jsonschema.For[Config](&jsonschema.ForOptions{TypeSchemas: types})
+	if err != nil {
+		return nil, err
+	}
+	tidy(s, false)
+	s.Schema = "https://json-schema.org/draft/2020-12/schema"
+	s.Title = "croft.yaml, version 1"
+	s.Properties["version"].Const = jsonschema.Ptr[any](Version)
+	s.Properties["events"].Properties["sync"].Enum = anys(syncs)
+	return s, nil
+}
+
+// scalarSchemas describes the types that parse themselves.
+func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
+	zero := jsonschema.Ptr(0.0)
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[Bytes]():            {Types: []string{"integer", "string"}, Minimum: zero, Pattern: bytesPattern},
+		reflect.TypeFor[CPUs]():             {Types: []string{"number", "string"}, Minimum: zero, Pattern: cpusPattern},
+		reflect.TypeFor[Duration]():         {Types: []string{"integer", "string"}, Minimum: zero, Maximum: zero, Pattern: durationPattern},
+		reflect.TypeFor[Count]():            {Types: []string{"integer", "string"}, Minimum: zero, Pattern: `^\+?[0-9]+$`},
+		reflect.TypeFor[Port]():             {Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(65535.0)},
+		reflect.TypeFor[driver.Isolation](): {Type: "string", Enum: append(anys(driver.Isolations), "")},
+	}
+}
+
+// limits adds what a limit of each type is: a value, or a mapping.
+func limits(types map[reflect.Type]*jsonschema.Schema) {
+	add := func(limit, value reflect.Type) {
+		types[limit] = either(types[value], &jsonschema.Schema{
+			Type: "object", Required: []string{"max"}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+			Properties:    map[string]*jsonschema.Schema{"max": types[value].CloneSchemas(), "bestEffort": {Type: "boolean"}},
+			PropertyOrder: []string{"max", "bestEffort"},
+		})
+	}
+	add(reflect.TypeFor[Limit[CPUs]](), reflect.TypeFor[CPUs]())
+	add(reflect.TypeFor[Limit[Bytes]](), reflect.TypeFor[Bytes]())
+	add(reflect.TypeFor[Limit[Count]](), reflect.TypeFor[Count]())
+	add(reflect.TypeFor[Limit[Duration]](), reflect.TypeFor[Duration]())
+}
+
+func either(a, b *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{a.CloneSchemas(), b.CloneSchemas()}}
+}
+
+func anys[T ~string](list []T) []any {
+	var out []any
+	for _, x := range list {
+		out = append(out, string(x))
+	}
+	return out
+}
+
+// tidy lets null stand for sections, of which everything may be commented out,
+// and for nothing else. The generator allows it for pointers and lists.
+func tidy(s *jsonschema.Schema, section bool) {
+	if s == nil {
+		return
+	}
+	kinds := slices.DeleteFunc(slices.Concat(s.Types, []string{s.Type}), func(t string) bool { return t == "null" || t == "" })
+	if section && len(kinds) == 1 && (kinds[0] == "object" || kinds[0] == "array") {
+		kinds = append(kinds, "null")
+	}
+	s.Type, s.Types = "", nil
+	switch len(kinds) {
+	case 0:
+	case 1:
+		s.Type = kinds[0]
+	default:
+		s.Types = kinds
+	}
+	for _, p := range s.Properties {
+		tidy(p, true)
+	}
+	tidy(s.Items, false)
+	tidy(s.AdditionalProperties, true)
+	for _, a := range s.AnyOf {
+		tidy(a, false)
+	}
+}
