@@ -48,6 +48,7 @@ var families = []family{
 	{"glob", benchGlob},
 	{"files", benchFiles},
 	{"registry", benchRegistry},
+	{"exec", benchExec},
 }
 
 func main() {

@@ -160,6 +160,13 @@ func (g *guest) open() error {
 		}
 		opts.Tree = g.tree
 	}
+	if opts.Tree == nil {
+		opts.Tree = process.Walk{}
+	}
+	if cfg.counted() {
+		c := newCauses(cfg, opts.Tree)
+		opts.Tree, opts.Cause = c, c.cause
+	}
 	if g.manager, err = process.New(opts); err != nil {
 		return err
 	}
@@ -178,6 +185,11 @@ func (g *guest) open() error {
 		}
 	}
 	return nil
+}
+
+// counted reports whether anything counts why commands end.
+func (cfg *Config) counted() bool {
+	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits.Disk.Max > 0
 }
 
 func (g *guest) close() {

@@ -76,11 +76,26 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*guest.Cl
 	if !u.throwaway {
 		l.Config.Lease = p.cfg.Lease
 	}
-	l.Started = func(pid int) error { return newRecord(pid, want).write(dir) }
+	rec := &record{Key: want.key, Groups: groupDirs(u)}
+	if err := rec.write(dir); err != nil { // before there is anything that only it tells of
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+	}
+	more, err := groups(l, u)
+	defer closeAll(more)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
+	}
+	driver.Step(ctx, "groups made")
+	l.Started = func(pid int) error {
+		rec.PID = pid
+		rec.Start, _ = startTime(pid) //nolint:errcheck // "" is no process's
+		return rec.write(dir)
+	}
 	r, err := l.Start(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), os.Remove(filepath.Join(dir, recordName)))
+		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
+	driver.Step(ctx, "guest started")
 	return r.Client, nil
 }
 
@@ -116,6 +131,9 @@ func (p *Provider) end(ctx context.Context, dir string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the record of the guest: %w", err)
 	}
+	if rec != nil {
+		rec.thaw(ctx)
+	}
 	ask, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	asked := guest.Stop(ask, filepath.Join(dir, socketName)) == nil
@@ -126,6 +144,9 @@ func (p *Provider) end(ctx context.Context, dir string) error {
 			wait = patience
 		}
 		if err := rec.end(ctx, wait); err != nil {
+			return err
+		}
+		if err := removeGroups(rec.Groups); err != nil {
 			return err
 		}
 	}
@@ -141,13 +162,17 @@ func (p *Provider) end(ctx context.Context, dir string) error {
 // itself is not asked.
 type record struct {
 	Key   string `json:"key"`   // of the plan that it runs as
-	PID   int    `json:"pid"`   // on this host
+	PID   int    `json:"pid"`   // on this host; 0 while it is about to start
 	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
+
+	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 }
 
-func newRecord(pid int, want *plan) *record {
-	start, _ := startTime(pid) //nolint:errcheck // "" is no process's
-	return &record{Key: want.key, PID: pid, Start: start}
+// thaw lets go on what is frozen: what is frozen can't die.
+func (r *record) thaw(ctx context.Context) {
+	if dir, ok := freezer(r.Groups); ok {
+		setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
+	}
 }
 
 func readRecord(dir string) (*record, error) {

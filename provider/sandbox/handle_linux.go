@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -183,4 +184,34 @@ func (h *handle) destroy(ctx context.Context) error {
 		return fmt.Errorf("sandbox: destroy: %w", err)
 	}
 	return h.release(ctx)
+}
+
+// pause freezes all that runs in the workspace. Files can still be used.
+func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause", true) }
+
+// resume lets it go on.
+func (h *handle) resume(ctx context.Context) error { return h.freeze(ctx, "resume", false) }
+
+func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
+	if err := h.plot.Current(); err != nil {
+		return err
+	}
+	dir := h.p.ground.Path(h.id)
+	alone, err := lockGuest(ctx, h.p.ground.Path(h.id, lockName))
+	if err != nil {
+		return fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
+	}
+	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	rec, err := readRecord(dir)
+	if err != nil || rec == nil {
+		return nil //nolint:nilerr // nothing runs
+	}
+	group, ok := freezer(rec.Groups)
+	if !ok {
+		return nil
+	}
+	if err := setFrozen(ctx, group, frozen); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("sandbox: %s: %w: %w", verb, fault.Of(err), err)
+	}
+	return nil
 }

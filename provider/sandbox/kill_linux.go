@@ -14,6 +14,9 @@ import (
 // end waits for the end of the guest's process, and kills it when wait is over.
 // The kernel kills what runs in its process namespace with it.
 func (r *record) end(ctx context.Context, wait time.Duration) error {
+	if r.PID <= 0 {
+		return nil // it never started
+	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
 		return nil // it has ended

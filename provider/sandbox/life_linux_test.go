@@ -116,7 +116,7 @@ func TestGuestIsFoundByTheNextProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := guestOf(t, p, next); *after != *before {
+	if after := guestOf(t, p, next); after.PID != before.PID {
 		t.Errorf("the guest is %+v, was %+v", after, before)
 	}
 	if _, err := next.FS.Write(t.Context(), "go", strings.NewReader(""), &driver.WriteOptions{}); err != nil {
@@ -257,7 +257,7 @@ func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
 	if _, err := ws.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"A": "1"}, Idle: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, ws, "echo $A"); got != "1" || *guestOf(t, p, ws) != *first {
+	if got := output(t, ws, "echo $A"); got != "1" || guestOf(t, p, ws).PID != first.PID {
 		t.Errorf("a change that is none of the guest's replaced it, or %q", got)
 	}
 	if _, err := ws.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"A": "2"}, ReadOnly: true}); err != nil {

@@ -168,14 +168,14 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 
 // traitsOf says what a level gives on this host.
 func (p *Provider) traitsOf(l *level) driver.Traits {
-	none := driver.Enforcement{Reason: "not enforced yet"}
 	return driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
 		Network:    driver.NetworkNone,
 		NetworkBy:  driver.Enforcement{By: "a network namespace with nothing but a loopback interface"},
 		Limits: driver.LimitTraits{
-			CPU: none, Memory: none, PIDs: none, Disk: none,
+			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
+			Disk:      driver.Enforcement{Reason: "a plain directory has no quota"},
 			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
 			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
 		},

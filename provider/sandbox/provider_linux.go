@@ -192,10 +192,14 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
 	}
+	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
+	if hostControllers()["freezer"].err == nil && !h.opts.Throwaway {
+		life.Pause, life.Resume = h.pause, h.resume
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: p.traits(l, m),
-		Life:   driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update},
+		Life:   life,
 		FS:     h.plot.FS(),
 		Shell:  h.shell(),
 	}, nil

@@ -1,0 +1,130 @@
+package guest
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Names of descriptors through which the guest reads what its limit groups
+// have counted.
+const (
+	EventsOOM  = "events-oom"  // a file with a line "oom_kill N"
+	EventsPIDs = "events-pids" // a file with a line "max N"
+)
+
+// causes tells why commands ended that did not end by themselves, by what the
+// limit groups counted while they ran. Commands that ran at the same time share
+// the groups, so each that failed then is told the same.
+type causes struct {
+	inner process.Tree
+	oom   int // descriptors, -1 where there is none
+	pids  int
+	root  string
+	disk  bool // there is a limit of disk
+
+	mu    sync.Mutex
+	found map[string]driver.Cause // by session, from its end until it is asked for
+}
+
+func newCauses(cfg *Config, inner process.Tree) *causes {
+	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits.Disk.Max > 0, found: map[string]driver.Cause{}}
+	if fd, ok := cfg.Descriptors[EventsOOM]; ok {
+		c.oom = fd
+	}
+	if fd, ok := cfg.Descriptors[EventsPIDs]; ok {
+		c.pids = fd
+	}
+	return c
+}
+
+type counts struct{ oom, pids int64 }
+
+func (c *causes) now() counts {
+	return counts{counter(c.oom, "oom_kill "), counter(c.pids, "max ")}
+}
+
+// counter reads the number on the line that begins with name.
+func counter(fd int, name string) int64 {
+	if fd < 0 {
+		return 0
+	}
+	var buf [512]byte
+	n, err := unix.Pread(fd, buf[:], 0)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(buf[:n])) {
+		if value, ok := strings.CutPrefix(line, name); ok {
+			count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			if err == nil {
+				return count
+			}
+		}
+	}
+	return 0
+}
+
+// Plant notes what was counted before a command.
+func (c *causes) Plant(spec *process.Spec) (process.Grip, error) {
+	g, err := c.inner.Plant(spec)
+	if err != nil {
+		return nil, err
+	}
+	return &causeGrip{Grip: g, c: c, id: spec.ID, before: c.now()}, nil
+}
+
+type causeGrip struct {
+	process.Grip
+	c      *causes
+	id     string
+	before counts
+}
+
+// Release judges the command that has ended.
+func (g *causeGrip) Release() {
+	g.Grip.Release()
+	after := g.c.now()
+	switch {
+	case after.oom > g.before.oom:
+		g.c.note(g.id, driver.CauseOOM)
+	case after.pids > g.before.pids:
+		g.c.note(g.id, driver.CausePIDs)
+	case g.c.full():
+		g.c.note(g.id, driver.CauseDisk)
+	}
+}
+
+// maxFound bounds what is kept for commands that succeeded nevertheless, after
+// which nobody asks.
+const maxFound = 1000
+
+func (c *causes) note(id string, cause driver.Cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.found) > maxFound {
+		clear(c.found)
+	}
+	c.found[id] = cause
+}
+
+// full reports whether the workspace's disk is.
+func (c *causes) full() bool {
+	var st unix.Statfs_t
+	const least = 2 // blocks; what is left of a file system is never all of it
+	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail < least
+}
+
+// cause answers process.Options.Cause.
+func (c *causes) cause(end process.End) driver.Cause {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cause := c.found[end.ID]
+	delete(c.found, end.ID)
+	return cause
+}

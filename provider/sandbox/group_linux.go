@@ -1,0 +1,270 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits are kept by control groups of version 1, one per workspace and
+// controller, below the group of this process. They are the host's: inside
+// there is no way to them. The guest stays outside; its thread that starts the
+// workload joins, through a descriptor that the host opened.
+
+// controllers are those that are used.
+var controllers = []string{"memory", "pids", "cpu", "freezer"}
+
+// A controller is where groups of one kind are made on this host.
+type controller struct {
+	name string
+	dir  string // the group of this process
+	err  error  // why it can't be used
+}
+
+// hostControllers finds and tries each controller, once per process.
+var hostControllers = sync.OnceValue(func() map[string]controller {
+	found := map[string]controller{}
+	own, err := ownGroups()
+	for _, name := range controllers {
+		c := controller{name: name, err: err}
+		dir, ok := own[name]
+		switch {
+		case err != nil:
+		case !ok:
+			c.err = fmt.Errorf("the host has no cgroup (version 1) controller %q", name)
+		default:
+			c.dir = dir
+			c.err = c.try()
+		}
+		found[name] = c
+	}
+	return found
+})
+
+// ownGroups returns the directory of this process's group for each controller
+// of version 1.
+func ownGroups() (map[string]string, error) {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[1] == "" {
+			continue
+		}
+		for _, name := range strings.Split(parts[1], ",") {
+			if at := mountOf(string(mounts), name, parts[2]); at != "" {
+				own[name] = at
+			}
+		}
+	}
+	return own, nil
+}
+
+// mountOf finds where the group at path of a controller is mounted.
+func mountOf(mounts, name, path string) string {
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 || right[0] != "cgroup" || !slices.Contains(strings.Split(right[2], ","), name) {
+			continue
+		}
+		if rel, err := filepath.Rel(left[3], path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(left[4], rel)
+		}
+	}
+	return ""
+}
+
+// try makes a group, limits it and removes it.
+func (c controller) try() error {
+	dir := filepath.Join(c.dir, groupPrefix+"probe-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("no group can be made: %w", err)
+	}
+	defer os.Remove(dir)
+	for name, value := range c.settings(driver.Limits{Memory: driver.Limit{Max: 64 << 20}, PIDs: driver.Limit{Max: 100}, CPU: driver.Limit{Max: 500}}) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
+			return fmt.Errorf("no limit can be set: %w", err)
+		}
+	}
+	return nil
+}
+
+const groupPrefix = "croft-"
+
+// cpuPeriod is the period of the CPU quota, in microseconds.
+const cpuPeriod = 100_000
+
+// settings returns what is to be written to the files of a group.
+func (c controller) settings(l driver.Limits) map[string]string {
+	set := map[string]string{}
+	switch {
+	case c.name == "memory" && l.Memory.Max > 0:
+		set["memory.limit_in_bytes"] = strconv.FormatInt(l.Memory.Max, 10)
+	case c.name == "pids" && l.PIDs.Max > 0:
+		set["pids.max"] = strconv.FormatInt(l.PIDs.Max+1, 10) // one is the thread that starts the others
+	case c.name == "cpu" && l.CPU.Max > 0:
+		set["cpu.cfs_period_us"] = strconv.Itoa(cpuPeriod)
+		set["cpu.cfs_quota_us"] = strconv.FormatInt(max(l.CPU.Max*cpuPeriod/1000, 1000), 10)
+	}
+	return set
+}
+
+// limited says what enforces a limit by a controller.
+func limited(name string) driver.Enforcement {
+	if c := hostControllers()[name]; c.err != nil {
+		return driver.Enforcement{Reason: c.err.Error()}
+	}
+	return driver.Enforcement{By: "cgroup v1, controller " + name}
+}
+
+// used lists the controllers that a unit needs.
+func used(u unit) []controller {
+	var list []controller
+	for _, name := range controllers {
+		c := hostControllers()[name]
+		if c.err == nil && (len(c.settings(u.policy.Limits)) > 0 || name == "freezer" && !u.throwaway) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (c controller) group(id string) string { return filepath.Join(c.dir, groupPrefix+id) }
+
+// groupDirs lists the directories of a unit's groups.
+func groupDirs(u unit) []string {
+	var dirs []string
+	for _, c := range used(u) {
+		dirs = append(dirs, c.group(u.id))
+	}
+	return dirs
+}
+
+// groups makes the groups of a unit and gives them to the guest that is to be
+// launched. It returns what to close after the launch.
+func groups(l *guest.Launch, u unit) (open []io.Closer, err error) {
+	for _, c := range used(u) {
+		dir := c.group(u.id)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return open, err
+		}
+		files, err := c.give(l, dir, c.settings(u.policy.Limits))
+		open = append(open, files...)
+		if err != nil {
+			return open, err
+		}
+	}
+	return open, nil
+}
+
+// give sets the limits of one group and hands its files to the guest.
+func (c controller) give(l *guest.Launch, dir string, set map[string]string) (open []io.Closer, err error) {
+	for file, value := range set {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600); err != nil {
+			return nil, fmt.Errorf("limit %s: %w", c.name, err)
+		}
+	}
+	if c.name == "memory" { // swap is memory, too; without swap accounting there is no such file
+		os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte(set["memory.limit_in_bytes"]), 0o600) //nolint:errcheck // see above
+	}
+	wanted := map[string]string{"group-" + c.name: "tasks"}
+	switch c.name {
+	case "memory":
+		wanted[guest.EventsOOM] = "memory.oom_control"
+	case "pids":
+		wanted[guest.EventsPIDs] = "pids.events"
+	}
+	for name, file := range wanted {
+		flag := os.O_RDONLY
+		if file == "tasks" {
+			flag = os.O_WRONLY
+			l.Config.Groups = append(l.Config.Groups, name)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, file), flag, 0)
+		if err != nil {
+			return open, err
+		}
+		open = append(open, f)
+		l.Files = append(l.Files, guest.Named{Name: name, File: f})
+	}
+	return open, nil
+}
+
+// removeGroups removes groups in which nothing runs any more. The kernel takes a
+// moment to notice that.
+func removeGroups(dirs []string) error {
+	var errs error
+	for _, dir := range dirs {
+		err := os.Remove(dir)
+		for range 200 {
+			if !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+			err = os.Remove(dir)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = errors.Join(errs, fmt.Errorf("remove the limit group %s: %w: %w", dir, fault.Unavailable, err))
+		}
+	}
+	return errs
+}
+
+// freezer is the directory among dirs that can freeze what is in its group.
+func freezer(dirs []string) (string, bool) {
+	c := hostControllers()["freezer"]
+	for _, dir := range dirs {
+		if c.err == nil && filepath.Dir(dir) == c.dir {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// setFrozen freezes or thaws a group and waits until that is done.
+func setFrozen(ctx context.Context, dir string, frozen bool) error {
+	want := "THAWED"
+	if frozen {
+		want = "FROZEN"
+	}
+	file := filepath.Join(dir, "freezer.state")
+	for {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(string(data)) == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond): // it is FREEZING: some are in the kernel
+		}
+	}
+}

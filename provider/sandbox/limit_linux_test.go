@@ -1,0 +1,122 @@
+package sandbox
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// need skips where the host can't enforce a limit, and says why.
+func need(t *testing.T, e driver.Enforcement) {
+	t.Helper()
+	if !e.Enforced() {
+		t.Skip("skipped: host: " + e.Reason)
+	}
+}
+
+func limits(l driver.Limits) func(*driver.Spec) { return policy(driver.Policy{Limits: l}) }
+
+func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
+	need(t, limited("memory"))
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, limits(driver.Limits{Memory: driver.Limit{Max: 64 << 20}}))
+	res := script(t, ws, "head -c 200M /dev/zero | tail > /dev/null")
+	if res.Cause != driver.CauseOOM || res.ExitCode == 0 {
+		t.Errorf("a memory hog gives %+v, want the cause oom", res)
+	}
+	if res := script(t, ws, "exit 3"); res.Cause != "" || res.ExitCode != 3 {
+		t.Errorf("the command after it gives %+v", res)
+	}
+	// What is written to memory file systems is memory.
+	if res := script(t, ws, "head -c 200M /dev/zero > /tmp/x"); res.Cause != driver.CauseOOM {
+		t.Errorf("a hog in /tmp gives %+v, want the cause oom", res)
+	}
+	if !guestOf(t, p, ws).alive() {
+		t.Error("the guest was killed with the hog")
+	}
+}
+
+func TestForkBombIsContained(t *testing.T) {
+	need(t, limited("pids"))
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, limits(driver.Limits{PIDs: driver.Limit{Max: 40}}))
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "for i in $(seq 100); do sleep 100 & done; exit 1"})
+	if err != nil || res.Cause != driver.CausePIDs {
+		t.Errorf("too many processes give %+v, %v, want the cause pids", res, err)
+	}
+	res, err = ws.Shell.Run(t.Context(), driver.Command{Script: "f() { f | f & }; f; sleep 1000", Timeout: 2 * time.Second})
+	if err != nil || res.ExitCode == 0 {
+		t.Errorf("a fork bomb gives %+v, %v", res, err)
+	}
+	if got := output(t, ws, "echo works"); got != "works" {
+		t.Errorf("after it: %q", got)
+	}
+}
+
+func TestCPUQuotaIsKept(t *testing.T) {
+	need(t, limited("cpu"))
+	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{CPU: driver.Limit{Max: 100}}))
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "while :; do :; done", Timeout: 2 * time.Second})
+	if err != nil || res.Usage.User+res.Usage.System > time.Second {
+		t.Errorf("a tenth of a core gave %v in 2 s (%v)", res.Usage, err)
+	}
+}
+
+func TestOpenFilesAreLimited(t *testing.T) {
+	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{OpenFiles: driver.Limit{Max: 64}}))
+	if got := output(t, ws, "ulimit -n; ulimit -Hn; ulimit -n 100 2>/dev/null || echo refused"); got != "64\n64\nrefused" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPauseFreezes(t *testing.T) {
+	need(t, limited("freezer"))
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	if _, err := ws.Shell.Start(t.Context(), driver.Command{Script: "while :; do echo x >> beat; sleep 0.01; done"}); err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		info, err := ws.FS.Stat(t.Context(), "beat", &driver.StatOptions{})
+		if err != nil {
+			return 0
+		}
+		return info.Size
+	}
+	eventually(t, "beating", func() bool { return size() > 0 })
+	if err := ws.Life.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := size()
+	time.Sleep(200 * time.Millisecond)
+	if after := size(); after != before {
+		t.Errorf("it went on while paused: %d, %d", before, after)
+	}
+	if err := ws.Life.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "going on", func() bool { return size() > before })
+	if err := ws.Life.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	groups := guestOf(t, p, ws).Groups
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatalf("destroy while paused: %v", err)
+	}
+	for _, dir := range groups {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("group %s is left", dir)
+		}
+	}
+}
+
+func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{Disk: driver.Limit{Max: 1 << 20}}}})
+	if err == nil || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("a limit of disk gives %v", err)
+	}
+}
