@@ -245,6 +245,7 @@ var refused = []struct{ name, text, want string }{
 	{"extends what is not there", "version: 1\npolicies: {a: {extends: b}}\n", `policies.a.extends: there is no policy "b"; there are a, default`},
 	{"extends itself", "version: 1\npolicies: {a: {extends: a}}\n", `policy "a" extends itself: a -> a`},
 	{"cycle", "version: 1\npolicies: {a: {extends: b}, b: {extends: c}, c: {extends: a}}\n", `a -> b -> c -> a`},
+	{"long chain", "version: 1\npolicies:\n  p0: {}\n" + chain(18), "policies extend each other more than 16 deep"},
 	{"policy name", "version: 1\npolicies: {\"a b\": {}}\n", "a name has 1 to 63 of"},
 	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; there are default`},
 	{"host", "version: 1\npolicies: {a: {network: {allow: [{host: \"https://x.example\"}]}}}\n", "without scheme and port"},
@@ -277,6 +278,22 @@ var refused = []struct{ name, text, want string }{
 	{"secrets of no workspace", "version: 1\nsecrets: {workspaces: {A_B: {dir: /x}}}\n", "the name or the id of a workspace"},
 	{"prefixes overlap", "version: 1\nsecrets: {workspaces: {a: {env: CROFT_SECRET_A_}}}\n", "overlap"},
 	{"prefix", "version: 1\nsecrets: {env: \"A B\"}\n", "a prefix is the beginning of a variable"},
+}
+
+// chain returns n policies each of which extends the one before.
+func chain(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  p%d: {extends: p%d}\n", i+1, i)
+	}
+	return b.String()
+}
+
+func TestLongChainOfPolicies(t *testing.T) {
+	c := mustParse(t, "version: 1\npolicies:\n  p0: {readOnly: true}\n"+chain(16))
+	if p, err := c.Policy("p16"); err != nil || !p.ReadOnly {
+		t.Errorf("got %+v, %v; want what p0 says", p, err)
+	}
 }
 
 func TestRefused(t *testing.T) {

@@ -91,6 +91,9 @@ func (l *Limit[T]) driver() driver.Limit {
 	return driver.Limit{Max: int64(l.Max), BestEffort: l.BestEffort}
 }
 
+// maxExtends is how deep policies may extend each other.
+const maxExtends = 16
+
 // flatten returns a policy with what it extends. The path leads to name.
 func (c *Config) flatten(name string, path []string) (Policy, error) {
 	p := c.Policies[name]
@@ -101,6 +104,9 @@ func (c *Config) flatten(name string, path []string) (Policy, error) {
 	path = append(path, name)
 	if slices.Contains(path, p.Extends) {
 		return Policy{}, c.bad(at, "policy %q extends itself: %s", p.Extends, strings.Join(append(path, p.Extends), " -> "))
+	}
+	if len(path) > maxExtends {
+		return Policy{}, c.bad(at, "policies extend each other more than %d deep", maxExtends)
 	}
 	if _, ok := c.Policies[p.Extends]; !ok {
 		return Policy{}, c.bad(at, "there is no policy %q; there are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))

@@ -6,6 +6,12 @@
 // tell calls [Sink.Emit]; a [Stream] numbers the events and hands them to its
 // sinks. Emitting never blocks on a slow reader and never fails the operation
 // that it tells of.
+//
+// There are three sinks. A [Ring] keeps the latest events in memory, and gives
+// them again from a sequence on. A [Subscription] hands them out through a
+// channel, after those of a ring if it resumes. A [File] appends them to a file
+// of JSON lines and rotates it; [ReadFiles] reads it back. What any of them loses
+// it counts, and tells by a [Dropped] event in the place of the lost ones.
 package event
 
 import (
