@@ -50,7 +50,7 @@ var may = []struct{ pkg, imports string }{
 	{"registry", "fault event workspace workspace/driver"},
 	{"api", "fault event workspace workspace/driver registry profile internal/shellwire"},
 	{"daemon/system", "fault event workspace workspace/driver registry api profile provider/..."},
-	{"daemon/command", "fault event workspace workspace/driver registry profile provider/remote daemon/system"},
+	{"daemon/command", "fault event workspace workspace/driver registry profile config provider/remote daemon/system"},
 	{"daemon", "workspace/driver daemon/command"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "guest"},

@@ -41,6 +41,11 @@ func (a *app) withClient(ctx context.Context, f func(c *remote.Client) error) (e
 
 // withWorkspace runs f with the workspace of the given name or id.
 func (a *app) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
+	return a.withShell(ctx, nameOrID, func(_ *remote.Client, ws *workspace.Workspace) error { return f(ws) })
+}
+
+// withShell is withWorkspace for commands that need the client, too.
+func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.Client, ws *workspace.Workspace) error) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		d, rec, err := c.Attach(ctx, nameOrID)
 		if err != nil {
@@ -50,7 +55,7 @@ func (a *app) withWorkspace(ctx context.Context, nameOrID string, f func(ws *wor
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(ws), ws.Close(ctx))
+		return errors.Join(f(c, ws), ws.Close(ctx))
 	})
 }
 

@@ -29,9 +29,12 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 func exitStatus(err error) int {
 	var usage *usageError
 	var failed *failure
+	var passed *outcome
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &passed) && !errors.As(passed.err, &usage):
+		return passed.status
 	case errors.As(err, &usage), !errors.As(err, &failed):
 		return exitUsage
 	default:
@@ -42,7 +45,7 @@ func exitStatus(err error) int {
 // report tells of err and returns the exit status.
 func (a *app) report(err error) int {
 	status := exitStatus(err)
-	if err == nil {
+	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status
 	}
 	if a.json {
@@ -70,6 +73,7 @@ func exitHelp() string {
 	row := func(status int, text string) { fmt.Fprintf(&b, "  %-3d %s\n", status, text) }
 	row(0, "success")
 	row(exitUsage, "usage: the command line makes no sense")
+	row(exitOurs, "of run, ws exec and ws shell, which pass on that of the command: a failure of Croft's own")
 	codes := fault.All()
 	slices.SortFunc(codes, func(x, y fault.Code) int { return x.Exit() - y.Exit() })
 	for _, c := range codes {

@@ -16,14 +16,25 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/croft-run/croft/daemon/command"
+	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 var update = flag.Bool("update", false, "rewrite what scripts expect")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"croft": func() { os.Exit(command.Main()) },
+		"croft": func() { os.Exit(command.Main(shellProvider()...)) },
 	})
+}
+
+// shellProvider is one that has commands and no fence, beside Croft's own.
+func shellProvider() []driver.Provider {
+	p, err := shelltest.New(filepath.Join(os.Getenv("CROFT_DATA"), "shelltest"))
+	if err != nil {
+		return nil // no script is running
+	}
+	return []driver.Provider{p}
 }
 
 // TestScripts runs the scripts in testdata/script: each is one story of the
@@ -44,8 +55,18 @@ func TestScripts(t *testing.T) {
 			"up":     up,
 			"down":   down,
 			"http":   request,
+			"id":     readWord,
 		},
 	})
+}
+
+// readWord sets a variable to the first word of a file: id NAME FILE
+func readWord(ts *testscript.TestScript, neg bool, args []string) {
+	words := strings.Fields(ts.ReadFile(args[1]))
+	if len(words) == 0 {
+		ts.Fatalf("%s is empty", args[1])
+	}
+	ts.Setenv(args[0], words[0])
 }
 
 // status runs a program and checks its exit status: status N croft ...

@@ -6,7 +6,7 @@ func (a *app) wsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ws",
 		Aliases: []string{"workspace"},
-		Short:   "Open, list and end workspaces, and work on their files",
+		Short:   "Open, list and end workspaces, work on their files, and run commands in them",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
@@ -14,6 +14,8 @@ func (a *app) wsCommand() *cobra.Command {
 		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),
 		a.wsLsCommand(), a.wsCatCommand(), a.wsPutCommand(), a.wsGetCommand(), a.wsGrepCommand(), a.wsGlobCommand(),
 		a.wsProfileCommand(),
+		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
+		a.wsPauseCommand(), a.wsResumeCommand(),
 	)
 	return cmd
 }

@@ -26,6 +26,7 @@ type wsOpenOptions struct {
 	durable  bool
 	persist  bool
 	idle     time.Duration
+	policy   policyFlags
 }
 
 func (a *app) wsOpenCommand() *cobra.Command {
@@ -52,6 +53,7 @@ and must not be that of another workspace.`,
 	f.BoolVar(&opts.readOnly, "read-only", false, "nothing in the workspace can be changed")
 	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
 	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
+	opts.policy.register(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this long without use, such as 30m; 0 is never")
 	return cmd
 }
@@ -94,6 +96,9 @@ func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
 			return spec, usagef("--config is not valid JSON")
 		}
 		spec.Config = json.RawMessage(opts.config)
+	}
+	if err := opts.policy.apply(&spec); err != nil {
+		return spec, err
 	}
 	if opts.dir == "" {
 		return spec, nil

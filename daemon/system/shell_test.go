@@ -44,4 +44,3 @@ func TestRemoteOverShell(t *testing.T) {
 		},
 	})
 }
-

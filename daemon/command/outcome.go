@@ -1,0 +1,76 @@
+package command
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/workspace"
+)
+
+// exitOurs is the exit status of a command that passes on another's, where
+// Croft itself could not do its part.
+const exitOurs = 125
+
+// An outcome ends the program with the status of a command. err, if any, is what
+// Croft has to say about it.
+type outcome struct {
+	status int
+	err    error
+}
+
+func (o *outcome) Error() string {
+	if o.err == nil {
+		return "the command failed"
+	}
+	return o.err.Error()
+}
+
+func (o *outcome) Unwrap() error { return o.err }
+
+// ours makes an error of Croft's own one with the status 125.
+func ours(err error) error {
+	if err == nil {
+		return nil
+	}
+	if passed := new(outcome); errors.As(err, &passed) {
+		return err
+	}
+	return &outcome{exitOurs, err}
+}
+
+// passed says how a command ended, and returns what ends the program likewise.
+func (a *app) passed(res workspace.Result) error {
+	if res.Cause != "" {
+		a.note("croft: the command was ended: %s", res.Cause)
+	}
+	switch {
+	case res.ExitCode < 0:
+		return &outcome{status: exitOurs}
+	case res.ExitCode > 0:
+		return &outcome{status: res.ExitCode}
+	}
+	return nil
+}
+
+// resultAnswer is a result as JSON, with output that can be read.
+type resultAnswer struct {
+	workspace.Result
+	Stdout    string `json:"stdout"`
+	StdoutB64 []byte `json:"stdoutB64,omitempty"`
+	Stderr    string `json:"stderr"`
+	StderrB64 []byte `json:"stderrB64,omitempty"`
+}
+
+func newResultAnswer(res workspace.Result) resultAnswer {
+	out := resultAnswer{Result: res}
+	out.Stdout, out.StdoutB64 = textOrBytes(res.Stdout)
+	out.Stderr, out.StderrB64 = textOrBytes(res.Stderr)
+	return out
+}
+
+func textOrBytes(data []byte) (string, []byte) {
+	if utf8.Valid(data) {
+		return string(data), nil
+	}
+	return "", data
+}

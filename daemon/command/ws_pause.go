@@ -1,0 +1,31 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/provider/remote"
+)
+
+func (a *app) wsPauseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Stop the processes of a workspace and free what they hold",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error { return c.Pause(ctx, args[0]) })
+		}),
+	}
+}
+
+func (a *app) wsResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Go on with a workspace that was paused",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error { return c.Resume(ctx, args[0]) })
+		}),
+	}
+}
