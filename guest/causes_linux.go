@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -127,4 +128,22 @@ func (c *causes) cause(end process.End) driver.Cause {
 	cause := c.found[end.ID]
 	delete(c.found, end.ID)
 	return cause
+}
+
+// An expendable starter makes its children the first to go when memory runs out:
+// the thread that starts them is in their limit group, so the kernel would
+// consider the guest, too.
+type expendable struct{ process.Starter }
+
+// firstToGo counts for the kernel as if a process used half of the limit.
+const firstToGo = "500"
+
+// Start starts a child. What it forks before it is marked is not, and still
+// weighs what it uses.
+func (e expendable) Start(spec *process.Spec) (process.Child, error) {
+	child, err := e.Starter.Start(spec)
+	if err == nil {
+		os.WriteFile("/proc/"+strconv.Itoa(child.PID)+"/oom_score_adj", []byte(firstToGo), 0) //nolint:errcheck // it may have ended
+	}
+	return child, err
 }

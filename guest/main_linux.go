@@ -166,6 +166,9 @@ func (g *guest) open() error {
 	if cfg.counted() {
 		c := newCauses(cfg, opts.Tree)
 		opts.Tree, opts.Cause = c, c.cause
+		if c.oom >= 0 {
+			opts.Starter = expendable{opts.Starter}
+		}
 	}
 	if g.manager, err = process.New(opts); err != nil {
 		return err

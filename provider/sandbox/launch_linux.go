@@ -76,7 +76,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(), Socket: u.socket}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
-		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(), Env: environment(u),
+		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits.Memory.Max), Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
 	}
 	workspace := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/croft-run/croft/guest"
@@ -32,8 +33,19 @@ const (
 	home         = "/home/croft"
 )
 
-// world returns the mounts of the system, without the workspace.
-func world() []guest.Mount {
+// size limits a file system in memory to a part of the memory that there is.
+// All parts together leave room for programs: what is in such files can't be
+// freed by killing anyone.
+func size(memory, part int64) string {
+	if memory == 0 {
+		return ""
+	}
+	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
+}
+
+// world returns the mounts of the system, without the workspace, for a workload
+// that may use so much memory; 0 is no limit.
+func world(memory int64) []guest.Mount {
 	var mounts []guest.Mount
 	for _, dir := range systemDirs {
 		mounts = append(mounts, systemDir(dir)...)
@@ -49,13 +61,13 @@ func world() []guest.Mount {
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + size(memory, 8)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777" + size(memory, 2)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755" + size(memory, 32)},
 		guest.Mount{Kind: guest.MountDir, Target: "/var"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + size(memory, 16)},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/var/run", Source: "/run"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000"},
+		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + size(memory, 8)},
 	)
 }
 
