@@ -9,8 +9,10 @@ LINTVER  = v2.14.0
 
 .PHONY: build run test lint bench fuzz deps
 
-build: ## bin/croft
-	$(GO) build -trimpath -o bin/ ./cmd/...
+build: ## bin/croft, with croft-guest for both architectures inside
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) build -trimpath -ldflags "-s -w" -o guest/guestbin/bin/linux-amd64 ./cmd/croft-guest
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build -trimpath -ldflags "-s -w" -o guest/guestbin/bin/linux-arm64 ./cmd/croft-guest
+	$(GO) build -trimpath -o bin/ ./cmd/croft
 
 run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 	./bin/croft up --data $(DATA)
