@@ -86,6 +86,7 @@ const (
 	MountSymlink MountKind = "symlink" // a symlink to Source
 	MountDir     MountKind = "dir"     // an empty directory
 	MountFile    MountKind = "file"    // a file with the content Source
+	MountHold    MountKind = "hold"    // what is at Target, over itself: it can't be moved away
 	MountCover   MountKind = "cover"   // a file with the content Source over one that is there, or nothing over a directory
 )
 
@@ -95,7 +96,7 @@ type Mount struct {
 	Target   string    `json:"target"` // absolute, as seen inside
 	Source   string    `json:"source,omitempty"`
 	Lower    []string  `json:"lower,omitempty"` // topmost first; a name with the prefix "fd:" is a descriptor
-	Upper    string    `json:"upper,omitempty"`
+	Upper    string    `json:"upper,omitempty"` // a path, or "fd:NAME/PATH": PATH below a descriptor's mount, as then Work is
 	Work     string    `json:"work,omitempty"`
 	Data     string    `json:"data,omitempty"` // options of the file system
 	ReadOnly bool      `json:"readOnly,omitempty"`

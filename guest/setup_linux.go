@@ -106,6 +106,8 @@ func placeAt(cfg *Config, target string, m Mount) error {
 		return cover(cfg.NewRoot, target, m)
 	case MountBind:
 		return bind(target, m)
+	case MountHold:
+		return hold(target, m)
 	case MountFD:
 		return moveMount(cfg.Descriptors[m.Source], target, m)
 	case MountOverlay:
@@ -192,6 +194,27 @@ func bind(target string, m Mount) error {
 	return m.restrict(target, unix.AT_RECURSIVE)
 }
 
+// hold binds what is at target over itself. It must not be a symlink, which
+// would lead elsewhere.
+func hold(target string, m Mount) error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, target, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return fmt.Errorf("it is a symlink: %w", fault.InvalidArgument)
+	}
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return err
+	}
+	return m.restrict(target, unix.AT_RECURSIVE)
+}
+
 // cover hides what is at target, which may be in a tree that can't be written:
 // a file behind one that is made for it, a directory behind an empty one.
 func cover(root, target string, m Mount) error {
@@ -265,6 +288,17 @@ func overlay(cfg *Config, target string, m Mount) error {
 		defer os.Remove(at)                     // run last: the directory
 		defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // the overlay holds the layer by itself now
 		lower = append(lower, at)
+	}
+	if rest, isFD := strings.CutPrefix(m.Upper, "fd:"); isFD {
+		// Upper and Work are below one detached mount, as the kernel wants it.
+		name, upper, _ := strings.Cut(rest, "/")
+		at := cfg.NewRoot + "/.upper"
+		if err := moveMount(cfg.Descriptors[name], at, Mount{Source: name}); err != nil {
+			return err
+		}
+		defer os.Remove(at)                     // run last: the directory
+		defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // the overlay holds the layer by itself now
+		m.Upper, m.Work = filepath.Join(at, upper), filepath.Join(at, m.Work)
 	}
 	if err := makeDir(target, m.Mode); err != nil {
 		return err

@@ -15,8 +15,8 @@ type files struct{ h *Handle }
 var _ driver.Files = files{}
 
 // ask makes a call that answers something.
-func ask[T any](h *Handle, call func(*driver.FS) (T, error)) (T, error) {
-	fs, err := h.current()
+func ask[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
+	fs, err := h.files(ctx)
 	if err != nil {
 		var zero T
 		return zero, err
@@ -25,8 +25,8 @@ func ask[T any](h *Handle, call func(*driver.FS) (T, error)) (T, error) {
 }
 
 // tell makes a call that answers nothing.
-func tell(h *Handle, call func(*driver.FS) error) error {
-	fs, err := h.current()
+func tell(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
+	fs, err := h.files(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,15 +44,15 @@ func (h *Handle) FS() *driver.FS {
 }
 
 func (f files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.Info, error) { return fs.Stat(ctx, name, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.Info, error) { return fs.Stat(ctx, name, opts) })
 }
 
 func (f files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return ask(f.h, func(fs *driver.FS) ([]driver.Info, error) { return fs.ReadDir(ctx, name) })
+	return ask(ctx, f.h, func(fs *driver.FS) ([]driver.Info, error) { return fs.ReadDir(ctx, name) })
 }
 
 func (f files) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	fs, err := f.h.current()
+	fs, err := f.h.files(ctx)
 	if err != nil {
 		return nil, driver.Info{}, err
 	}
@@ -60,53 +60,53 @@ func (f files) Read(ctx context.Context, name string, opts *driver.ReadOptions) 
 }
 
 func (f files) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
 }
 
 func (f files) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Mkdir(ctx, name, opts) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Mkdir(ctx, name, opts) })
 }
 
 func (f files) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
 }
 
 func (f files) List(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.Listing, error) { return fs.List(ctx, name, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.Listing, error) { return fs.List(ctx, name, opts) })
 }
 
 func (f files) Edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
 }
 
 func (f files) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Rename(ctx, from, to, opts) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Rename(ctx, from, to, opts) })
 }
 
 func (f files) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
 }
 
 func (f files) Chmod(ctx context.Context, name string, mode iofs.FileMode) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
 }
 
 func (f files) Symlink(ctx context.Context, target, name string) error {
-	return tell(f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })
 }
 
 func (f files) Glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.GlobResult, error) { return fs.Glob(ctx, pattern, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.GlobResult, error) { return fs.Glob(ctx, pattern, opts) })
 }
 
 func (f files) Grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.GrepResult, error) { return fs.Grep(ctx, pattern, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.GrepResult, error) { return fs.Grep(ctx, pattern, opts) })
 }
 
 func (f files) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	return ask(f.h, func(fs *driver.FS) (driver.Watcher, error) { return fs.Watch(ctx, name, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.Watcher, error) { return fs.Watch(ctx, name, opts) })
 }
 
 func (f files) Digest(ctx context.Context, name string) (string, error) {
-	return ask(f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
+	return ask(ctx, f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
 }

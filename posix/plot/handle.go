@@ -31,6 +31,10 @@ type Handle struct {
 	fence Fence
 	held  *holder
 
+	// Via, where it is set before the first call, gives the module that calls go
+	// to, for files that are not plainly in their directory.
+	Via func(ctx context.Context) (*driver.FS, error)
+
 	mu     sync.RWMutex
 	pin    *os.File       // the meta that the handle was built from; open, so that its inode is not used again
 	seen   fs.FileInfo    // of pin
@@ -129,7 +133,16 @@ func (h *Handle) Meta() Meta {
 	return h.meta
 }
 
-// current returns the module that calls go to, or why there is none.
+// files returns the module that calls go to, or why there is none.
+func (h *Handle) files(ctx context.Context) (*driver.FS, error) {
+	fs, err := h.current()
+	if err != nil || h.Via == nil {
+		return fs, err
+	}
+	return h.Via(ctx)
+}
+
+// current is files without Via.
 func (h *Handle) current() (*driver.FS, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -41,6 +41,11 @@ const DefaultLease = 15 * time.Minute
 type options struct {
 	// Throwaway makes the guest end with the process that started it.
 	Throwaway bool `json:"throwaway,omitempty"`
+
+	// Template is a directory, as an absolute path, that the workspace starts
+	// with. It is not copied: it shows through until it is written to, and must
+	// not change as long as there are workspaces on it.
+	Template string `json:"template,omitempty"`
 }
 
 // A LevelReport says whether a level of isolation works on this host.

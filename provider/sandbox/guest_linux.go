@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -32,8 +33,11 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway}
-	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template}
+	if m.Dir != "" {
+		u.inside, u.inPlace = m.Dir, true
+	}
+	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
 	}
@@ -43,21 +47,43 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *guest.Client {
+func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
 	rec, err := readRecord(dir)
-	if err != nil || rec.Key != want.key {
+	if err != nil || rec == nil || rec.Key != want.key {
 		return nil
 	}
 	c, err := guest.Dial(ctx, filepath.Join(dir, socketName), want.version, want.unit.id)
 	if err != nil {
 		return nil // start ends what is left of it
 	}
-	return c
+	g := &live{Client: c}
+	if want.unit.mounted() {
+		if err := p.reach(g, rec, want.unit); err != nil {
+			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", err)
+			g.close()
+			return nil
+		}
+	}
+	return g
+}
+
+// A live guest.
+type live struct {
+	*guest.Client
+	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
+	files *driver.FS     // on root
+}
+
+func (g *live) close() {
+	g.Client.Close() //nolint:errcheck // whether it hears of it or not
+	if g.root != nil {
+		g.root.Close() //nolint:errcheck // nothing was written through the descriptor
+	}
 }
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, dir string, want *plan) (*guest.Client, error) {
+func (p *Provider) start(ctx context.Context, dir string, want *plan) (*live, error) {
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -65,6 +91,12 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*guest.Cl
 	u.log = filepath.Join(dir, logName)
 	if !u.throwaway {
 		u.socket = filepath.Join(dir, socketName)
+	}
+	if u.template != "" {
+		u.layer = filepath.Join(dir, layerName)
+		if err := p.freshLayer(dir); err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
+		}
 	}
 	l, open, err := want.level.launch(p, u)
 	if err != nil {
@@ -96,7 +128,18 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*guest.Cl
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
 	driver.Step(ctx, "guest started")
-	return r.Client, nil
+	g := &live{Client: r.Client}
+	if r.Root != nil {
+		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
+			err = errors.Join(rec.write(dir), g.use(r.Root, p.ids, u))
+		}
+		r.Root.Close()
+		if err != nil {
+			g.close()
+			return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), p.end(context.WithoutCancel(ctx), dir))
+		}
+	}
+	return g, nil
 }
 
 // endTimeout bounds the end of a guest, on a machine under load.
@@ -164,6 +207,8 @@ type record struct {
 	Key   string `json:"key"`   // of the plan that it runs as
 	PID   int    `json:"pid"`   // on this host; 0 while it is about to start
 	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
+
+	Mount uint64 `json:"mount,omitempty"` // id of the mount of the workspace inside, where files are reached through it
 
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 }

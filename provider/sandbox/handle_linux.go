@@ -10,7 +10,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -23,7 +22,7 @@ type handle struct {
 	plot *plot.Handle
 
 	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
-	client *guest.Client // nil until the guest was needed
+	client *live         // nil until the guest was needed
 	closed bool
 }
 
@@ -38,7 +37,7 @@ func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
 
 // guest returns the guest of the workspace, which it finds or starts. One that
 // has died since it was last used is Evicted, once.
-func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
+func (h *handle) guest(ctx context.Context) (*live, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
@@ -56,7 +55,7 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	}
 	select {
 	case <-h.client.Gone():
-		h.client.Close() //nolint:errcheck // it is gone
+		h.client.close()
 		h.client = nil
 		return nil, fmt.Errorf("sandbox: the guest of the workspace has ended: %w", fault.Evicted)
 	default:
@@ -64,9 +63,18 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	}
 }
 
+// files is the module for files that are reached through the guest's mount.
+func (h *handle) files(ctx context.Context) (*driver.FS, error) {
+	g, err := h.guest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.files, nil
+}
+
 // meet attaches to the guest of the workspace, or starts it, while no other
 // process does either.
-func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
+func (h *handle) meet(ctx context.Context) (*live, error) {
 	alone, err := lockGuest(ctx, h.p.ground.Path(h.id, lockName))
 	if err != nil {
 		if cerr := h.plot.Current(); cerr != nil {
@@ -143,7 +151,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 		return err
 	}
 	if h.client != nil {
-		h.client.Close() //nolint:errcheck // it is gone
+		h.client.close()
 		h.client = nil
 	}
 	return nil
@@ -164,7 +172,7 @@ func (h *handle) release(ctx context.Context) error {
 	if h.client == nil {
 		return nil
 	}
-	h.client.Close() //nolint:errcheck // whether it hears of it or not
+	h.client.close()
 	h.client = nil
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +63,10 @@ type unit struct {
 	log    string // directory for the logs of sessions
 	policy driver.Policy
 
-	throwaway bool // the guest ends with its stream
+	throwaway bool   // the guest ends with its stream
+	template  string // directory below the files
+	layer     string // with a template: directory of the layer above it
+	inPlace   bool   // files is a directory of the user's
 }
 
 // namespaces returns how to start a guest with the fence that the kernel gives
@@ -79,19 +83,17 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits.Memory.Max), Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
 	}
-	workspace := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	if p.ids.root {
-		tree, err := p.mapped(u.files)
-		if err != nil {
-			return nil, nil, err
-		}
-		open = append(open, tree)
-		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
-		workspace.Kind, workspace.Source = guest.MountFD, "workspace"
-	} else {
+	l.HandOff = u.mounted()
+	if !p.ids.root {
 		l.Config.UID = -1
 	}
-	l.Config.Mounts = append(l.Config.Mounts, workspace)
+	mounts, trees, err := p.workspace(l, u)
+	open = append(open, trees...)
+	if err != nil {
+		closeAll(open)
+		return nil, nil, err
+	}
+	l.Config.Mounts = append(l.Config.Mounts, mounts...)
 	if u.log != "" {
 		dir, err := os.Open(u.log)
 		if err != nil {
@@ -102,6 +104,85 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		l.Files = append(l.Files, guest.Named{Name: "log", File: dir})
 	}
 	return l, open, nil
+}
+
+// mounted reports whether files are what the guest's mount shows, and not what
+// is in a directory.
+func (u unit) mounted() bool { return u.template != "" || u.inPlace }
+
+// workspace returns the mounts of the workspace itself, and what to close.
+func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
+	if u.template != "" {
+		return p.overlay(l, u)
+	}
+	m := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	if p.ids.root {
+		tree, err := p.mapped(u.files)
+		if err != nil {
+			return nil, nil, err
+		}
+		open = append(open, tree)
+		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
+		m.Kind, m.Source = guest.MountFD, "workspace"
+	}
+	mounts = append(mounts, m)
+	if u.inPlace {
+		mounts = append(mounts, triggers(u)...)
+	}
+	return mounts, open, nil
+}
+
+// overlay returns the mount of a workspace that starts from a template.
+func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
+	m := guest.Mount{
+		Kind: guest.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+		Lower: []string{u.template}, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
+	}
+	if !u.policy.Durable {
+		m.Data += ",volatile"
+	}
+	if !p.ids.root {
+		return []guest.Mount{m}, nil, nil
+	}
+	lower, err := p.mapped(u.template)
+	if err != nil {
+		return nil, nil, err
+	}
+	open = append(open, lower)
+	layer, err := cloneTree(u.layer)
+	if err != nil {
+		return nil, open, err
+	}
+	open = append(open, layer)
+	l.Files = append(l.Files, guest.Named{Name: "lower", File: lower}, guest.Named{Name: "layer", File: layer})
+	m.Lower, m.Upper, m.Work = []string{"fd:lower"}, "fd:layer/upper", "work"
+	return []guest.Mount{m}, open, nil
+}
+
+// trapNames are what others run later, by its name in a project: hooks and
+// configuration of Git, tasks of editors. A process in the workspace could
+// otherwise plant there what its user then starts outside.
+var trapNames = []string{
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky", ".vscode", ".idea", ".devcontainer", ".zed",
+	".fleet", ".envrc", ".mise.toml", ".tool-versions", ".gitmodules", ".pre-commit-config.yaml",
+}
+
+// triggers makes those of them that exist read-only. Directories on the way to
+// them are mounts as well, which can't be moved away.
+func triggers(u unit) []guest.Mount {
+	var mounts []guest.Mount
+	held := map[string]bool{}
+	for _, name := range trapNames {
+		if _, err := os.Lstat(filepath.Join(u.files, name)); err != nil {
+			continue
+		}
+		if dir := filepath.Dir(name); dir != "." && !held[dir] {
+			held[dir] = true
+			mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(u.inside, dir)})
+		}
+		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(u.inside, name), ReadOnly: true})
+	}
+	return mounts
 }
 
 // mapped returns a detached mount of a directory whose owner is the workload.

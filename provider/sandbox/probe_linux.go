@@ -182,5 +182,8 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		ReadOnly:   driver.Enforcement{By: "a read-only mount, and the boundary"},
 		Durability: driver.DurablePower,
 		Streaming:  true,
+		InPlace:    true,
+
+		CopyOnWrite: "overlay",
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/fault"
@@ -97,11 +98,11 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 	if err := driver.DecodeConfig(spec, &opts); err != nil {
 		return nil, err
 	}
-	if spec.From != (driver.Source{}) {
-		return nil, fmt.Errorf("sandbox: open: a template or snapshot to start from: %w", fault.Unsupported)
+	if err := opts.source(spec); err != nil {
+		return nil, err
 	}
-	if spec.Dir != "" {
-		return nil, fmt.Errorf("sandbox: open: a directory in place: %w", fault.Unsupported)
+	if err := checkPlace(spec.Dir); err != nil {
+		return nil, err
 	}
 	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
 		return nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
@@ -110,6 +111,55 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 		return nil, fmt.Errorf("sandbox: open: %w", err)
 	}
 	return json.Marshal(opts)
+}
+
+// source judges what the workspace is to start from.
+func (o *options) source(spec driver.Spec) error {
+	if spec.From.Snapshot != "" {
+		return fmt.Errorf("sandbox: open: a snapshot to start from: %w", fault.Unsupported)
+	}
+	if spec.From.Template != "" {
+		if o.Template != "" {
+			return fmt.Errorf("sandbox: open: %w: a template is given twice, in the configuration and to start from", fault.InvalidArgument)
+		}
+		o.Template = spec.From.Template
+	}
+	if o.Template == "" {
+		return nil
+	}
+	if spec.Dir != "" {
+		return fmt.Errorf("sandbox: open: %w: a directory in place takes no template", fault.InvalidArgument)
+	}
+	if !filepath.IsAbs(o.Template) {
+		return fmt.Errorf("sandbox: open: template %q: %w: it must be the absolute path of a directory", o.Template, fault.InvalidArgument)
+	}
+	info, err := os.Stat(o.Template)
+	if err != nil {
+		return fmt.Errorf("sandbox: open: template: %w: %w", fault.Of(err), err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("sandbox: open: template %q: %w: it is not a directory", o.Template, fault.InvalidArgument)
+	}
+	o.Template = filepath.Clean(o.Template)
+	return nil
+}
+
+// checkPlace refuses directories in place that would uncover the system.
+func checkPlace(dir string) error {
+	if dir == "" || !filepath.IsAbs(dir) { // package plot has its own say
+		return nil
+	}
+	clean := filepath.Clean(dir)
+	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...) {
+		if clean == taken || strings.HasPrefix(clean, taken+"/") {
+			return fmt.Errorf("sandbox: open: directory %q: %w: %s is the system's", dir, fault.InvalidArgument, taken)
+		}
+	}
+	switch clean {
+	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
+		return fmt.Errorf("sandbox: open: directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // checkPolicy chooses the level that a policy will run at.
@@ -127,6 +177,7 @@ const (
 	recordName = "guest"
 	lockName   = "guest.lock"
 	logName    = "log"
+	layerName  = "layer" // with a template: what was changed (upper), and room for the kernel (work)
 )
 
 // build adds to the directory of a new workspace. Logs are the guest's to
@@ -136,8 +187,32 @@ func (p *Provider) build(dir string) error {
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		return err
 	}
-	if p.ids.root {
-		return os.Chown(logs, p.ids.base, p.ids.base)
+	return p.give(logs, 0)
+}
+
+// give makes a directory belong to a user inside.
+func (p *Provider) give(dir string, uid int) error {
+	if !p.ids.root {
+		return nil // the guest is this user
+	}
+	return os.Chown(dir, p.ids.base+uid, p.ids.base+uid)
+}
+
+// freshLayer makes the directories of an overlay. What the kernel left in its
+// own, after an end that was not clean, is of no use to it.
+func (p *Provider) freshLayer(dir string) error {
+	layer := filepath.Join(dir, layerName)
+	work := filepath.Join(layer, "work")
+	if err := plot.RemoveTree(work); err != nil {
+		return err
+	}
+	for path, uid := range map[string]int{layer: 0, work: 0, filepath.Join(layer, "upper"): workloadUID} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		if err := p.give(path, uid); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -188,6 +263,9 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
+	if h.opts.Template != "" || m.Dir != "" {
+		h.plot.Via = h.files
+	}
 	ref, err := newRef(m)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
@@ -212,6 +290,9 @@ func newRef(m *plot.Meta) (driver.Ref, error) {
 func (p *Provider) traits(l *level, m *plot.Meta) driver.Traits {
 	t := p.traitsOf(l)
 	t.Root = inside
+	if m.Dir != "" {
+		t.Root = m.Dir
+	}
 	t.Damaged = p.ground.Damaged(m)
 	return t
 }

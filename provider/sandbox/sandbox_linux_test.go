@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -74,9 +75,24 @@ var harness = workspacetest.Harness{
 
 func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
 
+// TestConformanceTemplate runs the suite over workspaces whose files are an
+// overlay, above a template that is empty.
+func TestConformanceTemplate(t *testing.T) {
+	h := harness
+	empty := filepath.Join(filepath.Dir(os.Getenv(guestVar)), "empty-"+strconv.Itoa(os.Getuid()))
+	if os.Getuid() != 0 {
+		empty = filepath.Join(os.TempDir(), "empty")
+	}
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.Config = []byte(`{"template":"` + empty + `"}`)
+	workspacetest.Run(t, h)
+}
+
 // TestConformanceUnprivileged runs the suite as an ordinary user.
 func TestConformanceUnprivileged(t *testing.T) {
-	asNobody(t, "^TestConformance$")
+	asNobody(t, "^TestConformance(Template)?$")
 }
 
 // asNobody runs tests of this binary as the user nobody, where this process is
