@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/registry"
@@ -31,6 +32,15 @@ type Config struct {
 	Version string       // of the program
 	MaxBody int64        // bytes of a JSON body; 0 is 16 MiB
 	Log     *slog.Logger // nil is silent
+
+	// Events is told of what the server itself finds, and is what /events
+	// serves; Recent, a sink of it, is what a client that comes back is sent
+	// again. Nil are ones that nobody else sees.
+	Events *event.Stream
+	Recent *event.Ring
+
+	// Levels tries every level of isolation; nil is for a host that has none.
+	Levels func(ctx context.Context) []Level
 }
 
 const defaultMaxBody = 16 << 20
@@ -49,6 +59,8 @@ type Server struct {
 	mu       sync.Mutex
 	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
 	draining bool           // +checklocks:mu; no further one is taken
+
+	told map[string]event.Profile // +checklocks:mu; by id: the project that was told of last
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -59,7 +71,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	if cfg.Recent == nil {
+		cfg.Recent = event.NewRing(1)
+	}
+	if cfg.Events == nil {
+		cfg.Events = event.NewStream(cfg.Recent)
+	}
+	s := &Server{told: map[string]event.Profile{}, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

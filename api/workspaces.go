@@ -35,6 +35,8 @@ func (s *Server) routes() {
 	s.searchRoutes()
 	s.shellRoutes()
 	s.sessionRoutes()
+	s.eventRoutes()
+	s.doctorRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
 	handle(s, health, func(context.Context, *none) (*body[Health], error) { return &body[Health]{Health{OK: true}}, nil })
@@ -246,7 +248,7 @@ func (s *Server) destroy(ctx context.Context, in *Target) (*none, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.profiles.Forget(r.ID)
+	s.forget(r.ID)
 	return nil, s.cfg.Registry.Destroy(ctx, r.ID)
 }
 
@@ -327,7 +329,7 @@ func (s *Server) profile(ctx context.Context, in *Target) (*body[profile.Profile
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.profiles.Get(ws.ID(), ws.FS())
+	p, err := s.detect(ws, "")
 	if err != nil {
 		return nil, err
 	}

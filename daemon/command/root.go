@@ -76,7 +76,8 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), a.runCommand(), a.wsCommand(), a.providerCommand(), a.profileCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.runCommand(), a.wsCommand(), a.providerCommand(), a.profileCommand(),
+		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
 

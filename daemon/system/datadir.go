@@ -40,6 +40,17 @@ func DefaultDataDir() (string, error) {
 	return filepath.Join(home, ".local", "share", "croft"), nil
 }
 
+// DataDir returns the absolute path of a data directory; "" is the default one.
+func DataDir(dir string) (string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDataDir(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Abs(dir)
+}
+
 // prepare makes the data directory, or checks the one that is there, and returns
 // its absolute path.
 func prepare(dir string) (string, error) {

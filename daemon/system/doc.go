@@ -15,6 +15,7 @@
 //	version      the version of this layout; a later one is refused
 //	token        the bearer token, mode 0600, made once
 //	croft.db     the registry's store, unless another one is named
+//	events.jsonl the audit stream, one event per line; rotated to events.jsonl.1 and on
 //	up.lock      held by the daemon that serves the directory, with its process id
 //	ws/          what providers keep in directories, one per workspace
 //	filestore*   what the filestore provider keeps
@@ -24,9 +25,10 @@
 //  1. watches, waits and connections that carry a command end, and no new
 //     connection is taken
 //  2. requests under way end, within a bound
-//  3. the registry's background work ends
+//  3. the registry's background work ends, and nothing more is announced
 //  4. the registry lets go of every live workspace
 //  5. the providers are closed, and then the store
+//  6. the file of events is closed
 //
 // Each step has its own bound, so that a stuck one can't keep the rest from
 // happening.

@@ -48,9 +48,10 @@ type System struct {
 	Registry *registry.Registry
 	API      *api.Server
 
-	log   *slog.Logger
-	store registry.Store
-	open  []io.Closer // providers that hold something open
+	log    *slog.Logger
+	events *events
+	store  registry.Store
+	open   []io.Closer // providers that hold something open
 
 	mu     sync.Mutex
 	inside *inside // +checklocks:mu
@@ -102,15 +103,20 @@ func (s *System) assemble(ctx context.Context, cfg Config) error {
 	if s.store, err = registry.OpenStore(ctx, url); err != nil {
 		return errors.Join(err, s.closeProviders())
 	}
-	if s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{Log: s.log}); err != nil {
+	if s.events, err = openEvents(s.Dir, s.log); err != nil {
 		return errors.Join(err, s.closeProviders(), s.store.Close())
+	}
+	if s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{Log: s.log, Events: s.events}); err != nil {
+		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
 	}
 	s.API, err = api.New(api.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(cfg.Hosts), Version: cfg.Version, Log: s.log,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels,
 	})
 	if err != nil {
-		return errors.Join(err, s.closeProviders(), s.store.Close())
+		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
 	}
+	s.events.announce(ctx, s.API.Announce)
 	return nil
 }
 
@@ -214,7 +220,8 @@ func (s *System) Close(ctx context.Context) error {
 		errs = append(errs, bounded(ctx, requestsBound, in.close))
 	}
 	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait))
-	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.store.Close())
+	s.events.quiet()
+	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.store.Close(), s.events.close())
 	return errors.Join(errs...)
 }
 

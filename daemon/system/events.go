@@ -1,0 +1,150 @@
+package system
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/api"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const eventsFile = "events.jsonl"
+
+// recentEvents is how many events a client that comes back can still get.
+const recentEvents = 4096
+
+// EventsPath returns where the audit stream of a data directory is kept.
+func EventsPath(dir string) string { return filepath.Join(dir, eventsFile) }
+
+// events is the one stream of a system, and what makes it tell of workspaces
+// that were opened.
+type events struct {
+	*event.Stream
+	recent *event.Ring
+	file   *event.File
+
+	mu     sync.Mutex
+	queue  []string // +checklocks:mu; ids to announce
+	closed bool     // +checklocks:mu
+	wake   chan struct{}
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func openEvents(dir string, log *slog.Logger) (*events, error) {
+	path := EventsPath(dir)
+	file, err := event.OpenFile(path, &event.FileOptions{OnError: func(err error) { log.Warn("write the audit stream", "error", err) }})
+	if err != nil {
+		return nil, err
+	}
+	last, err := event.LastSequence(path)
+	if err != nil {
+		log.Warn("read the audit stream", "error", err) // the numbers begin anew
+	}
+	e := &events{recent: event.NewRing(recentEvents), file: file, wake: make(chan struct{}, 1)}
+	e.Stream = event.NewStream(e.recent, file)
+	e.Stream.Continue(last)
+	return e, nil
+}
+
+// Emit passes an event on. One that says that a workspace is ready has it
+// announced, by somebody else: the registry must not be held up.
+func (e *events) Emit(ev event.Event) {
+	e.Stream.Emit(ev)
+	if ev.Kind != event.WorkspaceState || ev.Fields[event.FieldTo] != string(registry.Ready) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.queue = append(e.queue, ev.Workspace)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// announce has f called with each workspace that becomes ready, one at a time.
+func (e *events) announce(ctx context.Context, f func(context.Context, string)) {
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.done.Go(func() {
+		for {
+			id, over := e.next()
+			switch {
+			case id != "":
+				f(ctx, id)
+				continue
+			case over:
+				return
+			}
+			select {
+			case <-e.wake:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// next takes an id from the queue, or says that there will be none.
+func (e *events) next() (id string, over bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) == 0 {
+		return "", e.closed
+	}
+	id, e.queue = e.queue[0], e.queue[1:]
+	return id, false
+}
+
+// announceBound is how long shutting down waits for what is to be announced.
+const announceBound = 2 * time.Second
+
+// quiet ends announcing: what is in the queue is told of, within a bound.
+func (e *events) quiet() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+	late := time.AfterFunc(announceBound, e.stop)
+	e.done.Wait()
+	late.Stop()
+	e.stop()
+}
+
+func (e *events) close() error { return e.file.Close() }
+
+// levels tries every level of isolation that a provider has.
+func (s *System) levels(ctx context.Context) []api.Level {
+	var out []api.Level
+	for _, kind := range s.Mux.Kinds() {
+		p, err := s.Mux.Provider(kind)
+		if err != nil {
+			continue // it was taken away meanwhile
+		}
+		for _, r := range levelsOf(ctx, p) {
+			out = append(out, api.Level{Provider: kind, Level: r.Level, Works: r.Works, Proof: r.Proof, Reason: r.Reason, Lacks: r.Lacks})
+		}
+	}
+	return out
+}
+
+func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
+	if l, ok := p.(interface {
+		Levels(ctx context.Context) []sandbox.LevelReport
+	}); ok {
+		return l.Levels(ctx)
+	}
+	return nil
+}
