@@ -48,5 +48,5 @@
 //
 // Temporary files start with [TempPrefix], are locked while they are written, and
 // appear in no listing, search, watch or digest. Those that a crash leaves are
-// removed by [Root.CleanTemps].
+// unlocked, and removed by [Root.CleanTemps].
 package boundary

@@ -413,7 +413,7 @@ func TestTempsAreHiddenAndCleaned(t *testing.T) {
 		t.Errorf("the digest sees it, %v", err)
 	}
 	must(t, r.CleanTemps(ctx))
-	for path, want := range map[string]bool{temp: false, fresh: true, locked: true} {
+	for path, want := range map[string]bool{temp: false, fresh: false, locked: true} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", filepath.Base(path), err, want)
 		}

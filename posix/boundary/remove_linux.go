@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +58,7 @@ func removeEmpty(p place) error {
 	if names, err := readNames(fd); err != nil || len(names) > 0 {
 		return errors.Join(full, err)
 	}
-	if err := removeTemps(fd, time.Now().Add(-staleAfter)); err != nil {
+	if err := removeTemps(fd); err != nil {
 		return err
 	}
 	if unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
@@ -143,8 +142,8 @@ func removeBelow(ctx context.Context, top, fd int, base string, depth int, moved
 	return unlink(fd, base, unix.AT_REMOVEDIR)
 }
 
-// cleanTemps removes stale temporary files from the whole tree.
-func (s system) cleanTemps(ctx context.Context, before time.Time) error {
+// cleanTemps removes temporary files that nobody writes from the whole tree.
+func (s system) cleanTemps(ctx context.Context) error {
 	var visit func(name string) error
 	visit = func(name string) error {
 		if err := ctx.Err(); err != nil {
@@ -155,7 +154,7 @@ func (s system) cleanTemps(ctx context.Context, before time.Time) error {
 			return nil // it went, or is not ours to read
 		}
 		defer closeFD(fd)
-		if err := removeTemps(fd, before); err != nil {
+		if err := removeTemps(fd); err != nil {
 			return err
 		}
 		if _, err := unix.Seek(fd, 0, 0); err != nil {
@@ -180,9 +179,9 @@ func (s system) cleanTemps(ctx context.Context, before time.Time) error {
 	return visit(".")
 }
 
-// removeTemps removes the temporary files of one directory that are older than
-// before and that nobody has locked.
-func removeTemps(fd int, before time.Time) error {
+// removeTemps removes the temporary files of one directory that nobody has
+// locked.
+func removeTemps(fd int) error {
 	if _, err := unix.Seek(fd, 0, 0); err != nil {
 		return err
 	}
@@ -196,24 +195,24 @@ func removeTemps(fd int, before time.Time) error {
 		return err
 	}
 	for _, base := range temps {
-		if stale(fd, base, before) {
-			_ = unlink(fd, base, 0) // another cleaner may have been faster
-		}
+		removeStale(fd, base)
 	}
 	return nil
 }
 
-func stale(dir int, base string, before time.Time) bool {
+// removeStale removes a temporary file unless its writer lives. It holds the
+// lock meanwhile, so that a writer who comes to lock the file finds it gone.
+func removeStale(dir int, base string) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(dir, base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
-		return false
+		return
 	}
 	defer closeFD(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || regular(&st) != nil || time.Unix(st.Mtim.Unix()).After(before) {
-		return false
+	if unix.Fstat(fd, &st) != nil || regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
 	}
-	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+	_ = unlink(dir, base, 0) // another cleaner may have been faster
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"sync/atomic"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -306,19 +305,16 @@ func (r *Root) Digest(ctx context.Context, name string) (string, error) {
 	return sum, failed("digest", name, err)
 }
 
-// staleAfter is how old a temporary file must be before CleanTemps takes it: a
-// writer locks it right after it makes it, not in one step.
-const staleAfter = time.Minute
-
-// CleanTemps removes the temporary files that a crash left: those older than a
-// minute that no living process has locked. It walks the whole tree. Whoever
-// opens a root that someone else may have left in the middle of a write calls it.
+// CleanTemps removes the temporary files that a crash left: those that no living
+// process has locked, whatever their age; where files can't be locked, those that
+// are older than a minute. It walks the whole tree. Whoever opens a root that
+// someone else may have left in the middle of a write calls it.
 func (r *Root) CleanTemps(ctx context.Context) error {
 	if _, err := r.begin(ctx, changes, "clean", "."); err != nil {
 		return err
 	}
 	defer r.done()
-	return failed("clean", ".", r.sys.cleanTemps(ctx, time.Now().Add(-staleAfter)))
+	return failed("clean", ".", r.sys.cleanTemps(ctx))
 }
 
 func orZero[T any](opts *T) *T {

@@ -300,8 +300,12 @@ func (s system) same(a, b string) (bool, error) {
 	return err == nil && os.SameFile(x, y), judge(err)
 }
 
+// staleAfter is how old a temporary file must be before cleanTemps takes it.
+const staleAfter = time.Minute
+
 // cleanTemps goes by age alone: os.Root can't lock.
-func (s system) cleanTemps(ctx context.Context, before time.Time) error {
+func (s system) cleanTemps(ctx context.Context) error {
+	before := time.Now().Add(-staleAfter)
 	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !isTemp(path.Base(name)) {
 			return ctx.Err()

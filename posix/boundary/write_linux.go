@@ -242,10 +242,12 @@ func (w *writer) makeTemp() error {
 			return unix.Openat(w.place.fd, w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, w.newMode(&w.was)&0o777)
 		})
 		if err == nil {
-			w.fd = fd
-			// A file system without locks has to rely on the age alone.
-			_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-			return nil
+			if lockTemp(fd) {
+				w.fd = fd
+				return nil
+			}
+			closeFD(fd)
+			continue // it was taken for one that a crash left, before it was locked
 		}
 		w.temp = ""
 		if !errors.Is(err, unix.EEXIST) {
@@ -253,6 +255,14 @@ func (w *writer) makeTemp() error {
 		}
 	}
 	return fmt.Errorf("%w: no name is free for a temporary file", fault.Unavailable)
+}
+
+// lockTemp locks a new temporary file and reports whether it is still there. On
+// a file system without locks nobody removes it, either.
+func lockTemp(fd int) bool {
+	_, _ = retry(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_EX) }) // a cleaner holds it for a moment only
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || st.Nlink > 0
 }
 
 // discard lets go of the temporary file, and removes it unless it has become

@@ -63,7 +63,7 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 		err = h.bind(m, root)
 	}
 	if err == nil {
-		h.held, err = hold(ctx, g.Path(m.ID, HeldName), h.root, m.Policy.ReadOnly)
+		h.held, err = hold(ctx, g.Path(m.ID, HeldName), h.root, m.Policy.ReadOnly, m.Dir != "")
 	}
 	if err != nil {
 		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
@@ -131,6 +131,14 @@ func (h *Handle) Meta() Meta {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.meta
+}
+
+// Direct is the module of the files in their directory, without Via and without
+// a look at whether the handle still stands for the workspace.
+func (h *Handle) Direct() *driver.FS {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.module
 }
 
 // files returns the module that calls go to, or why there is none.
@@ -235,12 +243,13 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	return nil
 }
 
-// tidy removes from a directory in place what a crash left there, as far as that
-// can be told by now.
+// tidy removes from a directory in place the temporary files that nobody writes
+// any more: there is no later moment to do so. It asks for no sign of a crash,
+// since one that happened while others held the workspace left none.
 func (h *Handle) tidy(ctx context.Context) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if h.closed || h.dir == h.g.Path(h.id, FilesName) || !h.held.suspected() {
+	if h.closed || h.dir == h.g.Path(h.id, FilesName) || h.meta.Policy.ReadOnly {
 		return
 	}
 	if err := h.root.CleanTemps(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -18,22 +19,31 @@ import (
 //
 // The file is locked, shared, by each handle. It has a byte in it while anyone
 // holds the workspace; whoever finds it unlocked with that byte knows of a
-// crash, and notes it in a second file, because temporary files are removed only
-// when they are too old to be anyone's. That file goes when this was done.
+// crash, and notes it in a second file, which goes when the tree was cleaned: not
+// by one who may only read it.
 type holder struct {
 	path string
 	lock *flock.Flock
 }
 
-// settle is how long after a crash all that it left can be told from the living.
-const settle = 2 * time.Minute
+// settle returns how long after a crash all that it left can be told from the
+// living: at once where temporary files are locked, and else by their age.
+func settle() time.Duration {
+	if runtime.GOOS == "linux" {
+		return 0
+	}
+	return 2 * time.Minute
+}
 
-// hold takes part in holding the workspace.
-func hold(ctx context.Context, path string, root *boundary.Root, readOnly bool) (*holder, error) {
+// hold takes part in holding the workspace. Of a directory in place that is held
+// for the first time nobody knows who died in it.
+func hold(ctx context.Context, path string, root *boundary.Root, readOnly, inPlace bool) (*holder, error) {
 	h := &holder{path: path, lock: flock.New(path)}
+	_, err := os.Lstat(path)
+	unknown := inPlace && errors.Is(err, fs.ErrNotExist)
 	alone, err := h.lock.TryLock()
 	if err == nil && alone {
-		err = h.first()
+		err = h.first(unknown)
 	}
 	if err == nil {
 		_, err = h.lock.TryRLockContext(ctx, time.Millisecond) // waits for one who is in first
@@ -49,19 +59,16 @@ func hold(ctx context.Context, path string, root *boundary.Root, readOnly bool) 
 
 func (h *holder) suspect() string { return h.path + ".suspect" }
 
-func (h *holder) suspected() bool {
-	_, err := os.Lstat(h.suspect())
-	return err == nil
-}
-
-// first notes a crash of those before.
-func (h *holder) first() error {
+// first notes a crash of those before, or that there may have been one.
+func (h *holder) first(unknown bool) error {
 	data, err := os.ReadFile(h.path)
 	if err != nil {
 		return err
 	}
 	if len(data) == 0 {
-		return os.WriteFile(h.path, []byte("1"), 0o600)
+		if err := os.WriteFile(h.path, []byte("1"), 0o600); err != nil || !unknown {
+			return err
+		}
 	}
 	f, err := os.OpenFile(h.suspect(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -76,7 +83,7 @@ func (h *holder) first() error {
 // clean removes what a crash left, once that can be told.
 func (h *holder) clean(ctx context.Context, root *boundary.Root) error {
 	info, err := os.Stat(h.suspect())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < settle {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < settle() {
 		return nil
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -464,18 +465,58 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeAll(resolve())
-	if !exists() {
-		t.Fatal("removed before it was clear that nobody writes it")
-	}
-	if err := os.Chtimes(held+".suspect", old, old); err != nil {
-		t.Fatal(err)
-	}
-	closeAll(resolve())
 	if exists() {
 		t.Error("what a crash left is still there")
 	}
 	if _, err := os.Lstat(held + ".suspect"); err == nil {
 		t.Error("the note of the crash is still there")
+	}
+}
+
+// What a crash left in a directory of the user's goes with the workspace, however
+// fresh it is and whether or not anyone noticed the crash, and a new workspace on
+// the directory finds it, too. What is being written stays.
+func TestTemporaryFilesInPlaceAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, t.TempDir())
+	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abcdef")
+	leave := func() {
+		t.Helper()
+		if err := os.WriteFile(temp, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(after string) {
+		t.Helper()
+		if _, err := os.Lstat(temp); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("after %s the temporary file is there: %v", after, err)
+		}
+	}
+	leave()
+	ws := open(t, p, in(dir))
+	gone("Open")
+	leave()
+	other := open(t, p, in(dir))
+	gone("Open of a second workspace")
+	leave()
+	body, more := io.Pipe()
+	written := make(chan error)
+	go func() {
+		_, err := other.FS.Write(t.Context(), "slow", body, &driver.WriteOptions{})
+		written <- err
+	}()
+	fmt.Fprint(more, "first ")
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone("Destroy")
+	fmt.Fprint(more, "second")
+	more.Close()
+	if err := <-written; err != nil {
+		t.Errorf("a write that was under way: %v", err)
+	}
+	if diff := cmp.Diff(map[string]string{"slow": "first second"}, tree(t, dir)); diff != "" {
+		t.Errorf("the directory differs (-want +got):\n%s", diff)
 	}
 }
 
