@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		forUpdate: " FOR UPDATE",
 		now:       postgresNow,
 		duplicate: postgresDuplicate,
+		full:      postgresFull,
 	}}}
 	s.db.SetMaxOpenConns(postgresConns)
 	s.db.SetMaxIdleConns(postgresConns)
@@ -155,6 +157,12 @@ func (s *postgresStore) leave(p *party) {
 	if last && p.conn != nil {
 		_ = p.conn.Close() // a lock ends with its connection, however that ends
 	}
+}
+
+func postgresFull(err error) bool {
+	const insufficientResources = "53" // a class of codes: disk, memory, connections
+	var e *pgconn.PgError
+	return errors.As(err, &e) && strings.HasPrefix(e.Code, insufficientResources)
 }
 
 func postgresDuplicate(err error) bool {

@@ -28,6 +28,9 @@ type dialect struct {
 
 	// duplicate reports whether err says that a unique row exists.
 	duplicate func(err error) bool
+
+	// full reports whether err says that there is no room.
+	full func(err error) bool
 }
 
 // sqlStore is a Store in a SQL database. The queries are the same for both
@@ -268,6 +271,8 @@ func (s *sqlStore) classify(what string, err error) error {
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("registry: %s: %w", what, err)
+	case s.full(err):
+		return fmt.Errorf("registry: %s: %w: %w", what, fault.ResourceExhausted, err)
 	}
 	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
 }

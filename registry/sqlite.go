@@ -50,6 +50,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		name:      goose.DialectSQLite3,
 		now:       func(context.Context, querier) (int64, error) { return time.Now().UnixNano(), nil },
 		duplicate: sqliteDuplicate,
+		full:      sqliteFull,
 	}}}
 	if err := s.prepare(ctx); err != nil {
 		db.Close()
@@ -142,6 +143,11 @@ func take(ctx context.Context, f *flock.Flock, exclusive bool) error {
 
 // drop gives up a lock, which closing its file does even where it says otherwise.
 func drop(f *flock.Flock) { _ = f.Close() }
+
+func sqliteFull(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL // the low byte is the primary code
+}
 
 func sqliteDuplicate(err error) bool {
 	var e *sqlite.Error

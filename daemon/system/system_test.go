@@ -323,8 +323,12 @@ func TestDiskFull(t *testing.T) {
 			if err := write([]byte("small")); err != nil {
 				t.Fatal(err)
 			}
-			if err := write(make([]byte, 6<<20)); fault.Of(err) != fault.ResourceExhausted {
+			err = write(make([]byte, 6<<20))
+			if fault.Of(err) != fault.ResourceExhausted {
 				t.Errorf("got %v, want ResourceExhausted", err)
+			}
+			if err != nil && strings.Contains(err.Error(), dir) {
+				t.Errorf("the error names a file of the host: %v", err)
 			}
 			body, _, err := d.FS.Read(t.Context(), "f", &driver.ReadOptions{})
 			if err != nil {

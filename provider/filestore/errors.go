@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"gocloud.dev/gcerrors"
 	"modernc.org/sqlite"
@@ -41,6 +43,9 @@ func failed(verb, name string, err error) error {
 // coded gives an error of the database or of the bucket its code. One that has a
 // code keeps it.
 func coded(err error) error {
+	if bare := withoutPath(err); bare != nil {
+		return bare
+	}
 	if fault.Of(err) != fault.Internal || errors.Is(err, fault.Internal) {
 		return err
 	}
@@ -52,6 +57,20 @@ func coded(err error) error {
 		return fmt.Errorf("%w: %w", code, err)
 	}
 	return err
+}
+
+// withoutPath returns an error about a file of the host without its name, which
+// is nobody's business; nil where err is about none.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return fmt.Errorf("%w: %w", fault.Of(path.Err), path.Err)
+	case errors.As(err, &link):
+		return fmt.Errorf("%w: %w", fault.Of(link.Err), link.Err)
+	}
+	return nil
 }
 
 // dbCode judges a result code of SQLite; its low byte is the primary one.
