@@ -132,6 +132,10 @@ func (s *Server) list(ctx context.Context, in *listInput) (*body[Workspaces], er
 	if err != nil {
 		return nil, err
 	}
+	// Records may have a kind that this server no longer knows.
+	if kinds := s.cfg.Mux.Kinds(); len(records) == 0 && in.Kind != "" && !slices.Contains(kinds, in.Kind) {
+		return nil, refused("kind", "%q is none of %v", in.Kind, kinds)
+	}
 	out := Workspaces{Workspaces: make([]Workspace, 0, len(records))}
 	for _, r := range records {
 		out.Workspaces = append(out.Workspaces, view(r))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/croft-run/croft/fault"
 )
 
@@ -43,7 +45,7 @@ func exitStatus(err error) int {
 }
 
 // report tells of err and returns the exit status.
-func (a *app) report(err error) int {
+func (a *app) report(cmd *cobra.Command, err error) int {
 	status := exitStatus(err)
 	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status
@@ -61,7 +63,7 @@ func (a *app) report(err error) int {
 	}
 	fmt.Fprintf(a.Err, "croft: %v\n", err)
 	if status == exitUsage {
-		fmt.Fprintf(a.Err, "Run 'croft help' or add --help for the usage.\n")
+		fmt.Fprint(a.Err, usageHint(cmd))
 	}
 	return status
 }

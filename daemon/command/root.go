@@ -39,10 +39,10 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	// Where the flags themselves are wrong, --json was perhaps not yet seen.
 	a.json = a.json || slices.Contains(args, "--json")
-	return a.report(err)
+	return a.report(cmd, err)
 }
 
 // An app is one run of the program: its streams and what the global flags say.
@@ -66,18 +66,29 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          group,
+		Version:       versionLine(),
+
+		PersistentPreRunE: a.settle,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else ~/.local/share/croft)")
-	flags.StringVar(&a.server, "server", os.Getenv("CROFT_SERVER"), "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER)")
+	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
+	flags.StringVar(&a.server, "server", "", "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER, unless --data is given)")
 	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
 	flags.BoolVar(&a.json, "json", false, "answer in JSON")
-	flags.Lookup("server").DefValue = ""
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(a.upCommand(), a.runCommand(), a.wsCommand(), a.providerCommand(), a.profileCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, group
+		}
+	}
+	plain(root)
 	return root
 }
 

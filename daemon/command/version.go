@@ -19,6 +19,11 @@ func version() string {
 	return info.Main.Version
 }
 
+// versionLine is what --version prints.
+func versionLine() string {
+	return fmt.Sprintf("croft %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -32,7 +37,7 @@ func (a *app) versionCommand() *cobra.Command {
 				Arch    string `json:"arch"`
 			}{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
 			return a.answer(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "croft %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+				_, err := fmt.Fprintln(w, versionLine())
 				return err
 			})
 		}),

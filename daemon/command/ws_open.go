@@ -87,6 +87,9 @@ func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},
 	}
+	if opts.persist && opts.idle == 0 {
+		return spec, usagef("--persist says what --idle does, which is not given")
+	}
 	var err error
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
 		return spec, err

@@ -101,6 +101,9 @@ type request struct {
 // send sends r and returns the response, whose body the caller closes. An error
 // that the server answers with is returned as one.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	if err := checkName(r.path); err != nil {
+		return nil, err
+	}
 	target := c.base + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
@@ -122,6 +125,20 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		return nil, c.refusal(res)
 	}
 	return res, nil
+}
+
+// checkName refuses, in the words of the server, a name that never reaches it,
+// since it is no element of a path.
+func checkName(path string) error {
+	rest, ok := strings.CutPrefix(path, workspacesPath+"/")
+	if !ok {
+		return nil
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	if name == "" || name == "." || name == ".." {
+		return fmt.Errorf("remote: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", name, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // unreachable classifies an error of the transport.

@@ -44,6 +44,9 @@ type connection struct {
 
 // dial opens a WebSocket to a route.
 func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocket.Conn, error) {
+	if err := checkName(path); err != nil {
+		return nil, err
+	}
 	target := c.base + path
 	if len(q) > 0 {
 		target += "?" + q.Encode()
