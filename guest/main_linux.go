@@ -178,7 +178,11 @@ func (g *guest) open() error {
 		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
 			return err
 		}
-		files = newFileServer(g.root.Module())
+		module := g.root.Module()
+		if cfg.UID >= 0 && os.Getuid() == 0 {
+			module = AsUser(module, cfg.UID)
+		}
+		files = newFileServer(module)
 	}
 	g.server = newServer(cfg, g.manager.Module(), files)
 	g.server.end = g.cancel
@@ -222,15 +226,10 @@ func (g *guest) close() {
 // serve answers hosts until the guest is to end.
 func (g *guest) serve() error {
 	defer g.close()
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	go func() { // ends with the guest
-		select {
-		case <-stop:
-			g.cancel()
-		case <-g.ctx.Done():
-		}
-	}()
+	var deaf sync.WaitGroup
+	deaf.Go(g.ignoreSignals)
+	defer deaf.Wait()
+	defer g.cancel()
 	rpc, err := ttrpc.NewServer()
 	if err != nil {
 		return err
@@ -257,6 +256,27 @@ func (g *guest) serve() error {
 		return nil
 	}
 	return err
+}
+
+// ignoreSignals takes every signal that someone sends, and does nothing: where
+// the guest is the same user as its children, they may send it any. The host ends
+// it by a call, or by SIGKILL, which reaches the first process of a namespace
+// from outside alone.
+func (g *guest) ignoreSignals() {
+	signals := make(chan os.Signal, 1)
+	const last = 64
+	for n := syscall.Signal(1); n <= last; n++ {
+		if n != syscall.SIGKILL && n != syscall.SIGSTOP && n != syscall.SIGCHLD && n != syscall.SIGURG && n != syscall.SIGPROF {
+			signal.Notify(signals, n)
+		}
+	}
+	for {
+		select {
+		case <-signals:
+		case <-g.ctx.Done():
+			return
+		}
+	}
 }
 
 // farewell ends what runs, so that those who wait for it hear how it ended, and

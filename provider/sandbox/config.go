@@ -19,6 +19,10 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
+	// Isolation is the least level for a policy that names none; "" is
+	// namespaces or an equal.
+	Isolation driver.Isolation
+
 	// UIDBase is where ids inside begin outside, where this process is root: id
 	// 0 inside is this one, and so on for 65536 ids, which must own nothing on
 	// this host. 0 is 1<<30.

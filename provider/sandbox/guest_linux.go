@@ -37,6 +37,9 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if m.Dir != "" {
 		u.inside, u.inPlace = m.Dir, true
 	}
+	if l.plain {
+		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
+	}
 	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
@@ -91,6 +94,11 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*live, er
 	u.log = filepath.Join(dir, logName)
 	if !u.throwaway {
 		u.socket = filepath.Join(dir, socketName)
+	}
+	if u.tmp != "" {
+		if err := os.Mkdir(u.tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+		}
 	}
 	if u.template != "" {
 		u.layer = filepath.Join(dir, layerName)

@@ -69,6 +69,9 @@ func (h *handle) files(ctx context.Context) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.files == nil { // in place: what must not be changed is held by the guest's mounts
+		return g.Changes(h.plot.Direct()), nil
+	}
 	return g.files, nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,13 +34,39 @@ func (r *record) end(ctx context.Context, wait time.Duration) error {
 	if wait > 0 && ended(ctx, fd, wait) {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
-	}
-	if !ended(ctx, fd, endTimeout) {
-		return fmt.Errorf("the guest was killed and does not end: %w", fault.Unavailable)
+	// Where bubblewrap started the guest, that is its child.
+	for _, one := range append(children(r.PID), fd) {
+		if err := unix.PidfdSendSignal(one, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
+		}
+		gone := ended(ctx, one, endTimeout)
+		if one != fd {
+			unix.Close(one)
+		}
+		if !gone {
+			return fmt.Errorf("the guest was killed and does not end: %w", fault.Unavailable)
+		}
 	}
 	return nil
+}
+
+// children returns descriptors of the children of a process.
+func children(pid int) []int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var fds []int
+	for _, field := range strings.Fields(string(data)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			continue
+		}
+		if fd, err := unix.PidfdOpen(child, 0); err == nil {
+			fds = append(fds, fd)
+		}
+	}
+	return fds
 }
 
 // ended waits for the end of a process.

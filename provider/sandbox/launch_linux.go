@@ -67,6 +67,7 @@ type unit struct {
 	template  string // directory below the files
 	layer     string // with a template: directory of the layer above it
 	inPlace   bool   // files is a directory of the user's
+	tmp       string // directory for temporary files, where there are no mounts
 }
 
 // namespaces returns how to start a guest with the fence that the kernel gives
@@ -84,6 +85,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
 	}
 	l.HandOff = u.mounted()
+	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
 	if !p.ids.root {
 		l.Config.UID = -1
 	}
@@ -108,7 +110,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u unit) mounted() bool { return u.template != "" || u.inPlace }
+func (u unit) mounted() bool { return u.template != "" }
 
 // workspace returns the mounts of the workspace itself, and what to close.
 func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {

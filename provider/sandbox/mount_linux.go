@@ -1,18 +1,14 @@
 package sandbox
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Where the files of a workspace are what a mount of the guest shows, such as an
@@ -68,83 +64,7 @@ func (g *live) use(root *os.File, i ids, u unit) error {
 	}
 	g.files = g.root.Module()
 	if i.root {
-		g.files = asWorkload(g.files, i.base+workloadUID)
+		g.files = guest.AsUser(g.files, i.base+workloadUID)
 	}
 	return nil
-}
-
-// asWorkload makes changes as a user: this process is root, whose id does not
-// exist in a mount that maps the workload's alone.
-func asWorkload(f *driver.FS, uid int) *driver.FS {
-	own := *f
-	own.Files = userFiles{f.Files, uid}
-	own.Edit = func(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, err error) {
-		err = as(uid, func() error { res, err = f.Edit(ctx, name, edits, opts); return err })
-		return res, err
-	}
-	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-		return as(uid, func() error { return f.Rename(ctx, from, to, opts) })
-	}
-	own.Copy = func(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-		return as(uid, func() error { return f.Copy(ctx, from, to, opts) })
-	}
-	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
-		return as(uid, func() error { return f.Chmod(ctx, name, mode) })
-	}
-	own.Symlink = func(ctx context.Context, target, name string) error {
-		return as(uid, func() error { return f.Symlink(ctx, target, name) })
-	}
-	return &own
-}
-
-type userFiles struct {
-	driver.Files
-	uid int
-}
-
-func (f userFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
-	err = as(f.uid, func() error { res, err = f.Files.Write(ctx, name, body, opts); return err })
-	return res, err
-}
-
-func (f userFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return as(f.uid, func() error { return f.Files.Mkdir(ctx, name, opts) })
-}
-
-func (f userFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return as(f.uid, func() error { return f.Files.Remove(ctx, name, opts) })
-}
-
-// as calls f on a thread whose user, for files, is uid. A thread that can't
-// be given back its own serves nobody else.
-func as(uid int, f func() error) error {
-	runtime.LockOSThread()
-	gid, err := setFS(uid, uid)
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("sandbox: become the workload: %w: %w", fault.Failed, err)
-	}
-	defer func() {
-		if _, err := setFS(0, gid); err == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	return f()
-}
-
-// setFS sets the ids for files of the calling thread, and returns the group that
-// it had.
-func setFS(uid, gid int) (before int, err error) {
-	before, err = unix.SetfsgidRetGid(gid)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := unix.SetfsuidRetUid(uid); err != nil {
-		return before, err
-	}
-	// Neither call tells whether it did anything; asking for nobody shows it.
-	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != uid {
-		return before, fmt.Errorf("the user is %d: %w", now, fault.PermissionDenied)
-	}
-	return before, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,23 +19,62 @@ import (
 
 // A level is one way to put up a fence.
 type level struct {
-	name   driver.Isolation
-	by     string // what enforces it, for Traits
-	proof  string // what a probe tries
-	script string // tries the fence from inside: prints "held" if it holds
-	lacks  []string
-	launch func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
+	name    driver.Isolation
+	by      string // what enforces it, for Traits
+	network string // what keeps the network away, for Traits
+	proof   string // what a probe tries
+	script  string // tries the fence from inside: prints "held" if it holds
+	lacks   []string
+	launch  func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
+
+	plain bool // the workspace is where it is on the host, and there are no mounts
 }
 
-// levels lists what there is, the fastest of the strongest first.
+// levels lists what there is, the strongest first and the fastest among equals.
 var levels = []*level{
+	{name: driver.IsolationGVisor, by: "gVisor", launch: (*Provider).gvisor},
 	{
 		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		network: "a network namespace with nothing but a loopback interface",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		script: namespaceScript, launch: (*Provider).namespaces,
 	},
+	{
+		name: driver.IsolationBubblewrap, by: "namespaces made by bubblewrap, seccomp, no new privileges, no capabilities",
+		network: "a network namespace with nothing but a loopback interface",
+		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
+			"the system not changed, no process of the host seen, and no further namespace made",
+		lacks:  []string{"no template: it mounts no overlay", "where Croft is root, the workload is root's user without any capability"},
+		script: namespaceScript, launch: (*Provider).bubblewrap,
+	},
+	{
+		name: driver.IsolationProcess, by: "Landlock, seccomp, no new privileges, no capabilities", network: "seccomp: no socket but a local one can be made",
+		proof: "a guest started without namespaces; from inside, a file of the host could be neither read nor written, " +
+			"and no socket made that reaches a network",
+		lacks: []string{
+			"chmod, chown, utimes and extended attributes of files outside, where their owner is the same user",
+			"seeing that processes of the host exist, and which programs they run",
+			"connecting to local sockets of the host that the same user may use, by their path",
+			"a process that leaves its session and its environment outlives a guest that is killed",
+			"no template, and no read-only files in a directory in place: there are no mounts",
+		},
+		script: processScript, launch: (*Provider).process, plain: true,
+	},
 }
+
+// processScript is namespaceScript for a fence without namespaces.
+const processScript = `
+bait=$1
+cat "$bait" 2>/dev/null && { echo "a file of the host can be read"; exit; }
+(echo x > "$bait") 2>/dev/null && { echo "a file of the host can be written"; exit; }
+(echo x > /usr/croft-probe) 2>/dev/null && { echo "/usr can be written"; exit; }
+(exec 3<>/dev/tcp/127.0.0.1/9) 2>&1 | grep -qi 'refused' && { echo "the network is reached"; exit; }
+echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
+grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
+grep -q '^Seccomp:.*2$' /proc/self/status || { echo "there is no seccomp filter"; exit; }
+echo held
+`
 
 // namespaceScript is given a file of the host that everybody may write.
 const namespaceScript = `
@@ -85,15 +125,15 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 	if least.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", least, fault.InvalidArgument, driver.Isolations)
 	}
-	want := max(least.Rank(), driver.IsolationNamespaces.Rank())
-	if least != "" {
-		want = least.Rank()
+	if least == "" || least == driver.IsolationNone {
+		least = p.cfg.Isolation
+	}
+	want := least.Rank()
+	if want == 0 {
+		want = driver.IsolationNamespaces.Rank()
 	}
 	var tried []string
-	for _, l := range levels {
-		if l.name.Rank() < want {
-			continue
-		}
+	for _, l := range candidates(least, want) {
 		err := p.try(ctx, l)
 		if err == nil {
 			return l, nil
@@ -106,7 +146,32 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 	if len(tried) == 0 {
 		return nil, fmt.Errorf("isolation %q: %w: this provider has no level as strong", least, fault.Unsupported)
 	}
-	return nil, fmt.Errorf("isolation %q: %w: tried %s", least, fault.Unsupported, strings.Join(tried, "; "))
+	hint := ""
+	if want > driver.IsolationProcess.Rank() {
+		hint = "; isolation \"process\" is a lesser choice"
+	}
+	return nil, fmt.Errorf("isolation %q: %w: tried %s%s", least, fault.Unsupported, strings.Join(tried, "; "), hint)
+}
+
+// candidates lists the levels that meet a rank: first the level that was named,
+// if one was, then the others from the weakest, which is the fastest.
+func candidates(named driver.Isolation, rank int) []*level {
+	var list []*level
+	for _, l := range levels {
+		if l.name.Rank() >= rank {
+			list = append(list, l)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *level) int {
+		if (a.name == named) != (b.name == named) {
+			if a.name == named {
+				return -1
+			}
+			return 1
+		}
+		return a.name.Rank() - b.name.Rank()
+	})
+	return list
 }
 
 // try proves a level, once per process.
@@ -142,10 +207,17 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // nothing of worth is in it
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
-	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, nil, 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
 		return err
 	}
-	start, open, err := l.launch(p, unit{id: "probe", files: files, inside: inside, throwaway: true})
+	u := unit{id: "probe", files: files, inside: inside, throwaway: true}
+	if l.plain {
+		u.inside, u.tmp = files, filepath.Join(dir, tmpName)
+		if err := os.Mkdir(u.tmp, 0o700); err != nil {
+			return err
+		}
+	}
+	start, open, err := l.launch(p, u)
 	if err != nil {
 		return err
 	}
@@ -168,11 +240,11 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 
 // traitsOf says what a level gives on this host.
 func (p *Provider) traitsOf(l *level) driver.Traits {
-	return driver.Traits{
+	t := driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
 		Network:    driver.NetworkNone,
-		NetworkBy:  driver.Enforcement{By: "a network namespace with nothing but a loopback interface"},
+		NetworkBy:  driver.Enforcement{By: l.network},
 		Limits: driver.LimitTraits{
 			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
 			Disk:      driver.Enforcement{Reason: "a plain directory has no quota"},
@@ -186,4 +258,11 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 
 		CopyOnWrite: "overlay",
 	}
+	if l.plain {
+		t.ReadOnly = driver.Enforcement{By: "Landlock, and the boundary"}
+	}
+	if l.name != driver.IsolationNamespaces {
+		t.CopyOnWrite = ""
+	}
+	return t
 }

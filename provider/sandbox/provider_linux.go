@@ -49,6 +49,9 @@ func New(cfg *Config) (*Provider, error) {
 		return nil, fmt.Errorf("sandbox: config: %w: UIDBase %d must be at least 65536, and Lease %v must not be negative",
 			fault.InvalidArgument, c.UIDBase, c.Lease)
 	}
+	if c.Isolation.Rank() < 0 {
+		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
+	}
 	p := &Provider{ground: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
@@ -128,7 +131,7 @@ func (o *options) source(spec driver.Spec) error {
 		return nil
 	}
 	if spec.Dir != "" {
-		return fmt.Errorf("sandbox: open: %w: a directory in place takes no template", fault.InvalidArgument)
+		return fmt.Errorf("sandbox: open: a directory in place with a template: %w", fault.Unsupported)
 	}
 	if !filepath.IsAbs(o.Template) {
 		return fmt.Errorf("sandbox: open: template %q: %w: it must be the absolute path of a directory", o.Template, fault.InvalidArgument)
@@ -177,6 +180,7 @@ const (
 	recordName = "guest"
 	lockName   = "guest.lock"
 	logName    = "log"
+	tmpName    = "tmp"   // temporary files, where the fence has no mounts
 	layerName  = "layer" // with a template: what was changed (upper), and room for the kernel (work)
 )
 
@@ -263,7 +267,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
-	if h.opts.Template != "" || m.Dir != "" {
+	if h.opts.Template != "" || m.Dir != "" && !l.plain {
 		h.plot.Via = h.files
 	}
 	ref, err := newRef(m)
@@ -276,7 +280,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	}
 	return &driver.Workspace{
 		Ref:    ref,
-		Traits: p.traits(l, m),
+		Traits: p.traits(l, m, h.opts),
 		Life:   life,
 		FS:     h.plot.FS(),
 		Shell:  h.shell(),
@@ -287,10 +291,14 @@ func newRef(m *plot.Meta) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID}, capabilities.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(l *level, m *plot.Meta) driver.Traits {
+func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 	t := p.traitsOf(l)
 	t.Root = inside
-	if m.Dir != "" {
+	t.InPlace = opts.Template == ""
+	switch {
+	case l.plain:
+		t.Root = p.ground.Files(m)
+	case m.Dir != "":
 		t.Root = m.Dir
 	}
 	t.Damaged = p.ground.Damaged(m)

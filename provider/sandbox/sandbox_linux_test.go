@@ -92,7 +92,7 @@ func TestConformanceTemplate(t *testing.T) {
 
 // TestConformanceUnprivileged runs the suite as an ordinary user.
 func TestConformanceUnprivileged(t *testing.T) {
-	asNobody(t, "^TestConformance(Template)?$")
+	asNobody(t, "^Test(Conformance|ConformanceTemplate|TemplateShowsThroughAndStaysAsItIs|InPlace|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost)$")
 }
 
 // asNobody runs tests of this binary as the user nobody, where this process is

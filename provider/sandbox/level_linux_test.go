@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/workspace/workspacetest"
+)
+
+// at is a harness whose workspaces are at a level.
+func at(level driver.Isolation) workspacetest.Harness {
+	h := harness
+	h.Provider = func(t testing.TB, dir string) driver.Provider {
+		p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Lease: lease, Isolation: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	return h
+}
+
+// needLevel skips where the host lacks what a level is made of.
+func needLevel(t *testing.T, level driver.Isolation) {
+	t.Helper()
+	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+		if r.Level == level && !r.Works {
+			t.Skipf("skipped: host: %s: %s", level, r.Reason)
+		}
+	}
+}
+
+func TestConformanceBubblewrap(t *testing.T) {
+	needLevel(t, driver.IsolationBubblewrap)
+	workspacetest.Run(t, at(driver.IsolationBubblewrap))
+}
+
+func TestConformanceProcess(t *testing.T) {
+	needLevel(t, driver.IsolationProcess)
+	workspacetest.Run(t, at(driver.IsolationProcess))
+}
+
+func TestLevelsSayWhatTheyAreAndWhyNot(t *testing.T) {
+	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+		t.Logf("%+v", r)
+		if r.Works != (r.Reason == "") || r.Works != (r.Proof != "") {
+			t.Errorf("%s: works is %v, proof %q, reason %q", r.Level, r.Works, r.Proof, r.Reason)
+		}
+	}
+}
+
+func TestLevelThatIsNotThereFailsClosed(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationVM}})
+	if err == nil || !strings.Contains(err.Error(), "vm") {
+		t.Errorf("a level that there is not gives %v", err)
+	}
+	if left := leftovers(t, filepath.Dir(p.ground.Path())); len(left) > 0 {
+		t.Errorf("it made %v", left)
+	}
+}

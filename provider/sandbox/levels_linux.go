@@ -1,0 +1,265 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// gvisor is the level of a kernel in user space.
+func (p *Provider) gvisor(unit) (*guest.Launch, []io.Closer, error) {
+	if _, err := exec.LookPath("runsc"); err != nil {
+		return nil, nil, fmt.Errorf("runsc is not installed: %w", fault.Unsupported)
+	}
+	return nil, nil, fmt.Errorf("runsc is installed, but starting a guest with it is not supported yet: %w", fault.Unsupported)
+}
+
+// bubblewrap starts the guest with the world that namespaces would build, built
+// by bubblewrap.
+func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		return nil, nil, fmt.Errorf("bubblewrap (bwrap) is not installed: %w", fault.Unsupported)
+	}
+	bin, err := p.binary()
+	if err != nil {
+		return nil, nil, err
+	}
+	if u.template != "" {
+		return nil, nil, fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
+	}
+	program, err := os.Open(bin.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &guest.Launch{Binary: bin.Path, Socket: u.socket, Sys: &syscall.SysProcAttr{Setsid: true}}
+	l.Config = guest.Config{
+		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
+	}
+	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
+	mounts := append(world(u.policy.Limits.Memory.Max), guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly})
+	if u.inPlace {
+		mounts = append(mounts, triggers(u)...)
+	}
+	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{u.inside: u.files}}
+	l.Files = append(l.Files, guest.Named{Name: "program", File: program})
+	if err := b.mounts(mounts); err == nil {
+		err = b.log(u)
+	}
+	if err != nil {
+		closeAll(b.open)
+		return nil, nil, err
+	}
+	l.Wrap = func([]string) []string { return b.command(bwrap) }
+	return l, b.open, nil
+}
+
+// A wrapping is a call of bubblewrap in the making.
+type wrapping struct {
+	launch *guest.Launch
+	args   []func(descriptors map[string]int) []string
+	open   []io.Closer
+	source map[string]string // what is bound where
+}
+
+func (b *wrapping) add(args ...string) {
+	b.args = append(b.args, func(map[string]int) []string { return args })
+}
+
+// command is the whole call, once the descriptors have their numbers.
+func (b *wrapping) command(bwrap string) []string {
+	argv := []string{
+		bwrap, "--unshare-all", "--new-session", "--as-pid-1", "--uid", strconv.Itoa(workloadUID), "--gid", strconv.Itoa(workloadUID),
+		"--hostname", hostname, "--cap-drop", "ALL", "--clearenv",
+	}
+	d := b.launch.Config.Descriptors
+	for _, args := range b.args {
+		argv = append(argv, args(d)...)
+	}
+	return append(argv, "--chdir", "/", "--", fmt.Sprintf("/proc/self/fd/%d", d["program"]))
+}
+
+func (b *wrapping) mounts(list []guest.Mount) error {
+	for _, m := range list {
+		if err := b.mount(m); err != nil {
+			return err
+		}
+	}
+	b.add("--remount-ro", "/")
+	return nil
+}
+
+func (b *wrapping) mount(m guest.Mount) error {
+	switch m.Kind {
+	case guest.MountProc:
+		b.add("--proc", m.Target)
+	case guest.MountTmpfs:
+		if m.Target == "/dev" {
+			b.add("--dev", "/dev")
+			return nil
+		}
+		b.add("--perms", "1777", "--tmpfs", m.Target)
+	case guest.MountDevPTS:
+	case guest.MountDir:
+		b.add("--dir", m.Target)
+	case guest.MountSymlink:
+		if filepath.Dir(m.Target) != "/dev" {
+			b.add("--symlink", m.Source, m.Target)
+		}
+	case guest.MountBind:
+		b.bind(m)
+	case guest.MountHold:
+		return b.hold(m)
+	case guest.MountCover:
+		return b.cover(m)
+	default:
+		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)
+	}
+	return nil
+}
+
+func (b *wrapping) bind(m guest.Mount) {
+	switch {
+	case m.Dev: // --dev makes them
+	case m.ReadOnly:
+		b.add("--ro-bind", m.Source, m.Target)
+	default:
+		b.add("--bind", m.Source, m.Target)
+	}
+}
+
+// hold binds a part of the workspace over itself.
+func (b *wrapping) hold(m guest.Mount) error {
+	for target, source := range b.source {
+		rel, err := filepath.Rel(target, m.Target)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		from := filepath.Join(source, rel)
+		if info, err := os.Lstat(from); err != nil || info.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("%s: it is a symlink, or gone: %w", rel, fault.InvalidArgument)
+		}
+		b.bind(guest.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
+		return nil
+	}
+	return fmt.Errorf("bubblewrap: hold %s: %w", m.Target, fault.Internal)
+}
+
+// cover hides a path of the host, or shows another content there.
+func (b *wrapping) cover(m guest.Mount) error {
+	info, err := os.Stat(m.Target)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // there is nothing to hide
+	case info.IsDir():
+		b.add("--perms", "0755", "--tmpfs", m.Target, "--remount-ro", m.Target)
+		return nil
+	}
+	f, err := content(m.Source)
+	if err != nil {
+		return err
+	}
+	name := "cover-" + strconv.Itoa(len(b.open))
+	b.open = append(b.open, f)
+	b.launch.Files = append(b.launch.Files, guest.Named{Name: name, File: f})
+	b.args = append(b.args, func(d map[string]int) []string {
+		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(d[name]), m.Target}
+	})
+	return nil
+}
+
+// content is a file in memory that holds text, to be read from its beginning.
+func content(text string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("croft", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "content")
+	if _, err = f.WriteString(text); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (b *wrapping) log(u unit) error {
+	if u.log == "" {
+		return nil
+	}
+	dir, err := os.Open(u.log)
+	if err != nil {
+		return err
+	}
+	b.open = append(b.open, dir)
+	b.launch.Files = append(b.launch.Files, guest.Named{Name: "log", File: dir})
+	return nil
+}
+
+// readable is what a workload without a root of its own may read.
+var readable = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
+	"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/bash.bashrc",
+	"/etc/profile", "/etc/inputrc", "/etc/terminfo", "/etc/gitconfig", "/etc/protocols", "/etc/services", "/etc/os-release", "/etc/debian_version",
+	"/etc/python3", "/etc/java", "/etc/perl", "/sys/devices/system/cpu", "/sys/fs/cgroup",
+}
+
+// usable is what it may also write to.
+var usable = []string{
+	"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
+}
+
+// process starts the guest without any namespace, and fences what it starts
+// with Landlock and seccomp.
+func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
+	if u.template != "" {
+		return nil, nil, fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
+	}
+	if u.inPlace && len(triggers(u)) > 0 {
+		return nil, nil, fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only without mounts: %w", fault.Unsupported)
+	}
+	const least = 3 // from which on truncation is covered
+	if abi, err := guest.LandlockABI(); err != nil || abi < least {
+		return nil, nil, fmt.Errorf("landlock has version %d here, %d is the least (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
+	}
+	bin, err := p.binary()
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &guest.Launch{Binary: bin.Path, Socket: u.socket, Sys: &syscall.SysProcAttr{Setsid: true}}
+	env := environment(u)
+	env["HOME"], env["TMPDIR"] = u.tmp, u.tmp
+	for k, v := range u.policy.Env {
+		env[k] = v
+	}
+	writable := append([]string{u.tmp}, usable...)
+	visible := append([]string{}, readable...)
+	if u.policy.ReadOnly {
+		visible = append(visible, u.files)
+	} else {
+		writable = append(writable, u.files)
+	}
+	l.Config = guest.Config{
+		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: visible},
+	}
+	b := &wrapping{launch: l}
+	if err := b.log(u); err != nil {
+		return nil, nil, err
+	}
+	return l, b.open, nil
+}
