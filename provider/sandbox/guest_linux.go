@@ -95,6 +95,9 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*live, er
 	if !u.throwaway {
 		u.socket = filepath.Join(dir, socketName)
 	}
+	if err := p.giveLogs(want.level, u.log); err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+	}
 	if u.tmp != "" {
 		if err := os.Mkdir(u.tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)

@@ -110,7 +110,7 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 
 // lockGuest takes the guest of a workspace for whoever finds, starts or ends it.
 func lockGuest(ctx context.Context, path string) (*flock.Flock, error) {
-	l := flock.New(path)
+	l := flock.New(path, flock.SetFlag(os.O_RDWR)) // it is made with the workspace, and must not come back after it
 	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

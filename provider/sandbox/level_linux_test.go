@@ -18,6 +18,7 @@ func at(level driver.Isolation) workspacetest.Harness {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.only = level
 		return p
 	}
 	return h

@@ -246,16 +246,10 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	for k, v := range u.policy.Env {
 		env[k] = v
 	}
-	writable := append([]string{u.tmp}, usable...)
-	visible := append([]string{}, readable...)
-	if u.policy.ReadOnly {
-		visible = append(visible, u.files)
-	} else {
-		writable = append(writable, u.files)
-	}
+	writable := append([]string{u.tmp, u.files}, usable...)
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: readable},
 	}
 	b := &wrapping{launch: l}
 	if err := b.log(u); err != nil {

@@ -27,7 +27,8 @@ type level struct {
 	lacks   []string
 	launch  func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
 
-	plain bool // the workspace is where it is on the host, and there are no mounts
+	mapped bool // where Croft is root, ids inside are others outside
+	plain  bool // the workspace is where it is on the host, and there are no mounts
 }
 
 // levels lists what there is, the strongest first and the fastest among equals.
@@ -38,7 +39,7 @@ var levels = []*level{
 		network: "a network namespace with nothing but a loopback interface",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
-		script: namespaceScript, launch: (*Provider).namespaces,
+		script: namespaceScript, launch: (*Provider).namespaces, mapped: true,
 	},
 	{
 		name: driver.IsolationBubblewrap, by: "namespaces made by bubblewrap, seccomp, no new privileges, no capabilities",
@@ -134,6 +135,9 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 	}
 	var tried []string
 	for _, l := range candidates(least, want) {
+		if p.only != "" && l.name != p.only {
+			continue
+		}
 		err := p.try(ctx, l)
 		if err == nil {
 			return l, nil
@@ -259,7 +263,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		CopyOnWrite: "overlay",
 	}
 	if l.plain {
-		t.ReadOnly = driver.Enforcement{By: "Landlock, and the boundary"}
+		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
 	if l.name != driver.IsolationNamespaces {
 		t.CopyOnWrite = ""

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
@@ -25,6 +26,7 @@ type Provider struct {
 	cfg    Config
 	ids    ids
 	binary func() (*guestbin.Binary, error)
+	only   driver.Isolation // in tests: a host that has no other level
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -184,14 +186,40 @@ const (
 	layerName  = "layer" // with a template: what was changed (upper), and room for the kernel (work)
 )
 
-// build adds to the directory of a new workspace. Logs are the guest's to
-// write, so they belong to whom it is outside.
+// build adds to the directory of a new workspace.
 func (p *Provider) build(dir string) error {
-	logs := filepath.Join(dir, logName)
-	if err := os.Mkdir(logs, 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, logName), 0o700); err != nil {
 		return err
 	}
-	return p.give(logs, 0)
+	return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600)
+}
+
+// giveLogs makes the logs belong to whom the guest is outside, at a level.
+func (p *Provider) giveLogs(l *level, logs string) error {
+	if !p.ids.root {
+		return nil
+	}
+	owner := 0
+	if l.mapped {
+		owner = p.ids.base
+	}
+	info, err := os.Stat(logs)
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == owner {
+		return nil
+	}
+	entries, err := os.ReadDir(logs)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Lchown(filepath.Join(logs, e.Name()), owner, owner); err != nil {
+			return err
+		}
+	}
+	return os.Chown(logs, owner, owner)
 }
 
 // give makes a directory belong to a user inside.
