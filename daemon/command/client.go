@@ -67,7 +67,11 @@ func (a *app) openSystem(ctx context.Context, cfg system.Config) (*system.System
 
 // logger writes what an operator should see and no answer holds.
 func (a *app) logger(level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}))
+	opts := &slog.HandlerOptions{Level: level}
+	if a.json {
+		return slog.New(slog.NewJSONHandler(a.Err, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.Err, opts))
 }
 
 // givenToken returns the token that the user gave, "" for none.

@@ -20,6 +20,9 @@ type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
+// errInterrupted is the error of a command that a signal ended.
+var errInterrupted = fmt.Errorf("interrupted: %w", fault.Canceled)
+
 // A usageError is a command line that makes no sense, found by a command itself.
 type usageError struct{ text string }
 

@@ -24,8 +24,13 @@ func (a *app) answer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// note writes commentary.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
+// note writes commentary. With --json there is none: standard error is for an
+// error, which is JSON, too.
+func (a *app) note(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.Err, format+"\n", args...)
+	}
+}
 
 // table prints rows in columns.
 func table(w io.Writer, rows [][]string) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -42,6 +43,9 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	cmd, err := root.ExecuteContextC(ctx)
 	// Where the flags themselves are wrong, --json was perhaps not yet seen.
 	a.json = a.json || slices.Contains(args, "--json")
+	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
+		err = &failure{errInterrupted} // whatever it was that noticed
+	}
 	return a.report(cmd, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,9 +31,12 @@ func (a *app) wsGetCommand() *cobra.Command {
 output.
 
 A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
-DEST, or is merged into it where it exists. Nothing is ever written outside DEST:
-symlinks are taken as symlinks, and one that would point outside DEST is left out, and
-the command ends with that error after all else was taken.`,
+DEST, or is merged into it where it exists, with its permission bits. Nothing is ever
+written outside DEST, and symlinks are taken as symlinks.
+
+What can't be taken from a directory (a file that can't be read, a symlink that would
+point outside DEST) is left out and told of on standard error, and the command ends with
+the first such error after all else was taken.`,
 		Args: cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
@@ -41,34 +45,28 @@ the command ends with that error after all else was taken.`,
 }
 
 func (a *app) wsGet(ctx context.Context, opts wsGetOptions) error {
-	g := &getter{a: a, opts: opts}
+	if opts.dest == "-" && a.json {
+		return usagef("with - the content is on standard output, where --json would have the answer")
+	}
+	g := &getter{transfer: transfer{a: a, verb: "got"}, opts: opts}
+	opened := false
 	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
-		g.ws = ws
+		opened, g.ws = true, ws
 		return g.get(ctx)
 	})
-	if err != nil {
+	if !opened || opts.dest == "-" {
 		return err
 	}
-	if opts.dest == "-" {
-		return nil
-	}
-	a.note("got %v", &g.done)
-	if a.json {
-		if err := a.answer(&g.done, nil); err != nil {
-			return err
-		}
-	}
-	return errors.Join(g.left...)
+	return g.finish(err)
 }
 
 // A getter is one run of ws get.
 type getter struct {
-	a    *app
-	opts wsGetOptions
-	ws   *workspace.Workspace
-	root *os.Root // of DEST, or of the directory above it for a file
-	done putAnswer
-	left []error
+	transfer
+	opts  wsGetOptions
+	ws    *workspace.Workspace
+	root  *os.Root  // of DEST, or of the directory above it for a file
+	modes []dirMode // of directories, to be set once they are full
 }
 
 func (g *getter) get(ctx context.Context) error {
@@ -120,33 +118,57 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	err = eachEntry(ctx, g.ws, g.opts.path, -1, func(e driver.Info) error {
-		return g.entry(ctx, e, relativeTo(dir.Path, e.Path))
+	if err := g.dir(ctx, dir.Path, dir.Path); err != nil {
+		return err
+	}
+	if dir.Path != "." {
+		g.modes = append([]dirMode{{".", dir.Mode.Perm()}}, g.modes...)
+	}
+	for _, m := range slices.Backward(g.modes) {
+		if err := g.one(ctx, below(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dir takes what is in a directory. Each is listed by itself, so that one that
+// can't be does not end the whole.
+func (g *getter) dir(ctx context.Context, top, dir string) error {
+	return eachEntry(ctx, g.ws, dir, 1, func(e driver.Info) error {
+		name := relativeTo(top, e.Path)
+		err := g.entry(ctx, e, name)
+		if err == nil && e.Type == driver.TypeDir {
+			err = g.dir(ctx, top, e.Path)
+		}
+		return g.one(ctx, e.Path, err)
 	})
-	g.done.Digest = ""
-	return err
 }
 
 func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		g.leave(name, fmt.Errorf("%q: %w: the name is not one for this system", name, fault.SandboxViolation))
-		return nil
+		return fmt.Errorf("%w: the name is not one for this system", fault.SandboxViolation)
 	}
 	switch e.Type {
 	case driver.TypeDir:
-		g.done.Dirs++
 		err := g.root.Mkdir(name, e.Mode.Perm()|0o700)
-		if at, statErr := g.root.Lstat(name); errors.Is(err, fs.ErrExist) && statErr == nil && at.IsDir() {
-			return nil
+		if errors.Is(err, fs.ErrExist) {
+			if at, statErr := g.root.Lstat(name); statErr == nil && at.IsDir() {
+				err = nil
+			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		g.modes = append(g.modes, dirMode{name, e.Mode.Perm()})
+		g.done.Dirs++
+		return nil
 	case driver.TypeFile:
 		return g.file(ctx, e.Path, name)
 	case driver.TypeSymlink:
 		return g.symlink(e.Target, name)
 	default:
-		g.leave(name, fmt.Errorf("%s: %w: it is neither a file, a directory nor a symlink", name, fault.InvalidArgument))
-		return nil
+		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
 	}
 }
 
@@ -189,8 +211,7 @@ func (g *getter) file(ctx context.Context, from, name string) (err error) {
 // symlink makes a symlink that stays inside DEST.
 func (g *getter) symlink(target, name string) error {
 	if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) {
-		g.leave(name, fmt.Errorf("symlink %s to %s: %w: it would point outside the destination", name, target, fault.SandboxViolation))
-		return nil
+		return fmt.Errorf("symlink %s to %s: %w: it would point outside the destination", name, target, fault.SandboxViolation)
 	}
 	if at, err := g.root.Lstat(name); err == nil && at.Mode()&fs.ModeSymlink != 0 {
 		if err := g.root.Remove(name); err != nil {
@@ -202,9 +223,4 @@ func (g *getter) symlink(target, name string) error {
 	}
 	g.done.Symlinks++
 	return nil
-}
-
-func (g *getter) leave(name string, why error) {
-	g.done.LeftOut = append(g.done.LeftOut, name)
-	g.left = append(g.left, why)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,9 +34,13 @@ func (a *app) wsPutCommand() *cobra.Command {
 above DEST are made.
 
 A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
-DEST, or is merged into it where it exists. Symlinks inside a directory are put as
-symlinks and never followed; one that would leave the workspace is left out, and the
-command ends with that error after all else was put.`,
+DEST, or is merged into it where it exists. Permission bits are put, too, also onto what
+exists; standard input has none. Symlinks inside a directory are put as symlinks and
+never followed.
+
+What can't be put from a directory (a file that can't be read, a symlink that would leave
+the workspace, a name that is reserved) is left out and told of on standard error, and the
+command ends with the first such error after all else was put.`,
 		Example: "  croft ws put demo ./src src\n  echo hello | croft ws put demo - hello.txt",
 		Args:    cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -48,45 +53,31 @@ command ends with that error after all else was put.`,
 	return cmd
 }
 
-// putAnswer says what a put or get moved.
-type putAnswer struct {
-	Files    int      `json:"files"`
-	Dirs     int      `json:"dirs"`
-	Symlinks int      `json:"symlinks"`
-	Bytes    int64    `json:"bytes"`
-	Digest   string   `json:"digest,omitempty"`  // of a single file
-	LeftOut  []string `json:"leftOut,omitempty"` // what was not moved
-}
-
-func (p *putAnswer) String() string {
-	return fmt.Sprintf("%d files, %d directories, %d symlinks, %d bytes", p.Files, p.Dirs, p.Symlinks, p.Bytes)
-}
-
 func (a *app) wsPut(ctx context.Context, opts wsPutOptions) error {
-	p := &putter{a: a, opts: opts}
+	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
+	opened := false
 	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
-		p.ws = ws
+		opened, p.ws = true, ws
 		return p.put(ctx)
 	})
-	if err != nil {
+	if !opened {
 		return err
 	}
-	a.note("put %v", &p.done)
-	if a.json {
-		if err := a.answer(&p.done, nil); err != nil {
-			return err
-		}
-	}
-	return errors.Join(p.left...)
+	return p.finish(err)
 }
 
 // A putter is one run of ws put.
 type putter struct {
-	a    *app
-	opts wsPutOptions
-	ws   *workspace.Workspace
-	done putAnswer
-	left []error // what was left out, and why
+	transfer
+	opts  wsPutOptions
+	ws    *workspace.Workspace
+	modes []dirMode // of directories, to be set once they are full
+}
+
+// dirMode is the mode that a directory is to have.
+type dirMode struct {
+	name string
+	mode fs.FileMode
 }
 
 func (p *putter) put(ctx context.Context) error {
@@ -135,6 +126,9 @@ func (p *putter) file(ctx context.Context, body io.Reader, dest string, mode fs.
 	p.done.Files++
 	p.done.Bytes += res.Info.Size
 	p.done.Digest = res.Digest
+	if res.BrokeLinks {
+		p.done.BrokeLinks++
+	}
 	return nil
 }
 
@@ -147,24 +141,29 @@ func (p *putter) tree(ctx context.Context) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
+		if err == nil {
+			err = p.entry(ctx, root, name, d)
+		}
+		if err == nil || name == "." {
 			return err
 		}
-		return p.entry(ctx, root, name, d)
+		if err := p.one(ctx, below(p.opts.src, name), err); err != nil || d == nil || !d.IsDir() {
+			return err
+		}
+		return fs.SkipDir // without the directory nothing below it can be put
 	})
 	p.done.Digest = ""
-	return err
+	if err != nil {
+		return err
+	}
+	return p.setModes(ctx)
 }
 
 func (p *putter) entry(ctx context.Context, root *os.Root, name string, d fs.DirEntry) error {
 	dest := path.Join(p.opts.dest, name)
 	switch d.Type() {
 	case fs.ModeDir:
-		if dest == "." || dest == "/" {
-			return nil
-		}
-		p.done.Dirs++
-		return p.ws.Mkdir(ctx, dest, &driver.MkdirOptions{Parents: true})
+		return p.entryDir(ctx, name, dest, d)
 	case fs.ModeSymlink:
 		target, err := root.Readlink(name)
 		if err != nil {
@@ -174,9 +173,42 @@ func (p *putter) entry(ctx context.Context, root *os.Root, name string, d fs.Dir
 	case 0:
 		return p.entryFile(ctx, root, name, dest)
 	default:
-		p.leave(dest, fmt.Errorf("%s: %w: it is neither a file, a directory nor a symlink", name, fault.InvalidArgument))
+		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
+	}
+}
+
+// entryDir makes a directory, writable until all is in it.
+func (p *putter) entryDir(ctx context.Context, name, dest string, d fs.DirEntry) error {
+	if dest == "." || dest == "/" {
 		return nil
 	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	mode := info.Mode().Perm()
+	if err := p.ws.Mkdir(ctx, dest, &driver.MkdirOptions{Parents: true, Mode: mode | 0o700}); err != nil {
+		return err
+	}
+	p.modes = append(p.modes, dirMode{dest, mode})
+	if name != "." {
+		p.done.Dirs++
+	}
+	return nil
+}
+
+// setModes gives directories their modes, those below first.
+func (p *putter) setModes(ctx context.Context) error {
+	for _, m := range slices.Backward(p.modes) {
+		err := p.ws.Chmod(ctx, m.name, m.mode)
+		if fault.Of(err) == fault.Unsupported {
+			return nil // the provider has no modes to set
+		}
+		if err := p.one(ctx, m.name, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *putter) entryFile(ctx context.Context, root *os.Root, name, dest string) error {
@@ -201,19 +233,9 @@ func (p *putter) symlink(ctx context.Context, target, dest string) error {
 			err = nil
 		}
 	}
-	switch fault.Of(err) {
-	case "":
-		p.done.Symlinks++
-		return nil
-	case fault.SandboxViolation, fault.Unsupported:
-		p.leave(dest, fmt.Errorf("symlink %s to %s: %w", dest, target, err))
-		return nil
-	default:
-		return err
+	if err != nil {
+		return fmt.Errorf("symlink %s to %s: %w", dest, target, err)
 	}
-}
-
-func (p *putter) leave(dest string, why error) {
-	p.done.LeftOut = append(p.done.LeftOut, dest)
-	p.left = append(p.left, why)
+	p.done.Symlinks++
+	return nil
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ func (a *app) wsRmCommand() *cobra.Command {
 					return err
 				}
 				a.note("removed %s", args[0])
-				return nil
+				return a.answer(map[string]string{"removed": args[0]}, func(io.Writer) error { return nil })
 			})
 		}),
 	}

@@ -34,6 +34,9 @@ func failed(verb, name string, err error) error {
 	if code = fault.Of(err); code == fault.Internal {
 		code = codeOf(err)
 	}
+	if err.Error() == code.Error() {
+		return fmt.Errorf("boundary: %s %s: %w", verb, shown(name), code) // once says it
+	}
 	return fmt.Errorf("boundary: %s %s: %w: %w", verb, shown(name), code, err)
 }
 
