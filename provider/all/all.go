@@ -10,6 +10,7 @@ import (
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -31,5 +32,9 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log}, directories, database}, nil
+	fenced, err := sandbox.New(&sandbox.Config{Root: filepath.Join(cfg.Data, "ws"), Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	return []driver.Provider{&memory.Provider{Log: cfg.Log}, directories, database, fenced}, nil
 }

@@ -23,7 +23,7 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 		t.Error("the data directory was made before anything was opened")
 	}
 	mux := workspace.NewMux(providers...)
-	if diff := cmp.Diff([]string{"filestore", "local", "memory"}, mux.Kinds()); diff != "" {
+	if diff := cmp.Diff([]string{"filestore", "local", "memory", "sandbox"}, mux.Kinds()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	for _, kind := range mux.Kinds() {
