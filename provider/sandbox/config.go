@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"crypto/x509"
 	"log/slog"
 	"time"
 
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -31,6 +34,14 @@ type Config struct {
 	// Lease is how long a guest lives without anyone who holds its workspace;
 	// 0 is 15 minutes.
 	Lease time.Duration
+
+	// What the proxies of workspaces that may reach hosts work with; see the
+	// fields of the same names in egress.Options.
+	Secrets     egress.Secrets
+	Credentials map[string]egress.Credential
+	Events      event.Sink
+	Resolver    egress.Resolver
+	RootCAs     *x509.CertPool
 
 	Log *slog.Logger // nil is silent
 

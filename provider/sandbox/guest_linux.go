@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/boundary"
@@ -40,7 +41,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
-	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
+	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(), credentialed(m.Policy.Network)})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
 	}
@@ -86,7 +87,7 @@ func (g *live) close() {
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, dir string, want *plan) (*live, error) {
+func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egress.Proxy) (*live, error) {
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,16 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan) (*live, er
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
-	defer closeAll(open)
+	defer func() { closeAll(open) }()
+	if proxy != nil {
+		out, err := p.connect(l, u, proxy)
+		if out != nil {
+			open = append(open, out)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+		}
+	}
 	l.Config.Version = want.version
 	l.Config.Limits = u.policy.Limits
 	if !u.throwaway {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -24,6 +25,8 @@ type handle struct {
 	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
 	client *live         // nil until the guest was needed
 	closed bool
+
+	proxied bool // this handle takes part in the proxy of the workspace
 }
 
 func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
@@ -100,12 +103,40 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	proxy, err := h.wayOut(ctx, m.Policy.Network)
+	if err != nil {
+		return nil, err
+	}
 	if !h.opts.Throwaway {
 		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
 			return c, nil
 		}
 	}
-	return h.p.start(ctx, h.p.ground.Path(h.id), want)
+	return h.p.start(ctx, h.p.ground.Path(h.id), want, proxy)
+}
+
+// wayOut takes part in the proxy of the workspace, in place of what the handle
+// had of it.
+func (h *handle) wayOut(ctx context.Context, n driver.Network) (*egress.Proxy, error) {
+	proxy, err := h.p.ways.hold(h.p, h.id, n)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: start the proxy: %w: %w", fault.Of(err), err)
+	}
+	h.leaveProxy(ctx)
+	h.proxied = proxy != nil
+	return proxy, nil
+}
+
+func (h *handle) leaveProxy(ctx context.Context) {
+	if !h.proxied {
+		return
+	}
+	h.proxied = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := h.p.ways.release(ctx, h.id); err != nil {
+		h.p.log.Warn("sandbox: the proxy of a workspace does not end", "workspace", h.id, "error", err)
+	}
 }
 
 // lockGuest takes the guest of a workspace for whoever finds, starts or ends it.
@@ -142,6 +173,9 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 		return err
 	}
 	defer unlock()
+	if err := h.p.ways.update(h.id, m.Policy.Network); err != nil {
+		return err
+	}
 	want, err := h.p.plan(l, m, h.opts)
 	if err != nil {
 		return err
@@ -172,6 +206,7 @@ func (h *handle) release(ctx context.Context) error {
 	}
 	defer unlock()
 	h.closed = true
+	h.leaveProxy(ctx)
 	if h.client == nil {
 		return nil
 	}

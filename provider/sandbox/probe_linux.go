@@ -36,14 +36,14 @@ var levels = []*level{
 	{name: driver.IsolationGVisor, by: "gVisor", launch: (*Provider).gvisor},
 	{
 		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
-		network: "a network namespace with nothing but a loopback interface",
+		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		script: namespaceScript, launch: (*Provider).namespaces, mapped: true,
 	},
 	{
 		name: driver.IsolationBubblewrap, by: "namespaces made by bubblewrap, seccomp, no new privileges, no capabilities",
-		network: "a network namespace with nothing but a loopback interface",
+		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks:  []string{"no template: it mounts no overlay", "where Croft is root, the workload is root's user without any capability"},
@@ -247,7 +247,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 	t := driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
-		Network:    driver.NetworkNone,
+		Network:    driver.NetworkPolicy,
 		NetworkBy:  driver.Enforcement{By: l.network},
 		Limits: driver.LimitTraits{
 			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
@@ -263,6 +263,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		CopyOnWrite: "overlay",
 	}
 	if l.plain {
+		t.Network = driver.NetworkNone
 		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
 	if l.name != driver.IsolationNamespaces {

@@ -26,6 +26,9 @@ type Provider struct {
 	cfg    Config
 	ids    ids
 	binary func() (*guestbin.Binary, error)
+	ways   waysOut
+	ctx    context.Context // of what runs for the provider, such as proxies, until Close
+	cancel context.CancelFunc
 	only   driver.Isolation // in tests: a host that has no other level
 }
 
@@ -55,8 +58,15 @@ func New(cfg *Config) (*Provider, error) {
 		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
 	p := &Provider{ground: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
+	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
+}
+
+// Close ends what the provider runs in this process. Guests live on.
+func (p *Provider) Close() error {
+	p.cancel()
+	return nil
 }
 
 // Kind returns "sandbox".
@@ -171,6 +181,9 @@ func checkPlace(dir string) error {
 func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*level, error) {
 	l, err := p.choose(ctx, policy.Isolation)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkNetwork(policy.Network); err != nil {
 		return nil, err
 	}
 	return l, policy.Check(p.traitsOf(l))

@@ -1,0 +1,190 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A workspace whose policy allows hosts reaches them through a proxy, package
+// egress, in the process that holds it. The proxy listens on a socket in
+// <root>/<id>/egress, a descriptor of which the guest has; the guest passes a
+// loopback port inside on to it.
+
+const (
+	egressName    = "egress"        // directory of the socket
+	proxyName     = "proxy.sock"    // the socket, as package guest knows it
+	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
+	relayPort     = 3128
+	bundlePath    = "/run/croft-roots.pem" // roots that programs inside trust
+)
+
+// A wayOut is the proxy of one workspace, shared by the handles of this process.
+type wayOut struct {
+	proxy *egress.Proxy
+	held  int
+	serve sync.WaitGroup
+}
+
+// waysOut are those of a provider, by workspace.
+type waysOut struct {
+	mu   sync.Mutex
+	open map[string]*wayOut
+}
+
+// hold returns the proxy of a workspace under a policy, and starts it if this
+// process has none. A policy that allows nothing has none.
+func (w *waysOut) hold(p *Provider, id string, n driver.Network) (*egress.Proxy, error) {
+	if n.None() {
+		return nil, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	way := w.open[id]
+	if way == nil {
+		var err error
+		if way, err = p.wayOut(id, n); err != nil {
+			return nil, err
+		}
+		if w.open == nil {
+			w.open = map[string]*wayOut{}
+		}
+		w.open[id] = way
+	} else if err := way.proxy.SetPolicy(n); err != nil {
+		return nil, err
+	}
+	way.held++
+	return way.proxy, nil
+}
+
+// release gives back what hold gave; the last one closes the proxy.
+func (w *waysOut) release(ctx context.Context, id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	way := w.open[id]
+	if way == nil {
+		return nil
+	}
+	if way.held--; way.held > 0 {
+		return nil
+	}
+	delete(w.open, id)
+	err := way.proxy.Close(ctx)
+	way.serve.Wait()
+	return err
+}
+
+// update makes the proxy of a workspace obey a policy, if it is open.
+func (w *waysOut) update(id string, n driver.Network) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if way := w.open[id]; way != nil {
+		return way.proxy.SetPolicy(n)
+	}
+	return nil
+}
+
+// wayOut starts a proxy.
+func (p *Provider) wayOut(id string, n driver.Network) (*wayOut, error) {
+	dir := p.ground.Path(id, egressName)
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	proxy, err := egress.New(&egress.Options{
+		Workspace: id, Policy: n, Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events,
+		AuthorityFile: p.ground.Path(id, authorityName), Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenAt(filepath.Join(dir, proxyName))
+	if err != nil {
+		return nil, err
+	}
+	way := &wayOut{proxy: proxy}
+	way.serve.Go(func() {
+		if err := proxy.Serve(p.ctx, l); err != nil {
+			p.log.Error("sandbox: the proxy of a workspace ended", "workspace", id, "error", err)
+		}
+	})
+	return way, nil
+}
+
+// listenAt listens on a socket that takes the place of any that is there.
+func listenAt(path string) (net.Listener, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	// The address of a socket holds 108 bytes, so it goes through the descriptor.
+	fresh := driver.NewID()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), fresh), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	at := filepath.Join(filepath.Dir(path), fresh)
+	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, path)); err != nil { //nolint:gosec // the directory above is 0700
+		return nil, errors.Join(err, l.Close(), os.Remove(at))
+	}
+	return l, nil
+}
+
+// connect gives a guest that is to be launched its way out.
+func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.File, error) {
+	dir, err := os.Open(p.ground.Path(u.id, egressName))
+	if err != nil {
+		return nil, err
+	}
+	l.Files = append(l.Files, guest.Named{Name: "egress", File: dir})
+	l.Config.Relay = relayPort
+	bundle := ""
+	if len(proxy.CAPEM()) > 0 && l.Config.NewRoot != "" {
+		roots, err := egress.SystemRoots()
+		if err != nil {
+			return dir, err
+		}
+		bundle = bundlePath
+		l.Config.Mounts = append(l.Config.Mounts, guest.Mount{Kind: guest.MountFile, Target: bundle, Source: string(proxy.Bundle(roots))})
+	}
+	for name, value := range egress.Env(relayPort, bundle) {
+		if _, set := l.Config.Env[name]; !set {
+			l.Config.Env[name] = value
+		}
+	}
+	return dir, nil
+}
+
+// credentialed lists the hosts that get a credential: the authority inside is
+// made for them.
+func credentialed(n driver.Network) []string {
+	var hosts []string
+	for _, r := range n.Allow {
+		if r.Credential != "" {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	return hosts
+}
+
+// closeTimeout bounds the end of a proxy.
+const closeTimeout = 10 * time.Second
+
+// checkNetwork refuses what no level gives.
+func checkNetwork(n driver.Network) error {
+	if n.Open {
+		return fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
+	}
+	return nil
+}
