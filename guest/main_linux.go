@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -77,10 +79,9 @@ func start() (*guest, error) {
 		return nil, err
 	}
 	os.Clearenv()
-	for _, fd := range cfg.Descriptors {
-		unix.CloseOnExec(fd)
+	if err := dropStrays(cfg); err != nil {
+		return nil, err
 	}
-	unix.CloseOnExec(fdReport)
 	if fd, ok := cfg.Descriptors["program"]; ok {
 		unix.Close(fd)
 		delete(cfg.Descriptors, "program")
@@ -101,6 +102,33 @@ func start() (*guest, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// dropStrays closes what the host did not mean to give, such as what it has from
+// its own parent, and keeps the rest from children.
+func dropStrays(cfg *Config) error {
+	known := map[int]bool{0: true, 1: true, 2: true, fdReport: true}
+	for _, fd := range cfg.Descriptors {
+		known[fd] = true
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return setupError("list the descriptors", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || known[fd] {
+			continue
+		}
+		// Those of this process itself are marked already.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	if err := unix.CloseRange(fdConfig, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return setupError("keep the descriptors from children", err)
+	}
+	return nil
 }
 
 func readConfig(f *os.File) (*Config, error) {

@@ -1,0 +1,155 @@
+package sandbox
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestEscapes runs what someone would try from inside. Each script must say
+// "held"; whatever else it says is what gave way.
+func TestEscapes(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // it is bait
+		t.Fatal(err)
+	}
+	socket := filepath.Join("/tmp", "croft-bait-"+driver.NewID()) // short enough for an address
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	abstract, err := net.Listen("unix", "@croft-bait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { abstract.Close() })
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	host := os.Getpid()
+	for name, text := range map[string]string{
+		"descriptors":         `[ "$(ls /proc/self/fd | tr '\n' ' ')" = "0 1 2 3 " ] && echo held || ls -l /proc/self/fd`, // 3 is ls's own
+		"no-capabilities":     `grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -v '0000000000000000$' || echo held`,
+		"no-new-privileges":   `grep -q '^NoNewPrivs:.1$' /proc/self/status && echo held`,
+		"guest-memory":        `cat /proc/1/mem /proc/1/maps /proc/1/environ 2>/dev/null | head -c1 | grep -q . || echo held`,
+		"guest-descriptors":   `ls /proc/1/fd 2>/dev/null | grep -q . && echo seen || echo held`,
+		"guest-root":          `ls /proc/1/root/ 2>/dev/null | grep -q . && echo seen || ls /proc/1/cwd/ 2>/dev/null | grep -q . && echo seen || echo held`,
+		"guest-signals":       `for s in TERM INT HUP QUIT USR1 SEGV ABRT TRAP KILL STOP; do kill -$s 1 2>/dev/null; done; echo held`,
+		"guest-survived":      `sleep 0.1; echo held`,
+		"kill-all":            `(trap '' TERM; kill -TERM -1 2>/dev/null); echo held`,
+		"host-process":        fmt.Sprintf(`[ -e /proc/%d/cmdline ] && tr '\0' ' ' < /proc/%d/cmdline | grep -q sandbox && echo seen || echo held`, host, host),
+		"socket-of-the-host":  fmt.Sprintf(`perl -e 'use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => "%s") ? "reached" : "held"'`, socket),
+		"abstract-socket":     `perl -e 'use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => "\0croft-bait") ? "reached" : "held"'`,
+		"user-namespace":      `unshare -U true 2>/dev/null && echo made || echo held`,
+		"user-namespace-root": `unshare -Ur true 2>/dev/null && echo made || echo held`,
+		"mount-namespace":     `unshare -m true 2>/dev/null && echo made || echo held`,
+		"mount":               `mount -t tmpfs x /tmp 2>/dev/null && echo mounted || mount --bind / /tmp 2>/dev/null && echo mounted || echo held`,
+		"remount":             `mount -o remount,rw / 2>/dev/null && echo remounted || mount -o remount,rw,bind /usr 2>/dev/null && echo remounted || echo held`,
+		"unmount":             `umount -l /proc 2>/dev/null && echo gone || umount -l /etc/shadow 2>/dev/null && echo gone || echo held`,
+		"chroot":              `chroot / true 2>/dev/null && echo done || echo held`,
+		"device":              `mknod d c 1 1 2>/dev/null && echo made || mknod /tmp/d b 7 0 2>/dev/null && echo made || echo held`,
+		"setuid":              `cp /bin/bash s && chmod 4755 s && ./s -p -c 'id -u' | grep -q '^1000$' && for f in /usr/bin/su /usr/bin/passwd /usr/bin/mount; do [ -e $f ] && $f --version >/dev/null 2>&1; done; [ "$(id -u)" = 1000 ] && echo held`,
+		"sys":                 `[ -z "$(ls -A /sys 2>/dev/null)" ] && echo held || ls /sys`,
+		"core-pattern":        `(echo '|/bin/sh' > /proc/sys/kernel/core_pattern) 2>/dev/null && echo written || echo held`,
+		"sysctl":              `for f in kernel/hostname vm/drop_caches kernel/modprobe fs/binfmt_misc/register; do (echo 1 > /proc/sys/$f) 2>/dev/null && echo written $f; done; echo held`,
+		"sysrq":               `(echo b > /proc/sysrq-trigger) 2>/dev/null && echo written || echo held`,
+		"keys":                `perl -e 'print syscall(250, 0, 4294967293, 1) == -1 ? "held" : "a keyring"'`,
+		"io-uring":            `perl -e 'my $p = "\0" x 200; print syscall(425, 8, $p) == -1 ? "held" : "made"'`,
+		"bpf":                 `perl -e 'my $p = "\0" x 200; print syscall(321, 0, $p, 120) == -1 ? "held" : "made"'`,
+		"perf":                `perl -e 'my $p = "\0" x 200; print syscall(298, $p, 0, -1, -1, 0) == -1 ? "held" : "made"'`,
+		"ptrace-guest":        `perl -e 'print syscall(101, 16, 1, 0, 0) == -1 ? "held" : "attached"'`,
+		"module":              `perl -e 'my ($x, $y) = ("x", ""); print syscall(175, $x, 1, $y) == -1 ? "held" : "loaded"'`,
+		"by-handle":           `perl -e 'my $h = pack("LL", 8, 1) . "\0" x 8; print syscall(304, -100, $h, 0) == -1 ? "held" : "opened"'`,
+		"home":                `ls /root /home 2>/dev/null | grep -v '^croft$' | grep -v ':$' | grep -q . && ls /root /home || echo held`,
+		"shadow":              `[ -s /etc/shadow ] && cat /etc/shadow 2>/dev/null | grep -q : && echo read || echo held`,
+		"data-directory":      `[ -e ` + p.ground.Path() + ` ] && echo seen || echo held`,
+		"interfaces":          `[ "$(grep -c : /proc/net/dev)" = 1 ] && echo held || cat /proc/net/dev`,
+		"dns":                 `timeout 5 getent hosts example.com && echo resolved || echo held`,
+		"raw-socket":          `perl -e 'use Socket; print socket(my $s, AF_INET, SOCK_RAW, 1) ? "made" : "held"'`,
+		"packet-socket":       `perl -e 'print syscall(41, 17, 3, 768) == -1 ? "held" : "made"'`,
+		"vsock":               `perl -e 'print syscall(41, 40, 1, 0) == -1 ? "held" : "made"'`,
+		"clock":               `date -s 2000-01-01 >/dev/null 2>&1 && echo set || echo held`,
+		"priority":            `nice -n -5 true 2>/dev/null; renice -n -5 $$ >/dev/null 2>&1 && echo raised || echo held`,
+		"program-of-the-host": `(echo x >> /usr/bin/true) 2>/dev/null && echo written || (: > /bin/true) 2>/dev/null && echo written || echo held`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := script(t, ws, text)
+			if got := strings.TrimSpace(string(res.Stdout)); got != "held" && res.Signal != "SIGTERM" {
+				t.Errorf("got %q (exit %d, %q)", got, res.ExitCode, res.Stderr)
+			}
+		})
+	}
+	if got := output(t, ws, "echo works"); got != "works" {
+		t.Errorf("after all that: %q", got)
+	}
+	if !guestOf(t, p, ws).alive() {
+		t.Error("the guest was ended from inside")
+	}
+}
+
+func TestTerminalInjectionIsRefused(t *testing.T) {
+	ws := open(t, newProvider(t, t.TempDir()))
+	res, err := ws.Shell.Run(t.Context(), driver.Command{
+		Argv: []string{"perl", "-e", `my $c = "x"; print syscall(16, 0, 0x5412, $c) == -1 ? "held" : "injected"`},
+		TTY:  &driver.Size{Rows: 24, Cols: 80},
+	})
+	if err != nil || !strings.Contains(string(res.Stdout), "held") {
+		t.Errorf("TIOCSTI gives %+v, %v", res, err)
+	}
+}
+
+func TestEscapesUnprivileged(t *testing.T) { asNobody(t, "^Test(Escapes|TerminalInjectionIsRefused)$") }
+
+// TestOutputFloodCostsNoMemory lets a command write a gigabyte, and looks at what
+// this process and the guest hold afterwards.
+func TestOutputFloodCostsNoMemory(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	res := script(t, ws, "head -c 1G /dev/zero")
+	if res.ExitCode != 0 || int64(len(res.Stdout))+res.StdoutDropped != 1<<30 {
+		t.Errorf("a gigabyte gives exit %d, %d and %d bytes dropped", res.ExitCode, len(res.Stdout), res.StdoutDropped)
+	}
+	for what, pid := range map[string]int{"this process": os.Getpid(), "the guest": guestOf(t, p, ws).PID} {
+		if peak := field(t, pid, "VmHWM"); peak > 100<<10 {
+			t.Errorf("%s used %d KiB", what, peak)
+		}
+	}
+}
+
+// field is a number of /proc/PID/status, in KiB.
+func field(t testing.TB, pid int, name string) int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			var n int
+			if _, err := fmt.Sscan(rest, &n); err == nil {
+				return n
+			}
+		}
+	}
+	t.Fatalf("no %s of %d", name, pid)
+	return 0
+}
+
+func TestIdleGuestIsSmall(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	for range 20 {
+		output(t, ws, "echo works")
+	}
+	pid := guestOf(t, p, ws).PID
+	anon, rss := field(t, pid, "RssAnon"), field(t, pid, "VmRSS")
+	t.Logf("RssAnon %d KiB, VmRSS %d KiB", anon, rss)
+	if anon > 6<<10 || rss > 12<<10 {
+		t.Errorf("the guest holds %d KiB, %d KiB of it its own; the most is 12 and 6 MiB", rss, anon)
+	}
+}
