@@ -119,7 +119,7 @@ func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, 
 			spec.Policy = *rec.Pending
 		}
 	}
-	if unlock, err = r.store.Lock(ctx, false); err != nil {
+	if unlock, err = r.enter(ctx); err != nil {
 		return nil, true, func() {}, notFailed{err}
 	}
 	d, err = r.retry(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })

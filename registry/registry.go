@@ -43,6 +43,7 @@ type Registry struct {
 type Options struct {
 	Log    *slog.Logger // nil is silent
 	Events event.Sink   // nil is event.Discard
+	Ground Ground       // where the providers keep things; nil is one that no other store uses
 
 	Retries     int           // of a transient failure; 0 is 3, negative is none
 	RetryFor    time.Duration // all waits between them together; 0 is 10 s
@@ -63,6 +64,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.Events == nil {
 		out.Events = event.Discard
+	}
+	if out.Ground == nil {
+		out.Ground = openGround{}
 	}
 	if out.Retries == 0 {
 		out.Retries = 3

@@ -14,6 +14,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A dialect is what differs between the databases.
@@ -38,15 +39,40 @@ type dialect struct {
 type sqlStore struct {
 	db *sql.DB
 	dialect
+	id string
 }
 
 const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used`
 
-// bring brings the schema up to date.
+// bring brings the schema up to date, and learns the store's id.
 func (s *sqlStore) bring(ctx context.Context) error {
-	if s.current(ctx) {
-		return nil
+	if !s.current(ctx) {
+		if err := s.up(ctx); err != nil {
+			return err
+		}
 	}
+	return s.identify(ctx)
+}
+
+// identify reads the id of the store, which it makes where there is none.
+func (s *sqlStore) identify(ctx context.Context) error {
+	for range 2 {
+		err := s.db.QueryRowContext(ctx, `SELECT id FROM identity WHERE one = 1`).Scan(&s.id)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return s.classify("identify store", err)
+		}
+		_, err = s.db.ExecContext(ctx, s.rebind(`INSERT INTO identity (one, id, created_at) VALUES (1, ?, ?) ON CONFLICT (one) DO NOTHING`),
+			driver.NewID(), time.Now().UnixNano())
+		if err != nil {
+			return s.classify("identify store", err)
+		}
+	}
+	return fmt.Errorf("registry: identify store: %w: it has no id", fault.Unavailable)
+}
+
+func (s *sqlStore) ID() string { return s.id }
+
+func (s *sqlStore) up(ctx context.Context) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("registry: migrate store: %w: %w", fault.Internal, err)

@@ -26,6 +26,10 @@ type Store interface {
 	// lock ends with the process that holds it.
 	Lock(ctx context.Context, exclusive bool) (unlock func(), err error)
 
+	// ID tells this store from every other one, for good: it is made with the
+	// store.
+	ID() string
+
 	// Close lets go of the store.
 	Close() error
 }

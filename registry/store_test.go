@@ -54,6 +54,7 @@ var storeChecks = []struct {
 	{"waiting for a lock ends with the context", storeLockContext},
 	{"the exclusive lock is not starved", storeLockFair},
 	{"many stores open at once", storeManyOpen},
+	{"its id is its own and stays", storeID},
 	{"a closed store is unavailable", storeClosed},
 }
 
@@ -423,6 +424,16 @@ func storeManyOpen(t *testing.T, url string) {
 	recs, err := openStore(t, url).List(t.Context(), Filter{})
 	if err != nil || len(recs) != 8 {
 		t.Errorf("%d records, %v; want 8", len(recs), err)
+	}
+}
+
+func storeID(t *testing.T, url string) {
+	first, again := openStore(t, url), openStore(t, url)
+	if !driver.ValidID(first.ID()) || first.ID() != again.ID() {
+		t.Errorf("a store opened twice has the ids %q and %q, want one", first.ID(), again.ID())
+	}
+	if other := openStore(t, sqliteURL(t)); other.ID() == first.ID() {
+		t.Errorf("two stores have the id %q", other.ID())
 	}
 }
 

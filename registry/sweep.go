@@ -12,6 +12,9 @@ import (
 // Sweep has every provider remove what belongs to no workspace of this
 // registry: what crashes left behind, and what a removal that was cut short did
 // not reach. No process opens anything meanwhile.
+//
+// Where the ground is not the store's alone it is fault.WrongState, and nothing
+// is removed.
 func (r *Registry) Sweep(ctx context.Context) error {
 	var providers []driver.Provider
 	for _, kind := range r.mux.Kinds() {
@@ -37,7 +40,7 @@ func (r *Registry) sweepTombs(ctx context.Context) error {
 // opened, so whatever a provider finds beyond it is left over. A tomb that was on
 // the list of the dead then, and whose provider swept without error, is empty.
 func (r *Registry) sweep(ctx context.Context, providers []driver.Provider) error {
-	unlock, err := r.store.Lock(ctx, true)
+	unlock, err := r.alone(ctx)
 	if err != nil {
 		return err
 	}

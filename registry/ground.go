@@ -1,0 +1,52 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+)
+
+// A Ground is a place where providers keep what they hold, such as a data
+// directory. Sweeping removes there what the store does not know, which is all
+// that another store knows: a ground tells whose it is, so that a store that is
+// lost, or mistaken for another one, takes no workspace with it.
+//
+// Stores are told apart by the id that Store.ID returns.
+type Ground interface {
+	// Enter notes that workspaces of a store are on the ground, before one is
+	// opened there. Nobody else has the ground alone until leave is called.
+	Enter(ctx context.Context, store string) (leave func(), err error)
+
+	// Alone returns when the ground is the store's alone, and keeps others from
+	// entering until leave is called. Where another store has workspaces on the
+	// ground, or nobody knows whose they are, it is fault.WrongState.
+	Alone(ctx context.Context, store string) (leave func(), err error)
+}
+
+// openGround is a ground that belongs to whoever asks.
+type openGround struct{}
+
+func (openGround) Enter(context.Context, string) (func(), error) { return func() {}, nil }
+func (openGround) Alone(context.Context, string) (func(), error) { return func() {}, nil }
+
+// enter keeps sweeping out of the store and of the ground.
+func (r *Registry) enter(ctx context.Context) (func(), error) {
+	return r.lock(ctx, false, r.opts.Ground.Enter)
+}
+
+// alone keeps opening out of the store and of the ground.
+func (r *Registry) alone(ctx context.Context) (func(), error) {
+	return r.lock(ctx, true, r.opts.Ground.Alone)
+}
+
+func (r *Registry) lock(ctx context.Context, exclusive bool, ground func(context.Context, string) (func(), error)) (func(), error) {
+	unlock, err := r.store.Lock(ctx, exclusive)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := ground(ctx, r.store.ID())
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	return func() { leave(); unlock() }, nil
+}
