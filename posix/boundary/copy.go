@@ -86,7 +86,7 @@ func (c *copier) top(ctx context.Context, info driver.Info, from, to string) err
 
 // dirMode keeps a directory writable for us until it is filled; it is what the
 // source has otherwise.
-func dirMode(info driver.Info) fs.FileMode { return info.Mode | 0o700 }
+func dirMode(info driver.Info) fs.FileMode { return info.Mode.Perm() | 0o700 }
 
 func (c *copier) below(ctx context.Context, from, to string) error {
 	infos, err := c.r.sys.readDir(target{name: from})
@@ -126,8 +126,8 @@ func (c *copier) dir(ctx context.Context, info driver.Info, dest string) error {
 	if err == nil {
 		err = c.below(ctx, info.Path, dest)
 	}
-	if err == nil && dirMode(info) != info.Mode {
-		err = c.r.sys.chmod(ctx, target{name: dest}, info.Mode, c.r.opts.Sync)
+	if mode := info.Mode.Perm(); err == nil && dirMode(info) != mode {
+		err = c.r.sys.chmod(ctx, target{name: dest}, mode, c.r.opts.Sync)
 	}
 	return err
 }
@@ -151,8 +151,8 @@ func (c *copier) file(ctx context.Context, from, to string, parents bool) error 
 		return err
 	}
 	defer body.Close()
-	o := &driver.WriteOptions{Mode: info.Mode, CreateOnly: c.opts.CreateOnly, Parents: parents}
-	o.SetMode = info.Mode != 0
+	o := &driver.WriteOptions{Mode: info.Mode.Perm(), CreateOnly: c.opts.CreateOnly, Parents: parents}
+	o.SetMode = o.Mode != 0
 	if err := c.r.checkWrite(target{name: to}, o); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (w *writer) refill(fd int) error {
 	if err := unix.Ftruncate(fd, w.size); err != nil {
 		return err
 	}
-	if w.opts.SetMode {
+	if w.opts.SetMode || w.was.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
 		if err := unix.Fchmod(fd, w.newMode(&w.was)); err != nil {
 			return err
 		}

@@ -8,6 +8,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
+// errBack is of a target whose meaning is not settled when the symlink is made.
+var errBack = fmt.Errorf("%w: the target goes back with \"..\" from what is no directory, or is a symlink; what it means would change with that", fault.SandboxViolation)
+
 // checkLink judges the words of a symlink: where it points to, as it is written,
 // from the directory that it is in.
 func checkLink(t target, dest string) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -85,6 +86,14 @@ func (f *reader) Read(buf []byte) (int, error) {
 		return 0, io.EOF
 	case f.left > 0 && int64(len(buf)) > f.left:
 		buf = buf[:f.left]
+	}
+	// The kernel refuses a range that ends behind the last offset there is; no
+	// file reaches that far.
+	if room := math.MaxInt64 - f.off; int64(len(buf)) > room {
+		buf = buf[:room]
+	}
+	if len(buf) == 0 {
+		return 0, io.EOF
 	}
 	n, err := pread(f.fd, buf, f.off)
 	if err != nil {

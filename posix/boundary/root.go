@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"sync/atomic"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -188,13 +189,29 @@ func (r *Root) checkWrite(t target, o *driver.WriteOptions) error {
 	case o.CreateOnly && o.IfMatch != "":
 		return fmt.Errorf("%w: CreateOnly and IfMatch exclude each other", fault.InvalidArgument)
 	}
+	if err := checkTime(o.ModTime); err != nil {
+		return err
+	}
 	return checkMode(o.Mode)
 }
 
-// checkMode accepts what chmod takes.
+// checkMode accepts permission bits alone. A program that an agent wrote must
+// not run with the rights of whoever Croft runs as, so nothing is ever made
+// set-user-id or set-group-id.
 func checkMode(mode fs.FileMode) error {
-	if mode&^0o7777 != 0 {
-		return fmt.Errorf("%w: mode %#o has more than permission bits; at most 0o7777 is allowed", fault.InvalidArgument, uint32(mode))
+	if mode&^0o777 != 0 {
+		return fmt.Errorf("%w: mode %#o has more than permission bits; at most 0o777 is allowed, without set-user-id, set-group-id and sticky", fault.InvalidArgument, uint32(mode))
+	}
+	return nil
+}
+
+// years that RFC 3339, and so JSON, can write.
+const minYear, maxYear = 1, 9999
+
+// checkTime accepts a time that can be told to others; none is one, too.
+func checkTime(t time.Time) error {
+	if y := t.UTC().Year(); y < minYear || y > maxYear {
+		return fmt.Errorf("%w: the modification time is in the year %d; %d to %d are allowed", fault.InvalidArgument, y, minYear, maxYear)
 	}
 	return nil
 }
@@ -267,8 +284,8 @@ func (r *Root) beginTwo(ctx context.Context, verb, from, to string) (f, t target
 	return f, t, nil
 }
 
-// Chmod sets the permission bits of a file or directory, through a symlink that
-// stays inside.
+// Chmod sets the permission bits of a file or directory, 0o777 at most, through a
+// symlink that stays inside.
 func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	t, err := r.begin(ctx, changes, "chmod", name)
 	if err != nil {
@@ -281,7 +298,9 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	return failed("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))
 }
 
-// Symlink makes a symlink that stays inside.
+// Symlink makes a symlink that stays inside when it is resolved. Its target need
+// not exist; but what comes before a ".." in it must be a directory, and no
+// symlink, because ".." means something else behind what is made there later.
 func (r *Root) Symlink(ctx context.Context, dest, name string) error {
 	t, err := r.begin(ctx, changes, "symlink", name)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -417,7 +418,8 @@ func (s system) symlinkAsIs(dest, name string, sync bool) error {
 }
 
 // staysInside resolves dest from dir as far as it exists, since dir may itself
-// lead through symlinks and then ".." is not what the words say.
+// lead through symlinks and then ".." is not what the words say. Up to the last
+// ".." all must be directories.
 func (s system) staysInside(dir, dest string) error {
 	elems := strings.Split(dest, "/")
 	at := dir
@@ -426,14 +428,18 @@ func (s system) staysInside(dir, dest string) error {
 		if len(at) > maxName {
 			return fmt.Errorf("%w: the target is too long", fault.InvalidArgument)
 		}
-		fd, err := s.open(at, unix.O_PATH)
+		flags, back := unix.O_PATH, slices.Contains(elems[i+1:], "..")
+		if back {
+			flags |= unix.O_DIRECTORY | unix.O_NOFOLLOW
+		}
+		fd, err := s.open(at, flags)
 		switch {
 		case err == nil:
 			closeFD(fd)
-		case errors.Is(err, unix.ENOENT) && !climbs(elems[i:]):
-			return nil
+		case back && (errors.Is(err, unix.ENOENT) || errors.Is(err, errNotDir)):
+			return errBack
 		case errors.Is(err, unix.ENOENT):
-			return errLeaves
+			return nil
 		default:
 			return err
 		}

@@ -277,6 +277,17 @@ func (s system) chmod(_ context.Context, t target, mode fs.FileMode, _ bool) err
 
 func (s system) symlink(dest, name string, sync bool) error {
 	dir, _ := split(name)
+	elems := strings.Split(dest, "/")
+	at := dir
+	for i, elem := range elems {
+		at += "/" + elem
+		if !slices.Contains(elems[i+1:], "..") {
+			break
+		}
+		if fi, err := s.root.Lstat(at); err != nil || !fi.IsDir() {
+			return errBack
+		}
+	}
 	if _, err := s.root.Stat(join(dir, dest)); judge(err) != nil && errors.Is(judge(err), errLeaves) {
 		return errLeaves
 	}

@@ -217,10 +217,12 @@ func writeAll(fd int, data []byte) error {
 	return nil
 }
 
-// newMode is the mode that the file will have.
+// newMode is the mode that the file will have. New content does not run with the
+// rights that were given to the old one: set-user-id and set-group-id go, as when
+// an ordinary user writes to the file.
 func (w *writer) newMode(was *unix.Stat_t) uint32 {
 	if was.Mode != 0 && !w.opts.SetMode {
-		return was.Mode & 0o7777
+		return was.Mode & 0o1777
 	}
 	if w.opts.Mode == 0 {
 		return 0o644
@@ -420,7 +422,8 @@ func (w *writer) dress(old int) error {
 	return nil
 }
 
-// setTime sets the modification time where one is asked for.
+// setTime sets the modification time where one is asked for. What st then has is
+// what the file system made of it, which may know fewer times.
 func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 	if t.IsZero() {
 		return nil
@@ -429,12 +432,16 @@ func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 	if err != nil {
 		return fmt.Errorf("%w: the time is out of range", fault.InvalidArgument)
 	}
-	st.Mtim = ts
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}
 	err = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.EINVAL) { // before Linux 5.8
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times, 0)
 	}
+	var now unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &now)
+	}
+	st.Mtim = now.Mtim
 	return err
 }
 
