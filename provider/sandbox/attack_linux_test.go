@@ -87,7 +87,7 @@ func TestEscapes(t *testing.T) {
 	if got := output(t, ws, "echo works"); got != "works" {
 		t.Errorf("after all that: %q", got)
 	}
-	if !guestOf(t, p, ws).alive() {
+	if !alive(guestOf(t, p, ws)) {
 		t.Error("the guest was ended from inside")
 	}
 }

@@ -94,7 +94,7 @@ func TestTemplateShowsThroughAndStaysAsItIs(t *testing.T) {
 	}
 	// A guest that was killed leaves a work directory that is refused.
 	rec := guestOf(t, p, next)
-	if err := rec.end(t.Context(), 0); err != nil {
+	if err := rec.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "noticed", func() bool {

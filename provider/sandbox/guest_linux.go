@@ -9,12 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -52,13 +51,9 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
 func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
-	rec, err := readRecord(dir)
-	if err != nil || rec == nil || rec.Key != want.key {
+	c, rec := keep.Adopt(ctx, dir, want.key, want.version, want.unit.id)
+	if c == nil {
 		return nil
-	}
-	c, err := guest.Dial(ctx, filepath.Join(dir, socketName), want.version, want.unit.id)
-	if err != nil {
-		return nil // start ends what is left of it
 	}
 	g := &live{Client: c}
 	if want.unit.mounted() {
@@ -94,7 +89,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	u := want.unit
 	u.log = filepath.Join(dir, logName)
 	if !u.throwaway {
-		u.socket = filepath.Join(dir, socketName)
+		u.socket = filepath.Join(dir, keep.SocketName)
 	}
 	if err := p.giveLogs(want.level, u.log); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -129,8 +124,8 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	if !u.throwaway {
 		l.Config.Lease = p.cfg.Lease
 	}
-	rec := &record{Key: want.key, Groups: groupDirs(u)}
-	if err := rec.write(dir); err != nil { // before there is anything that only it tells of
+	rec := &keep.Record{Key: want.key, Groups: groupDirs(u)}
+	if err := rec.Write(dir); err != nil { // before there is anything that only it tells of
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
 	more, err := groups(l, u)
@@ -139,20 +134,14 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
 	}
 	driver.Step(ctx, "groups made")
-	l.Started = func(pid int) error {
-		rec.PID = pid
-		rec.Start, _ = startTime(pid) //nolint:errcheck // "" is no process's
-		return rec.write(dir)
-	}
-	r, err := l.Start(ctx)
+	r, err := keep.Start(ctx, dir, l, rec)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
-	driver.Step(ctx, "guest started")
 	g := &live{Client: r.Client}
 	if r.Root != nil {
 		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
-			err = errors.Join(rec.write(dir), g.use(r.Root, p.ids, u))
+			err = errors.Join(rec.Write(dir), g.use(r.Root, p.ids, u))
 		}
 		r.Root.Close()
 		if err != nil {
@@ -163,120 +152,25 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	return g, nil
 }
 
-// endTimeout bounds the end of a guest, on a machine under load.
-const endTimeout = 60 * time.Second
+// endTimeout bounds what is done to end a guest.
+const endTimeout = keep.EndTimeout
 
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	if _, err := os.Lstat(dir); err != nil {
-		return nil //nolint:nilerr // there is no workspace, so there is no guest
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	alone, err := lockGuest(ctx, filepath.Join(dir, lockName))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("lock the guest: %w", err)
-	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	return p.end(ctx, dir)
+	return keep.EndIn(ctx, dir, hooks)
 }
 
-// patience is how long a guest that was asked to end may take.
-const patience = 10 * time.Second
+// end is endGuest while the lock of the guest is held.
+func (p *Provider) end(ctx context.Context, dir string) error { return keep.End(ctx, dir, hooks) }
 
-// end ends the guest: by asking, and then by force. The lock of the guest is
-// held.
-func (p *Provider) end(ctx context.Context, dir string) error {
-	rec, err := readRecord(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("read the record of the guest: %w", err)
-	}
-	if rec != nil {
-		rec.thaw(ctx)
-	}
-	ask, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	asked := guest.Stop(ask, filepath.Join(dir, socketName)) == nil
-	driver.Step(ctx, "guest asked to end")
-	if rec != nil {
-		wait := time.Duration(0)
-		if asked {
-			wait = patience
+// hooks are about the control groups of a guest: what is frozen can't die, and
+// what is empty goes.
+var hooks = &keep.Hooks{
+	Before: func(ctx context.Context, r *keep.Record) {
+		if dir, ok := freezer(r.Groups); ok {
+			setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
-		if err := rec.end(ctx, wait); err != nil {
-			return err
-		}
-		if err := removeGroups(rec.Groups); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{socketName, recordName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// A record says which process a guest is. This process wrote it: the guest
-// itself is not asked.
-type record struct {
-	Key   string `json:"key"`   // of the plan that it runs as
-	PID   int    `json:"pid"`   // on this host; 0 while it is about to start
-	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
-
-	Mount uint64 `json:"mount,omitempty"` // id of the mount of the workspace inside, where files are reached through it
-
-	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
-}
-
-// thaw lets go on what is frozen: what is frozen can't die.
-func (r *record) thaw(ctx context.Context) {
-	if dir, ok := freezer(r.Groups); ok {
-		setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
-	}
-}
-
-func readRecord(dir string) (*record, error) {
-	data, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return nil, err
-	}
-	rec := new(record)
-	if err := driver.DecodeStrict(data, rec); err != nil {
-		return nil, nil //nolint:nilerr // torn by a power loss, which no guest outlived
-	}
-	return rec, nil
-}
-
-func (r *record) write(dir string) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	temp := filepath.Join(dir, recordName+".new")
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, filepath.Join(dir, recordName))
-}
-
-// startTime is when a process started, in the kernel's words.
-func startTime(pid int) (string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	// The second field, the name in parentheses, may hold anything.
-	_, rest, _ := strings.Cut(string(data[max(0, strings.LastIndex(string(data), ")")):]), " ")
-	fields := strings.Fields(rest)
-	const startField = 22 - 3 // counted from 1; rest begins with the third
-	if len(fields) <= startField {
-		return "", fmt.Errorf("/proc/%d/stat has %d fields: %w", pid, len(fields), fault.Internal)
-	}
-	return fields[startField], nil
+	},
+	After: func(r *keep.Record) error { return removeGroups(r.Groups) },
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -81,7 +79,7 @@ func (h *handle) files(ctx context.Context) (*driver.FS, error) {
 // meet attaches to the guest of the workspace, or starts it, while no other
 // process does either.
 func (h *handle) meet(ctx context.Context) (*live, error) {
-	alone, err := lockGuest(ctx, h.p.ground.Path(h.id, lockName))
+	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
 	if err != nil {
 		if cerr := h.plot.Current(); cerr != nil {
 			return nil, cerr
@@ -139,15 +137,6 @@ func (h *handle) leaveProxy(ctx context.Context) {
 	}
 }
 
-// lockGuest takes the guest of a workspace for whoever finds, starts or ends it.
-func lockGuest(ctx context.Context, path string) (*flock.Flock, error) {
-	l := flock.New(path, flock.SetFlag(os.O_RDWR)) // it is made with the workspace, and must not come back after it
-	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
 // update changes the policy. A guest that does not run under the new one ends.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
@@ -181,7 +170,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 		return err
 	}
 	dir := h.p.ground.Path(h.id)
-	if rec, err := readRecord(dir); err == nil && rec.Key == want.key {
+	if rec, err := keep.Read(dir); err == nil && rec != nil && rec.Key == want.key {
 		return nil
 	}
 	if err := h.p.endGuest(ctx, dir); err != nil {
@@ -243,12 +232,12 @@ func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 		return err
 	}
 	dir := h.p.ground.Path(h.id)
-	alone, err := lockGuest(ctx, h.p.ground.Path(h.id, lockName))
+	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
 	if err != nil {
 		return fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 	}
 	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	rec, err := readRecord(dir)
+	rec, err := keep.Read(dir)
 	if err != nil || rec == nil {
 		return nil //nolint:nilerr // nothing runs
 	}

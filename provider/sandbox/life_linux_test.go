@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -57,21 +58,21 @@ func output(t testing.TB, ws *driver.Workspace, text string) string {
 }
 
 // guestOf is the record of a workspace's guest.
-func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *record {
+func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *keep.Record {
 	t.Helper()
 	var pl payload
 	if err := driver.DecodeRef(ws.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := readRecord(p.ground.Path(pl.ID))
+	rec, err := keep.Read(p.ground.Path(pl.ID))
 	if err != nil {
 		t.Fatalf("no record of a guest: %v", err)
 	}
 	return rec
 }
 
-func (r *record) alive() bool {
-	start, err := startTime(r.PID)
+func alive(r *keep.Record) bool {
+	start, err := keep.StartTime(r.PID)
 	if err != nil || start != r.Start {
 		return false
 	}
@@ -225,13 +226,13 @@ func TestGuestEndsAfterItsLease(t *testing.T) {
 	}
 	rec := guestOf(t, p, ws)
 	time.Sleep(400 * time.Millisecond) // a guest with an owner stays
-	if !rec.alive() {
+	if !alive(rec) {
 		t.Error("the guest ended while it was held")
 	}
 	if err := ws.Life.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ended", func() bool { return !rec.alive() })
+	eventually(t, "ended", func() bool { return !alive(rec) })
 }
 
 func TestThrowawayGuestEndsWithItsOwner(t *testing.T) {
@@ -244,7 +245,7 @@ func TestThrowawayGuestEndsWithItsOwner(t *testing.T) {
 	if err := ws.Life.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ended", func() bool { return !rec.alive() })
+	eventually(t, "ended", func() bool { return !alive(rec) })
 }
 
 func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
@@ -263,7 +264,7 @@ func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
 	if _, err := ws.Life.Update(t.Context(), driver.Policy{Env: map[string]string{"A": "2"}, ReadOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	if first.alive() {
+	if alive(first) {
 		t.Error("the guest of the old policy lives")
 	}
 	if got := output(t, ws, "echo $A; touch x 2>/dev/null || echo read-only"); got != "2\nread-only" {
@@ -274,7 +275,7 @@ func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
 func TestDestroyAndSweepEndGuests(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	a, b, c := open(t, p), open(t, p), open(t, p)
-	var recs []*record
+	var recs []*keep.Record
 	for _, ws := range []*driver.Workspace{a, b, c} {
 		output(t, ws, "echo works")
 		recs = append(recs, guestOf(t, p, ws))
@@ -290,7 +291,7 @@ func TestDestroyAndSweepEndGuests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{false, false, true} {
-		if got := recs[i].alive(); got != want {
+		if got := alive(recs[i]); got != want {
 			t.Errorf("guest %d: alive is %v, want %v", i, got, want)
 		}
 	}

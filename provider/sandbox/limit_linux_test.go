@@ -39,7 +39,7 @@ func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
 	if got := output(t, ws, "echo works"); got != "works" {
 		t.Errorf("after it: %q", got)
 	}
-	if !guestOf(t, p, ws).alive() {
+	if !alive(guestOf(t, p, ws)) {
 		t.Error("the guest was killed with the hog")
 	}
 }

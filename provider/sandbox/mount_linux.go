@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/boundary"
 )
 
@@ -34,13 +35,13 @@ func mountID(fd int) (uint64, error) {
 }
 
 // reach opens the files of a workspace whose guest another process started.
-func (p *Provider) reach(g *live, rec *record, u unit) error {
+func (p *Provider) reach(g *live, rec *keep.Record, u unit) error {
 	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", rec.PID, u.inside), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if start, err := startTime(rec.PID); err != nil || start != rec.Start {
+	if start, err := keep.StartTime(rec.PID); err != nil || start != rec.Start {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	id, err := mountID(int(root.Fd()))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -191,12 +192,9 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 
 // Names in the directory of a workspace, besides those of package plot.
 const (
-	socketName = "sock"
-	recordName = "guest"
-	lockName   = "guest.lock"
-	logName    = "log"
-	tmpName    = "tmp"   // temporary files, where the fence has no mounts
-	layerName  = "layer" // with a template: what was changed (upper), and room for the kernel (work)
+	logName   = "log"
+	tmpName   = "tmp"   // temporary files, where the fence has no mounts
+	layerName = "layer" // with a template: what was changed (upper), and room for the kernel (work)
 )
 
 // build adds to the directory of a new workspace.
@@ -204,7 +202,7 @@ func (p *Provider) build(dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, logName), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600)
+	return keep.Prepare(dir)
 }
 
 // giveLogs makes the logs belong to whom the guest is outside, at a level.

@@ -1,4 +1,4 @@
-package sandbox
+package keep
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// end waits for the end of the guest's process, and kills it when wait is over.
+// Kill waits for the end of the guest's process, and kills it when wait is over.
 // The kernel kills what runs in its process namespace with it.
-func (r *record) end(ctx context.Context, wait time.Duration) error {
+func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 	if r.PID <= 0 {
 		return nil // it never started
 	}
@@ -28,7 +28,7 @@ func (r *record) end(ctx context.Context, wait time.Duration) error {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
 	}
 	defer unix.Close(fd)
-	if start, err := startTime(r.PID); err != nil || start != r.Start {
+	if start, err := StartTime(r.PID); err != nil || start != r.Start {
 		return nil //nolint:nilerr // it has ended; the number is another's
 	}
 	if wait > 0 && ended(ctx, fd, wait) {
@@ -39,7 +39,7 @@ func (r *record) end(ctx context.Context, wait time.Duration) error {
 		if err := unix.PidfdSendSignal(one, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
 		}
-		gone := ended(ctx, one, endTimeout)
+		gone := ended(ctx, one, EndTimeout)
 		if one != fd {
 			unix.Close(one)
 		}
