@@ -66,15 +66,10 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	return ignoreClosed(errors.Join(errs...))
 }
 
-// background sweeps, once, and then keeps leases and expiry going. Opening waits
-// for the sweep by itself, so that requests need not.
-func (s *System) background(ctx context.Context) error {
-	if err := s.Registry.Sweep(ctx); err != nil && ctx.Err() == nil {
-		// What can't be removed now is tried again next time.
-		s.log.Warn("sweep", "error", err)
-	}
-	return s.Registry.Run(ctx)
-}
+// background sweeps and keeps leases and expiry going. Opening waits for the
+// sweep by itself, so that requests need not. A sweep that is refused or fails
+// is logged, and the system serves on.
+func (s *System) background(ctx context.Context) error { return s.Registry.Run(ctx) }
 
 func ignoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {

@@ -106,7 +106,11 @@ func (s *System) assemble(ctx context.Context, cfg Config) error {
 	if s.events, err = openEvents(s.Dir, s.log); err != nil {
 		return errors.Join(err, s.closeProviders(), s.store.Close())
 	}
-	if s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{Log: s.log, Events: s.events}); err != nil {
+	ground, err := newGround(ctx, s.Dir, s.store, s.log)
+	if err != nil {
+		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
+	}
+	if s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{Log: s.log, Events: s.events, Ground: ground}); err != nil {
 		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
 	}
 	s.API, err = api.New(api.Config{
