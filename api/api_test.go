@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/api"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
@@ -38,11 +39,13 @@ func newHost(t *testing.T, extra ...driver.Provider) *host {
 		t.Fatal(err)
 	}
 	mux := workspace.NewMux(append([]driver.Provider{new(memory.Provider)}, extra...)...)
-	reg, err := registry.New(t.Context(), store, mux, &registry.Options{Retries: -1})
+	recent := event.NewRing(1000)
+	events := event.NewStream(recent)
+	reg, err := registry.New(t.Context(), store, mux, &registry.Options{Retries: -1, Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := api.New(api.Config{Registry: reg, Mux: mux, Token: token, Version: "test", Hosts: []string{"croft.example"}, MaxBody: 4096})
+	srv, err := api.New(api.Config{Registry: reg, Mux: mux, Token: token, Version: "test", Hosts: []string{"croft.example"}, MaxBody: 4096, Events: events, Recent: recent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +53,9 @@ func newHost(t *testing.T, extra ...driver.Provider) *host {
 	t.Cleanup(func() {
 		srv.Drain()
 		ts.Close()
+		if err := srv.Wait(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
 		if err := reg.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
@@ -118,6 +124,12 @@ func (h *host) decode(r reply, v any) {
 // wantFault checks that an answer is an error with the code, and its status.
 func wantFault(t *testing.T, r reply, code fault.Code, words ...string) {
 	t.Helper()
+	wantStatus(t, r, code.Status(), code, words...)
+}
+
+// wantStatus is wantFault where HTTP has a status of its own.
+func wantStatus(t *testing.T, r reply, status int, code fault.Code, words ...string) {
+	t.Helper()
 	var p struct {
 		Error fault.Wire `json:"error"`
 	}
@@ -127,8 +139,8 @@ func wantFault(t *testing.T, r reply, code fault.Code, words ...string) {
 		t.Errorf("status %d, body %q is no error: %v", r.status, r.body, err)
 		return
 	}
-	if p.Error.Code != code.Wire() || p.Error.Kind != code.Kind() || r.status != code.Status() {
-		t.Errorf("got %d %s, want %d %s: %s", r.status, p.Error.Code, code.Status(), code.Wire(), p.Error.Message)
+	if p.Error.Code != code.Wire() || p.Error.Kind != code.Kind() || r.status != status {
+		t.Errorf("got %d %s, want %d %s: %s", r.status, p.Error.Code, status, code.Wire(), p.Error.Message)
 	}
 	if ct := r.header.Get("Content-Type"); ct != "application/json" {
 		t.Errorf("Content-Type %q", ct)
@@ -152,8 +164,7 @@ func TestErrorsHaveOneForm(t *testing.T) {
 	}{
 		{"no such route", "GET", "/v1/nope", "", nil, fault.NotFound, []string{"/v1/nope"}},
 		{"root", "GET", "/", "", nil, fault.NotFound, nil},
-		{"method", "PUT", "/v1/workspaces", "", nil, fault.InvalidArgument, []string{"GET", "POST"}},
-		{"unknown parameter", "GET", one + "/stat?path=a&colour=red", "", nil, fault.InvalidArgument, []string{"colour"}},
+		{"unknown parameter", "GET", one + "/stat?path=a&colour=red", "", nil, fault.InvalidArgument, []string{"colour", "allowed are digest, nofollow, owner, path"}},
 		{"missing parameter", "GET", one + "/files", "", nil, fault.InvalidArgument, []string{"path"}},
 		{"no number", "GET", one + "/files?path=a&offset=x", "", nil, fault.InvalidArgument, []string{"offset"}},
 		{"negative offset", "GET", one + "/files?path=a&offset=-1", "", nil, fault.InvalidArgument, []string{"offset"}},
@@ -202,6 +213,11 @@ func TestErrorsHaveOneForm(t *testing.T) {
 			h := &host{t: t, url: h.url}
 			wantFault(t, h.do(tt.method, tt.path, tt.body, tt.headers...), tt.code, tt.words...)
 		})
+	}
+	r := h.do("PUT", "/v1/workspaces", "")
+	wantStatus(t, r, http.StatusMethodNotAllowed, fault.InvalidArgument, "GET", "POST")
+	if got, want := r.header.Get("Allow"), "GET, HEAD, POST"; got != want {
+		t.Errorf("Allow is %q, want %q", got, want)
 	}
 	var list api.Workspaces
 	h.decode(h.do("GET", "/v1/workspaces", ""), &list)
@@ -309,7 +325,10 @@ func TestFiles(t *testing.T) {
 	if !res.Created || res.Digest != driver.DigestBytes([]byte("0123456789")) || res.Info.Mode != 0o600 || res.Info.Path != "d/a.txt" {
 		t.Errorf("write answered %s", r.body)
 	}
-	wantFault(t, h.do("PUT", file+"d/a.txt", "x", "If-None-Match: *"), fault.AlreadyExists)
+	if got, want := r.header.Get("ETag"), `"`+res.Digest+`"`; got != want {
+		t.Errorf("the ETag of a write is %s, want %s", got, want)
+	}
+	wantStatus(t, h.do("PUT", file+"d/a.txt", "x", "If-None-Match: *"), http.StatusPreconditionFailed, fault.AlreadyExists)
 	wantFault(t, h.do("PUT", file+"d/a.txt", "x", `If-Match: "`+driver.DigestBytes(nil)+`"`), fault.Conflict)
 	if r := h.do("PUT", file+"d/a.txt", "0123456789", `If-Match: "`+res.Digest+`"`); r.status != http.StatusOK {
 		t.Errorf("write with the right digest: %s", r.body)
@@ -341,11 +360,30 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s is %q", api.InfoHeader, r.header.Get(api.InfoHeader))
 		}
 	}
-	for _, bad := range []string{"bytes=10-", "bytes=4-2", "bytes=-0", "bytes=-", "bytes=x-", "bytes=1"} {
+	for _, bad := range []string{"bytes=4-2", "bytes=-", "bytes=x-", "bytes=1"} {
 		wantFault(t, h.do("GET", file+"d/a.txt", "", "Range: "+bad), fault.InvalidArgument, "10 bytes")
 	}
-	if r := h.do("HEAD", file+"d/a.txt", ""); r.status != 200 || r.body != "" {
-		t.Errorf("HEAD: %d %q", r.status, r.body)
+	for _, outside := range []string{"bytes=10-", "bytes=10-12", "bytes=-0"} {
+		r := h.do("GET", file+"d/a.txt", "", "Range: "+outside)
+		wantStatus(t, r, http.StatusRequestedRangeNotSatisfiable, fault.InvalidArgument, "10 bytes")
+		if got, want := r.header.Get("Content-Range"), "bytes */10"; got != want {
+			t.Errorf("Content-Range is %q, want %q", got, want)
+		}
+	}
+	if r := h.do("HEAD", file+"d/a.txt", ""); r.status != 200 || r.body != "" || r.header.Get("Content-Length") != "10" || r.header.Get("ETag") != "" {
+		t.Errorf("HEAD: %d %q %v", r.status, r.body, r.header)
+	}
+	for _, method := range []string{"HEAD", "GET"} {
+		r := h.do(method, file+"d/a.txt&digest=true", "", "Range: bytes=1-2")
+		if got, want := r.header.Get("ETag"), `"`+res.Digest+`"`; got != want {
+			t.Errorf("%s: the ETag is %s, want %s", method, got, want)
+		}
+	}
+	for query, want := range map[string]bool{"": false, "&stat=true": true} {
+		r := h.do("GET", "/v1/workspaces/demo/glob?pattern=d/*"+query, "")
+		if got := strings.Contains(r.body, `"size"`) && strings.Contains(r.body, `"mode"`); got != want {
+			t.Errorf("glob%s has size and mode: %v, want %v: %s", query, got, want, r.body)
+		}
 	}
 
 	// A name that is not UTF-8, nor fit for a header.

@@ -29,7 +29,8 @@ const filesPath = "/v1/workspaces/{id}/files"
 
 func (s *Server) contentRoutes() {
 	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
-	read.Description = "The header " + InfoHeader + " describes the file. An answer that is cut short was not read to its end."
+	read.Description = "The header " + InfoHeader + " describes the file. An answer that is cut short was not read to its end. " +
+		"With digest=true ETag is the digest of the content. A range that is not in the file has the status 416."
 	read.Responses["200"] = octets("the content")
 	read.Responses["206"] = octets("the range that was asked for by Range")
 	handle(s, read, s.read)
@@ -51,6 +52,7 @@ type readInput struct {
 	Path   string `query:"path" required:"true"`
 	Offset int64  `query:"offset" doc:"first byte; beyond the end reads as empty"`
 	Limit  int64  `query:"limit" doc:"at most so many bytes; 0 is all"`
+	Digest bool   `query:"digest" doc:"send the digest of the whole content as ETag, which takes reading it once more"`
 	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
 }
 
@@ -62,11 +64,35 @@ func (s *Server) read(ctx context.Context, in *readInput) (*huma.StreamResponse,
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
-	body, info, err := ws.Read(ctx, in.Path, &driver.ReadOptions{Offset: in.Offset, Limit: in.Limit})
-	if err != nil {
-		return nil, err
+	return s.readPart(ctx, ws, in, driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}, http.StatusOK, "")
+}
+
+// readPart answers with a part of a file, and with the digest where it was asked
+// for: unless the file changes all the time, one of the very content that is
+// sent.
+func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int, contentRange string) (*huma.StreamResponse, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		var was driver.Info
+		if in.Digest {
+			var err error
+			if was, err = ws.Stat(ctx, in.Path, &driver.StatOptions{Digest: true}); err != nil {
+				return nil, err
+			}
+		}
+		body, info, err := ws.Read(ctx, in.Path, &part)
+		if err != nil {
+			return nil, err
+		}
+		if !in.Digest || was.Size == info.Size && was.ModTime.Equal(info.ModTime) {
+			info.Digest = was.Digest
+			return s.stream(body, info, status, contentRange), nil
+		}
+		body.Close()
+		if try == tries {
+			return nil, fault.Transient(fmt.Errorf("read %s: %w: it changed while its digest was computed", in.Path, fault.Unavailable))
+		}
 	}
-	return s.stream(body, info, http.StatusOK, ""), nil
 }
 
 // stream sends a body. Where reading it fails the connection is cut, since the
@@ -82,10 +108,17 @@ func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, conten
 		if contentRange != "" {
 			w.Header().Set("Content-Range", contentRange)
 		}
-		w.WriteHeader(status)
+		if info.Digest != "" {
+			w.Header().Set("ETag", etag(info.Digest))
+		}
 		if r.Method == http.MethodHead {
+			if status == http.StatusOK {
+				w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+			}
+			w.WriteHeader(status)
 			return
 		}
+		w.WriteHeader(status)
 		if _, err := io.Copy(w, body); err != nil {
 			s.log.Warn("read was cut short", "path", info.Path, "error", err)
 			panic(http.ErrAbortHandler)
@@ -96,16 +129,9 @@ func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, conten
 // readRange answers a request with a Range header. Several ranges, or another
 // unit, get the whole file, as RFC 9110 allows.
 func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
-	whole := func() (*huma.StreamResponse, error) {
-		body, info, err := ws.Read(ctx, in.Path, nil)
-		if err != nil {
-			return nil, err
-		}
-		return s.stream(body, info, http.StatusOK, ""), nil
-	}
 	spec, ok := strings.CutPrefix(in.Range, "bytes=")
 	if !ok || strings.Contains(spec, ",") {
-		return whole()
+		return s.readPart(ctx, ws, in, driver.ReadOptions{}, http.StatusOK, "")
 	}
 	info, err := ws.Stat(ctx, in.Path, nil)
 	if err != nil {
@@ -115,29 +141,34 @@ func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *rea
 	if err != nil {
 		return nil, err
 	}
-	body, info, err := ws.Read(ctx, in.Path, &driver.ReadOptions{Offset: first, Limit: last - first + 1})
-	if err != nil {
-		return nil, err
-	}
-	return s.stream(body, info, http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", first, last, info.Size)), nil
+	part := driver.ReadOptions{Offset: first, Limit: last - first + 1}
+	return s.readPart(ctx, ws, in, part, http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", first, last, info.Size))
 }
 
-// parseRange reads "a-b", "a-" or "-n" for a file of the given size.
+// etag writes a digest as HTTP does.
+func etag(digest string) string { return `"` + digest + `"` }
+
+// parseRange reads "a-b", "a-" or "-n" for a file of the given size. One that is
+// well written and not in the file has the status 416.
 func parseRange(spec string, size int64) (first, last int64, err error) {
 	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")
 	bad := fmt.Errorf("range %q: %w: of %d bytes, ask for bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH", spec, fault.InvalidArgument, size)
+	outside := &statusError{bad, http.StatusRequestedRangeNotSatisfiable, http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", size)}}}
 	if !ok || from == "" && to == "" {
 		return 0, 0, bad
 	}
 	if from == "" {
 		n, err := strconv.ParseInt(to, 10, 64)
-		if err != nil || n <= 0 || size == 0 {
+		if err != nil || n < 0 {
 			return 0, 0, bad
+		}
+		if n == 0 || size == 0 {
+			return 0, 0, outside
 		}
 		return max(0, size-n), size - 1, nil
 	}
 	first, err = strconv.ParseInt(from, 10, 64)
-	if err != nil || first < 0 || first >= size {
+	if err != nil || first < 0 {
 		return 0, 0, bad
 	}
 	last = size - 1
@@ -147,6 +178,9 @@ func parseRange(spec string, size int64) (first, last int64, err error) {
 			return 0, 0, bad
 		}
 		last = min(last, n)
+	}
+	if first >= size {
+		return 0, 0, outside
 	}
 	return first, last, nil
 }
@@ -183,7 +217,7 @@ type writeInput struct {
 	Max         int64  `query:"max" doc:"refuse more bytes than this; 0 is no limit"`
 	ModTime     string `query:"mtime" doc:"of the file, RFC 3339"`
 	IfMatch     string `header:"If-Match" doc:"digest that the present content must have"`
-	IfNoneMatch string `header:"If-None-Match" doc:"* makes only a new file"`
+	IfNoneMatch string `header:"If-None-Match" doc:"* makes only a new file; the status is 412 where there is one"`
 
 	stream io.Reader
 	end    func() // drains what is left of the body
@@ -248,13 +282,22 @@ func parseMode(s string) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-func (s *Server) write(ctx context.Context, in *writeInput) (*body[driver.WriteResult], error) {
+// written is the answer to a write.
+type written struct {
+	ETag string `header:"ETag" doc:"the digest of the new content"`
+	Body driver.WriteResult
+}
+
+func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
 	res, err := s.writeBody(ctx, in)
 	if err != nil {
 		in.end()
+		if in.IfNoneMatch != "" && fault.Of(err) == fault.AlreadyExists {
+			err = &statusError{err, http.StatusPreconditionFailed, nil}
+		}
 		return nil, err
 	}
-	return &body[driver.WriteResult]{res}, nil
+	return &written{ETag: etag(res.Digest), Body: res}, nil
 }
 
 func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {

@@ -2,8 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,10 +17,20 @@ import (
 // Problem is the body of every error.
 type Problem struct {
 	Wire fault.Wire `json:"error"`
+
+	status int // 0 is that of the code
+	header http.Header
 }
 
-// GetStatus returns the HTTP status of the problem's code.
+// GetHeaders returns the headers that go with the status, if any.
+func (p *Problem) GetHeaders() http.Header { return p.header }
+
+// GetStatus returns the HTTP status of the problem: that of its code, unless
+// HTTP has one of its own for the case.
 func (p *Problem) GetStatus() int {
+	if p.status != 0 {
+		return p.status
+	}
 	code, _ := fault.Parse(p.Wire.Code)
 	return code.Status()
 }
@@ -29,8 +42,21 @@ func (s *Server) problem(r requestInfo, err error) *Problem {
 	if fault.Of(err) == fault.Internal {
 		s.log.Error("internal error", "method", r.method, "path", r.path, "error", err)
 	}
-	return &Problem{Wire: fault.Encode(err)}
+	p := &Problem{Wire: fault.Encode(err)}
+	if special := new(statusError); errors.As(err, &special) {
+		p.status, p.header = special.status, special.header
+	}
+	return p
 }
+
+// A statusError is one for which HTTP has a status of its own.
+type statusError struct {
+	error
+	status int
+	header http.Header
+}
+
+func (e *statusError) Unwrap() error { return e.error }
 
 type requestInfo struct{ method, path string }
 
@@ -40,6 +66,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.GetStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.GetStatus())
 	json.NewEncoder(w).Encode(p) //nolint:errcheck // the client is gone
@@ -79,7 +106,7 @@ func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
 		return v, nil
 	}
 	u := ctx.URL()
-	p := s.problem(requestInfo{ctx.Method(), u.Path}, fromModel(model))
+	p := s.problem(requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
 	if ac, ok := ctx.(*answerContext); ok {
 		ac.status = p.GetStatus()
 	}
@@ -87,7 +114,7 @@ func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
 	return p, nil
 }
 
-func fromModel(m *huma.ErrorModel) error {
+func fromModel(m *huma.ErrorModel, op *huma.Operation) error {
 	code := fault.InvalidArgument
 	switch {
 	case m.Status == http.StatusRequestEntityTooLarge:
@@ -106,12 +133,30 @@ func fromModel(m *huma.ErrorModel) error {
 		if d.Location != "" && d.Location != "body" {
 			text = d.Location + ": " + text
 		}
+		if d.Message == "unknown query parameter" {
+			text += "; " + allowedParameters(op)
+		}
 		details = append(details, text)
 	}
 	if len(details) == 0 {
 		details = append(details, m.Detail)
 	}
 	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+}
+
+// allowedParameters names the query parameters of a route.
+func allowedParameters(op *huma.Operation) string {
+	var names []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "there are none"
+	}
+	slices.Sort(names)
+	return "allowed are " + strings.Join(names, ", ")
 }
 
 // refused is the error for a parameter that makes no sense.

@@ -83,8 +83,8 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 	h.ServeHTTP(rec, r)
 	if rec.status == http.StatusMethodNotAllowed {
 		allow := rec.header.Get("Allow")
-		w.Header().Set("Allow", allow)
-		s.fail(w, r, fmt.Errorf("%s %s: %w: the route takes %s", r.Method, r.URL.Path, fault.InvalidArgument, allow))
+		err := fmt.Errorf("%s %s: %w: the route takes %s", r.Method, r.URL.Path, fault.InvalidArgument, allow)
+		s.fail(w, r, &statusError{err, http.StatusMethodNotAllowed, http.Header{"Allow": {allow}}})
 		return
 	}
 	s.fail(w, r, fmt.Errorf("route %s: %w: see /v1/openapi.json", r.URL.Path, fault.NotFound))

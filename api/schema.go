@@ -2,6 +2,7 @@ package api
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -27,6 +28,8 @@ func documentBytes(schemas map[string]*huma.Schema) {
 			schemas[name].Properties[key] = encoded
 		}
 	}
+	info := schemas["Info"]
+	info.Required = slices.DeleteFunc(info.Required, func(key string) bool { return key == "size" || key == "mode" })
 	for name, keys := range bytesLists {
 		for _, key := range keys {
 			schemas[name].Properties[key] = &huma.Schema{Type: huma.TypeArray, Items: encoded}

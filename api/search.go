@@ -21,7 +21,7 @@ type globInput struct {
 	GitIgnore bool   `query:"gitignore" doc:"leave out what .gitignore files say"`
 	Hidden    bool   `query:"hidden" doc:"match names that start with a dot"`
 	Dirs      bool   `query:"dirs" doc:"list directories, too"`
-	Stat      bool   `query:"stat" doc:"fill size, mode and time"`
+	Stat      bool   `query:"stat" doc:"with size, mode and time, which are absent otherwise"`
 	Limit     int    `query:"limit" doc:"at most so many; 0 is no limit"`
 }
 

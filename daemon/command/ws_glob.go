@@ -39,6 +39,7 @@ func (a *app) wsGlobCommand() *cobra.Command {
 }
 
 func (a *app) wsGlob(ctx context.Context, opts wsGlobOptions) error {
+	opts.glob.Stat = a.json // text shows paths only
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		res, err := ws.Glob(ctx, opts.pattern, &opts.glob)
 		if err != nil {

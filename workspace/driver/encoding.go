@@ -49,10 +49,20 @@ func orTexts(lines *[]string, raw [][]byte) {
 	}
 }
 
-// MarshalJSON adds pathB64 and targetB64 where path or target are not UTF-8.
+// MarshalJSON adds pathB64 and targetB64 where path or target are not UTF-8. What
+// was not looked at (a match of Glob without Stat) has no size and no mode.
 func (i Info) MarshalJSON() ([]byte, error) {
 	type plain Info
 	path, target := notText(i.Path), notText(i.Target)
+	if i.Size == 0 && i.Mode == 0 && i.ModTime.IsZero() {
+		return json.Marshal(struct {
+			plain
+			Size      int64  `json:"size,omitempty"` // hides that of plain, as Mode does
+			Mode      int64  `json:"mode,omitempty"`
+			PathB64   []byte `json:"pathB64,omitempty"`
+			TargetB64 []byte `json:"targetB64,omitempty"`
+		}{plain: plain(i), PathB64: path, TargetB64: target})
+	}
 	if path == nil && target == nil {
 		return json.Marshal(plain(i))
 	}
