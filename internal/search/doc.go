@@ -22,5 +22,12 @@
 // of it, and ^ and $ are its ends. What is found is exactly what package regexp
 // finds on each line; that most lines are never shown to it, because a text that
 // every match must contain is not in them, is only faster. With Multiline the
-// expression sees the whole file, with (?s) and (?m) on.
+// expression sees the whole file, with (?s) and (?m) on; behind the lines of one
+// match the search goes on with the next line.
+//
+// # Bounds
+//
+// Whoever wrote the files or the pattern may be an enemy. What an answer holds is
+// bounded by the constants of package driver, and the clock and the context are
+// looked at in the midst of a file, of a long line and of the rules of .gitignore.
 package search

@@ -19,6 +19,7 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	if _, err := files.ReadDir(ctx, p.Path); err != nil {
 		return driver.GlobResult{}, err
 	}
+	p.Stop = func() bool { return ctx.Err() != nil }
 	var res driver.GlobResult
 	w := walk{files: files, plan: p, found: func(info driver.Info) error {
 		if info.Type == driver.TypeDir && !o.Dirs {
@@ -34,10 +35,18 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 		return driver.GlobResult{}, err
 	}
 	SortInfos(res.Entries)
-	if o.Limit > 0 && len(res.Entries) > o.Limit {
-		res.Entries, res.Truncated = res.Entries[:o.Limit], true
+	if limit := GlobLimit(o); len(res.Entries) > limit {
+		res.Entries, res.Truncated = res.Entries[:limit], true
 	}
-	return res, nil
+	return res, ctx.Err()
+}
+
+// GlobLimit is how many entries a Glob answers at most.
+func GlobLimit(o *driver.GlobOptions) int {
+	if o.Limit == 0 {
+		return driver.MaxGlobLimit
+	}
+	return o.Limit
 }
 
 // SortInfos sorts entries as Glob answers them: by path, byte by byte.
@@ -59,7 +68,8 @@ func GrepFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	if err != nil {
 		return driver.GrepResult{}, err
 	}
-	h := NewHits(o)
+	h := NewHits(ctx, o)
+	p.Stop = h.Stop
 	w := walk{files: files, plan: p, hits: h, found: func(info driver.Info) error {
 		if info.Type != driver.TypeFile {
 			return nil
@@ -70,6 +80,9 @@ func GrepFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 		err = w.start(ctx)
 	} else {
 		err = grepFile(ctx, files, q, h, info)
+	}
+	if err == nil {
+		err = ctx.Err()
 	}
 	if err != nil {
 		return driver.GrepResult{}, err
@@ -88,7 +101,7 @@ func grepFile(ctx context.Context, files driver.Files, q *Query, h *Hits, info d
 		h.Skip(info.Path, driver.SkipTooBig)
 		return nil
 	}
-	data, err := readAll(ctx, files, info.Path, h)
+	data, err := readAll(ctx, files, info.Path, h.maxSize)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -102,13 +115,9 @@ func grepFile(ctx context.Context, files driver.Files, q *Query, h *Hits, info d
 	return nil
 }
 
-// readAll reads a file, and a little more than h allows at most.
-func readAll(ctx context.Context, files driver.Files, name string, h *Hits) ([]byte, error) {
-	o := new(driver.ReadOptions)
-	if h != nil && h.maxSize >= 0 {
-		o.Limit = h.maxSize + 1
-	}
-	body, _, err := files.Read(ctx, name, o)
+// readAll reads a file, and at most one byte more than most.
+func readAll(ctx context.Context, files driver.Files, name string, most int64) ([]byte, error) {
+	body, _, err := files.Read(ctx, name, &driver.ReadOptions{Limit: most + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +135,7 @@ type walk struct {
 
 func (w *walk) start(ctx context.Context) error {
 	ig, ok := w.plan.Above(func(dir string) []byte {
-		data, err := readAll(ctx, w.files, Join(dir, IgnoreFile), nil)
+		data, err := readAll(ctx, w.files, Join(dir, IgnoreFile), maxIgnore)
 		if err != nil {
 			return nil // none there, which is the rule
 		}
@@ -152,12 +161,15 @@ func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
 	}
 	for _, info := range infos {
 		if w.plan.Reads(info.Name()) && info.Type == driver.TypeFile {
-			if data, err := readAll(ctx, w.files, info.Path, nil); err == nil {
+			if data, err := readAll(ctx, w.files, info.Path, maxIgnore); err == nil {
 				ig = ig.With(dir, data)
 			}
 		}
 	}
 	for _, info := range infos {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		isDir := info.Type == driver.TypeDir
 		if w.plan.Takes(info.Path, info.Name(), isDir, ig) {
 			if err := w.found(info); err != nil {

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ type Hits struct {
 	perFile  int
 	maxSize  int64
 	deadline time.Time // zero for none
+	canceled func() error
 
 	searched atomic.Int64
 	late     atomic.Bool
@@ -26,13 +28,14 @@ type Hits struct {
 	mu    sync.Mutex
 	files [][]driver.Match // of one path each; guarded by mu
 	total int              // matches in files; guarded by mu
+	bytes int              // that they take; guarded by mu
 	skips []driver.Skip    // guarded by mu
 	nskip int              // guarded by mu
 }
 
 // NewHits returns an empty collection, whose clock starts now.
-func NewHits(o *driver.GrepOptions) *Hits {
-	h := &Hits{limit: o.MaxMatches, perFile: o.MaxPerFile, maxSize: o.MaxFileSize}
+func NewHits(ctx context.Context, o *driver.GrepOptions) *Hits {
+	h := &Hits{limit: o.MaxMatches, perFile: o.MaxPerFile, maxSize: o.MaxFileSize, canceled: ctx.Err}
 	if h.limit == 0 {
 		h.limit = driver.DefaultMaxMatches
 	}
@@ -42,6 +45,9 @@ func NewHits(o *driver.GrepOptions) *Hits {
 	if h.maxSize == 0 {
 		h.maxSize = driver.DefaultMaxFileSize
 	}
+	if h.maxSize < 0 || h.maxSize > driver.MaxGrepFileSize {
+		h.maxSize = driver.MaxGrepFileSize
+	}
 	if o.MaxTime > 0 {
 		h.deadline = time.Now().Add(o.MaxTime)
 	}
@@ -49,7 +55,11 @@ func NewHits(o *driver.GrepOptions) *Hits {
 }
 
 // TooBig reports whether a file of that size is to be skipped.
-func (h *Hits) TooBig(size int64) bool { return h.maxSize >= 0 && size > h.maxSize }
+func (h *Hits) TooBig(size int64) bool { return size > h.maxSize }
+
+// Stop reports whether to look no further, because time has run out or nobody
+// wants to know any more. It is asked in the midst of files and rules.
+func (h *Hits) Stop() bool { return h.Late() || h.canceled() != nil }
 
 // Late reports whether time has run out.
 func (h *Hits) Late() bool {
@@ -76,29 +86,38 @@ func (h *Hits) Search(q *Query, path string, data []byte) {
 		return
 	}
 	h.searched.Add(1)
-	if found := q.Find(data, h.perFile); len(found) > 0 {
+	if found := q.find(data, h.perFile, h.Stop); len(found) > 0 {
 		h.add(path, found)
 	}
 }
 
 func (h *Hits) add(path string, found []driver.Match) {
+	bytes := 0
 	for i := range found {
 		found[i].Path = path
+		bytes += cost(&found[i])
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.files = append(h.files, found)
-	if h.total += len(found); h.total > 2*h.limit {
+	h.total += len(found)
+	h.bytes += bytes
+	if h.total > 2*h.limit || h.bytes > 2*driver.MaxGrepBytes {
 		h.trimLocked()
 	}
 }
 
-// trimLocked forgets what comes after the first limit and one matches.
+// trimLocked forgets the files that come after the one with which there are more
+// matches, or bytes, than fit.
 func (h *Hits) trimLocked() {
 	slices.SortFunc(h.files, func(a, b []driver.Match) int { return strings.Compare(a[0].Path, b[0].Path) })
-	h.total = 0
+	h.total, h.bytes = 0, 0
 	for i, found := range h.files {
-		if h.total += len(found); h.total > h.limit {
+		h.total += len(found)
+		for j := range found {
+			h.bytes += cost(&found[j])
+		}
+		if h.total > h.limit || h.bytes > driver.MaxGrepBytes {
 			clear(h.files[i+1:])
 			h.files = h.files[:i+1]
 			h.last.Store(&found[0].Path)
@@ -138,8 +157,40 @@ func (h *Hits) Result() driver.GrepResult {
 	if len(res.Matches) > h.limit {
 		res.Matches, res.Truncated = res.Matches[:h.limit], "matches"
 	}
+	if n := fitting(res.Matches); n < len(res.Matches) {
+		res.Matches, res.Truncated = slices.Clone(res.Matches[:n]), "size"
+	}
 	if h.late.Load() {
 		res.Truncated = "time"
 	}
 	return res
+}
+
+// fitting is how many of the first matches are no more than one answer has.
+func fitting(matches []driver.Match) int {
+	bytes := 0
+	for i := range matches {
+		if bytes += cost(&matches[i]); bytes > driver.MaxGrepBytes {
+			return i
+		}
+	}
+	return len(matches)
+}
+
+// What a match and a line of context take beside their text, about.
+const (
+	matchCost = 128
+	lineCost  = 16
+)
+
+// cost is about what a match takes in memory, and in an answer.
+func cost(m *driver.Match) int {
+	n := matchCost + len(m.Path) + len(m.Text)
+	for _, line := range m.Before {
+		n += lineCost + len(line)
+	}
+	for _, line := range m.After {
+		n += lineCost + len(line)
+	}
+	return n
 }

@@ -10,12 +10,22 @@ import (
 // IgnoreFile is the name of the files with the rules.
 const IgnoreFile = ".gitignore"
 
+// What rules may be, so that no file of them exhausts memory or time: bytes of a
+// file, bytes of a line, and rules that hold in one directory. No path is longer
+// than maxRule, and rules beyond the others are not there.
+const (
+	maxIgnore = 1 << 20
+	maxRule   = 4096
+	maxRules  = 50_000
+)
+
 // An Ignore holds the rules of one .gitignore file and those of the files in the
 // directories above it. nil has no rules. It does not change once it is made.
 type Ignore struct {
 	above *Ignore
 	dir   string // where the file is; "." is the root
 	rules []rule // the last that matches decides
+	count int    // rules here and above
 }
 
 // A rule is one line of a .gitignore file.
@@ -37,13 +47,27 @@ const (
 )
 
 // With returns the rules that hold in dir, whose .gitignore has the given
-// content. Lines that are malformed match nothing, as in git.
+// content, of which a megabyte counts. Lines that are malformed match nothing, as
+// in git.
 func (ig *Ignore) With(dir string, content []byte) *Ignore {
 	below := &Ignore{above: ig, dir: dir}
+	if ig != nil {
+		below.count = ig.count
+	}
+	if len(content) > maxIgnore {
+		content = content[:bytes.LastIndexByte(content[:maxIgnore], '\n')+1]
+	}
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	for line := range bytes.SplitSeq(content, newline) {
+		if below.count == maxRules {
+			break
+		}
+		if len(line) > maxRule {
+			continue
+		}
 		if r, ok := parseRule(string(bytes.TrimSuffix(line, []byte{'\r'}))); ok {
 			below.rules = append(below.rules, r)
+			below.count++
 		}
 	}
 	if len(below.rules) == 0 {
@@ -163,7 +187,14 @@ func classLen(text string) int {
 // Ignores reports whether the rules leave out the path, which is relative to the
 // root. A walk must ask for every directory on its way and not descend into one
 // that is left out: nothing below it can be taken back.
-func (ig *Ignore) Ignores(path string, isDir bool) bool {
+func (ig *Ignore) Ignores(path string, isDir bool) bool { return ig.ignores(path, isDir, nil) }
+
+// ignores is Ignores, which leaves out everything once stop says so.
+func (ig *Ignore) ignores(path string, isDir bool, stop func() bool) bool {
+	if stop != nil && stop() {
+		return true
+	}
+	work := 0 // bytes of globs and paths since stop was asked
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	for ; ig != nil; ig = ig.above {
 		rel := path
@@ -181,6 +212,11 @@ func (ig *Ignore) Ignores(path string, isDir bool) bool {
 			}
 			if r.matches(subject) {
 				return !r.negate
+			}
+			if work += len(r.text) + len(subject); work > askEvery {
+				if work = 0; stop != nil && stop() {
+					return true
+				}
 			}
 		}
 	}

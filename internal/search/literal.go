@@ -177,6 +177,18 @@ type cursor struct {
 	data   []byte
 	los    int // next place of needle.lo at or after where we are, plus one; 0 is unknown
 	ups    int
+
+	stop func() bool // nil for never; once it said so there is no next
+	work int         // bytes compared since it was asked
+}
+
+// tired asks whether to stop, after some work.
+func (c *cursor) tired() bool {
+	if c.work += len(c.needle.text); c.work < 1<<20 {
+		return false
+	}
+	c.work = 0
+	return c.stop != nil && c.stop()
 }
 
 // next returns the first occurrence at or after from, -1 for none. from never
@@ -196,7 +208,9 @@ func (c *cursor) next(from int) int {
 		if n.is(c.data[at:]) {
 			return at
 		}
-		at++
+		if at++; c.tired() {
+			return -1
+		}
 		if !n.fold && misses > 16+(at-from)/16 {
 			// The rarest byte is frequent here; looking for all of them pays.
 			if i = bytes.Index(c.data[at:], n.text); i < 0 {
@@ -222,7 +236,9 @@ func (c *cursor) nextFold(from int) int {
 		if n.is(c.data[at:]) {
 			return at
 		}
-		from = at + 1
+		if from = at + 1; c.tired() {
+			return -1
+		}
 	}
 	return -1
 }

@@ -23,6 +23,10 @@ type Plan struct {
 	// GitIgnore tells to read .gitignore files, from the workspace downwards.
 	GitIgnore bool
 
+	// Stop is asked while rules are held against names; from when it says true,
+	// nothing more is taken or entered. nil never does.
+	Stop func() bool
+
 	hidden  bool
 	prefix  int   // bytes of a path before what globs see
 	glob    *Glob // of Glob
@@ -33,8 +37,8 @@ type Plan struct {
 
 // PlanGlob makes the plan of a Glob.
 func PlanGlob(pattern string, o *driver.GlobOptions) (*Plan, error) {
-	if o.Limit < 0 {
-		return nil, fmt.Errorf("%w: the limit %d is negative", fault.InvalidArgument, o.Limit)
+	if o.Limit < 0 || o.Limit > driver.MaxGlobLimit {
+		return nil, fmt.Errorf("%w: the limit is %d; 0 to %d are allowed", fault.InvalidArgument, o.Limit, driver.MaxGlobLimit)
 	}
 	g, err := NewGlob(pattern)
 	if err != nil {
@@ -153,7 +157,7 @@ func (p *Plan) allows(path, name string, ig *Ignore, isDir bool) bool {
 	if name[0] == '.' && !p.hidden && !p.shows(name) {
 		return false
 	}
-	return ig == nil || !ig.Ignores(path, isDir)
+	return ig == nil || !ig.ignores(path, isDir, p.Stop)
 }
 
 func (p *Plan) shows(name string) bool {
@@ -190,12 +194,12 @@ func (p *Plan) Above(read func(dir string) []byte) (ig *Ignore, ok bool) {
 			continue
 		}
 		dir := p.Start[:i]
-		if named := p.Path != "." && len(dir) <= len(p.Path); !named && ig.Ignores(dir, true) {
+		if named := p.Path != "." && len(dir) <= len(p.Path); !named && ig.ignores(dir, true, p.Stop) {
 			return nil, false
 		}
 		ig = ig.With(dir, read(dir))
 	}
-	if p.Start != p.Path && ig.Ignores(p.Start, true) {
+	if p.Start != p.Path && ig.ignores(p.Start, true, p.Stop) {
 		return nil, false
 	}
 	return ig, true

@@ -44,7 +44,7 @@ func naive(t testing.TB, pattern string, o *driver.GrepOptions, data []byte, lim
 		return found
 	}
 	next := 0
-	for _, loc := range re.FindAllIndex(data, -1) {
+	for _, loc := range findAll(re, data) {
 		first := bytes.Count(data[:loc[0]], newline)
 		last := bytes.Count(data[:max(loc[0], loc[1]-1)], newline)
 		if first < next || first >= len(lines) || limit > 0 && len(found) == limit {
@@ -173,4 +173,23 @@ func FuzzGrepEqualsRegexp(f *testing.F) {
 		}
 		check(t, pattern, o, []byte(text), int(bits>>6))
 	})
+}
+
+// findAll finds the matches of a whole text, each from the line after the one
+// before.
+func findAll(re *regexp.Regexp, data []byte) (locs [][]int) {
+	for from := 0; from < len(data); {
+		loc := re.FindIndex(data[from:])
+		if loc == nil {
+			break
+		}
+		first, last := from+loc[0], from+loc[1]
+		locs = append(locs, []int{first, last})
+		i := bytes.IndexByte(data[max(first, last-1):], '\n')
+		if i < 0 {
+			break
+		}
+		from = max(first, last-1) + i + 1
+	}
+	return locs
 }

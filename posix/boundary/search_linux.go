@@ -1,6 +1,7 @@
 package boundary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -15,6 +16,7 @@ func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) 
 	if err != nil {
 		return driver.GlobResult{}, err
 	}
+	p.Stop = func() bool { return ctx.Err() != nil }
 	if _, err := clean(p.Start); err != nil {
 		return driver.GlobResult{}, err
 	}
@@ -33,10 +35,10 @@ func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) 
 	}
 	res := driver.GlobResult{Entries: make([]driver.Info, 0, count(top))}
 	collect(top, &res.Entries)
-	if o.Limit > 0 && len(res.Entries) > o.Limit {
-		res.Entries, res.Truncated = res.Entries[:o.Limit], true
+	if limit := search.GlobLimit(o); len(res.Entries) > limit {
+		res.Entries, res.Truncated = res.Entries[:limit], true
 	}
-	return res, nil
+	return res, ctx.Err()
 }
 
 // A globber keeps what is found where it was found. The directories make a tree
@@ -113,8 +115,9 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 	if err != nil {
 		return driver.GrepResult{}, err
 	}
-	g := &grepper{query: q, hits: search.NewHits(o)}
-	if err := g.run(ctx, r.sys, p); err != nil {
+	g := &grepper{query: q, hits: search.NewHits(ctx, o)}
+	p.Stop = g.hits.Stop
+	if err := cmp.Or(g.run(ctx, r.sys, p), ctx.Err()); err != nil {
 		return driver.GrepResult{}, err
 	}
 	return g.hits.Result(), nil

@@ -187,7 +187,7 @@ type CopyOptions struct {
 // ListOptions are the options of List.
 type ListOptions struct {
 	Depth int    // levels below name; 0 is 1, and -1 is all
-	Limit int    // at most so many entries in a page; 0 is 1000
+	Limit int    // at most so many entries in a page; 0 is 1000, and MaxListLimit the most
 	After string // the Next of the page before
 }
 
@@ -204,8 +204,15 @@ type GlobOptions struct {
 	Hidden    bool   // match names that start with a dot, too
 	Dirs      bool   // list directories as well as files and symlinks
 	Stat      bool   // fill size, mode and time; otherwise only path and type
-	Limit     int    // at most so many; 0 is no limit
+	Limit     int    // at most so many; 0 is MaxGlobLimit, which is the most
 }
+
+// The most that ListOptions.Limit and GlobOptions.Limit may be; beyond is
+// InvalidArgument.
+const (
+	MaxListLimit = 100_000
+	MaxGlobLimit = 1_000_000
+)
 
 // GlobResult is what Glob found, sorted by path.
 type GlobResult struct {
@@ -223,11 +230,11 @@ type GrepOptions struct {
 	Exclude     []string      // globs; files that match one are not searched
 	GitIgnore   bool          // leave out what .gitignore files say, and .git
 	Hidden      bool          // search files and directories whose name starts with a dot, too
-	Before      int           // lines of context before a match
-	After       int           // and after
+	Before      int           // lines of context before a match; MaxContext at most
+	After       int           // and after; MaxContext at most
 	MaxPerFile  int           // matches per file; 0 is no limit
-	MaxMatches  int           // matches in all; 0 is 10,000
-	MaxFileSize int64         // larger files are skipped and listed; 0 is 10 MiB, -1 no limit
+	MaxMatches  int           // matches in all; 0 is 10,000, and 1,000,000 the most
+	MaxFileSize int64         // larger files are skipped and listed; 0 is 10 MiB, -1 the most, which is 512 MiB
 	MaxTime     time.Duration // for the whole search; 0 is no limit
 }
 
@@ -237,6 +244,18 @@ const (
 	DefaultMaxFileSize = 10 << 20
 )
 
+// What one Grep may ask for and answer, so that none exhausts the memory of
+// whoever runs it. Options beyond the first two are InvalidArgument; larger files
+// are skipped as too big; what exceeds the others is cut, and the answer says so.
+const (
+	MaxContext      = 1000      // lines before, and lines after a match
+	MaxGrepMatches  = 1_000_000 // matches in all
+	MaxGrepFileSize = 512 << 20 // bytes of one file
+	MaxMatchText    = 64 << 10  // bytes of Match.Text, and of each line of context
+	MaxMatchContext = 1 << 20   // bytes of all context of one match
+	MaxGrepBytes    = 16 << 20  // bytes of all matches, with what it takes to hold them
+)
+
 // GrepResult is what Grep found, sorted by path and line, and what it did not
 // look at, so that "no match" differs from "not searched".
 type GrepResult struct {
@@ -244,13 +263,16 @@ type GrepResult struct {
 	Skipped   []Skip  `json:"skipped,omitempty"`      // the first MaxSkipsListed of them
 	Skips     int     `json:"skippedTotal,omitempty"` // how many there were
 	Searched  int     `json:"searched"`               // files whose content was searched
-	Truncated string  `json:"truncated,omitempty"`    // why it ended early: "matches" or "time"
+	Truncated string  `json:"truncated,omitempty"`    // why it ended early: "matches", "time" or "size" (MaxGrepBytes)
 }
 
 // MaxSkipsListed bounds GrepResult.Skipped.
 const MaxSkipsListed = 1000
 
 // A Match is one line that matches, or the lines of one match with Multiline.
+// Cut says that it is not all of it: Text or a line of context was cut after
+// MaxMatchText bytes, between two characters, or there is less context than asked
+// for because it exceeds MaxMatchContext. Column may lie behind a text that was cut.
 type Match struct {
 	Path   string   `json:"path"`
 	Line   int      `json:"line"`   // 1-based
@@ -258,6 +280,7 @@ type Match struct {
 	Text   string   `json:"text"`   // without its line ending
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
+	Cut    bool     `json:"cut,omitempty"`
 }
 
 // A Skip is a file or directory that Grep did not search, and why.
