@@ -43,8 +43,12 @@
 // A symlink is written through; where it dangles, its target is made, if that is
 // inside and its directory exists. Writers of one file in one process take
 // turns, so IfMatch and CreateOnly are exact among them, and CreateOnly is exact
-// among all processes. Against another process IfMatch has a window: it compares
-// what is there, then renames, and what is written between these two is lost.
+// among all processes. So are IfMatch and Edit among all who write with these
+// through this package: they lock the directory of the file, with flock(2), while
+// they compare and rename. A Write that asks for no digest, and who writes by
+// other means, does not wait for that lock, and another process may lose what is
+// written so between its comparison and its rename; nor is there a lock where the
+// directory may not be read or the file system has none.
 //
 // Temporary files start with [TempPrefix], are locked while they are written, and
 // appear in no listing, search, watch or digest. Those that a crash leaves are

@@ -1,6 +1,7 @@
 package boundary
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -11,8 +12,8 @@ import (
 
 // overwrite copies the temporary file into the same inode. Space is reserved
 // first, so that a full disk shows before anything is changed.
-func (w *writer) overwrite() error {
-	unlock, err := w.place.lock()
+func (w *writer) overwrite(ctx context.Context) error {
+	unlock, err := w.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (w *writer) overwrite() error {
 			return err
 		}
 	}
-	return w.refill(fd)
+	return w.commit.do(func() error { return w.refill(fd) })
 }
 
 // refill gives an open file the content of the temporary one.

@@ -1,10 +1,15 @@
 package boundary_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -110,3 +116,126 @@ func TestSymlinkThatCouldLeadOutsideLater(t *testing.T) {
 		}
 	}
 }
+
+// counterDir names, for a child process, the directory of the counters.
+const counterDir, counterSteps = "CROFT_TEST_COUNTER", 300
+
+// TestCountInAChild is what each process of TestConditionalWritesOfProcesses
+// does; by itself it has nothing to count.
+func TestCountInAChild(t *testing.T) {
+	dir := os.Getenv(counterDir)
+	if dir == "" {
+		return
+	}
+	r, err := boundary.Open(dir, nil)
+	must(t, err)
+	defer r.Close() //nolint:errcheck // the process ends
+	for range counterSteps {
+		_, err := r.Edit(t.Context(), "d/edited", []driver.Edit{{Old: "end", New: "x end"}}, nil)
+		for fault.Of(err) == fault.Conflict { // it gives up after many tries
+			_, err = r.Edit(t.Context(), "d/edited", []driver.Edit{{Old: "end", New: "x end"}}, nil)
+		}
+		must(t, err)
+		for increment(t, r) == fault.Conflict {
+			continue
+		}
+	}
+}
+
+// increment adds one to a counter, if nobody else did meanwhile.
+func increment(t *testing.T, r *boundary.Root) fault.Code {
+	t.Helper()
+	was := get(t, r, "counter")
+	n, err := strconv.Atoi(was)
+	must(t, err)
+	_, err = r.Write(t.Context(), "counter", strings.NewReader(strconv.Itoa(n+1)), &driver.WriteOptions{IfMatch: driver.DigestBytes([]byte(was))})
+	if err != nil && fault.Of(err) != fault.Conflict {
+		t.Fatal(err)
+	}
+	return fault.Of(err)
+}
+
+// Writers of one process took turns; two processes lost each other's updates.
+func TestConditionalWritesOfProcesses(t *testing.T) {
+	r, dir := open(t, nil)
+	put(t, r, "counter", "0")
+	put(t, r, "d/edited", "end")
+	const processes = 3
+	var children [processes]*exec.Cmd
+	var outs [processes]bytes.Buffer
+	for i := range children {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCountInAChild$")
+		c.Env = append(os.Environ(), counterDir+"="+dir)
+		c.Stdout, c.Stderr = &outs[i], &outs[i]
+		must(t, c.Start())
+		children[i] = c
+	}
+	for i, c := range children {
+		if err := c.Wait(); err != nil {
+			t.Errorf("process %d: %v\n%s", i, err, outs[i].Bytes())
+		}
+	}
+	if got, want := get(t, r, "counter"), strconv.Itoa(processes*counterSteps); got != want {
+		t.Errorf("the counter is at %s, want %s", got, want)
+	}
+	if got, want := strings.Count(get(t, r, "d/edited"), "x"), processes*counterSteps; got != want {
+		t.Errorf("%d edits are there, want %d", got, want)
+	}
+	noTemps(t, dir)
+}
+
+// A directory that someone keeps locked holds nobody longer than their context.
+func TestWaitingForALockedDirectoryEnds(t *testing.T) {
+	r, dir := open(t, nil)
+	res := put(t, r, "f", "x")
+	d, err := os.Open(dir)
+	must(t, err)
+	must(t, unix.Flock(int(d.Fd()), unix.LOCK_EX))
+	put(t, r, "f", "x") // who does not ask for a digest does not wait
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = r.Write(ctx, "f", strings.NewReader("y"), &driver.WriteOptions{IfMatch: res.Digest})
+	wantCode(t, err, fault.DeadlineExceeded)
+	must(t, d.Close())
+	_, err = r.Write(t.Context(), "f", strings.NewReader("y"), &driver.WriteOptions{IfMatch: res.Digest})
+	must(t, err)
+	noTemps(t, dir)
+}
+
+// A write whose body was still on its way when the root became read-only was
+// committed afterwards.
+func TestCommitIsAskedAtTheEnd(t *testing.T) {
+	denied := fmt.Errorf("%w: not any more", fault.PermissionDenied)
+	allowed := true
+	r, dir := open(t, &boundary.Options{Commit: func(change func() error) error {
+		if !allowed {
+			return denied
+		}
+		return change()
+	}})
+	res := put(t, r, "f", "old")
+	withdraw := func() io.Reader {
+		allowed = true
+		return io.MultiReader(strings.NewReader("new"), readerFunc(func([]byte) (int, error) { allowed = false; return 0, io.EOF }))
+	}
+	for _, o := range []driver.WriteOptions{{}, {InPlace: true}, {IfMatch: res.Digest}} {
+		_, err := r.Write(t.Context(), "f", withdraw(), &o)
+		wantCode(t, err, fault.PermissionDenied)
+	}
+	_, err := r.Write(t.Context(), "new", withdraw(), &driver.WriteOptions{CreateOnly: true})
+	wantCode(t, err, fault.PermissionDenied)
+	_, err = r.Edit(t.Context(), "f", []driver.Edit{{Old: "old", New: "new"}}, nil)
+	wantCode(t, err, fault.PermissionDenied)
+	wantCode(t, r.Copy(t.Context(), "f", "g", nil), fault.PermissionDenied)
+	if got := get(t, r, "f"); got != "old" {
+		t.Errorf("the file has %q", got)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("there are %v, %v", entries, err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(buf []byte) (int, error) { return f(buf) }

@@ -18,6 +18,22 @@ type Options struct {
 	ReadOnly    bool  // every change is fault.PermissionDenied
 	Sync        bool  // every change is on stable storage before it returns, whatever the call's own options say
 	MaxFileSize int64 // bytes that a file may have after Write, Edit or Copy; 0 is no limit
+
+	// Commit, where it is set, makes the last step of each Write and Edit, and of
+	// each file of a Copy: the one that others see. It either calls change, once,
+	// and returns its error, or returns why the change may not be made any more.
+	// So a permission that is withdrawn while a body is on its way counts.
+	Commit func(change func() error) error
+}
+
+// commit is Options.Commit, and calls change where that is nil.
+type commit func(change func() error) error
+
+func (c commit) do(change func() error) error {
+	if c == nil {
+		return change()
+	}
+	return c(change)
 }
 
 // A Root is a directory that no path leaves. Its methods are those of
@@ -45,6 +61,7 @@ func Open(dir string, opts *Options) (*Root, error) {
 
 func newRoot(s system, opts *Options) *Root {
 	r := &Root{opts: *orZero(opts), sys: s}
+	r.sys.commit = r.opts.Commit
 	r.refs.Store(1)
 	return r
 }

@@ -18,7 +18,10 @@ import (
 )
 
 // system is the root as Linux knows it: a descriptor of the directory.
-type system struct{ fd int }
+type system struct {
+	fd     int
+	commit commit
+}
 
 func openSystem(dir string) (system, error) {
 	fd, err := retry(func() (int, error) {
@@ -27,7 +30,7 @@ func openSystem(dir string) (system, error) {
 	if errors.Is(err, unix.ENOTDIR) {
 		return system{}, errNotDir
 	}
-	return system{fd}, err
+	return system{fd: fd}, err
 }
 
 // FromFD returns the root at a directory that is open already, and takes the
@@ -47,7 +50,7 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 	if err != nil {
 		return nil, failed("open", "descriptor "+strconv.Itoa(fd), err)
 	}
-	return newRoot(system{dir}, opts), nil
+	return newRoot(system{fd: dir}, opts), nil
 }
 
 func (s system) close() error { return unix.Close(s.fd) }

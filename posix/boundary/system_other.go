@@ -22,14 +22,17 @@ import (
 )
 
 // system is the root as os.Root knows it.
-type system struct{ root *os.Root }
+type system struct {
+	root   *os.Root
+	commit commit
+}
 
 func openSystem(dir string) (system, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, syscall.ENOTDIR) {
 		err = errNotDir
 	}
-	return system{root}, err
+	return system{root: root}, err
 }
 
 func (s system) close() error { return s.root.Close() }

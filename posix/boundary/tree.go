@@ -26,7 +26,7 @@ func (c *contextReader) Read(buf []byte) (int, error) {
 }
 
 // Edit replaces text in a file. It is applied to the content that is there when
-// it is written: where another writer of this process comes between, it starts
+// it is written: where another writer comes between, it starts
 // over, unless opts.IfMatch says which content was meant.
 func (r *Root) Edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
 	opts = orZero(opts)

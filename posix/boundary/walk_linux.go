@@ -115,7 +115,7 @@ func (w *walk) run(s system, top *dir) error {
 		return err
 	}
 	defer closeFD(fd)
-	w.base = system{fd}
+	w.base = system{fd: fd}
 	w.more = sync.NewCond(&w.mu)
 	w.todo = []task{{dir: top}}
 	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })

@@ -52,7 +52,7 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 		return nil, err
 	}
 	n := &notifier{
-		base: system{dir}, top: top, only: only, deep: o.Recursive && isDir, batch: b,
+		base: system{fd: dir}, top: top, only: only, deep: o.Recursive && isDir, batch: b,
 		file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watched{},
 	}
 	if err := n.watchDir(top, false); err != nil {

@@ -23,7 +23,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 			return driver.WriteResult{}, err
 		}
 	}
-	w := writer{opts: o, fd: -1}
+	w := writer{opts: o, commit: s.commit, fd: -1}
 	var err error
 	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
 		return driver.WriteResult{}, err
@@ -37,9 +37,9 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	}
 	defer w.discard()
 	if o.InPlace {
-		err = w.overwrite()
+		err = w.overwrite(ctx)
 	} else {
-		err = w.replace()
+		err = w.replace(ctx)
 	}
 	if err != nil {
 		return driver.WriteResult{}, err
@@ -103,13 +103,14 @@ func linked(name, dest string) (string, error) {
 // A writer replaces one file. The new content is in a temporary file beside it
 // before anything that others see is touched.
 type writer struct {
-	opts  *driver.WriteOptions
-	place place
-	was   unix.Stat_t // what was there when the write began; a hint until the lock is held
-	temp  string      // name of the temporary file, "" when there is none
-	fd    int         // of the temporary file, -1 when there is none
-	size  int64
-	res   driver.WriteResult
+	opts   *driver.WriteOptions
+	commit commit
+	place  place
+	was    unix.Stat_t // what was there when the write began; a hint until the lock is held
+	temp   string      // name of the temporary file, "" when there is none
+	fd     int         // of the temporary file, -1 when there is none
+	size   int64
+	res    driver.WriteResult
 }
 
 // refuse fails early, before the body is read, where the end is clear.
@@ -280,27 +281,9 @@ func (w *writer) discard() {
 	}
 }
 
-// writeLocks make the writers of one file in this process take turns. They are
-// few and shared: who meets by chance waits a moment.
-var writeLocks [64]sync.Mutex
-
-func (p place) lock() (unlock func(), err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(p.fd, &st); err != nil {
-		return nil, err
-	}
-	h := st.Dev*31 + st.Ino
-	for _, c := range []byte(p.base) {
-		h = h*31 + uint64(c)
-	}
-	mu := &writeLocks[h%uint64(len(writeLocks))]
-	mu.Lock()
-	return mu.Unlock, nil
-}
-
 // replace makes the temporary file the file.
-func (w *writer) replace() error {
-	unlock, err := w.place.lock()
+func (w *writer) replace(ctx context.Context) error {
+	unlock, err := w.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -325,7 +308,7 @@ func (w *writer) install(old int) error {
 			return err
 		}
 	}
-	if err := w.commit(); err != nil {
+	if err := w.commit.do(w.rename); err != nil {
 		return err
 	}
 	w.temp = ""
@@ -445,8 +428,8 @@ func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 	return err
 }
 
-// commit moves the temporary file to its name.
-func (w *writer) commit() error {
+// rename moves the temporary file to its name.
+func (w *writer) rename() error {
 	p := w.place
 	if !w.opts.CreateOnly {
 		_, err := retry(func() (int, error) { return 0, unix.Renameat(p.fd, w.temp, p.fd, p.base) })

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -53,6 +54,13 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 		return res, fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, o.MaxSize)
 	}
 	res.Digest = driver.SumDigest(h)
+	if o.IfMatch != "" {
+		release, err := s.reserve(ctx, dir)
+		if err != nil {
+			return res, judge(err)
+		}
+		defer release()
+	}
 	writeLock.Lock()
 	defer writeLock.Unlock()
 	old, err := s.check(ctx, at, o)
@@ -60,7 +68,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 		return res, err
 	}
 	res.Created = old == nil
-	if err := s.commit(f, temp, at, old, o); err != nil {
+	if err := s.commit.do(func() error { return s.install(f, temp, at, old, o) }); err != nil {
 		return res, judge(err)
 	}
 	if old != nil && !o.InPlace {
@@ -124,8 +132,28 @@ func (s system) check(ctx context.Context, at string, o *driver.WriteOptions) (f
 	return fi, err
 }
 
-// commit makes the temporary file the file.
-func (s system) commit(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
+// reserve locks a directory against other processes that do the same.
+func (s system) reserve(ctx context.Context, dir string) (release func(), err error) {
+	f, err := s.root.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return func() { f.Close() }, nil
+}
+
+// install makes the temporary file the file.
+func (s system) install(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
 	mode := o.Mode
 	if mode == 0 {
 		mode = 0o644
