@@ -21,6 +21,21 @@
 // There is no other isolation: every process of the same user can read and
 // change the files.
 //
+// Commands run as the user that Croft is, on the host itself. What stands before
+// them is package guard with its rules for this case: programs that are denied,
+// paths that leave the workspace, variables that would change what runs. It looks
+// at what a command is called with and not at what it then does; its package doc
+// lists what gets by. In a read-only workspace no command is run. Where that is
+// not enough, the provider of kind "sandbox" has a fence.
+//
+// # Commands
+//
+// The first one starts a croft-guest (see package guest), once per workspace,
+// which outlives this process: the next one that holds the workspace finds it
+// with its sessions, their logs and exit statuses. It ends by itself when nobody
+// has held it for Config.Lease. Without a croft-guest to be found, or where the
+// caller declares the files alone, a workspace has no commands.
+//
 // # What survives what
 //
 // What was acknowledged survives the death of any process. Where the policy says

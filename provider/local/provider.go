@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -22,6 +25,14 @@ type Config struct {
 	// may be shared with providers of other kinds. Required.
 	Root string
 
+	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
+	// package guestbin. Without one, workspaces have files alone.
+	Guest string
+
+	// Lease is how long a guest lives without anyone who holds its workspace;
+	// 0 is 15 minutes.
+	Lease time.Duration
+
 	Log *slog.Logger // nil is silent
 
 	// BootID names the present boot of the host; "" is what the kernel says.
@@ -32,6 +43,8 @@ type Config struct {
 type Provider struct {
 	ground *plot.Ground
 	log    *slog.Logger
+	lease  time.Duration
+	guest  func() (*guestbin.Binary, error)
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -45,8 +58,17 @@ func New(cfg *Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{ground: ground, log: ground.Log()}, nil
+	p := &Provider{ground: ground, log: ground.Log(), lease: cfg.Lease}
+	if p.lease == 0 {
+		p.lease = DefaultLease
+	}
+	path := cfg.Guest
+	p.guest = sync.OnceValues(func() (*guestbin.Binary, error) { return findGuest(path) })
+	return p, nil
 }
+
+// DefaultLease is the default of Config.Lease.
+const DefaultLease = 15 * time.Minute
 
 // Kind returns "local".
 func (p *Provider) Kind() string { return Kind }
@@ -62,12 +84,13 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
 	}
-	return traits(), root.Close()
+	return p.hostTraits(p.capabilities(nil)), root.Close()
 }
 
-func traits() driver.Traits {
+// hostTraits says what workspaces with the given modules have.
+func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	none := driver.Enforcement{Reason: "a local workspace is a plain directory, and nothing runs in it"}
-	return driver.Traits{
+	t := driver.Traits{
 		Isolation:  driver.IsolationNone,
 		IsolatedBy: none,
 		Network:    driver.NetworkNone,
@@ -80,24 +103,44 @@ func traits() driver.Traits {
 		Durability: driver.DurablePower,
 		InPlace:    true,
 	}
+	if !caps.Has(driver.CapShell) {
+		return t
+	}
+	open := driver.Enforcement{Reason: "commands run as the user that Croft is, with rules that look at what they are called with and no more"}
+	t.IsolatedBy, t.NetworkBy, t.Network = open, open, driver.NetworkOpen
+	t.Limits.CPU, t.Limits.Memory, t.Limits.PIDs = open, open, open
+	t.Limits.Wall = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits.OpenFiles = driver.Enforcement{By: "a hard resource limit of each process"}
+	t.ReadOnly = driver.Enforcement{By: "the boundary, and that no command is run"}
+	t.Streaming = true
+	return t
 }
 
-var capabilities = driver.NewCapabilities(driver.CapFS)
+// capabilities is what a workspace has of which want was declared: commands only
+// where there is a guest to run them, and where they were not left out.
+func (p *Provider) capabilities(want driver.Capabilities) driver.Capabilities {
+	caps := driver.NewCapabilities(driver.CapFS)
+	if _, err := p.guest(); err == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
+		caps[driver.CapShell] = true
+	}
+	return caps
+}
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	if err := check(spec); err != nil {
+	caps := p.capabilities(spec.Want)
+	if err := p.check(spec, caps); err != nil {
 		return nil, err
 	}
 	m, err := p.ground.Ensure(ctx, spec, nil, nil)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m)
+	return p.attach(ctx, m, caps)
 }
 
 // check refuses, before anything is made, what the provider can't do.
-func check(spec driver.Spec) error {
+func (p *Provider) check(spec driver.Spec, caps driver.Capabilities) error {
 	if spec.Kind != Kind {
 		return fmt.Errorf("local: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
 	}
@@ -110,13 +153,21 @@ func check(spec driver.Spec) error {
 	if spec.From != (driver.Source{}) {
 		return fmt.Errorf("local: open: a template or snapshot to start from: %w", fault.Unsupported)
 	}
-	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
-		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v", missing, fault.Failed, capabilities.Names())
+	if missing := caps.Missing(spec.Want); len(missing) > 0 {
+		_, err := p.guest()
+		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), because(err))
 	}
-	if err := spec.Policy.Check(traits()); err != nil {
+	if err := spec.Policy.Check(p.hostTraits(caps)); err != nil {
 		return fmt.Errorf("local: open: %w", err)
 	}
 	return nil
+}
+
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "; " + err.Error()
 }
 
 // payload is all that a ref holds.
@@ -133,7 +184,9 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
 		return nil, err
 	}
-	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+	caps := ref.Capabilities
+	known := driver.NewCapabilities(driver.CapFS, driver.CapShell)
+	if !driver.ValidID(pl.ID) || !caps.Has(driver.CapFS) || len(known.Missing(caps)) > 0 {
 		return nil, fmt.Errorf("local: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
 	m, err := p.ground.Read(pl.ID)
@@ -149,67 +202,100 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if ref.Revision > m.Revision {
 		return nil, fmt.Errorf("local: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
-	return p.attach(ctx, m)
+	if caps.Has(driver.CapShell) {
+		if _, err := p.guest(); err != nil {
+			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
+		}
+	}
+	return p.attach(ctx, m, caps)
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace, error) {
-	h, err := p.ground.Attach(ctx, m, plot.Directory)
-	if err != nil {
+func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+	h := &handle{p: p, caps: caps}
+	var err error
+	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
-	ref, err := newRef(m)
-	if err != nil {
-		return nil, errors.Join(err, h.Close())
+	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}, FS: h.plot.FS(), Traits: p.traits(m, caps)}
+	if ws.Ref, err = newRef(m, caps); err == nil && caps.Has(driver.CapShell) {
+		if h.shell, err = p.newShell(h.plot, m); err == nil {
+			ws.Shell = h.shell.module()
+		}
 	}
-	return &driver.Workspace{
-		Ref:    ref,
-		Traits: p.traits(m),
-		Life: driver.Life{
-			Close:   func(context.Context) error { return h.Close() },
-			Destroy: func(ctx context.Context) error { return destroy(ctx, h) },
-			Update:  func(ctx context.Context, policy driver.Policy) (driver.Ref, error) { return update(ctx, h, policy) },
-		},
-		FS: h.FS(),
-	}, nil
+	if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
+		err = p.ground.Gone()
+	}
+	if err != nil {
+		return nil, errors.Join(p.ground.OpenFailed(ctx, "attach", err), h.plot.Close())
+	}
+	return ws, nil
 }
 
-func newRef(m *plot.Meta) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID}, capabilities.Clone(), m.Revision)
+func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(m *plot.Meta) driver.Traits {
-	t := traits()
+func (p *Provider) traits(m *plot.Meta, caps driver.Capabilities) driver.Traits {
+	t := p.hostTraits(caps)
 	t.Root = p.ground.Files(m)
-	if m.Dir != "" {
+	if m.Dir != "" && !caps.Has(driver.CapShell) {
 		t.Root = m.Dir
 	}
 	t.Damaged = p.ground.Damaged(m)
 	return t
 }
 
-// update changes the policy.
-func update(ctx context.Context, h *plot.Handle, policy driver.Policy) (driver.Ref, error) {
-	if err := policy.Check(traits()); err != nil {
+// A handle is a live workspace.
+type handle struct {
+	p     *Provider
+	caps  driver.Capabilities
+	plot  *plot.Handle
+	shell *shell // nil where there is none
+}
+
+// update changes the policy. A guest that does not run under the new one ends.
+func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
-	m, err := h.Update(ctx, policy, nil)
+	m, err := h.plot.Update(ctx, policy, nil)
+	if err == nil && h.shell != nil {
+		err = h.shell.renew(context.WithoutCancel(ctx), m)
+	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
-	return newRef(m)
+	return newRef(m, h.caps)
 }
 
-// destroy ends the workspace. A directory in place stays.
-func destroy(ctx context.Context, h *plot.Handle) error {
-	if err := h.Destroy(ctx, nil); err != nil {
+// close lets go of the workspace, and of its guest, which lives on.
+func (h *handle) close(ctx context.Context) error {
+	if h.shell != nil {
+		if err := h.shell.close(ctx); err != nil {
+			return err
+		}
+	}
+	return h.plot.Close()
+}
+
+// destroy ends the workspace and its guest. A directory in place stays.
+func (h *handle) destroy(ctx context.Context) error {
+	if h.shell != nil {
+		h.shell.ends(ctx)
+	}
+	if err := h.plot.Destroy(ctx, endGuest); err != nil {
 		return fmt.Errorf("local: destroy: %w", err)
+	}
+	if h.shell != nil {
+		return h.shell.close(ctx)
 	}
 	return nil
 }
 
-// Sweep removes the directories of workspaces that are not in live, and what a
-// crash left. What belongs to providers of other kinds stays.
+// Sweep ends the guests of workspaces that are not in live, and removes their
+// directories and what a crash left. What belongs to providers of other kinds
+// stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return p.ground.Sweep(ctx, live, nil)
+	return p.ground.Sweep(ctx, live, endGuest)
 }

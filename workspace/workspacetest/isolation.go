@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -133,7 +134,14 @@ func limitWall(t testing.TB, e *Env) {
 func readOnlyProcesses(t testing.TB, e *Env) {
 	p := e.readOnly(t)
 	before := p.digest(t)
-	res := p.script(t, "echo x > file; echo x > new; rm -rf dir; mkdir d; mv file f; chmod 777 file; ln -s a b; cat file")
+	text := "echo x > file; echo x > new; rm -rf dir; mkdir d; mv file f; chmod 777 file; ln -s a b; cat file"
+	res, err := p.run(t.Context(), driver.Command{Script: text})
+	if fault.Of(err) == fault.PermissionDenied && p.d.Traits.Isolation.Rank() == 0 {
+		return // without a fence, the only way to keep it so is to run nothing
+	}
+	if err != nil {
+		t.Fatalf("run: %v", err)
+	}
 	if after := p.digest(t); after != before {
 		t.Errorf("a command changed a read-only workspace: %q", pathsOf(p.tree(t)))
 	}

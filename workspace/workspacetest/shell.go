@@ -243,9 +243,15 @@ func pollUntil(t testing.TB, s *driver.Session, want string) string {
 
 func shellEnvironment(t testing.TB, e *Env) {
 	t.Setenv("CROFT_WORKSPACETEST_SECRET_TOKEN", canary)
-	res := e.open(t).script(t, "env; cat /proc/self/environ 2>/dev/null; true")
-	if strings.Contains(string(res.Stdout), canary) {
-		t.Error("a command sees the environment of the process that runs the workspace")
+	p := e.open(t)
+	for _, text := range []string{"env", "cat /proc/self/environ 2>/dev/null; true"} {
+		res, err := p.run(t.Context(), driver.Command{Script: text})
+		if err != nil && fault.Of(err) != fault.SandboxViolation { // rules may refuse to look there at all
+			t.Fatalf("run %q: %v", text, err)
+		}
+		if strings.Contains(string(res.Stdout), canary) {
+			t.Errorf("by %q a command sees the environment of the process that runs the workspace", text)
+		}
 	}
 }
 

@@ -1,0 +1,250 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/posix/guard"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const logName = "log" // logs of sessions, in the directory of a workspace
+
+func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(path) }
+
+// A shell runs the commands of a handle: in a guest of the workspace, without
+// any fence but the rules of package guard.
+type shell struct {
+	p    *Provider
+	h    *plot.Handle
+	id   string
+	dir  string // of the files
+	root *boundary.Root
+
+	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
+	client *guest.Client // nil until it was needed
+	guard  *guard.Guard
+	closed bool
+}
+
+// newShell returns the shell of a handle, which starts nothing yet.
+func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) (*shell, error) {
+	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m), turn: make(chan struct{}, 1)}
+	var err error
+	if s.root, err = boundary.Open(s.dir, nil); err != nil {
+		return nil, err
+	}
+	rules := guard.Local()
+	rules.Workspace, rules.Root, rules.Boundary = m.ID, s.dir, s.root
+	if s.guard, err = guard.New(rules); err != nil {
+		return nil, errors.Join(err, s.root.Close())
+	}
+	return s, nil
+}
+
+func (s *shell) module() *driver.Shell { return s.guard.Module(modulesOf(s.ask)) }
+
+func (s *shell) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("local: %w", ctx.Err())
+	}
+}
+
+// ask returns the module of the guest, which it finds or starts. One that has
+// died since it was last used is Evicted, once.
+func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
+	if err := s.h.Current(); err != nil {
+		return nil, err
+	}
+	if s.h.Meta().Policy.ReadOnly {
+		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and nothing would keep a command from writing", fault.PermissionDenied)
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if s.closed {
+		return nil, fmt.Errorf("local: the workspace is closed: %w", fault.WrongState)
+	}
+	if s.client == nil {
+		if s.client, err = s.meet(ctx); err != nil {
+			return nil, err
+		}
+		return s.client.Shell(), nil
+	}
+	select {
+	case <-s.client.Gone():
+		s.client.Close() //nolint:errcheck // it is gone
+		s.client = nil
+		return nil, fmt.Errorf("local: the guest of the workspace has ended: %w", fault.Evicted)
+	default:
+		return s.client.Shell(), nil
+	}
+}
+
+// meet attaches to the guest of the workspace, or starts it, while no other
+// process does either.
+func (s *shell) meet(ctx context.Context) (*guest.Client, error) {
+	dir := s.p.ground.Path(s.id)
+	if _, err := os.Lstat(filepath.Join(dir, keep.LockName)); errors.Is(err, os.ErrNotExist) {
+		if err := keep.Prepare(dir); err != nil { // it was made by a croft without a shell
+			return nil, fmt.Errorf("local: start the guest: %w: %w", fault.Of(err), err)
+		}
+	}
+	alone, err := keep.Lock(ctx, dir)
+	if err != nil {
+		return nil, errors.Join(s.h.Current(), fmt.Errorf("local: lock the guest: %w", err))
+	}
+	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	if err := s.h.Current(); err != nil {
+		return nil, err
+	}
+	m := s.h.Meta()
+	bin, key, err := s.p.key(&m)
+	if err != nil {
+		return nil, err
+	}
+	if c, _ := keep.Adopt(ctx, dir, key, bin.Version, s.id); c != nil {
+		return c, nil
+	}
+	if err := keep.End(ctx, dir, nil); err != nil {
+		return nil, fmt.Errorf("local: end the guest before: %w", err)
+	}
+	return s.start(ctx, dir, bin, key, &m)
+}
+
+// key is equal for guests that run the same way.
+func (p *Provider) key(m *plot.Meta) (*guestbin.Binary, string, error) {
+	bin, err := p.guest()
+	if err != nil {
+		return nil, "", fmt.Errorf("local: %w", err)
+	}
+	data, err := json.Marshal([]any{bin.Version, m.Policy.Env, m.Policy.Limits, m.Policy.ReadOnly})
+	if err != nil {
+		return nil, "", fmt.Errorf("local: %w: %w", fault.Internal, err)
+	}
+	sum := sha256.Sum256(data)
+	return bin, hex.EncodeToString(sum[:8]), nil
+}
+
+func (s *shell) start(ctx context.Context, dir string, bin *guestbin.Binary, key string, m *plot.Meta) (*guest.Client, error) {
+	logs := filepath.Join(dir, logName)
+	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("local: start the guest: %w: %w", fault.Of(err), err)
+	}
+	log, err := os.Open(logs)
+	if err != nil {
+		return nil, fmt.Errorf("local: start the guest: %w: %w", fault.Of(err), err)
+	}
+	defer log.Close()
+	l := &guest.Launch{
+		Binary: bin.Path, Socket: filepath.Join(dir, keep.SocketName), Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []guest.Named{{Name: "log", File: log}},
+		Config: guest.Config{
+			Version: bin.Version, Workspace: s.id, Level: driver.IsolationNone, Root: s.dir, UID: -1, Subreaper: true,
+			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
+		},
+	}
+	r, err := keep.Start(ctx, dir, l, &keep.Record{Key: key})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("local: %w", err), keep.End(context.WithoutCancel(ctx), dir, nil))
+	}
+	return r.Client, nil
+}
+
+// passed are the variables of this process that commands get, besides LC_*.
+var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
+
+// environment is what every command starts with: of this process's own only
+// what is needed to find programs and people's settings.
+func environment(policy map[string]string) map[string]string {
+	env := map[string]string{}
+	for _, pair := range os.Environ() {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
+			env[name] = value
+		}
+	}
+	for _, name := range passed {
+		if value, ok := os.LookupEnv(name); ok {
+			env[name] = value
+		}
+	}
+	for name, value := range policy {
+		env[name] = value
+	}
+	return env
+}
+
+// renew ends the guest if it does not run as m says.
+func (s *shell) renew(ctx context.Context, m *plot.Meta) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, key, err := s.p.key(m)
+	if err != nil {
+		return err
+	}
+	dir := s.p.ground.Path(s.id)
+	if rec, err := keep.Read(dir); err == nil && rec != nil && rec.Key == key {
+		return nil
+	}
+	if err := keep.EndIn(ctx, dir, nil); err != nil {
+		return err
+	}
+	s.letGo()
+	return nil
+}
+
+// ends says that the guest is about to be ended on purpose.
+func (s *shell) ends(ctx context.Context) {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if s.client != nil {
+		s.client.Ends()
+	}
+}
+
+// close lets go of the guest, which lives on.
+func (s *shell) close(ctx context.Context) error {
+	unlock, err := s.lock(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s.closed = true
+	s.letGo()
+	return s.root.Close()
+}
+
+func (s *shell) letGo() {
+	if s.client != nil {
+		s.client.Close() //nolint:errcheck // whether it hears of it or not
+		s.client = nil
+	}
+}
+
+// endGuest ends the guest of the workspace in dir, if it has one.
+func endGuest(ctx context.Context, dir string) error { return keep.EndIn(ctx, dir, nil) }

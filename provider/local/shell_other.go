@@ -1,0 +1,32 @@
+//go:build !linux
+
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func findGuest(string) (*guestbin.Binary, error) {
+	return nil, fmt.Errorf("commands in a local workspace need Linux: %w", fault.Unsupported)
+}
+
+// A shell is never made here.
+type shell struct{}
+
+func (p *Provider) newShell(*plot.Handle, *plot.Meta) (*shell, error) {
+	_, err := findGuest("")
+	return nil, err
+}
+
+func (*shell) module() *driver.Shell                   { return nil }
+func (*shell) renew(context.Context, *plot.Meta) error { return nil }
+func (*shell) ends(context.Context)                    {}
+func (*shell) close(context.Context) error             { return nil }
+
+func endGuest(context.Context, string) error { return nil }
