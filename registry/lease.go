@@ -15,6 +15,7 @@ import (
 func (r *Registry) startBeating() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.leased = true
 	if r.beating || r.down {
 		return
 	}
@@ -132,7 +133,32 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 		return err
 	}
 	uses, err := r.letGoOfAll(ctx)
-	return errors.Join(err, r.store.Release(ctx, r.me.ID, uses), r.store.Leave(ctx, r.me.ID))
+	r.endLease(ctx, uses)
+	return err
+}
+
+// leaveTime bounds how long the end of a lease may take.
+const leaveTime = 2 * time.Second
+
+// endLease tells the store that this registry has gone. That is a courtesy: a
+// lease that nobody ends runs out. A registry that held nothing has none.
+func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
+	r.mu.Lock()
+	had := r.leased
+	r.leased = false
+	r.mu.Unlock()
+	if !had {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	err := r.store.Release(ctx, r.me.ID, uses)
+	if err == nil {
+		err = r.store.Leave(ctx, r.me.ID)
+	}
+	if err != nil {
+		r.opts.Log.Warn("end the lease", "error", err)
+	}
 }
 
 // letGoOfAll ends all handles, many at a time, and returns their last uses.

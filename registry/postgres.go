@@ -65,6 +65,8 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		now:       postgresNow,
 		duplicate: postgresDuplicate,
 		full:      postgresFull,
+		damaged:   func(error) bool { return false },
+		makeWay:   func() bool { return false },
 	}}}
 	s.db.SetMaxOpenConns(postgresConns)
 	s.db.SetMaxIdleConns(postgresConns)

@@ -1,8 +1,12 @@
 package registry
 
 import (
+	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -77,6 +81,24 @@ type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Expires time.Time `json:"expires"`
+}
+
+// who names a holder for a message. One that crashed seems alive until its lease
+// ends, which is no riddle if it is said.
+func (h Holder) who() string {
+	who := fmt.Sprintf("process %d on %s", h.PID, h.Host)
+	host, err := os.Hostname()
+	if err != nil || host != h.Host {
+		return who
+	}
+	p, err := os.FindProcess(h.PID)
+	if err == nil {
+		err = p.Signal(syscall.Signal(0))
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		who += fmt.Sprintf(", which has died: it is free at %s", h.Expires.Format(time.RFC3339))
+	}
+	return who
 }
 
 // A Description is all that an operator can learn of a workspace.

@@ -36,6 +36,7 @@ type Registry struct {
 	open    int                // +checklocks:mu; entries and flights
 	down    bool               // +checklocks:mu
 	beating bool               // +checklocks:mu
+	leased  bool               // +checklocks:mu; there may be a lease to end
 	wg      sync.WaitGroup     // flights, the heartbeat, and handles that end
 }
 

@@ -32,6 +32,12 @@ type dialect struct {
 
 	// full reports whether err says that there is no room.
 	full func(err error) bool
+
+	// damaged reports whether err says that the store can't be read for good.
+	damaged func(err error) bool
+
+	// makeWay frees what was kept for a full disk, and reports whether it did.
+	makeWay func() bool
 }
 
 // sqlStore is a Store in a SQL database. The queries are the same for both
@@ -199,14 +205,16 @@ func (s *sqlStore) query(ctx context.Context, q querier, query string, args ...a
 }
 
 func (s *sqlStore) Put(ctx context.Context, rec Record) (Record, error) {
+	var stored Record
 	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) (err error) {
-		rec, err = s.put(ctx, tx, rec)
+		stored, err = s.put(ctx, tx, rec)
 		return err
 	})
-	return rec, err
+	return stored, err
 }
 
 func (s *sqlStore) PutIdle(ctx context.Context, rec Record, me string) (Record, error) {
+	var stored Record
 	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) error {
 		if _, err := s.get(ctx, tx, rec.ID, s.forUpdate); err != nil {
 			return err
@@ -217,13 +225,13 @@ func (s *sqlStore) PutIdle(ctx context.Context, rec Record, me string) (Record, 
 		}
 		for _, h := range holders {
 			if h.ID != me {
-				return fmt.Errorf("registry: workspace %s is held by process %d on %s: %w", rec.ID, h.PID, h.Host, fault.Conflict)
+				return fmt.Errorf("registry: workspace %s is held by %s: %w", rec.ID, h.who(), fault.Conflict)
 			}
 		}
-		rec, err = s.put(ctx, tx, rec)
+		stored, err = s.put(ctx, tx, rec)
 		return err
 	})
-	return rec, err
+	return stored, err
 }
 
 // put replaces a record of the same version.
@@ -273,8 +281,17 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// tx runs f in a transaction.
+// tx runs f in a transaction, and once more where a full disk could make way:
+// all but Insert may take what was kept for that, since they lead to removal.
 func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
+	err := s.tryTx(ctx, what, f)
+	if fault.Of(err) == fault.ResourceExhausted && s.makeWay() {
+		return s.tryTx(ctx, what, f)
+	}
+	return err
+}
+
+func (s *sqlStore) tryTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return s.classify(what, err)
@@ -299,6 +316,8 @@ func (s *sqlStore) classify(what string, err error) error {
 		return fmt.Errorf("registry: %s: %w", what, err)
 	case s.full(err):
 		return fmt.Errorf("registry: %s: %w: %w", what, fault.ResourceExhausted, err)
+	case s.damaged(err):
+		return fmt.Errorf("registry: %s: %w: the store is damaged, or no database: %w", what, fault.Failed, err)
 	}
 	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
 }

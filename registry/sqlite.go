@@ -50,11 +50,12 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		name:      goose.DialectSQLite3,
 		now:       func(context.Context, querier) (int64, error) { return time.Now().UnixNano(), nil },
 		duplicate: sqliteDuplicate,
-		full:      sqliteFull,
+		damaged:   isDamaged,
 	}}}
+	s.dialect.full, s.dialect.makeWay = s.isFull, s.makeWay
 	if err := s.prepare(ctx); err != nil {
 		db.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w (the store is %s)", err, path)
 	}
 	return s, nil
 }
@@ -65,7 +66,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 func makeFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil
+		return hide(path)
 	}
 	if err != nil {
 		return err
@@ -75,6 +76,21 @@ func makeFile(path string) error {
 		return errors.Join(err, f.Close())
 	}
 	return errors.Join(dir.Sync(), dir.Close(), f.Close())
+}
+
+// hide takes the rights of others from a file that is there, and from what lies
+// beside it, unless they belong to someone else, who has to know.
+func hide(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			err = os.Chmod(path+suffix, 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
 }
 
 // codeOf classifies an error of the host, Unavailable where it says nothing.
@@ -104,7 +120,7 @@ func (s *sqliteStore) prepare(ctx context.Context) error {
 		return err
 	}
 	defer drop(gate)
-	return s.bring(ctx)
+	return s.bringSomehow(ctx)
 }
 
 // Lock takes the lock file, shared or exclusive. Whoever comes passes the gate
@@ -143,11 +159,6 @@ func take(ctx context.Context, f *flock.Flock, exclusive bool) error {
 
 // drop gives up a lock, which closing its file does even where it says otherwise.
 func drop(f *flock.Flock) { _ = f.Close() }
-
-func sqliteFull(err error) bool {
-	var e *sqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL // the low byte is the primary code
-}
 
 func sqliteDuplicate(err error) bool {
 	var e *sqlite.Error

@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// reserveSize is enough for the log of some hundred small transactions, and for
+// the index of the log, without which a database can't even be read.
+const reserveSize = 1 << 20
+
+// To read takes a little space, and to remove something takes some before it
+// gives any back. So that a full disk is no trap, a file is kept beside the
+// database that holds nothing and makes way.
+func (s *sqliteStore) reserve() string { return s.path + ".reserve" }
+
+// makeWay removes the reserve, and reports whether there was one.
+func (s *sqliteStore) makeWay() bool { return os.Remove(s.reserve()) == nil }
+
+// makeReserve makes the reserve where it is missing and there is room for it. A
+// store without one works as well until the disk is full.
+func (s *sqliteStore) makeReserve() {
+	f, err := os.OpenFile(s.reserve(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_, err = f.Write(make([]byte, reserveSize)) // written out: a hole takes no room
+	if errors.Join(err, f.Close()) != nil {
+		s.makeWay()
+	}
+}
+
+// bringSomehow brings the schema up to date, on a full disk by way of the
+// reserve, which Close puts back.
+func (s *sqliteStore) bringSomehow(ctx context.Context) error {
+	err := s.bring(ctx)
+	if err != nil && s.full(err) && s.makeWay() {
+		return s.bring(ctx)
+	}
+	if err == nil {
+		s.makeReserve()
+	}
+	return err
+}
+
+// Close lets go of the database, whose log ends with the last one who does.
+func (s *sqliteStore) Close() error {
+	err := s.db.Close()
+	s.makeReserve()
+	return err
+}
+
+// isFull reports whether err says that the disk is full. SQLite tells that by
+// many names where it is not the content that finds no room.
+func (s *sqliteStore) isFull(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff { // the low byte is the primary code
+	case sqlite3.SQLITE_FULL:
+		return true
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		return noRoom(filepath.Dir(s.path))
+	}
+	return false
+}
+
+// noRoom tries whether there is room for what SQLite needs to read: 32 KiB.
+func noRoom(dir string) bool {
+	f, err := os.CreateTemp(dir, ".room-*")
+	if err == nil {
+		defer os.Remove(f.Name())
+		_, err = f.Write(make([]byte, 32<<10))
+		err = errors.Join(err, f.Close())
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isDamaged reports whether err says that the file is no database, or none any more.
+func isDamaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+}
