@@ -49,6 +49,7 @@ var families = []family{
 	{"files", benchFiles},
 	{"registry", benchRegistry},
 	{"exec", benchExec},
+	{"open", benchOpen},
 }
 
 func main() {
