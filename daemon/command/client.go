@@ -88,7 +88,7 @@ func (a *app) remoteClient() (*remote.Client, error) {
 		token = a.localToken()
 	}
 	if token == "" {
-		return nil, fmt.Errorf("server %s: %w: give the token that croft up printed, with --token or CROFT_TOKEN", a.server, fault.Unauthenticated)
+		return nil, fmt.Errorf("server %s: %w: no token: give --token or CROFT_TOKEN; croft up prints it and keeps it in DATA/token", a.server, fault.Unauthenticated)
 	}
 	return remote.NewClient(remote.Config{URL: a.server, Token: token})
 }

@@ -21,7 +21,12 @@ type failure struct{ error }
 func (f *failure) Unwrap() error { return f.error }
 
 // errInterrupted is the error of a command that a signal ended.
-var errInterrupted = fmt.Errorf("interrupted: %w", fault.Canceled)
+var errInterrupted error = interrupted{}
+
+type interrupted struct{}
+
+func (interrupted) Error() string { return "interrupted" }
+func (interrupted) Unwrap() error { return fault.Canceled }
 
 // A usageError is a command line that makes no sense, found by a command itself.
 type usageError struct{ text string }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,11 +35,19 @@ func (a *app) note(format string, args ...any) {
 
 // table prints rows in columns.
 func table(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(tw, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for line := range strings.Lines(b.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+	}
+	return out.Flush()
 }
 
 // printable returns a name as it can be shown on one line: as it is, or quoted

@@ -143,19 +143,30 @@ func (a *app) tryCommands(sys *system.System, name string) []string {
 	}
 }
 
-// programPath returns how to call this program from anywhere.
+// programPath returns how to call this program: by its plain name where a shell
+// would find this very program by it, and else as it was started.
 func (a *app) programPath() string {
 	self, err := os.Executable()
 	if err != nil {
 		return a.program
 	}
-	base := filepath.Base(self)
-	if found, err := exec.LookPath(base); err == nil {
-		if abs, err := filepath.Abs(found); err == nil && abs == self {
-			return base
-		}
+	base := filepath.Base(a.program)
+	if found, err := exec.LookPath(base); err == nil && sameFile(found, self) {
+		return base
+	}
+	if strings.ContainsRune(a.program, filepath.Separator) && sameFile(a.program, self) {
+		return a.program
 	}
 	return self
+}
+
+func sameFile(a, b string) bool {
+	at, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	bt, err := os.Stat(b)
+	return err == nil && os.SameFile(at, bt)
 }
 
 // shellQuote quotes a word for a shell where it needs to be.

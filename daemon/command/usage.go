@@ -22,7 +22,17 @@ func (a *app) settle(cmd *cobra.Command, _ []string) error {
 	case !flags.Changed("data") && !flags.Changed("server"):
 		a.server = os.Getenv("CROFT_SERVER")
 	}
+	a.server = serverURL(a.server)
 	return nil
+}
+
+// serverURL completes what somebody wrote for the URL of a server: HOST:PORT, or
+// the URL of its API.
+func serverURL(s string) string {
+	if s != "" && !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1")
 }
 
 // emptyFlag refuses a flag that was given and says nothing: it comes of a

@@ -45,7 +45,7 @@ func (a *app) wsList(ctx context.Context, opts wsListOptions) error {
 		return a.answer(list, func(w io.Writer) error {
 			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
 			for _, ws := range list {
-				rows = append(rows, []string{ws.ID, orDash(ws.Name), ws.Kind, ws.State, timeText(ws.CreatedAt), labelText(ws.Labels)})
+				rows = append(rows, []string{ws.ID, orDash(ws.Name), ws.Kind, ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
 			}
 			return table(w, rows)
 		})

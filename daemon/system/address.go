@@ -18,7 +18,7 @@ func CheckAddr(addr string, explicitToken bool) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("system: address %q: %w: it is written HOST:PORT", addr, fault.InvalidArgument)
+		return fmt.Errorf("system: address %q: %w: it is written HOST:PORT, with a port of 0 to 65535", addr, fault.InvalidArgument)
 	}
 	if host == "" {
 		return fmt.Errorf("system: address %q: %w: write the host out, such as 127.0.0.1%s; 0.0.0.0%s binds every interface",

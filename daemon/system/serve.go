@@ -14,6 +14,7 @@ import (
 // Listen listens on addr, which CheckAddr has judged.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	var unknown *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("system: listen on %s: %w: another program has the port; choose one with --addr", addr, fault.AlreadyExists)
@@ -21,6 +22,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("system: listen on %s: %w: this host has no such address", addr, fault.InvalidArgument)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("system: listen on %s: %w: the port is reserved", addr, fault.PermissionDenied)
+	case errors.As(err, &unknown):
+		return nil, fmt.Errorf("system: listen on %s: %w: there is no host %q", addr, fault.InvalidArgument, unknown.Name)
 	case err != nil:
 		return nil, fmt.Errorf("system: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
 	}

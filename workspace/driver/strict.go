@@ -29,7 +29,7 @@ func DecodeStrict(data []byte, v any) error {
 	if err := json.Unmarshal(data, v); err != nil {
 		var typ *json.UnmarshalTypeError
 		if errors.As(err, &typ) {
-			return fmt.Errorf("%w: %s must be %s, not %s", fault.InvalidArgument, cmpOr(typ.Field, "the value"), typ.Type, typ.Value)
+			return fmt.Errorf("%w: %s must be %s, not %s", fault.InvalidArgument, cmpOr(typ.Field, "the value"), jsonType(typ.Type), strings.ReplaceAll(typ.Value, "bool", "true or false"))
 		}
 		if code := fault.Of(err); code != fault.Internal {
 			return err
@@ -37,6 +37,32 @@ func DecodeStrict(data []byte, v any) error {
 		return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	return nil
+}
+
+// jsonType says in plain words what JSON a Go type is written in.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string in base64"
+		}
+		return "an array"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number that is not negative"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "another kind of value"
 }
 
 // maxDepth is far more than any of our types nests.
