@@ -407,3 +407,24 @@ func TestCanceledWriteLeavesNothing(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Nobody else can read what is in the store, whatever the umask was.
+func TestDatabaseIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "filestore.db"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := newProvider(t, &Config{Dir: dir})
+	if _, err := p.store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"filestore.db", "filestore.db-wal", "filestore.db-shm"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := info.Mode().Perm(), os.FileMode(0o600); got != want {
+			t.Errorf("%s has mode %o, want %o", name, got, want)
+		}
+	}
+}

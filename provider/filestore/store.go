@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -64,6 +65,9 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 		return nil, err
 	}
 	path := filepath.Join(cfg.Dir, "filestore.db")
+	if err := makePrivate(path); err != nil {
+		return nil, err
+	}
 	s.readers = openPool(path, "NORMAL", max(4, runtime.GOMAXPROCS(0)))
 	s.fast = openPool(path, "NORMAL", 1)
 	s.durable = openPool(path, "FULL", 1)
@@ -74,6 +78,26 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 		s.log.Warn("filestore: there is no room for a reserve", "error", err)
 	}
 	return s, nil
+}
+
+// makePrivate makes the database's file before SQLite does, which gives its other
+// files the same mode, and takes from those that exist what others may do with
+// them. It never opens one that exists: closing it would let go of the locks that
+// this process has on it.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		return f.Close()
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Chmod(path+suffix, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func openPool(path, synchronous string, conns int) *sql.DB {
