@@ -19,7 +19,7 @@ const eventsPath = "/events"
 func (s *Server) eventRoutes() {
 	op := s.op(http.MethodGet, eventsPath, "events", "What happens in workspaces, as server-sent events")
 	op.Description = "The data of each is an Event, its id the sequence. A client that comes back with Last-Event-ID goes on where it was; " +
-		"what is no longer kept is told of by an event of the kind event.dropped, and so is what a slow client missed."
+		"what happens after the headers have arrived is sent; what is no longer kept is told of by an event of the kind event.dropped, and so is what a slow client missed."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
 		"text/event-stream": {Schema: s.schema(event.Event{})},
 	}}
@@ -78,13 +78,14 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		_, w := humago.Unwrap(hc)
 		out := &eventWriter{w: w, flush: http.NewResponseController(w)}
-		out.begin()
 		if !in.Follow {
+			out.begin()
 			s.sendRecent(out, filter, seq)
 			return
 		}
 		sub := s.cfg.Events.Subscribe(filter, opts)
 		defer sub.Close()
+		out.begin() // what happens from here on is sent
 		s.sendEvents(ctx, out, sub)
 	}}, nil
 }
