@@ -24,10 +24,10 @@ func (w *Workspace) RunScript(ctx context.Context, code driver.Code) (driver.Cod
 
 func (w *Workspace) runCode(ctx context.Context, v *verb, code driver.Code, module func(*live) *driver.Interpreter) (res driver.CodeResult, err error) {
 	var ran atomic.Bool
-	if call := code.OnOutput; call != nil {
+	if call, left := code.OnOutput, w.gate.exiting(); call != nil {
 		code.OnOutput = func(o driver.Output) error {
 			ran.Store(true)
-			return call(o)
+			return aside(left, func() error { return call(o) })
 		}
 	}
 	ctx, release := w.gate.hold(ctx)
@@ -47,10 +47,7 @@ func (w *Workspace) runCode(ctx context.Context, v *verb, code driver.Code, modu
 		res, err = m.RunCode(ctx, code)
 		return err
 	})
-	if err != nil && w.gate.why() != nil && ctx.Err() != nil {
-		err = w.gate.why()
-	}
-	return res, err
+	return res, w.left(ctx, err)
 }
 
 // checkCode judges code once for all providers.

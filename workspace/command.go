@@ -228,7 +228,7 @@ func (c *Cmd) command() (driver.Command, error) {
 	if c.Stdout != nil && sameWriter(c.Stdout, c.Stderr) {
 		mu = new(sync.Mutex)
 	}
-	cmd.OnStdout, cmd.OnStderr = c.sink(c.Stdout, mu), c.sink(c.Stderr, mu)
+	cmd.OnStdout, cmd.OnStderr = c.w.gate.listener(c.sink(c.Stdout, mu)), c.w.gate.listener(c.sink(c.Stderr, mu))
 	return cmd, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	iofs "io/fs"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -95,8 +96,8 @@ func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, e
 func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (page Listing, err error) {
 	opts = orZero(opts)
 	err = w.files(ctx, verbList, path, func(ctx context.Context, fs *driver.FS, name string) error {
-		if opts.Depth < -1 || opts.Limit < 0 {
-			return fmt.Errorf("list %q: %w: depth is at least -1 and limit at least 0", path, fault.InvalidArgument)
+		if opts.Depth < -1 || opts.Limit < 0 || opts.Limit > driver.MaxListLimit {
+			return fmt.Errorf("list %q: depth %d, limit %d: %w: depth is at least -1 and limit 0 to %d", path, opts.Depth, opts.Limit, fault.InvalidArgument, driver.MaxListLimit)
 		}
 		if fs.List != nil {
 			page, err = fs.List(ctx, name, opts)
@@ -110,17 +111,28 @@ func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (p
 }
 
 // Read opens a file for reading, from any offset. The Info is of the very file
-// that is read.
+// that is read. Until body is closed, the workspace is in use. Closing the handle,
+// or destroying the workspace, does not wait for body to be read to its end: its
+// next Read answers that error.
 func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (body io.ReadCloser, info Info, err error) {
 	opts = orZero(opts)
+	ctx, release := w.gate.hold(ctx)
 	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if opts.Offset < 0 || opts.Limit < 0 {
 			return fmt.Errorf("read %q: %w: offset and limit must not be negative", path, fault.InvalidArgument)
 		}
-		body, info, err = fs.Read(ctx, name, opts)
-		return err
+		from, of, err := fs.Read(ctx, name, opts)
+		if err != nil {
+			return err
+		}
+		body, info = w.reading(from, release), of
+		return nil
 	})
-	return body, info, err
+	if err != nil {
+		release()
+		return nil, Info{}, err
+	}
+	return body, info, nil
 }
 
 // ReadFile returns the content of a file.
@@ -156,13 +168,18 @@ func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
 }
 
 // Write makes or replaces a file with what body yields, atomically. If body
-// fails, or anything else does, the file is as it was.
+// fails, or anything else does, the file is as it was. Where ctx ends, or the
+// handle is closed, while body keeps the write waiting, Write returns and body is
+// left: a Read that is under way may last until whoever owns it ends it.
 func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts *WriteOptions) (res WriteResult, err error) {
 	o := *orZero(opts)
 	if limit := w.opts.MaxFileSize; limit > 0 && (o.MaxSize == 0 || o.MaxSize > limit) {
 		o.MaxSize = limit
 	}
 	in := newInput(body)
+	ctx, release := w.gate.hold(ctx)
+	defer release()
+	in.until(ctx)
 	err = w.files(ctx, verbWrite, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if name == "." {
 			return fmt.Errorf("write %q: %w: it is the workspace itself", path, fault.InvalidArgument)
@@ -182,7 +199,7 @@ func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts
 		res, err = fs.Write(ctx, name, in.reader(), &o)
 		return in.explain(err)
 	})
-	return res, err
+	return res, w.left(ctx, err)
 }
 
 func checkIfMatch(verb, path, digest string) error {
@@ -298,8 +315,8 @@ func (w *Workspace) Symlink(ctx context.Context, target, path string) error {
 func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions) (res GlobResult, err error) {
 	o := *orZero(opts)
 	err = w.search(ctx, verbGlob, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
-		if o.Limit < 0 {
-			return fmt.Errorf("glob %q: limit %d: %w: it must not be negative", pattern, o.Limit, fault.InvalidArgument)
+		if o.Limit < 0 || o.Limit > driver.MaxGlobLimit {
+			return fmt.Errorf("glob %q: limit %d: %w: 0 to %d are allowed", pattern, o.Limit, fault.InvalidArgument, driver.MaxGlobLimit)
 		}
 		o.Path = name
 		if fs.Glob != nil {
@@ -318,8 +335,8 @@ func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions)
 func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions) (res GrepResult, err error) {
 	o := *orZero(opts)
 	err = w.search(ctx, verbGrep, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
-		if o.Before < 0 || o.After < 0 || o.MaxPerFile < 0 || o.MaxMatches < 0 || o.MaxFileSize < -1 || o.MaxTime < 0 {
-			return fmt.Errorf("grep %q: %w: context lines and bounds must not be negative", pattern, fault.InvalidArgument)
+		if err := search.CheckGrep(&o); err != nil {
+			return fmt.Errorf("grep %q: %w", pattern, err)
 		}
 		o.Path = name
 		if fs.Grep != nil {
@@ -343,13 +360,13 @@ func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) 
 		if opts.Debounce < 0 {
 			return fmt.Errorf("watch %q: debounce %v: %w: it must not be negative", path, opts.Debounce, fault.InvalidArgument)
 		}
-		watcher, err = fs.Watch(ctx, name, opts)
+		found, err := fs.Watch(ctx, name, opts)
+		if err == nil {
+			watcher = w.watching(ctx, found)
+		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return w.watching(ctx, watcher), nil
+	return watcher, err
 }
 
 // Digest returns the digest of a file, or of a tree: its paths, types, modes,

@@ -30,7 +30,10 @@ func (s *Session) Follow(ctx context.Context, stream driver.Stream, offset int64
 		if offset < 0 || stream != driver.Stdout && stream != driver.Stderr {
 			return fmt.Errorf("follow: %w: the streams are %s and %s, and the offset must not be negative", fault.InvalidArgument, driver.Stdout, driver.Stderr)
 		}
-		return follow(ctx, p, stream, offset, f)
+		left := s.w.gate.exiting()
+		return follow(ctx, p, stream, offset, func(chunk driver.LogChunk) error {
+			return aside(left, func() error { return f(chunk) })
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -16,6 +17,15 @@ type input struct {
 	tries  int
 	read   bool  // body was read from
 	err    error // that body failed with
+
+	exit *exit  // when to wait for body no more; nil is never
+	buf  []byte // what body reads into, as it may do so after that
+}
+
+// until says to leave body, whatever it waits for, when ctx ends.
+func (in *input) until(ctx context.Context) {
+	x := exitOf(ctx)
+	in.exit = &x
 }
 
 func newInput(body io.Reader) *input {
@@ -58,11 +68,36 @@ type inputReader input
 
 func (r *inputReader) Read(p []byte) (int, error) {
 	r.read = true
-	n, err := r.body.Read(p)
+	if r.exit == nil {
+		n, err := r.body.Read(p)
+		r.note(err)
+		return n, err
+	}
+	if most := min(len(p), maxInput); len(r.buf) < most {
+		r.buf = make([]byte, most)
+	}
+	var n int
+	var failed error
+	buf := r.buf[:min(len(p), len(r.buf))]
+	err := aside(*r.exit, func() error {
+		m, err := r.body.Read(buf)
+		n, failed = m, err
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.note(failed)
+	return copy(p, buf[:n]), failed
+}
+
+// maxInput is how much is read at once from a body that may be left.
+const maxInput = 256 << 10
+
+func (r *inputReader) note(err error) {
 	if err != nil && err != io.EOF { // a wrapped EOF is a failure
 		r.err = err
 	}
-	return n, err
 }
 
 // explain gives an error that comes from the body, and that nobody classified, a

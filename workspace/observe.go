@@ -150,7 +150,12 @@ func (w *Workspace) tell(v *verb, about subject, err error, start time.Time) {
 	}
 	w.emit(event.Operation, eventFields(v, about, err, start))
 	if fault.Of(err) == fault.SandboxViolation {
-		w.emit(event.SandboxViolation, eventFields(v, about, err, start))
+		e := event.NewSandboxViolation(w.id, w.opts.Session.ID, event.Violation{Tool: v.name, Path: about.path, Command: about.command, Err: err})
+		e.Fields[event.FieldVerb] = v.name
+		if about.to != "" {
+			e.Fields[event.FieldTo] = event.Cut(about.to)
+		}
+		w.opts.Events.Emit(e)
 	}
 }
 

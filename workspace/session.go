@@ -67,6 +67,10 @@ func (w *Workspace) Run(ctx context.Context, cmd driver.Command) (res Result, er
 	cmd.OnStdout, cmd.OnStderr = noting(&ran, cmd.OnStdout), noting(&ran, cmd.OnStderr)
 	ctx, release := w.gate.hold(ctx)
 	defer release()
+	if !cmd.Detached { // which lives on
+		in.until(ctx)
+		cmd.OnStdout, cmd.OnStderr = w.gate.listener(cmd.OnStdout), w.gate.listener(cmd.OnStderr)
+	}
 	err = w.shell(ctx, verbRun, aboutCommand(cmd), func(ctx context.Context, d *live) error {
 		if ran.Load() {
 			return fmt.Errorf("run: %w: the workspace was evicted after the command had written output; it is not run again", fault.Unavailable)

@@ -4,23 +4,27 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 )
 
 // A watching is a watcher that ends with its handle.
 type watching struct {
 	w       *Workspace
 	watcher Watcher
+	opened  *opened
 
-	once  sync.Once
 	ended context.Context // ends when the watcher or the handle is closed
 	end   func()
 }
 
-// watching ties what a driver returned to the handle.
+// watching ties what a driver returned to the handle, within the call.
 func (w *Workspace) watching(ctx context.Context, watcher Watcher) *watching {
 	ended, end := w.gate.hold(context.WithoutCancel(ctx))
-	return &watching{w: w, watcher: watcher, ended: ended, end: end}
+	x := &watching{w: w, watcher: watcher, ended: ended, end: end}
+	x.opened = w.gate.keep(func() error {
+		x.end()
+		return w.guard(x.ended, w.current.Load(), func(context.Context, *live) error { return watcher.Close() })
+	})
+	return x
 }
 
 // Next waits for a batch, until the watcher or its handle is closed.
@@ -42,15 +46,6 @@ func (x *watching) Next(ctx context.Context) (changes Changes, err error) {
 	return changes, err
 }
 
-// Close ends the watcher; Next answers io.EOF from then on.
-func (x *watching) Close() (err error) {
-	x.once.Do(func() {
-		x.end()
-		if x.w.gate.enter() != nil {
-			return // closing the handle ended it
-		}
-		defer x.w.gate.exit()
-		err = x.watcher.Close()
-	})
-	return err
-}
+// Close ends the watcher; Next answers io.EOF from then on. Closing the handle
+// has closed it, too.
+func (x *watching) Close() error { return x.w.gate.drop(x.opened) }
