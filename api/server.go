@@ -173,9 +173,12 @@ func decode(data []byte, v any) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recovered(w, r)
 	if err := s.guard(r); err != nil {
+		turnAway(w)
 		s.fail(w, r, err)
 		return
 	}
+	r, answered := watchBody(w, r, bodyPatience)
+	defer answered()
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
 		s.unmatched(w, r, h)

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// bodyPatience is how long a body may pause. There is no limit to how long
+	// one takes as a whole.
+	bodyPatience = time.Minute
+
+	// endPatience is how long a connection is read from once its request is
+	// answered, so that a client which is still sending gets to see the answer.
+	endPatience = 2 * time.Second
+)
+
+// turnAway has the connection end soon after the answer, whatever the client
+// still owes of its body.
+func turnAway(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	endSoon(w)
+}
+
+// endSoon bounds how long the HTTP server reads what is left of a body. It sets
+// its own bounds for the next request.
+func endSoon(w http.ResponseWriter) {
+	// Without a connection there is nothing to bound.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(endPatience))
+}
+
+// watchBody returns the request with a body that fails when it pauses for too
+// long, and what to call when the request is answered.
+func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (*http.Request, func()) {
+	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
+		return r, func() {}
+	}
+	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), patience: patience}
+	b.timer = time.AfterFunc(patience, b.expire)
+	b.timer.Stop()
+	r = r.WithContext(r.Context())
+	r.Body = b
+	return r, func() {
+		if !b.ended {
+			endSoon(w)
+		}
+	}
+}
+
+// A watchedBody ends a read that gets nothing. A deadline is set only then:
+// others set their own, and one that stays would end what comes later.
+type watchedBody struct {
+	io.ReadCloser
+	conn     *http.ResponseController
+	patience time.Duration
+	timer    *time.Timer
+	ended    bool // used by the one who reads
+
+	mu      sync.Mutex
+	reading bool // +checklocks:mu
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.set(true)
+	b.timer.Reset(b.patience)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	b.set(false)
+	b.ended = b.ended || errors.Is(err, io.EOF)
+	return n, err
+}
+
+func (b *watchedBody) set(reading bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = reading
+}
+
+// expire ends the read under way, if there is still one.
+func (b *watchedBody) expire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading {
+		_ = b.conn.SetReadDeadline(time.Now()) // without a connection nothing blocks
+	}
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/workspace"
+)
+
+// slowServer serves h and returns a connection to it.
+func slowServer(t *testing.T, h http.Handler) net.Conn {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// TestNoBodyIsWaitedForWithoutAToken sends a request that owes its body: it is
+// answered, and the connection ends although the client keeps it.
+func TestNoBodyIsWaitedForWithoutAToken(t *testing.T) {
+	s, err := New(Config{Registry: new(registry.Registry), Mux: workspace.NewMux(), Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, head := range map[string]string{
+		"no token":   "POST /v1/workspaces HTTP/1.1\r\nHost: localhost\r\n",
+		"other host": "POST /v1/workspaces HTTP/1.1\r\nHost: example.org\r\n",
+		"no route":   "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := slowServer(t, s)
+			if _, err := io.WriteString(conn, head+"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(bufio.NewReader(conn)) // until the server ends it
+			if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(got), "HTTP/1.1 4") {
+				t.Errorf("got %.40q, %v; want an answer, and the end", got, err)
+			}
+		})
+	}
+}
+
+// TestABodyThatPauses proves that a body may take as long as it likes while it
+// comes, and that one that does not come ends.
+func TestABodyThatPauses(t *testing.T) {
+	const patience = 300 * time.Millisecond
+	read := make(chan error, 1)
+	conn := slowServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, answered := watchBody(w, r, patience)
+		defer answered()
+		data, err := io.ReadAll(r.Body)
+		read <- err
+		fmt.Fprintf(w, "%d", len(data))
+	}))
+	const steps = 10
+	if _, err := fmt.Fprintf(conn, "PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", steps); err != nil {
+		t.Fatal(err)
+	}
+	for range steps {
+		time.Sleep(patience / 6)
+		if _, err := io.WriteString(conn, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-read; err != nil {
+		t.Fatalf("a body that comes slowly: %v", err)
+	}
+	answers := bufio.NewReader(conn)
+	res, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(res.Body); err != nil || string(got) != fmt.Sprint(steps) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	res.Body.Close()
+	time.Sleep(2 * patience) // the connection is not bound by what was
+	if _, err := io.WriteString(conn, "PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nx"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a body that stops: %v, want the deadline", err)
+	}
+}
