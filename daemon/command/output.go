@@ -25,6 +25,11 @@ func (a *app) answer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
+// done answers, with --json, for a command that has nothing else to say.
+func (a *app) done(v map[string]string) error {
+	return a.answer(v, func(io.Writer) error { return nil })
+}
+
 // note writes commentary. With --json there is none: standard error is for an
 // error, which is JSON, too.
 func (a *app) note(format string, args ...any) {

@@ -13,6 +13,7 @@ func (a *app) wsCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),
 		a.wsLsCommand(), a.wsCatCommand(), a.wsPutCommand(), a.wsGetCommand(), a.wsGrepCommand(), a.wsGlobCommand(),
+		a.wsStatCommand(), a.wsMkdirCommand(), a.wsMvCommand(), a.wsDelCommand(),
 		a.wsProfileCommand(),
 		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
 		a.wsPauseCommand(), a.wsResumeCommand(),

@@ -25,9 +25,14 @@ func (a *app) wsKillCommand() *cobra.Command {
 					return err
 				}
 				if signal != "" {
-					return session.Signal(ctx, signalName(signal))
+					err = session.Signal(ctx, signalName(signal))
+				} else {
+					err = session.Kill(ctx, grace)
 				}
-				return session.Kill(ctx, grace)
+				if err != nil {
+					return err
+				}
+				return a.done(map[string]string{"session": args[1]})
 			})
 		}),
 	}

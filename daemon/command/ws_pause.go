@@ -14,7 +14,12 @@ func (a *app) wsPauseCommand() *cobra.Command {
 		Short: "Stop the processes of a workspace and free what they hold",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *remote.Client) error { return c.Pause(ctx, args[0]) })
+			return a.withClient(ctx, func(c *remote.Client) error {
+				if err := c.Pause(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.done(map[string]string{"paused": args[0]})
+			})
 		}),
 	}
 }
@@ -25,7 +30,12 @@ func (a *app) wsResumeCommand() *cobra.Command {
 		Short: "Go on with a workspace that was paused",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *remote.Client) error { return c.Resume(ctx, args[0]) })
+			return a.withClient(ctx, func(c *remote.Client) error {
+				if err := c.Resume(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.done(map[string]string{"resumed": args[0]})
+			})
 		}),
 	}
 }

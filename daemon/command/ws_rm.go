@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ func (a *app) wsRmCommand() *cobra.Command {
 					return err
 				}
 				a.note("removed %s", args[0])
-				return a.answer(map[string]string{"removed": args[0]}, func(io.Writer) error { return nil })
+				return a.done(map[string]string{"removed": args[0]})
 			})
 		}),
 	}
