@@ -117,6 +117,46 @@ func TestSymlinkThatCouldLeadOutsideLater(t *testing.T) {
 	}
 }
 
+// A root followed symlinks in its own path, and nothing told one directory from
+// another that took its name.
+func TestOpenWithoutSymlinks(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	path := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.MkdirAll(path("a/b"), 0o700))
+	must(t, os.Symlink("a", path("link")))
+	must(t, os.Symlink("b", path("a/last")))
+	must(t, os.WriteFile(path("file"), nil, 0o600))
+	for name, want := range map[string]fault.Code{
+		"a/b": "", "link/b": fault.SandboxViolation, "a/last": fault.SandboxViolation, "link": fault.SandboxViolation,
+		"none": fault.NotFound, "file": fault.InvalidArgument, "file/x": fault.InvalidArgument,
+	} {
+		_, err := boundary.Identify(path(name))
+		wantCode(t, err, want)
+		r, err := boundary.Open(path(name), &boundary.Options{NoSymlinks: true})
+		wantCode(t, err, want)
+		if err == nil {
+			must(t, r.Close())
+		}
+	}
+	r, err := boundary.Open(path("a/b"), nil)
+	must(t, err)
+	was, err := r.Identity()
+	must(t, err)
+	must(t, os.Rename(path("a/b"), path("moved")))
+	must(t, os.Mkdir(path("a/b"), 0o700))
+	moved, err := boundary.Identify(path("moved"))
+	must(t, err)
+	now, err := boundary.Identify(path("a/b"))
+	must(t, err)
+	if was != moved || was == now {
+		t.Errorf("the root is %v; moved is %v, in its place is %v", was, moved, now)
+	}
+	must(t, r.Close())
+	_, err = r.Identity()
+	wantCode(t, err, fault.WrongState)
+}
+
 // counterDir names, for a child process, the directory of the counters.
 const counterDir, counterSteps = "CROFT_TEST_COUNTER", 300
 

@@ -15,7 +15,7 @@ import (
 func testSystem(t *testing.T) (system, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := openSystem(dir)
+	s, err := openSystem(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ type Options struct {
 	ReadOnly    bool  // every change is fault.PermissionDenied
 	Sync        bool  // every change is on stable storage before it returns, whatever the call's own options say
 	MaxFileSize int64 // bytes that a file may have after Write, Edit or Copy; 0 is no limit
+	NoSymlinks  bool  // Open refuses a path in which any element is a symlink, as fault.SandboxViolation
 
 	// Commit, where it is set, makes the last step of each Write and Edit, and of
 	// each file of a Copy: the one that others see. It either calls change, once,
@@ -50,9 +51,10 @@ type Root struct {
 }
 
 // Open returns the root at dir, which must be a directory. dir itself is the
-// caller's word: it is opened as it is, through any symlinks.
+// caller's word: it is opened as it is, through any symlinks unless the options
+// forbid them.
 func Open(dir string, opts *Options) (*Root, error) {
-	s, err := openSystem(dir)
+	s, err := openSystem(dir, orZero(opts).NoSymlinks)
 	if err != nil {
 		return nil, failed("open", dir, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,12 +28,52 @@ type system struct {
 	commit commit
 }
 
-func openSystem(dir string) (system, error) {
+func openSystem(dir string, noSymlinks bool) (system, error) {
+	if noSymlinks {
+		if _, err := identify(dir); err != nil {
+			return system{}, err
+		}
+	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, syscall.ENOTDIR) {
 		err = errNotDir
 	}
 	return system{root: root}, err
+}
+
+// identify looks at the path and then at the directory: there is no one step.
+func identify(dir string) (Identity, error) {
+	plain, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return Identity{}, err
+	}
+	if plain != filepath.Clean(dir) {
+		return Identity{}, errNotPlain
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return Identity{}, err
+	}
+	return identityOf(fi)
+}
+
+func (s system) identity() (Identity, error) {
+	fi, err := s.root.Stat(".")
+	if err != nil {
+		return Identity{}, err
+	}
+	return identityOf(fi)
+}
+
+func identityOf(fi fs.FileInfo) (Identity, error) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !fi.IsDir():
+		return Identity{}, errNotDir
+	case !ok:
+		return Identity{}, fmt.Errorf("%w: directories have no identity on this system", fault.Unsupported)
+	}
+	return Identity{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}, nil
 }
 
 func (s system) close() error { return s.root.Close() }

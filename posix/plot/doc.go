@@ -22,7 +22,19 @@
 // A meta is always on stable storage before a change is acknowledged: a
 // permission that was revoked does not come back with the power. A handle
 // notices, before each call, that the workspace was destroyed or that its policy
-// was changed by another handle, and answers fault.Evicted.
+// was changed by another handle, and answers fault.Evicted. A write looks again
+// when it commits, and obeys the policy that holds then: after a change to
+// read-only is acknowledged, no write that was under way is committed.
+//
+// A directory in place is the one that it was when its workspace was made. Its
+// path is followed through no symlink, and what is there must have the same
+// inode, and device, as long as the host is up; after that the numbers of devices
+// may have changed, and the inode alone counts. Where something else has taken
+// the path, handles are evicted and the workspace is gone until the directory is
+// back. The root, and other ground that is forbidden, is told by what it is, not
+// by its name: a directory that is forbidden ground, holds it or lies in it, also
+// by a bind mount, is refused. What is mounted from two or more levels below
+// forbidden ground is not recognized.
 //
 // Errors of this package begin with the kind that the caller gave, since they
 // are its provider's.

@@ -27,6 +27,10 @@ type Config struct {
 	Kind string // of the provider; required
 	Root string // made where it does not exist; required
 
+	// Forbidden are directories that no directory in place may be, lie in or
+	// hold, besides Root: all that Croft keeps for itself.
+	Forbidden []string
+
 	Log    *slog.Logger // nil is silent
 	BootID string       // names the present boot of the host; "" is what the kernel says
 }
@@ -34,10 +38,12 @@ type Config struct {
 // A Ground is the root below which one provider has its workspaces. It is safe
 // for concurrent use.
 type Ground struct {
-	kind string
-	root string // absolute
-	log  *slog.Logger
-	boot string
+	kind      string
+	root      string // absolute
+	log       *slog.Logger
+	boot      string
+	forbidden []string // absolute; with root
+
 	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
 
 	newPrefix, deadPrefix, lockName string // with the kind in them, because others may work in the same directory
@@ -55,6 +61,13 @@ func New(cfg *Config) (*Ground, error) {
 	g := &Ground{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1),
 		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
+	}
+	for _, dir := range append([]string{root}, cfg.Forbidden...) {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: config: forbidden %q: %w: %w", cfg.Kind, dir, fault.InvalidArgument, err)
+		}
+		g.forbidden = append(g.forbidden, abs)
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

@@ -14,12 +14,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Fence opens the files of a workspace under its policy. dir is Ground.Files.
-type Fence func(dir string, m *Meta) (*boundary.Root, error)
+// A Fence opens the files of a workspace, with options that hold its policy. dir
+// is Ground.Files.
+type Fence func(dir string, opts *boundary.Options) (*boundary.Root, error)
 
 // Directory is the fence of files that are plainly in their directory.
-func Directory(dir string, m *Meta) (*boundary.Root, error) {
-	return boundary.Open(dir, &boundary.Options{ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable})
+func Directory(dir string, opts *boundary.Options) (*boundary.Root, error) {
+	return boundary.Open(dir, opts)
 }
 
 // A Handle is a live workspace. Its methods may be called from many goroutines.
@@ -27,7 +28,8 @@ type Handle struct {
 	g     *Ground
 	id    string
 	dir   string      // where the files are
-	info  fs.FileInfo // of dir
+	info  fs.FileInfo // of dir, unless it is in place
+	is    boundary.Identity
 	fence Fence
 	held  *holder
 
@@ -48,16 +50,9 @@ type Handle struct {
 // provider both end here.
 func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, error) {
 	h := &Handle{g: g, id: m.ID, dir: g.Files(m), fence: fence}
-	var err error
-	if h.info, err = os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, g.Gone()
-	}
-	if err == nil && !h.info.IsDir() {
-		err = fmt.Errorf("%w: the path of the workspace is not a directory", fault.Failed)
-	}
-	var root *boundary.Root
+	root, err := h.open(m)
 	if err == nil {
-		root, err = fence(h.dir, m)
+		err = h.know(m, root)
 	}
 	if err == nil {
 		err = h.bind(m, root)
@@ -72,6 +67,20 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 		return nil, errors.Join(g.OpenFailed(ctx, "attach", err), h.Close())
 	}
 	return h, nil
+}
+
+// know keeps what tells the directory from another one. A root that it can't be
+// told of is closed.
+func (h *Handle) know(m *Meta, root *boundary.Root) (err error) {
+	if m.Dir != "" {
+		h.is, err = root.Identity()
+	} else {
+		h.info, err = os.Lstat(h.dir)
+	}
+	if err != nil {
+		return errors.Join(err, root.Close())
+	}
+	return nil
 }
 
 // bind makes calls go to root, which obeys the policy of m, the meta on disk.
@@ -160,7 +169,7 @@ func (h *Handle) current() (*driver.FS, error) {
 	if now, err := os.Lstat(h.g.Path(h.id, MetaName)); err != nil || !os.SameFile(now, h.seen) {
 		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
 	}
-	if now, err := os.Stat(h.dir); err != nil || !os.SameFile(now, h.info) {
+	if !h.stands() {
 		return nil, fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
 	}
 	return h.module, nil
@@ -195,7 +204,7 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 			return nil, err
 		}
 	}
-	root, err := h.fence(h.dir, &next)
+	root, err := h.open(&next)
 	if err != nil {
 		return nil, err
 	}

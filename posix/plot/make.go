@@ -51,11 +51,11 @@ func cleanDir(dir string) string {
 func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
 	m := &Meta{Version: metaVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Boot: g.boot, Own: own}
 	if spec.Dir != "" {
-		real, err := g.checkDir(spec.Dir)
-		if err != nil {
+		var err error
+		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {
 			return nil, err
 		}
-		m.Dir, m.Real = cleanDir(spec.Dir), real
+		m.Dir = cleanDir(spec.Dir)
 	}
 	fresh := g.Path(g.newPrefix + spec.ID)
 	if err := RemoveTree(fresh); err != nil { // what a crash left
@@ -97,39 +97,4 @@ func (m *Meta) build(ctx context.Context, dir string, more func(dir string) erro
 	}
 	driver.Step(ctx, "meta written")
 	return nil
-}
-
-// checkDir judges a directory to be used in place and returns where it really is.
-func (g *Ground) checkDir(dir string) (string, error) {
-	if !filepath.IsAbs(dir) {
-		return "", fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
-	}
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
-	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir)
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", err
-	}
-	root, err := filepath.EvalSymlinks(g.root)
-	if err != nil {
-		return "", err
-	}
-	if within(real, root) || within(root, real) {
-		return "", fmt.Errorf("directory %q: %w: it holds the files of other workspaces, or is one of them", dir, fault.InvalidArgument)
-	}
-	return real, nil
-}
-
-// within reports whether a path is dir or below it. Both are clean.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }

@@ -24,6 +24,7 @@ type Meta struct {
 	Policy   driver.Policy   `json:"policy"`
 	Dir      string          `json:"dir,omitempty"`     // in place: as the user wrote it
 	Real     string          `json:"real,omitempty"`    // in place: where that was when it was opened
+	Is       *Identity       `json:"is,omitempty"`      // in place: what was there then
 	Boot     string          `json:"boot,omitempty"`    // of the host, when the policy was last set
 	Damaged  bool            `json:"damaged,omitempty"` // an earlier boot may have done harm
 	Own      json.RawMessage `json:"own,omitempty"`     // the provider's: what shaped the workspace when it was made
@@ -58,7 +59,7 @@ func (g *Ground) parse(data []byte, id string) (*Meta, error) {
 	if err := driver.DecodeStrict(data, m); err != nil {
 		return nil, fmt.Errorf("%w: the meta of the workspace is not valid", fault.Failed)
 	}
-	valid := m.Version == metaVersion && m.ID == id && m.Revision > 0 && (m.Dir == "") == (m.Real == "") && (m.Dir == "" || filepath.IsAbs(m.Real))
+	valid := m.Version == metaVersion && m.ID == id && m.Revision > 0 && m.validPlace()
 	switch {
 	case m.Kind != g.kind:
 		return nil, fmt.Errorf("%w: the workspace is of another kind", fault.Failed)
@@ -112,6 +113,11 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 	next.Boot = g.boot
 	next.Policy = policy
 	next.Revision++
+	settle, err := g.unsettled(m.ID)
+	if err != nil {
+		return err
+	}
+	defer settle()
 	if err := next.write(g.Path(m.ID)); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Config struct {
 // one of them is used. Those that are an io.Closer hold something open, and want
 // to be closed when the last of their workspaces is.
 func Providers(cfg Config) ([]driver.Provider, error) {
-	directories, err := local.New(&local.Config{Root: filepath.Join(cfg.Data, "ws"), Log: cfg.Log})
+	directories, err := local.New(&local.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}

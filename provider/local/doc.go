@@ -12,8 +12,9 @@
 // A spec with Dir uses a directory that exists: shared mode. Its files are the
 // user's. Croft changes what it is asked to change and nothing else, and Destroy
 // removes only what Croft made, which is <root>/<id>. A directory that holds the
-// provider's root, or lies in it, is refused, since the files of other
-// workspaces would be in it.
+// provider's root or other forbidden ground, or lies in it, is refused, since the
+// files of other workspaces would be in it. A directory that takes the path of
+// another one later is not the workspace, which is gone then.
 //
 // # What is prevented, and what is not
 //

@@ -25,6 +25,11 @@ type Config struct {
 	// may be shared with providers of other kinds. Required.
 	Root string
 
+	// Forbidden are directories that no workspace may use in place, nor what is
+	// in them, nor what holds them: all that Croft keeps for itself. Root is one
+	// of them anyway.
+	Forbidden []string
+
 	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
 	// package guestbin. Without one, workspaces have files alone.
 	Guest string
@@ -54,7 +59,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg == nil {
 		cfg = new(Config)
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Log: cfg.Log, BootID: cfg.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
 		return nil, err
 	}

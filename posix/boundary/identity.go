@@ -1,0 +1,32 @@
+package boundary
+
+import (
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// An Identity tells a directory from every other one that exists at the same
+// time. A path does not: another directory may come to be there. The number of a
+// device may change when the host starts anew or the file system is mounted
+// again, and that of an inode is used again when the directory is gone.
+type Identity struct{ Dev, Ino uint64 }
+
+var errNotPlain = fmt.Errorf("%w: the path leads through a symlink", fault.SandboxViolation)
+
+// Identify returns the identity of the directory at a path. Where any element of
+// the path is a symlink, that is fault.SandboxViolation.
+func Identify(dir string) (Identity, error) {
+	is, err := identify(dir)
+	return is, failed("identify", dir, err)
+}
+
+// Identity returns the identity of the root's directory, wherever that is now.
+func (r *Root) Identity() (Identity, error) {
+	if !r.acquire() {
+		return Identity{}, failed("identify", ".", errClosed)
+	}
+	defer r.done()
+	is, err := r.sys.identity()
+	return is, failed("identify", ".", err)
+}

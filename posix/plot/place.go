@@ -1,0 +1,204 @@
+package plot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+)
+
+// An Identity is what a directory in place was when its workspace was made. A
+// directory that takes its path later is not the one that the user meant.
+type Identity struct {
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	Boot string `json:"boot,omitempty"` // numbers of devices count for this one
+}
+
+// is compares with what is there now.
+func (i *Identity) is(now boundary.Identity, boot string) bool {
+	return i.Ino == now.Ino && (i.Dev == now.Dev || i.Boot != boot)
+}
+
+// validPlace reports whether the meta says where the files are.
+func (m *Meta) validPlace() bool {
+	if m.Dir == "" {
+		return m.Real == "" && m.Is == nil
+	}
+	return filepath.IsAbs(m.Real) && m.Is != nil
+}
+
+// errGround is of a directory that may not be a workspace.
+var errGround = fmt.Errorf("%w: it holds the files of other workspaces, or is one of them, or belongs to the data of Croft", fault.InvalidArgument)
+
+// checkDir judges a directory to be used in place and returns where it really is
+// and what it is.
+func (g *Ground) checkDir(dir string) (string, *Identity, error) {
+	if !filepath.IsAbs(dir) {
+		return "", nil, fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
+	}
+	if !info.IsDir() {
+		return "", nil, fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	is, err := boundary.Identify(real)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := g.checkGround(real, is, true); err != nil {
+		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
+	}
+	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: g.boot}, nil
+}
+
+// checkGround refuses a directory that is forbidden ground, lies in it or holds
+// it. It compares what directories are and not what they are called, so that a
+// bind mount hides nothing. deep also finds what is mounted from one level below
+// forbidden ground.
+func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error {
+	above, err := lineage(real)
+	if err != nil {
+		return err
+	}
+	for _, dir := range g.forbidden {
+		line, inside, err := nearest(dir)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(line, is) {
+			return errGround // it holds forbidden ground, or is that
+		}
+		if !inside {
+			continue
+		}
+		grounds := line[:1]
+		if deep {
+			grounds = append(slices.Clone(grounds), below(dir)...)
+		}
+		if slices.ContainsFunc(above, func(a boundary.Identity) bool { return slices.Contains(grounds, a) }) {
+			return errGround
+		}
+	}
+	return nil
+}
+
+// lineage identifies a directory and all above it. The path has no symlinks.
+func lineage(real string) ([]boundary.Identity, error) {
+	var line []boundary.Identity
+	for at := real; ; at = filepath.Dir(at) {
+		is, err := boundary.Identify(at)
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, is)
+		if at == filepath.Dir(at) {
+			return line, nil
+		}
+	}
+}
+
+// nearest is the lineage of a directory or, with exists false, of the nearest one
+// above it that is there.
+func nearest(dir string) (line []boundary.Identity, exists bool, err error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+			continue
+		}
+		if err == nil {
+			line, err = lineage(real)
+		}
+		return line, at == dir, err
+	}
+}
+
+// below identifies the directories in a directory, as far as that can be told.
+func below(dir string) []boundary.Identity {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil
+	}
+	entries, err := os.ReadDir(real)
+	if err != nil {
+		return nil
+	}
+	var all []boundary.Identity
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if is, err := boundary.Identify(filepath.Join(real, e.Name())); err == nil {
+			all = append(all, is)
+		}
+	}
+	return all
+}
+
+// open opens the files of a workspace under the policy of m, and makes sure that
+// a directory in place is the one that it was.
+func (h *Handle) open(m *Meta) (*boundary.Root, error) {
+	root, err := h.fence(h.dir, &boundary.Options{
+		ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable, NoSymlinks: m.Dir != "", Commit: h.Gate(m),
+	})
+	switch code := fault.Of(err); {
+	case code == fault.NotFound:
+		return nil, h.g.Gone()
+	case code == fault.SandboxViolation:
+		return nil, h.g.replaced()
+	case code == fault.InvalidArgument:
+		return nil, fmt.Errorf("%w: the path of the workspace is not a directory", fault.Failed)
+	case err != nil || m.Dir == "":
+		return root, err
+	}
+	if err := h.recognize(m, root); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// recognize compares what was opened with what m says of it.
+func (h *Handle) recognize(m *Meta, root *boundary.Root) error {
+	is, err := root.Identity()
+	if err != nil {
+		return err
+	}
+	if !m.Is.is(is, h.g.boot) {
+		return h.g.replaced()
+	}
+	if err := h.g.checkGround(m.Real, is, false); err != nil {
+		return fmt.Errorf("%w: the directory of the workspace belongs to the data of Croft now, or holds it", fault.Failed)
+	}
+	return nil
+}
+
+// replaced is Gone where something else has taken the place of the files.
+func (g *Ground) replaced() error {
+	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path leads through a symlink now: %w", g.kind, fault.Failed)
+	return fault.WithCause(err, fault.CauseGone)
+}
+
+// stands reports whether the directory is still where and what it was when the
+// handle was built.
+func (h *Handle) stands() bool {
+	if h.info == nil {
+		is, err := boundary.Identify(h.dir)
+		return err == nil && is == h.is
+	}
+	now, err := os.Lstat(h.dir)
+	return err == nil && os.SameFile(now, h.info)
+}
