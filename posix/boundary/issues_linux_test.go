@@ -169,7 +169,7 @@ func TestCountInAChild(t *testing.T) {
 	}
 	r, err := boundary.Open(dir, nil)
 	must(t, err)
-	defer r.Close() //nolint:errcheck // the process ends
+	defer r.Close()
 	for range counterSteps {
 		_, err := r.Edit(t.Context(), "d/edited", []driver.Edit{{Old: "end", New: "x end"}}, nil)
 		for fault.Of(err) == fault.Conflict { // it gives up after many tries

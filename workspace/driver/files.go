@@ -141,7 +141,7 @@ type ReadOptions struct {
 
 // WriteOptions are the options of Write.
 type WriteOptions struct {
-	Mode       fs.FileMode // of a new file, and of an old one where SetMode; 0 is 0o644
+	Mode       fs.FileMode // of a new file, and of an old one where SetMode; 0 is 0o644; more than 0o777 may be refused
 	SetMode    bool        // Mode applies to a file that is replaced, too
 	CreateOnly bool        // AlreadyExists if there is anything at name
 	IfMatch    string      // Conflict unless the present content has this digest
