@@ -61,11 +61,14 @@ func prepare(dir string) (string, error) {
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", fmt.Errorf("system: make data directory: %w", err)
 	}
+	info, err := own("data directory", abs, fs.ModeDir)
+	if err != nil {
+		return "", err
+	}
 	if err := checkVersion(abs); err != nil {
 		return "", err
 	}
-	info, err := os.Stat(abs)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
+	if info.Mode().Perm()&0o077 != 0 {
 		err = os.Chmod(abs, 0o700) // others must not look into workspaces
 	}
 	if err != nil {
@@ -74,11 +77,32 @@ func prepare(dir string) (string, error) {
 	return abs, nil
 }
 
+// own returns what there is at path if it has the given type and belongs to the
+// user that the program runs as: what others made they can also fill, with a
+// token that they know, or with links to where they like data to go.
+func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("system: %s: %w", what, err)
+	}
+	switch got := info.Mode().Type(); {
+	case got == fs.ModeSymlink:
+		return nil, fmt.Errorf("system: %s %s: %w: it is a symlink; name what it leads to", what, path, fault.PermissionDenied)
+	case got != want:
+		return nil, fmt.Errorf("system: %s %s: %w: it is of another type (%s)", what, path, fault.InvalidArgument, info.Mode())
+	}
+	if owner, ok := ours(info); !ok {
+		return nil, fmt.Errorf("system: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
+			what, path, fault.PermissionDenied, owner, os.Geteuid())
+	}
+	return info, nil
+}
+
 // checkVersion refuses a directory of another version, or one that is somebody
 // else's, and marks an empty one as ours.
 func checkVersion(dir string) error {
 	path := filepath.Join(dir, versionFile)
-	data, err := os.ReadFile(path)
+	_, err := own("version of the data directory", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := checkEmpty(dir); err != nil {
 			return err
@@ -89,6 +113,10 @@ func checkVersion(dir string) error {
 		}
 		return fmt.Errorf("system: mark data directory: %w", err)
 	}
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("system: data directory: %w", err)
 	}
@@ -146,7 +174,7 @@ func once(path, content string, mode fs.FileMode) error {
 // loadToken returns the token of the data directory, which it makes once.
 func loadToken(dir string) (string, error) {
 	path := filepath.Join(dir, tokenFile)
-	info, err := os.Stat(path)
+	info, err := own("token", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		var raw [32]byte
 		rand.Read(raw[:]) // never fails
@@ -154,10 +182,10 @@ func loadToken(dir string) (string, error) {
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("system: make token: %w", err)
 		}
-		info, err = os.Stat(path)
+		info, err = own("token", path, 0)
 	}
 	if err != nil {
-		return "", fmt.Errorf("system: token: %w", err)
+		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("system: token %s has mode %04o: %w: others can read it; remove it to have a new one made, or chmod it to 0600",

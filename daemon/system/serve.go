@@ -38,6 +38,9 @@ func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
 // what crashes left behind and keeps leases and expiry going. It closes l. The
 // system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.checkToken(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan error, 1)
@@ -67,6 +70,19 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		errs = append(errs, err)
 	}
 	return ignoreClosed(errors.Join(errs...))
+}
+
+// leastToken is how long a token must be that others may try to guess.
+const leastToken = 16
+
+// checkToken refuses a token that is too short for an address beyond loopback.
+func (s *System) checkToken(addr net.Addr) error {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= leastToken {
+		return nil
+	}
+	return fmt.Errorf("system: serve on %s: %w: beyond loopback a token has at least %d characters, and this one has %d",
+		addr, fault.InvalidArgument, leastToken, len(s.Token))
 }
 
 // background sweeps and keeps leases and expiry going. Opening waits for the

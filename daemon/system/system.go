@@ -70,11 +70,14 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		}
 		cfg.DataDir = dir
 	}
+	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
+		return nil, fmt.Errorf("system: token: %w: it is blank", fault.InvalidArgument)
+	}
 	dir, err := prepare(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: cfg.Token, log: cfg.Log}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -203,7 +206,10 @@ func (s *System) server(ctx context.Context) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		// OPTIONS * is a request as any other, and wants the token.
+		DisableGeneralOptionsHandler: true,
+
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		// Requests end in their own time; shutting down bounds it.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
