@@ -22,7 +22,7 @@ func benchExec(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) //nolint:errcheck // the directory goes with the family
+	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
 	ours := once(func() error {
 		res, err := ws.Shell.Run(ctx, driver.Command{Argv: []string{"true"}})
 		if err == nil && res.ExitCode != 0 {
@@ -86,7 +86,7 @@ func benchOpen(ctx context.Context, b *bench) error {
 	var opened []*driver.Workspace
 	b.cleanup(func() {
 		for _, ws := range opened {
-			ws.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the directory goes with the family
+			ws.Life.Destroy(context.WithoutCancel(ctx)) // the directory goes with the family
 		}
 	})
 	ours := once(func() error {

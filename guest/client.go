@@ -52,7 +52,7 @@ func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*
 		err = c.broken("say hello", err)
 	}
 	if err != nil {
-		c.Close()
+		c.Close() //nolint:errcheck // nothing is lost with it
 		return nil, err
 	}
 	c.hello = hello
@@ -119,6 +119,11 @@ func (c *Client) broken(what string, err error) error {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
 	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
+}
+
+// nonsense is the error for what no honest guest answers.
+func (c *Client) nonsense(what string) error {
+	return fmt.Errorf("guest of %s: %s: it answered nonsense: %w", c.workspace, what, fault.Unavailable)
 }
 
 // Shell returns the module that runs processes in the guest.
@@ -192,7 +197,7 @@ func (c *Client) loss() driver.Cause {
 // checked refuses a result that no honest guest gives.
 func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
 	if pb == nil || len(pb.Stdout) > maxStream+4096 || len(pb.Stderr) > maxStream+4096 {
-		return driver.Result{}, fmt.Errorf("guest of %s answered nonsense: %w", c.workspace, fault.Unavailable)
+		return driver.Result{}, c.nonsense("run")
 	}
 	return *fromResult(pb), nil
 }
@@ -204,7 +209,7 @@ func firstInput(r io.Reader) (data []byte, more bool, err error) {
 	}
 	buf := make([]byte, maxChunk)
 	n, err := io.ReadFull(r, buf)
-	switch err { //nolint:errorlint // ReadFull answers just these
+	switch err { // ReadFull answers just these
 	case nil:
 		return buf, true, nil
 	case io.EOF, io.ErrUnexpectedEOF:

@@ -171,7 +171,7 @@ func landlock(readWrite, readOnly []string) error {
 	if errno != 0 {
 		return errno
 	}
-	defer unix.Close(int(set))
+	defer unix.Close(int(set)) //nolint:errcheck // nothing is lost with it
 	for access, paths := range map[uint64][]string{llWrite: readWrite, llRead: readOnly} {
 		for _, p := range paths {
 			if err := allowPath(int(set), p, access&attr.Handled_access_fs); err != nil {
@@ -193,7 +193,7 @@ func allowPath(set int, path string, access uint64) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (c *Client) answered(op string, resp *guestpb.FileResponse, answer any) err
 		return err
 	}
 	if err := json.Unmarshal(resp.Answer, answer); err != nil {
-		return fmt.Errorf("guest of %s: %s: it answered nonsense: %w", c.workspace, op, fault.Unavailable)
+		return c.nonsense(op)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 	buf := make([]byte, maxChunk)
 	for {
 		n, rerr := io.ReadFull(body, buf)
-		last := rerr == io.EOF || rerr == io.ErrUnexpectedEOF //nolint:errorlint // ReadFull answers just these
+		last := rerr == io.EOF || rerr == io.ErrUnexpectedEOF // ReadFull answers just these
 		r := &guestpb.FileWriteRequest{Name: []byte(name), Options: data, Handle: ans.Handle, Data: buf[:n], Commit: last, Abort: rerr != nil && !last}
 		if r.Abort && r.Handle == "" {
 			return driver.WriteResult{}, rerr
@@ -114,7 +114,7 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 			return *ans.Result, nil
 		}
 		if last || ans.Handle == "" {
-			return driver.WriteResult{}, fmt.Errorf("guest of %s: write: it answered nonsense: %w", f.c.workspace, fault.Unavailable)
+			return driver.WriteResult{}, f.c.nonsense("write")
 		}
 	}
 }

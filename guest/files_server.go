@@ -42,10 +42,10 @@ func (f *fileServer) close() {
 		r.Close()
 	}
 	for _, w := range f.writes {
-		w.body.CloseWithError(fault.Canceled) //nolint:errcheck // it always answers nil
+		w.body.CloseWithError(fault.Canceled) // it always answers nil
 	}
 	for _, w := range f.watchers {
-		w.Close()
+		w.Close() //nolint:errcheck // nothing is lost with it
 	}
 }
 
@@ -181,7 +181,7 @@ func (f *fileServer) read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 			return resp, nil
 		}
 		resp.Eof = true
-		if err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull answers just these
+		if err != io.EOF && err != io.ErrUnexpectedEOF { // ReadFull answers just these
 			return nil, f.closeRead(resp.Handle, err)
 		}
 	}
@@ -252,7 +252,7 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (wr
 }
 
 func (f *fileServer) endWrite(handle string, w *pendingWrite, err error) {
-	w.body.CloseWithError(err) //nolint:errcheck // it always answers nil
+	w.body.CloseWithError(err) // it always answers nil
 	<-w.done
 	f.mu.Lock()
 	delete(f.writes, handle)
@@ -285,7 +285,7 @@ func (f *fileServer) pending(ctx context.Context, r *guestpb.FileWriteRequest) (
 	go func() { // waited for in endWrite; close ends it through the pipe
 		defer close(w.done)
 		w.result, w.err = f.fs.Write(context.WithoutCancel(ctx), name, body, &opts)
-		body.CloseWithError(io.ErrClosedPipe) //nolint:errcheck // it always answers nil
+		body.CloseWithError(io.ErrClosedPipe) // it always answers nil
 	}()
 	return w, handle, nil
 }
@@ -310,7 +310,7 @@ func (s *server) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.W
 	}
 	s.files.mu.Unlock()
 	if err != nil {
-		w.Close()
+		w.Close() //nolint:errcheck // nothing is lost with it
 	}
 	return &guestpb.WatchResponse{Error: toError(err), Id: id}, nil
 }
@@ -351,7 +351,7 @@ func (s *server) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestp
 	delete(s.files.watchers, r.Id)
 	s.files.mu.Unlock()
 	if w != nil {
-		w.Close()
+		w.Close() //nolint:errcheck // nothing is lost with it
 	}
 	return &guestpb.Status{}, nil
 }

@@ -190,7 +190,7 @@ func (s *starting) listen() error {
 		return err
 	}
 	l.SetUnlinkOnClose(false)
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // nothing is lost with it
 	f, err := l.File()
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 	if msg == "" {
 		msg = r.cmd.ProcessState.String()
 	}
-	return fmt.Errorf("guest: it ended before it served: %w: %s", fault.Failed, errors.Join(err, errors.New(msg)))
+	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
 }
 
 // receive takes the one descriptor that the guest hands out.
@@ -355,7 +355,7 @@ func (r *Running) kill() {
 	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
 	<-r.waited
 	if r.Client != nil {
-		r.Client.Close()
+		r.Client.Close() //nolint:errcheck // nothing is lost with it
 	}
 	if r.Root != nil {
 		r.Root.Close()
@@ -378,7 +378,7 @@ func Stop(ctx context.Context, socket string) error {
 		return err
 	}
 	c := ttrpc.NewClient(conn)
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // nothing is lost with it
 	_, err = guestpb.NewGuestClient(c).Shutdown(ctx, &guestpb.Empty{})
 	return err
 }

@@ -83,7 +83,7 @@ func start() (*guest, error) {
 		return nil, err
 	}
 	if fd, ok := cfg.Descriptors["program"]; ok {
-		unix.Close(fd)
+		unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		delete(cfg.Descriptors, "program")
 	}
 	if err := harden(); err != nil {
@@ -246,7 +246,7 @@ func (g *guest) close() {
 		g.tree.Close() //nolint:errcheck // the host removes the group
 	}
 	if g.root != nil {
-		g.root.Close()
+		g.root.Close() //nolint:errcheck // nothing is lost with it
 	}
 	g.cancel()
 }
@@ -317,7 +317,7 @@ func (g *guest) farewell(rpc *ttrpc.Server) {
 	brief, cancel := context.WithTimeout(background(), time.Second)
 	defer cancel()
 	rpc.Shutdown(brief) //nolint:errcheck // who has not taken its answer by now does without
-	rpc.Close()
+	rpc.Close()         //nolint:errcheck // nothing is lost with it
 }
 
 // listener is where hosts come from: a socket that they dial, or the one stream

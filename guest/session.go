@@ -55,7 +55,7 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	}
 	s := &session{c: c, id: fromInfo(resp.Session).ID}
 	if s.id == "" {
-		return nil, fmt.Errorf("guest of %s answered nonsense: %w", c.workspace, fault.Unavailable)
+		return nil, c.nonsense("start")
 	}
 	if !cmd.Detached && ctx.Done() != nil {
 		s.endWith(ctx, pb.Tag)
@@ -102,7 +102,7 @@ func (s *session) pumpInput(r io.Reader) {
 func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
 	for {
 		resp, err := s.c.svc.Next(background(), &guestpb.NextRequest{Id: s.id, Stream: string(stream), Limit: maxChunk})
-		if err != nil || resp.Eof || fromError(resp.Error) != nil {
+		if err != nil || resp.Eof || fromError(resp.Error) != nil || len(resp.Data) == 0 || len(resp.Data) > maxChunk {
 			return
 		}
 		if err := guarded(take, resp.Data); err != nil {
@@ -214,6 +214,9 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	if err != nil {
 		return driver.Poll{}, s.c.broken("poll "+s.id, err)
 	}
+	if int64(len(resp.Stdout)+len(resp.Stderr)) > max(limit, maxStream) {
+		return driver.Poll{}, s.c.nonsense("poll " + s.id)
+	}
 	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: max(resp.Dropped, 0), Running: resp.Running}, fromError(resp.Error)
 }
 
@@ -314,6 +317,9 @@ func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit i
 	resp, err := s.c.svc.Log(ctx, &guestpb.LogRequest{Id: s.id, Stream: string(stream), Offset: offset, Limit: limit})
 	if err != nil {
 		return driver.LogChunk{}, s.c.broken("log of "+s.id, err)
+	}
+	if len(resp.Data) > maxChunk || limit > 0 && int64(len(resp.Data)) > limit || resp.Next < resp.Offset || resp.Size < 0 {
+		return driver.LogChunk{}, s.c.nonsense("log of " + s.id)
 	}
 	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, fromError(resp.Error)
 }

@@ -1,8 +1,8 @@
 package guestbin
 
 import (
+	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,29 +12,30 @@ import (
 // life of this process.
 func place(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if err != nil { // a kernel before 6.3 does not know MFD_EXEC
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 does not know MFD_EXEC
 		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
 		return "", err
 	}
-	f := os.NewFile(uintptr(fd), Name)
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return "", err
+	if err := fill(fd, data); err != nil {
+		return "", errors.Join(err, unix.Close(fd))
 	}
-	if err := f.Chmod(0o555); err != nil {
-		f.Close()
-		return "", err
-	}
-	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all); err != nil {
-		f.Close()
-		return "", err
-	}
-	kept = f
-	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), nil
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// kept keeps the descriptor from the garbage collector.
-var kept *os.File
+func fill(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		data = data[max(n, 0):]
+	}
+	if err := unix.Fchmod(fd, 0o555); err != nil {
+		return err
+	}
+	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, all)
+	return err
+}

@@ -96,7 +96,7 @@ func Adopt(ctx context.Context, dir, key, version, workspace string) (*guest.Cli
 func Start(ctx context.Context, dir string, l *guest.Launch, rec *Record) (*guest.Running, error) {
 	l.Started = func(pid int) error {
 		rec.PID = pid
-		rec.Start, _ = StartTime(pid) //nolint:errcheck // "" is no process's
+		rec.Start, _ = StartTime(pid) // "" is no process's
 		return rec.Write(dir)
 	}
 	r, err := l.Start(ctx)

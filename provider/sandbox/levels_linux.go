@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,10 +55,7 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 	}
 	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{u.inside: u.files}}
 	l.Files = append(l.Files, guest.Named{Name: "program", File: program})
-	if err := b.mounts(mounts); err == nil {
-		err = b.log(u)
-	}
-	if err != nil {
+	if err := errors.Join(b.mounts(mounts), b.log(u)); err != nil {
 		closeAll(b.open)
 		return nil, nil, err
 	}

@@ -209,7 +209,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // nothing of worth is in it
+	defer os.RemoveAll(dir) // nothing of worth is in it
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
 	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
 		return err

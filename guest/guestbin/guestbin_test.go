@@ -1,0 +1,86 @@
+package guestbin
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/fault"
+)
+
+func program(t *testing.T, dir, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, Name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConfiguredOneWins(t *testing.T) {
+	path := program(t, t.TempDir(), "#!/bin/sh\n")
+	b, err := Find(path)
+	if err != nil || b.Path != path || b.Version == "" {
+		t.Errorf("got %+v, %v", b, err)
+	}
+	other, err := Find(program(t, t.TempDir(), "#!/bin/sh\nexit\n"))
+	if err != nil || other.Version == b.Version {
+		t.Errorf("another program has the version %+v, %v", other, err)
+	}
+	if _, err := Find(filepath.Join(t.TempDir(), "none")); fault.Of(err) != fault.NotFound {
+		t.Errorf("one that is missing gives %v", err)
+	}
+	if _, err := Find(t.TempDir()); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a directory gives %v", err)
+	}
+}
+
+func TestWithoutAnyItSaysWhereItLooked(t *testing.T) {
+	if _, ok := Embedded(runtime.GOARCH); ok {
+		t.Skip("skipped: this build carries the program")
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, err := Find("")
+	if fault.Of(err) != fault.Unsupported {
+		t.Fatalf("got %v", err)
+	}
+	for _, word := range []string{"configured", "embedded", "beside", "PATH", "go install", "make build"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not in %q", word, err)
+		}
+	}
+	path := program(t, os.Getenv("PATH"), "#!/bin/sh\n")
+	if b, err := Find(""); err != nil || b.Path != path {
+		t.Errorf("one on PATH gives %+v, %v", b, err)
+	}
+}
+
+// TestPlacedProgramRunsAndCantBeChanged places a program that is there.
+func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skipped: the guest runs on Linux alone")
+	}
+	data, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Skip("skipped: the host has no /bin/true")
+	}
+	path, err := place(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("x"), 0o600); err == nil {
+		t.Error("it can be written")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Cmd{Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}}
+	if err := cmd.Run(); err != nil {
+		t.Errorf("it does not run: %v", err)
+	}
+}

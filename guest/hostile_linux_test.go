@@ -1,0 +1,164 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/ttrpc"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// evil is a guest that answers what no honest one does. Methods that it lacks
+// panic, which ttrpc would not survive, so a test that reaches one fails.
+type evil struct {
+	guestpb.GuestService
+	big []byte
+}
+
+func (e evil) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	return &guestpb.HelloResponse{Pid: -1, Level: "vm", Facts: map[string]string{"x": strings.Repeat("y", 1<<20)}}, nil
+}
+
+func (e evil) Hold(ctx context.Context, _ *guestpb.HoldRequest) (*guestpb.Empty, error) {
+	<-ctx.Done()
+	return &guestpb.Empty{}, nil
+}
+
+func (e evil) Run(context.Context, *guestpb.Command) (*guestpb.ResultResponse, error) {
+	return &guestpb.ResultResponse{Result: &guestpb.Result{Stdout: e.big, StdoutDropped: -5}}, nil
+}
+
+func (e evil) Start(context.Context, *guestpb.Command) (*guestpb.SessionResponse, error) {
+	return &guestpb.SessionResponse{Session: &guestpb.SessionInfo{Id: strings.Repeat("../", 1000)}}, nil
+}
+
+func (e evil) Next(context.Context, *guestpb.NextRequest) (*guestpb.NextResponse, error) {
+	return &guestpb.NextResponse{}, nil // neither data nor an end, again and again
+}
+
+func (e evil) Cancel(context.Context, *guestpb.CancelRequest) (*guestpb.Empty, error) {
+	return &guestpb.Empty{}, nil
+}
+
+func (e evil) Wait(context.Context, *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
+	return &guestpb.ResultResponse{}, nil // no result at all
+}
+
+func (e evil) Poll(context.Context, *guestpb.PollRequest) (*guestpb.PollResponse, error) {
+	return &guestpb.PollResponse{Stdout: e.big, Dropped: -1, Running: true}, nil
+}
+
+func (e evil) Log(context.Context, *guestpb.LogRequest) (*guestpb.LogResponse, error) {
+	return &guestpb.LogResponse{Data: e.big, Offset: 1 << 62, Next: -1, Size: -1}, nil
+}
+
+func (e evil) State(context.Context, *guestpb.SessionRequest) (*guestpb.SessionResponse, error) {
+	return &guestpb.SessionResponse{Error: &guestpb.Error{Code: "no such code", Message: string(e.big[:1<<20])}}, nil
+}
+
+func (e evil) File(context.Context, *guestpb.FileRequest) (*guestpb.FileResponse, error) {
+	return &guestpb.FileResponse{Answer: []byte("{")}, nil
+}
+
+func (e evil) FileWrite(context.Context, *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
+	return &guestpb.FileResponse{Answer: []byte(`{}`)}, nil // neither a handle nor a result
+}
+
+// meetEvil returns a client of an evil guest.
+func meetEvil(t *testing.T) *Client {
+	t.Helper()
+	server, err := ttrpc.NewServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guestpb.RegisterGuestService(server, evil{big: bytes.Repeat([]byte("z"), 3<<20)})
+	ours, theirs := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve(context.Background(), newSingle(theirs))
+	}()
+	c, err := NewClient(t.Context(), ours, "v", "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		server.Close()
+		<-served
+	})
+	return c
+}
+
+func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
+	c := meetEvil(t)
+	ctx := t.Context()
+	want := func(what string, err error) {
+		t.Helper()
+		if err == nil || len(err.Error()) > 8192 {
+			t.Errorf("%s is taken for good, or its error has %d bytes", what, len(errors.Join(err, fault.Internal).Error()))
+		}
+	}
+	_, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"true"}})
+	want("a result that is too big", err)
+	calls := 0
+	s, err := c.Shell().Start(ctx, driver.Command{Argv: []string{"true"}, OnStdout: func([]byte) error { calls++; return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.ID()) > 128 {
+		t.Errorf("the id of a session has %d bytes", len(s.ID()))
+	}
+	_, err = s.Wait(ctx)
+	want("no result", err)
+	_, err = s.Poll(ctx, 10)
+	want("more than was asked for", err)
+	_, err = s.Log(ctx, driver.Stdout, 0, 10)
+	want("a log that makes no sense", err)
+	_, err = s.State(ctx)
+	want("an unknown code", err)
+	files := c.Changes(&driver.FS{})
+	_, err = files.Edit(ctx, "x", nil, &driver.EditOptions{})
+	want("an answer that is not JSON", err)
+	_, err = files.Write(ctx, "x", strings.NewReader("x"), &driver.WriteOptions{})
+	want("a write that never ends", err)
+	if calls > 0 {
+		t.Errorf("a callback was called %d times with nothing", calls)
+	}
+}
+
+// TestGarbageEndsTheConnection lets a guest send bytes that are no messages.
+func TestGarbageEndsTheConnection(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"text":              []byte(strings.Repeat("HTTP/1.1 200 OK\r\n", 1000)),
+		"a huge length":     {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 2, 0},
+		"a torn message":    {0, 0, 0, 50, 0, 0, 0, 1, 2, 0, 1, 2, 3},
+		"an unknown stream": {0, 0, 0, 0, 0, 0, 0, 99, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			go func() {
+				buf := make([]byte, 4096)
+				theirs.Read(buf)
+				theirs.Write(data)
+				theirs.Close()
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if c, err := NewClient(ctx, ours, "v", "w"); err == nil {
+				c.Close()
+				t.Error("a client was made")
+			} else if ctx.Err() != nil {
+				t.Errorf("it waited for more: %v", err)
+			}
+		})
+	}
+}
