@@ -364,7 +364,7 @@ func TestEvents(t *testing.T) {
 		for _, id := range header {
 			req.Header.Set("Last-Event-ID", id)
 		}
-		res, err := http.DefaultTransport.RoundTrip(req)
+		res, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // stop closes it
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatal(res, err)
 		}

@@ -54,7 +54,7 @@ func TestRunEndsOnASignal(t *testing.T) {
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			cmd.Wait() //nolint:errcheck // the status is checked
+			cmd.Wait()
 			if got := cmd.ProcessState.ExitCode(); got != 137 {
 				t.Errorf("exit status %d, want that of a command that was killed", got)
 			}
@@ -103,7 +103,7 @@ func TestRunOnATerminal(t *testing.T) {
 	}
 	tty.WriteString("\r") // sh runs a trap once read has returned
 	until("30 90")
-	cmd.Wait() //nolint:errcheck // the status is checked
+	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != 7 {
 		t.Errorf("exit status %d, want 7; it wrote %q", got, seen)
 	}
@@ -124,7 +124,7 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		up.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait tells
+		up.Process.Signal(syscall.SIGTERM)
 		if err := up.Wait(); err != nil {
 			t.Errorf("croft up: %v", err)
 		}
@@ -160,7 +160,7 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 				break
 			}
 		}
-		cmd.Wait() //nolint:errcheck // the status is returned
+		cmd.Wait()
 		return seen.String(), cmd.ProcessState.ExitCode()
 	}
 	seen, status := sit(on("ws", "shell", "demo"), "answer=$((6*7))\recho a${answer}b\r", "a42b")

@@ -14,7 +14,6 @@ import (
 type wsShellOptions struct {
 	name    string
 	session string
-	program []string
 	env     []string
 }
 

@@ -49,7 +49,7 @@ func openEvents(dir string, log *slog.Logger) (*events, error) {
 	}
 	e := &events{recent: event.NewRing(recentEvents), file: file, wake: make(chan struct{}, 1)}
 	e.Stream = event.NewStream(e.recent, file)
-	e.Stream.Continue(last)
+	e.Continue(last)
 	return e, nil
 }
 

@@ -51,7 +51,7 @@ func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocke
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	ws, res, err := websocket.Dial(ctx, target, &websocket.DialOptions{
+	ws, res, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // the library has it
 		HTTPClient: c.http,
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + c.cfg.Token}},
 	})

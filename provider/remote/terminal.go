@@ -99,7 +99,7 @@ func (t *Terminal) Close() { t.ws.Close(websocket.StatusNormalClosure, "") } //n
 // the command has ended.
 func (c *Client) Follow(ctx context.Context, nameOrID, session string, stream driver.Stream, offset int64) (io.ReadCloser, error) {
 	q := params{url.Values{"stream": {string(stream)}}}.number("offset", offset)
-	res, err := c.send(ctx, request{method: http.MethodGet, path: at(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values})
+	res, err := c.send(ctx, request{method: http.MethodGet, path: at(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values}) //nolint:bodyclose // the caller does
 	if err != nil {
 		return nil, err
 	}
