@@ -95,7 +95,7 @@ func (r *inputReader) Read(p []byte) (int, error) {
 const maxInput = 256 << 10
 
 func (r *inputReader) note(err error) {
-	if err != nil && err != io.EOF { // a wrapped EOF is a failure
+	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
 		r.err = err
 	}
 }

@@ -32,13 +32,13 @@ func (w *Workspace) reading(body io.ReadCloser, release func()) *reading {
 }
 
 // Read reads until the handle is closed.
-func (r *reading) Read(p []byte) (n int, err error) {
+func (r *reading) Read(p []byte) (int, error) {
 	if err := r.w.gate.enter(); err != nil {
 		return 0, fmt.Errorf("read: %w", err)
 	}
 	defer r.w.gate.exit()
-	n, err = r.body.Read(p)
-	if err != nil && err != io.EOF {
+	n, err := r.body.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
 		if why := r.w.gate.why(); why != nil { // which is why it failed
 			err = fmt.Errorf("read: %w", why)
 		}

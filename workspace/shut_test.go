@@ -70,7 +70,7 @@ func TestLeavingClosesWatchers(t *testing.T) {
 				watchers = append(watchers, x)
 				if i%2 == 0 {
 					waiting.Go(func() {
-						if _, err := x.Next(t.Context()); err != io.EOF {
+						if _, err := x.Next(t.Context()); !errors.Is(err, io.EOF) {
 							t.Errorf("next: %v", err)
 						}
 					})
@@ -90,7 +90,7 @@ func TestLeavingClosesWatchers(t *testing.T) {
 				if err := x.Close(); err != nil {
 					t.Errorf("close: %v", err)
 				}
-				if _, err := x.Next(t.Context()); err != io.EOF {
+				if _, err := x.Next(t.Context()); !errors.Is(err, io.EOF) {
 					t.Errorf("next after close: %v", err)
 				}
 			}

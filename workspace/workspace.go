@@ -97,8 +97,9 @@ func (w *Workspace) Extra(name string) any { return w.current.Load().Extra[name]
 // Extras returns the extra capabilities by name.
 func (w *Workspace) Extras() map[string]any { return w.current.Load().Extra }
 
-// Close lets go of the workspace, which lives on. Commands and watches under
-// way are ended, other calls are waited for, and later ones answer WrongState.
+// Close lets go of the workspace, which lives on. Commands, watches, open readers
+// and writes that wait for their body are ended, other calls are waited for, and
+// later ones answer WrongState.
 // Closing twice is closing once. Where ctx ends first, closing can be repeated.
 func (w *Workspace) Close(ctx context.Context) error {
 	if w.opts.OnClose != nil {

@@ -23,7 +23,7 @@ func mustCompile(t *testing.T, pattern string, o *driver.GrepOptions) *Query {
 	return q
 }
 
-func searchOne(t *testing.T, ctx context.Context, pattern string, o *driver.GrepOptions, data []byte) driver.GrepResult {
+func searchOne(ctx context.Context, t *testing.T, pattern string, o *driver.GrepOptions, data []byte) driver.GrepResult {
 	t.Helper()
 	h := NewHits(ctx, o)
 	h.Search(mustCompile(t, pattern, o), "f", data)
@@ -57,7 +57,7 @@ func TestOptionsBeyondTheBoundsAreRefused(t *testing.T) {
 func TestAnswerIsBoundedInBytes(t *testing.T) {
 	data := bytes.Repeat([]byte("m\n"), 1<<20)
 	o := &driver.GrepOptions{Before: driver.MaxContext, After: driver.MaxContext, MaxMatches: driver.MaxGrepMatches}
-	res := searchOne(t, t.Context(), "m", o, data)
+	res := searchOne(t.Context(), t, "m", o, data)
 	if got := size(res); res.Truncated != "size" || got > driver.MaxGrepBytes || got < driver.MaxGrepBytes/2 {
 		t.Errorf("%d matches of %d bytes, truncated %q", len(res.Matches), got, res.Truncated)
 	}
@@ -150,11 +150,11 @@ func TestSearchStopsInTheMidstOfAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.o.MaxMatches = driver.MaxGrepMatches
-			if res := searchOne(t, expired(t), tt.pattern, &tt.o, tt.data); len(res.Matches) != 0 {
+			if res := searchOne(expired(t), t, tt.pattern, &tt.o, tt.data); len(res.Matches) != 0 {
 				t.Errorf("%d matches", len(res.Matches))
 			}
 			tt.o.MaxTime = 50 * time.Millisecond
-			if res := searchOne(t, t.Context(), tt.pattern, &tt.o, tt.data); res.Truncated != "time" {
+			if res := searchOne(t.Context(), t, tt.pattern, &tt.o, tt.data); res.Truncated != "time" {
 				t.Errorf("truncated %q", res.Truncated)
 			}
 		})
