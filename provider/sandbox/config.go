@@ -19,6 +19,10 @@ type Config struct {
 	// may be shared with providers of other kinds. Required.
 	Root string
 
+	// Forbidden are directories that no workspace may use in place, nor what is
+	// in them or holds them, besides Root: those that Croft keeps its data in.
+	Forbidden []string
+
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 

@@ -41,7 +41,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
