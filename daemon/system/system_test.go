@@ -290,6 +290,8 @@ func TestWireTypesAgree(t *testing.T) {
 		{api.Provider{}, remote.ProviderInfo{}},
 		{api.Holder{}, remote.Holder{}},
 		{api.Change{}, remote.Change{}},
+		{api.Level{}, remote.Level{}},
+		{api.Diagnosis{}, remote.Diagnosis{}},
 	} {
 		if diff := cmp.Diff(keys(pair.server), keys(pair.client)); diff != "" {
 			t.Errorf("%T (-) and %T (+) differ:\n%s", pair.server, pair.client, diff)
