@@ -2,6 +2,7 @@ package boundary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -37,7 +38,16 @@ func (c *copier) copy(ctx context.Context, from, to target) error {
 	if err := c.inside(ctx, from, to); err != nil {
 		return err
 	}
-	return c.top(ctx, info, from.name, to.name)
+	return notEvicted(c.top(ctx, info, from.name, to.name))
+}
+
+// notEvicted is the error of a tree of which a part may have been copied. Evicted
+// would say that nothing was, and that the call may be made again.
+func notEvicted(err error) error {
+	if errors.Is(err, fault.Evicted) {
+		return fmt.Errorf("%w: the tree was copied in part: %v", fault.Unavailable, err) //nolint:errorlint // its code is not to be found
+	}
+	return err
 }
 
 // inside refuses to copy a directory into itself by way of a symlink. It goes up

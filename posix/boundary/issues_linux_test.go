@@ -276,6 +276,27 @@ func TestCommitIsAskedAtTheEnd(t *testing.T) {
 	}
 }
 
+// Evicted promises that nothing happened, which a tree that is copied in part
+// can't.
+func TestEvictedInTheMiddleOfACopy(t *testing.T) {
+	left := 3
+	r, _ := open(t, &boundary.Options{Commit: func(change func() error) error {
+		if left--; left < 0 {
+			return fmt.Errorf("%w: it was destroyed", fault.Evicted)
+		}
+		return change()
+	}})
+	put(t, r, "src/a", "x")
+	put(t, r, "src/b", "x")
+	err := r.Copy(t.Context(), "src", "dst", &driver.CopyOptions{Recursive: true})
+	wantCode(t, err, fault.Unavailable)
+	if got := get(t, r, "dst/a"); got != "x" {
+		t.Errorf("what was copied before has %q", got)
+	}
+	_, err = r.Write(t.Context(), "f", strings.NewReader("x"), nil)
+	wantCode(t, err, fault.Evicted)
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(buf []byte) (int, error) { return f(buf) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -36,39 +35,6 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 		return system{}, errNotDir
 	}
 	return system{fd: fd}, err
-}
-
-// openPlain opens a directory by a path without symlinks.
-func openPlain(dir string, flags int) (int, error) {
-	oh := unix.OpenHow{Flags: uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, dir, &oh) })
-	switch {
-	case errors.Is(err, unix.ELOOP):
-		return -1, errNotPlain
-	case errors.Is(err, unix.ENOTDIR):
-		if fi, err := os.Lstat(dir); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-			return -1, errNotPlain
-		}
-		return -1, errNotDir
-	}
-	return fd, err
-}
-
-func identify(dir string) (Identity, error) {
-	fd, err := openPlain(dir, unix.O_PATH)
-	if err != nil {
-		return Identity{}, err
-	}
-	defer closeFD(fd)
-	return system{fd: fd}.identity()
-}
-
-func (s system) identity() (Identity, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(s.fd, &st); err != nil {
-		return Identity{}, err
-	}
-	return Identity{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
 // FromFD returns the root at a directory that is open already, and takes the
