@@ -25,6 +25,20 @@
 // that ends in B64 (pathB64, targetB64, textB64, nextB64), base64-encoded; edits
 // take oldB64 and newB64 likewise.
 //
+// # Commands
+//
+// POST .../exec runs a command and streams what it writes as JSON lines; a client
+// that goes away ends it. POST .../sessions starts one that goes on, and
+// .../sessions/{sid} has what can be done with it. Two routes are WebSockets: GET
+// .../exec carries one command with its streams both ways, each with a window of
+// its own, so that a callback far away holds the command up just as one nearby
+// would (see package shellwire); GET .../sessions/{sid}/attach is a terminal.
+//
+// # Events
+//
+// GET /events is the audit stream as server-sent events. A client that comes back
+// with Last-Event-ID misses nothing that is still kept, and is told what is not.
+//
 // # Strictness
 //
 // Unknown query parameters and unknown, repeated or differently spelled keys of

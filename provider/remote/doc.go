@@ -7,6 +7,16 @@
 // opens a workspace of another kind under the id that it is given, and each
 // operation on files is one request. Bodies are streams in both directions.
 //
+// # Commands
+//
+// A command that runs in the foreground, or as a session that is not detached,
+// hangs on a connection of its own: it ends when the context does, when the
+// workspace is closed, or when this process is gone, however that went. Callbacks
+// are called here, one stream independent of the other, and what they return is
+// added to the result here. A connection that breaks under a foreground command is
+// a result with the cause lost. Everything else that is done with a session is
+// one request each, so that any client can do it.
+//
 // # Errors
 //
 // What the server answers with a code comes back as that code. A server that
