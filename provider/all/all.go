@@ -32,7 +32,7 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	fenced, err := sandbox.New(&sandbox.Config{Root: filepath.Join(cfg.Data, "ws"), Log: cfg.Log})
+	fenced, err := sandbox.New(&sandbox.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -67,3 +67,26 @@ func TestDataDirectoryIsRequired(t *testing.T) {
 		t.Error("a config without a data directory is accepted")
 	}
 }
+
+func TestDataDirectoryIsNoWorkspace(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	parts := []string{data, filepath.Join(data, "filestore"), filepath.Dir(data)}
+	if err := os.MkdirAll(parts[1], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	providers, err := Providers(Config{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range providers {
+		if kind := p.Kind(); kind != "local" && kind != "sandbox" {
+			continue // has no directories in place
+		}
+		for _, dir := range parts {
+			_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: p.Kind(), Dir: dir})
+			if got, want := fault.Of(err), fault.InvalidArgument; got != want {
+				t.Errorf("%s in %s: got %v (%s), want %s", p.Kind(), dir, err, got, want)
+			}
+		}
+	}
+}
