@@ -53,8 +53,13 @@ func coded(err error) error {
 	if errors.As(err, &db) {
 		return fmt.Errorf("%w: %w", dbCode(db.Code()), err)
 	}
-	if code, ok := bucketCodes[gcerrors.Code(err)]; ok {
+	answer := gcerrors.Code(err)
+	code, ok := bucketCodes[answer]
+	switch {
+	case ok && answer == gcerrors.Unknown: // also what no bucket said
 		return fmt.Errorf("%w: %w", code, err)
+	case ok: // its own words name the key
+		return fmt.Errorf("%w: the bucket answers %s", code, answer)
 	}
 	return err
 }

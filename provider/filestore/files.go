@@ -79,7 +79,7 @@ func (w *space) Read(ctx context.Context, name string, opts *driver.ReadOptions)
 			continue // the file was replaced, and the old object deleted, since it was looked up
 		}
 		if gcerrors.Code(err) == gcerrors.NotFound {
-			err = fmt.Errorf("%w: the bucket has lost the content of the file: %w", fault.Unavailable, err)
+			err = fmt.Errorf("%w: the bucket has lost the content of the file", fault.Unavailable)
 		}
 		if err != nil {
 			return nil, driver.Info{}, failed("read", name, err)

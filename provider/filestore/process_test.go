@@ -299,6 +299,7 @@ func TestDiskFull(t *testing.T) {
 	// Too large for the bucket.
 	_, err := ws.FS.Write(t.Context(), "kept", io.LimitReader(&pattern{}, 20<<20), &driver.WriteOptions{})
 	wantCode(t, "Write of a large body", err, fault.ResourceExhausted)
+	wantPlain(t, err, dir)
 	if got := objectFiles(t, dir); len(got) != 0 {
 		t.Errorf("a write that failed left %q", got)
 	}
@@ -308,6 +309,7 @@ func TestDiskFull(t *testing.T) {
 		_, err := ws.FS.Write(t.Context(), fmt.Sprint("f", i), io.LimitReader(&pattern{}, 1<<20), &driver.WriteOptions{})
 		if full = err != nil; full {
 			wantCode(t, "Write to a full database", err, fault.ResourceExhausted)
+			wantPlain(t, err, dir)
 		}
 	}
 	if !full {
@@ -328,4 +330,41 @@ func TestDiskFull(t *testing.T) {
 	}
 	other := open(t, newProvider(t, &Config{Dir: dir}))
 	write(t, other, "again", make([]byte, 1<<20))
+}
+
+// TestMessagesNameNoObject loses the content of a file: how it was kept is
+// nobody's business.
+func TestMessagesNameNoObject(t *testing.T) {
+	bucket := memblob.OpenBucket(nil)
+	defer bucket.Close()
+	dir := t.TempDir()
+	ws := open(t, newProvider(t, &Config{Dir: dir, Bucket: bucket, InlineThreshold: -1}))
+	write(t, ws, "lost", []byte("content"))
+	it := bucket.List(nil)
+	obj, err := it.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Delete(t.Context(), obj.Key); err != nil {
+		t.Fatal(err)
+	}
+	body, _, err := ws.FS.Read(t.Context(), "lost", &driver.ReadOptions{})
+	if err == nil {
+		_, err = io.ReadAll(body)
+		body.Close()
+	}
+	if err == nil {
+		t.Fatal("read what is lost")
+	}
+	wantPlain(t, err, dir, obj.Key)
+}
+
+// wantPlain wants an error without what only the host knows.
+func wantPlain(t *testing.T, err error, secrets ...string) {
+	t.Helper()
+	for _, secret := range append(secrets, "blob (") {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the message has %q: %v", secret, err)
+		}
+	}
 }
