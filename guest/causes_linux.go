@@ -117,8 +117,8 @@ func (c *causes) note(id string, cause driver.Cause) {
 // full reports whether the workspace's disk is.
 func (c *causes) full() bool {
 	var st unix.Statfs_t
-	const least = 2 // blocks; what is left of a file system is never all of it
-	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail < least
+	const least = 64 << 10 // a file system is never full to its last byte
+	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail*uint64(st.Bsize) < least
 }
 
 // cause answers process.Options.Cause.

@@ -37,6 +37,9 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if m.Dir != "" {
 		u.inside, u.inPlace = m.Dir, true
 	}
+	if p.limitedDisk(l, m.Policy) {
+		u.image = p.ground.Path(m.ID, imageName)
+	}
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
@@ -101,7 +104,9 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	}
 	if u.template != "" {
 		u.layer = filepath.Join(dir, layerName)
-		if err := p.freshLayer(dir); err != nil {
+	}
+	if u.template != "" && u.image == "" {
+		if err := p.freshLayer(u.layer); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
 		}
 	}

@@ -140,6 +140,9 @@ func (h *handle) leaveProxy(ctx context.Context) {
 // update changes the policy. A guest that does not run under the new one ends.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
+	if now := h.plot.Meta(); err == nil {
+		err = checkDisk(&now, policy)
+	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,6 +68,7 @@ type unit struct {
 	template  string // directory below the files
 	layer     string // with a template: directory of the layer above it
 	inPlace   bool   // files is a directory of the user's
+	image     string // file that holds the file system of the files, where disk is limited
 	tmp       string // directory for temporary files, where there are no mounts
 }
 
@@ -110,7 +112,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u unit) mounted() bool { return u.template != "" }
+func (u unit) mounted() bool { return u.template != "" || u.image != "" }
 
 // workspace returns the mounts of the workspace itself, and what to close.
 func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
@@ -119,7 +121,7 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 	}
 	m := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
 	if p.ids.root {
-		tree, err := p.mapped(u.files)
+		tree, err := p.tree(u)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -132,6 +134,21 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 		mounts = append(mounts, triggers(u)...)
 	}
 	return mounts, open, nil
+}
+
+// tree returns a detached mount of the files, whose owner is the workload.
+func (p *Provider) tree(u unit) (*os.File, error) {
+	if u.image == "" {
+		return p.mapped(u.files)
+	}
+	tree, err := mountImage(u.image, u.policy.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	if err := mapOwner(tree, 0, 0, p.ids); err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	return tree, nil
 }
 
 // overlay returns the mount of a workspace that starts from a template.
@@ -151,7 +168,7 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open 
 		return nil, nil, err
 	}
 	open = append(open, lower)
-	layer, err := cloneTree(u.layer)
+	layer, err := p.layerTree(u)
 	if err != nil {
 		return nil, open, err
 	}
@@ -159,6 +176,21 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open 
 	l.Files = append(l.Files, guest.Named{Name: "lower", File: lower}, guest.Named{Name: "layer", File: layer})
 	m.Lower, m.Upper, m.Work = []string{"fd:lower"}, "fd:layer/upper", "work"
 	return []guest.Mount{m}, open, nil
+}
+
+// layerTree returns a detached mount with the directories of an overlay.
+func (p *Provider) layerTree(u unit) (*os.File, error) {
+	if u.image == "" {
+		return cloneTree(u.layer)
+	}
+	tree, err := mountImage(u.image, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.freshLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	return tree, nil
 }
 
 // trapNames are what others run later, by its name in a project: hooks and

@@ -2,10 +2,12 @@ package sandbox
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -118,10 +120,51 @@ func TestPauseFreezes(t *testing.T) {
 	}
 }
 
+func TestDiskIsLimited(t *testing.T) {
+	need(t, diskLimit())
+	template := t.TempDir()
+	put(t, filepath.Join(template, "of-template"), "x")
+	for name, from := range map[string]string{"empty": "", "template": template} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			p := newProvider(t, data)
+			ws := open(t, p, limits(driver.Limits{Disk: driver.Limit{Max: 8 << 20}}), func(s *driver.Spec) { s.From.Template = from })
+			res := script(t, ws, "head -c 100M /dev/zero > big")
+			if res.Cause != driver.CauseDisk || res.ExitCode == 0 {
+				t.Errorf("a disk filler gives %+v, want the cause disk", res)
+			}
+			if got := output(t, ws, "rm big; echo kept > small; ls"); got != strings.TrimSpace(strings.TrimPrefix("of-template\nsmall", map[bool]string{true: "of-template\n"}[from == ""])) {
+				t.Errorf("there is %q", got)
+			}
+			if err := ws.Life.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := guestOf(t, p, ws).Kill(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			next, err := newProvider(t, data).Resolve(t.Context(), ws.Ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, next, "small"); got != "kept\n" {
+				t.Errorf("after the guest was killed: %q", got)
+			}
+			if _, err := next.Life.Update(t.Context(), driver.Policy{}); fault.Of(err) != fault.Unsupported {
+				t.Errorf("a change of the limit gives %v", err)
+			}
+			if err := next.Life.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 	p := newProvider(t, t.TempDir())
-	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{Disk: driver.Limit{Max: 1 << 20}}}})
-	if err == nil || !strings.Contains(err.Error(), "disk") {
+	p.only = driver.IsolationProcess
+	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationProcess}}
+	spec.Policy.Limits.Disk.Max = 1 << 20
+	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "disk") {
 		t.Errorf("a limit of disk gives %v", err)
 	}
 }

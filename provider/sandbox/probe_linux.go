@@ -251,7 +251,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		NetworkBy:  driver.Enforcement{By: l.network},
 		Limits: driver.LimitTraits{
 			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
-			Disk:      driver.Enforcement{Reason: "a plain directory has no quota"},
+			Disk:      diskLimit(),
 			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
 			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
 		},
@@ -268,6 +268,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 	}
 	if l.name != driver.IsolationNamespaces {
 		t.CopyOnWrite = ""
+		t.Limits.Disk = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}
 	return t
 }

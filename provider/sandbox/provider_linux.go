@@ -90,11 +90,16 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	own, err := p.check(ctx, spec)
+	own, l, err := p.check(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.ground.Ensure(ctx, spec, own, p.build)
+	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error {
+		if err := p.build(dir); err != nil || !p.limitedDisk(l, spec.Policy) {
+			return err
+		}
+		return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits.Disk.Max, spec.Policy.Durable)
+	})
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
@@ -103,30 +108,40 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // check refuses, before anything is made, what the provider can't do, and
 // returns what is kept of the configuration.
-func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage, error) {
+func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage, *level, error) {
 	if spec.Kind != Kind {
-		return nil, fmt.Errorf("sandbox: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
+		return nil, nil, fmt.Errorf("sandbox: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
 	}
 	if !driver.ValidID(spec.ID) {
-		return nil, fmt.Errorf("sandbox: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+		return nil, nil, fmt.Errorf("sandbox: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
 	var opts options
 	if err := driver.DecodeConfig(spec, &opts); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := opts.source(spec); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := checkPlace(spec.Dir); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
-		return nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
+		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
 	}
-	if _, err := p.checkPolicy(ctx, spec.Policy); err != nil {
-		return nil, fmt.Errorf("sandbox: open: %w", err)
+	l, err := p.checkPolicy(ctx, spec.Policy)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	return json.Marshal(opts)
+	if p.limitedDisk(l, spec.Policy) && spec.Dir != "" {
+		return nil, nil, fmt.Errorf("sandbox: open: limit disk: %w: a directory in place has no quota", fault.Unsupported)
+	}
+	if m, err := p.ground.Read(spec.ID); err == nil {
+		if err := checkDisk(m, spec.Policy); err != nil {
+			return nil, nil, fmt.Errorf("sandbox: open: %w", err)
+		}
+	}
+	own, err := json.Marshal(opts)
+	return own, l, err
 }
 
 // source judges what the workspace is to start from.
@@ -243,8 +258,7 @@ func (p *Provider) give(dir string, uid int) error {
 
 // freshLayer makes the directories of an overlay. What the kernel left in its
 // own, after an end that was not clean, is of no use to it.
-func (p *Provider) freshLayer(dir string) error {
-	layer := filepath.Join(dir, layerName)
+func (p *Provider) freshLayer(layer string) error {
 	work := filepath.Join(layer, "work")
 	if err := plot.RemoveTree(work); err != nil {
 		return err
@@ -306,7 +320,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
-	if h.opts.Template != "" || m.Dir != "" && !l.plain {
+	if h.opts.Template != "" || m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy) {
 		h.plot.Via = h.files
 	}
 	ref, err := newRef(m)

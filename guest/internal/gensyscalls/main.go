@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	_ "github.com/moby/profiles/seccomp" // whose profile, a file of the module, is read
 )
 
 func main() {

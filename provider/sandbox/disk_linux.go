@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A limit of disk is kept by a file system of that size in a file, which only
+// the guest has mounted: its end is the end of the mount and of the loop device.
+// The image is made with the workspace, so the limit can't be changed later.
+
+const imageName = "disk.img"
+
+// leastDisk is what a file system needs to be one.
+const leastDisk = 1 << 20
+
+// diskLimit says, by trying once per process, whether a limit of disk can be kept.
+var diskLimit = sync.OnceValue(func() driver.Enforcement {
+	if os.Geteuid() != 0 {
+		return driver.Enforcement{Reason: "a file system of a limited size can be mounted by root alone"}
+	}
+	dir, err := os.MkdirTemp("", "croft-probe-")
+	if err != nil {
+		return driver.Enforcement{Reason: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	image := filepath.Join(dir, imageName)
+	if err := makeImage(image, leastDisk, false); err != nil {
+		return driver.Enforcement{Reason: err.Error()}
+	}
+	mount, err := mountImage(image, false)
+	if err != nil {
+		return driver.Enforcement{Reason: err.Error()}
+	}
+	defer mount.Close()
+	return driver.Enforcement{By: "a file system of that size, in a file"}
+})
+
+// makeImage makes a file with an empty file system. Its blocks come to be as they
+// are written.
+func makeImage(path string, size int64, durable bool) error {
+	mkfs, err := exec.LookPath("mkfs.ext4")
+	if err != nil {
+		return fmt.Errorf("mkfs.ext4 is not installed: %w", fault.Unsupported)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f.Truncate(max(size, leastDisk)), f.Close())
+	if err != nil {
+		return err
+	}
+	args := []string{"-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"}
+	if !durable {
+		args = append(args, "-O", "^has_journal") // it costs room, and only a power loss asks for it
+	}
+	cmd := exec.Command(mkfs, append(args, path)...) //nolint:noctx // it takes milliseconds
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	return nil
+}
+
+// mountImage returns a detached mount of the file system in an image.
+func mountImage(path string, readOnly bool) (*os.File, error) {
+	loop, err := attachLoop(path)
+	if err != nil {
+		return nil, fmt.Errorf("attach a loop device: %w", err)
+	}
+	defer loop.Close() // the mount holds it from now on
+	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("open ext4: %w", err)
+	}
+	defer unix.Close(fs) //nolint:errcheck // nothing is lost with it
+	if err := unix.FsconfigSetString(fs, "source", loop.Name()); err != nil {
+		return nil, fmt.Errorf("mount %s: %w", path, err)
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, fmt.Errorf("mount %s: %w", path, err)
+	}
+	attr := unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	if readOnly {
+		attr |= unix.MOUNT_ATTR_RDONLY
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attr)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", path, err)
+	}
+	mount := os.NewFile(uintptr(fd), path)
+	unix.Unlinkat(fd, "lost+found", unix.AT_REMOVEDIR) //nolint:errcheck // it is there once
+	return mount, nil
+}
+
+// attachLoop gives a file a device, which goes with its last use.
+func attachLoop(path string) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	image, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	const attempts = 50 // others look for a free one, too
+	for range attempts {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, err
+		}
+		loop, err := os.OpenFile("/dev/loop"+strconv.Itoa(n), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(loop.Fd()), &unix.LoopConfig{
+			Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR},
+		})
+		if err == nil {
+			return loop, nil
+		}
+		loop.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no loop device is free: %w", fault.ResourceExhausted)
+}
+
+// limitedDisk reports whether a workspace at a level has an image.
+func (p *Provider) limitedDisk(l *level, policy driver.Policy) bool {
+	return policy.Limits.Disk.Max > 0 && l.mapped && p.ids.root && diskLimit().Enforced()
+}
+
+// checkDisk refuses a change of the limit.
+func checkDisk(m *plot.Meta, policy driver.Policy) error {
+	if m.Policy.Limits.Disk != policy.Limits.Disk {
+		return fmt.Errorf("limit disk: %w: it is set when the workspace is made, and was %d", fault.Unsupported, m.Policy.Limits.Disk.Max)
+	}
+	return nil
+}
