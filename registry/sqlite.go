@@ -52,7 +52,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		duplicate: sqliteDuplicate,
 		damaged:   isDamaged,
 	}}}
-	s.dialect.full, s.dialect.makeWay = s.isFull, s.makeWay
+	s.full, s.dialect.makeWay = s.isFull, s.makeWay
 	if err := s.prepare(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("%w (the store is %s)", err, path)

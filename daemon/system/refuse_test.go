@@ -148,7 +148,7 @@ func TestServesOnAfterALostStore(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- sys.Serve(ctx, l) }()
-	res, err := http.Get("http://" + l.Addr().String() + "/healthz") //nolint:noctx // the test ends it
+	res, err := http.Get("http://" + l.Addr().String() + "/healthz")
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("healthz: %v, %v", res, err)
 	} else {
