@@ -10,6 +10,8 @@
 //	sock    where the workspace's guest listens
 //	guest   which process that is, under which policy it runs (JSON)
 //	log     logs and exit statuses of sessions
+//	layer   with a template: what was changed
+//	disk.img  where disk is limited: a file system with the files
 //
 // # The guest
 //
