@@ -28,6 +28,7 @@ type Client struct {
 	workspace string
 	hello     *guestpb.HelloResponse
 	gone      chan struct{} // closed when the connection is
+	lose      func()        // closes gone, once: whoever sees the end of the connection first says so
 	shut      atomic.Bool   // Shutdown was called: what is lost from then on was ended on purpose
 	hold      sync.WaitGroup
 	closeOnce sync.Once
@@ -40,7 +41,8 @@ const helloTimeout = 10 * time.Second
 // Evicted if the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { close(c.gone) }))
+	c.lose = sync.OnceFunc(func() { close(c.gone) })
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
 	c.svc = guestpb.NewGuestClient(c.rpc)
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
@@ -115,11 +117,17 @@ func (c *Client) ready() error {
 // broken classifies a call that did not come back. Whether it had an effect is
 // not known, so it is not Evicted.
 func (c *Client) broken(what string, err error) error {
+	if closed(err) {
+		c.lose()
+	}
 	if code := fault.Of(err); code == fault.Canceled || code == fault.DeadlineExceeded {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
 	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
+
+// closed reports whether an error says that the connection has ended.
+func closed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
 
 // nonsense is the error for what no honest guest answers.
 func (c *Client) nonsense(what string) error {
@@ -180,7 +188,8 @@ func (c *Client) tag() string { return c.name + "-" + strconv.FormatInt(c.tags.A
 // lost is the result of a command whose guest died: it may have run, wholly or
 // in part, and is never run again.
 func (c *Client) lost(err error) (driver.Result, error) {
-	if errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) {
+	if closed(err) {
+		c.lose()
 		return driver.Result{ExitCode: -1, Cause: c.loss()}, nil
 	}
 	return driver.Result{}, c.broken("run", err)
