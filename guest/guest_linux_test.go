@@ -94,7 +94,7 @@ func TestThrowAwayGuestDiesWithItsStream(t *testing.T) {
 	if _, err := r.Shell().Start(t.Context(), driver.Command{Argv: []string{"sleep", "60"}}); err != nil {
 		t.Fatal(err)
 	}
-	r.Client.Close()
+	r.Close()
 	<-r.Exited()
 }
 

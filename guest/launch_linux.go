@@ -355,7 +355,7 @@ func (r *Running) kill() {
 	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
 	<-r.waited
 	if r.Client != nil {
-		r.Client.Close() //nolint:errcheck // nothing is lost with it
+		r.Close() //nolint:errcheck // nothing is lost with it
 	}
 	if r.Root != nil {
 		r.Root.Close()

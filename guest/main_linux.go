@@ -122,7 +122,7 @@ func dropStrays(cfg *Config) error {
 		}
 		// Those of this process itself are marked already.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			unix.Close(fd)
+			unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		}
 	}
 	if err := unix.CloseRange(fdConfig, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
@@ -155,12 +155,12 @@ func handOff(cfg *Config) error {
 	if !ok {
 		return nil
 	}
-	defer unix.Close(sock)
+	defer unix.Close(sock) //nolint:errcheck // nothing is lost with it
 	fd, err := unix.Open(cfg.Root, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return setupError("open the workspace", err)
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
 	if err := unix.Sendmsg(sock, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
 		return setupError("hand the workspace to the host", err)
 	}

@@ -39,7 +39,7 @@ func (p *pull) finish() {
 	p.stdout.close()
 	p.stderr.close()
 	if p.stdin != nil {
-		p.stdin.CloseWithError(io.ErrClosedPipe) //nolint:errcheck // it always answers nil
+		p.stdin.CloseWithError(io.ErrClosedPipe) // it always answers nil
 	}
 }
 

@@ -77,7 +77,7 @@ type live struct {
 }
 
 func (g *live) close() {
-	g.Client.Close() //nolint:errcheck // whether it hears of it or not
+	g.Close() //nolint:errcheck // whether it hears of it or not
 	if g.root != nil {
 		g.root.Close() //nolint:errcheck // nothing was written through the descriptor
 	}

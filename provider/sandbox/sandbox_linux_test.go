@@ -106,7 +106,7 @@ func asNobody(t *testing.T, run string) {
 	if err != nil {
 		t.Skip("skipped: the host has no setpriv")
 	}
-	dir, err := os.MkdirTemp("", "croft-nobody-")
+	dir, err := os.MkdirTemp("", "croft-nobody-") //nolint:usetesting // another user can't enter what t.TempDir is in
 	if err != nil {
 		t.Fatal(err)
 	}
