@@ -155,7 +155,7 @@ func handOff(cfg *Config) error {
 	if !ok {
 		return nil
 	}
-	defer unix.Close(sock) //nolint:errcheck // nothing is lost with it
+	defer unix.Close(sock) //nolint:errcheck // it was only read //nolint:errcheck // nothing is lost with it
 	fd, err := unix.Open(cfg.Root, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return setupError("open the workspace", err)

@@ -27,7 +27,7 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
 	if start, err := StartTime(r.PID); err != nil || start != r.Start {
 		return nil //nolint:nilerr // it has ended; the number is another's
 	}
@@ -41,7 +41,7 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 		}
 		gone := ended(ctx, one, EndTimeout)
 		if one != fd {
-			unix.Close(one)
+			unix.Close(one) //nolint:errcheck // nothing is lost with it
 		}
 		if !gone {
 			return fmt.Errorf("the guest was killed and does not end: %w", fault.Unavailable)
