@@ -30,7 +30,7 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	if os.Geteuid() != 0 {
 		return driver.Enforcement{Reason: "a file system of a limited size can be mounted by root alone"}
 	}
-	dir, err := os.MkdirTemp("", "croft-probe-")
+	dir, err := probeDir()
 	if err != nil {
 		return driver.Enforcement{Reason: err.Error()}
 	}

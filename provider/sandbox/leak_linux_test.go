@@ -90,6 +90,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(guestVar, bin)
+	t.Setenv("TMPDIR", t.TempDir())
 	_, groupsBefore := traces(t, bin)
 	dir := t.TempDir()
 	rounds := 12
@@ -113,6 +114,10 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	if left := leftovers(t, dir); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
+	}
+	probes, err := filepath.Glob(filepath.Join(os.TempDir(), probePrefix+"*"))
+	if err != nil || len(probes) > 0 {
+		t.Errorf("left of probes: %v, %v", probes, err)
 	}
 	_, groups := traces(t, bin)
 	before := strings.Join(groupsBefore, " ")

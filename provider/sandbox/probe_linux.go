@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
@@ -205,7 +208,7 @@ func (p *Provider) try(ctx context.Context, l *level) error {
 
 // prove starts a guest at a level and lets it try the fence.
 func (p *Provider) prove(ctx context.Context, l *level) error {
-	dir, err := os.MkdirTemp("", "croft-probe-")
+	dir, err := probeDir()
 	if err != nil {
 		return err
 	}
@@ -271,4 +274,31 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		t.Limits.Disk = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}
 	return t
+}
+
+const probePrefix = "croft-probe-"
+
+// probeDir makes a directory for a probe, whose name tells who made it.
+func probeDir() (string, error) {
+	return os.MkdirTemp("", probePrefix+strconv.Itoa(os.Getpid())+"-")
+}
+
+// cleanProbes removes directories of probes whose process has died meanwhile.
+func cleanProbes() error {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), probePrefix+"*-*"))
+	if err != nil {
+		return err
+	}
+	var errs error
+	for _, dir := range dirs {
+		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), probePrefix), "-")
+		pid, err := strconv.Atoi(name)
+		if err != nil || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) { // another user's is its own to remove
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
 }
