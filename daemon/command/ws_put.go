@@ -140,23 +140,58 @@ func (p *putter) tree(ctx context.Context) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = p.entry(ctx, root, name, d)
-		}
-		if err == nil || name == "." {
-			return err
-		}
-		if err := p.one(ctx, below(p.opts.src, name), err); err != nil || d == nil || !d.IsDir() {
-			return err
-		}
-		return fs.SkipDir // without the directory nothing below it can be put
-	})
-	p.done.Digest = ""
+	listed, err := listTree(root)
 	if err != nil {
 		return err
 	}
+	skip := "" // a directory that was left out
+	for _, e := range listed {
+		if skip != "" && strings.HasPrefix(e.name, skip+"/") {
+			continue // without the directory nothing below it can be put
+		}
+		err := e.err
+		if err == nil {
+			err = p.entry(ctx, root, e.name, e.entry)
+		}
+		if err == nil {
+			continue
+		}
+		if e.name == "." {
+			return err
+		}
+		if err := p.one(ctx, below(p.opts.src, e.name), err); err != nil {
+			return err
+		}
+		if e.entry != nil && e.entry.IsDir() {
+			skip = e.name
+		}
+	}
+	p.done.Digest = ""
 	return p.setModes(ctx)
+}
+
+// A listing is an entry of a tree, or why it could not be looked at.
+type listing struct {
+	name  string
+	entry fs.DirEntry
+	err   error
+}
+
+// listTree lists a tree before anything is put: the workspace may be the very
+// directory that is read, and would never be done with what it makes itself.
+func listTree(root *os.Root) ([]listing, error) {
+	var list []listing
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil && name == "." {
+			return err
+		}
+		list = append(list, listing{name, d, err})
+		if err != nil && d != nil && d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return list, err
 }
 
 func (p *putter) entry(ctx context.Context, root *os.Root, name string, d fs.DirEntry) error {
