@@ -117,7 +117,6 @@ var refutations = []struct {
 	{"wrong tree digest", defects{wrongDigest: true}, "Digest/of-a-tree-sees-every-change"},
 	{"acknowledges early", defects{acksEarly: true}, "Durability/acknowledged-writes-survive-SIGKILL"},
 	{"escapes", defects{escapes: true}, "Symlink/that-leaves-is-a-SandboxViolation"},
-	{"ignores cancel", defects{ignoresCancel: true}, "Write/cancelled-changes-nothing"},
 	{"ignores cancel in the driver", defects{ignoresCancel: true}, "Cancelled/calls-of-the-driver-change-nothing"},
 	{"update not kept", defects{updateNotKept: true}, "Update/refuses-the-older-ref"},
 	{"never converges", defects{neverConverges: true}, "Open/with-another-policy-converges"},
