@@ -44,7 +44,7 @@ func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (
 	r = r.WithContext(r.Context())
 	r.Body = b
 	return r, func() {
-		if !b.ended {
+		if !b.hasEnded() {
 			endSoon(w)
 		}
 	}
@@ -57,33 +57,37 @@ type watchedBody struct {
 	conn     *http.ResponseController
 	patience time.Duration
 	timer    *time.Timer
-	ended    bool // used by the one who reads
 
 	mu      sync.Mutex
-	reading bool // +checklocks:mu
+	reading int  // reads under way: one that was given up, and one that drains; +checklocks:mu
+	ended   bool // +checklocks:mu
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
-	b.set(true)
+	b.mu.Lock()
+	b.reading++
+	b.mu.Unlock()
 	b.timer.Reset(b.patience)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
-	b.set(false)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading--
 	b.ended = b.ended || errors.Is(err, io.EOF)
 	return n, err
 }
 
-func (b *watchedBody) set(reading bool) {
+func (b *watchedBody) hasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reading = reading
+	return b.ended
 }
 
 // expire ends the read under way, if there is still one.
 func (b *watchedBody) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading {
+	if b.reading > 0 {
 		_ = b.conn.SetReadDeadline(time.Now()) // without a connection nothing blocks
 	}
 }

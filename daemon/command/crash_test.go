@@ -29,7 +29,7 @@ import (
 // every workspace that was opened can be resolved. CROFT_CRASH_ROUNDS sets how
 // many times.
 func TestKilledAtRandomMoments(t *testing.T) {
-	rounds := 25
+	rounds := 100 // of each kind: 200 in all
 	if s := os.Getenv("CROFT_CRASH_ROUNDS"); s != "" {
 		var err error
 		if rounds, err = strconv.Atoi(s); err != nil {
