@@ -162,6 +162,11 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 
 // host makes a server of one name and address; with TLS on port 443 too.
 func (w *world) host(name, addr string, h http.HandlerFunc) {
+	answer := h
+	h = func(rw http.ResponseWriter, r *http.Request) {
+		answer(rw, r)
+		io.Copy(io.Discard, r.Body) // a server that hangs up on a body resets the connection
+	}
 	w.t.Helper()
 	w.names[name] = []string{addr}
 	plain := httptest.NewServer(h)
