@@ -19,6 +19,7 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 
 test: deps build ## everything, with the race detector
 	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
 	scripts/test $(PKG)
 
 lint: $(LINT)

@@ -53,7 +53,7 @@ func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 // PostgreSQL refuses to be.
 func (p *Postgres) becomeUser(t testing.TB) {
 	t.Helper()
-	p.attr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	p.attr = dieWithParent(syscall.SIGQUIT)
 	if os.Getuid() != 0 {
 		return
 	}
@@ -74,10 +74,8 @@ func (p *Postgres) becomeUser(t testing.TB) {
 
 func (p *Postgres) run(t testing.TB, name string, args ...string) {
 	t.Helper()
-	attr := *p.attr
-	attr.Pdeathsig = 0
 	cmd := exec.CommandContext(t.Context(), filepath.Join(p.bin, name), args...)
-	cmd.Dir, cmd.SysProcAttr = p.dir, &attr
+	cmd.Dir, cmd.SysProcAttr = p.dir, &syscall.SysProcAttr{Credential: p.attr.Credential}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
