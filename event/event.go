@@ -33,6 +33,9 @@ const (
 	WorkspaceState   Kind = "lifecycle.workspace.state"   // the registry moved a workspace to another state
 	Operation        Kind = "workspace.operation"         // one operation on a workspace ended
 	EgressRequest    Kind = "egress.request"              // one request to the outside ended, or was refused
+	ToolCall         Kind = "tool.call"                   // an agent's call of a tool ended
+	ToolApproval     Kind = "tool.approval"               // a rule, or the user, decided on a call
+	SecretRead       Kind = "secret.read"                 // a secret was handed out
 )
 
 // Names of fields. No other name is used in Event.Fields.

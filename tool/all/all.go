@@ -1,0 +1,28 @@
+// Package all lists the tools that a croft has by itself, of every family. The
+// lists are functions that are called, not side effects of an import: who wants
+// fewer tools, or others, writes a list of their own.
+package all
+
+import (
+	"github.com/croft-run/croft/tool"
+)
+
+// Coding returns every tool of the coding toolset.
+func Coding() []*tool.Tool {
+	return tool.Coding()
+}
+
+// Workspace returns every tool of the workspace toolset.
+func Workspace() []*tool.Tool {
+	return tool.Workspace()
+}
+
+// Effects returns what happens after a tool has changed files.
+func Effects() []tool.Effect {
+	return nil
+}
+
+// Sources returns where further tools of a workspace come from.
+func Sources() []tool.Source {
+	return nil
+}

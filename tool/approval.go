@@ -1,0 +1,156 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+)
+
+// A Decision says whether a call may go on.
+type Decision string
+
+// Decisions.
+const (
+	Allow Decision = "allow"
+	Ask   Decision = "ask" // the user, through the client
+	Deny  Decision = "deny"
+)
+
+// A Rule decides on the calls of a tool. Both patterns take * for any text.
+type Rule struct {
+	Tool     string // pattern of the tool's name
+	Subject  string // pattern of what the call is about: its path, command, url or name; "" is any
+	Decision Decision
+}
+
+// String returns the rule as ParseRule takes it.
+func (r Rule) String() string {
+	if r.Subject == "" {
+		return string(r.Decision) + ":" + r.Tool
+	}
+	return fmt.Sprintf("%s:%s(%s)", r.Decision, r.Tool, r.Subject)
+}
+
+// ParseRule reads "ask:Bash(git push*)" or "deny:Write".
+func ParseRule(s string) (Rule, error) {
+	word, rest, ok := strings.Cut(s, ":")
+	r := Rule{Tool: rest, Decision: Decision(word)}
+	if name, subject, found := strings.Cut(rest, "("); found && strings.HasSuffix(subject, ")") {
+		r.Tool, r.Subject = name, strings.TrimSuffix(subject, ")")
+	}
+	if !ok || r.Tool == "" || r.Decision != Allow && r.Decision != Ask && r.Decision != Deny {
+		return Rule{}, fmt.Errorf("tool: rule %q: %w: write allow:TOOL, ask:TOOL or deny:TOOL, with a pattern as in ask:Bash(git push*)", s, fault.InvalidArgument)
+	}
+	return r, nil
+}
+
+// Approval decides which calls may go on: the first rule that matches does, and
+// without one Otherwise. Nil allows everything.
+type Approval struct {
+	Rules     []Rule
+	Otherwise Decision // "" is Allow
+}
+
+// decide returns the decision and the rule it comes from.
+func (a *Approval) decide(tool, subject string) (Decision, string) {
+	if a == nil {
+		return Allow, ""
+	}
+	for _, r := range a.Rules {
+		if wild(r.Tool, tool) && (r.Subject == "" || wild(r.Subject, subject)) {
+			return r.Decision, r.String()
+		}
+	}
+	if a.Otherwise == "" {
+		return Allow, ""
+	}
+	return a.Otherwise, "otherwise " + string(a.Otherwise)
+}
+
+// allow returns nil where the call may go on. Each decision that a rule made is
+// told of.
+func (a *Approval) allow(ctx context.Context, e *Env, workspace string, req Request, t *Tool, args map[string]json.RawMessage) error {
+	_, about := subject(args)
+	d, rule := a.decide(t.Name, about)
+	if rule == "" {
+		return nil
+	}
+	verdict, reason, err := event.VerdictAllow, "", error(nil)
+	switch {
+	case d == Deny:
+		err = Errorf(fault.PermissionDenied, "%s is not allowed here (rule %s)", t.Name, rule)
+	case d == Ask && req.Ask == nil:
+		err = Errorf(fault.PermissionDenied, "%s needs the user's approval (rule %s), and this client can't ask for it", t.Name, rule)
+	case d == Ask:
+		reason = "asked"
+		yes, aerr := req.Ask(ctx, fmt.Sprintf("Allow %s in workspace %s: %s", t.Name, workspace, about))
+		if aerr != nil {
+			err = fmt.Errorf("tool: ask for approval of %s: %w", t.Name, aerr)
+		} else if !yes {
+			err = Errorf(fault.PermissionDenied, "the user did not allow %s (rule %s)", t.Name, rule)
+		}
+	}
+	if err != nil {
+		verdict = event.VerdictDeny
+	}
+	fields := map[string]any{event.FieldTool: t.Name, event.FieldVerdict: verdict, event.FieldRule: rule, event.FieldCommand: event.Cut(about)}
+	if reason != "" {
+		fields[event.FieldReason] = reason
+	}
+	e.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: workspace, Session: req.Session, Fields: fields})
+	return err
+}
+
+// subjectKeys are the arguments that say what a call is about, in order.
+var subjectKeys = []string{"command", "cmd", "file_path", "path", "output_path", "url", "name", "pattern", "query", "file", "from", "shell_id"}
+
+// subject returns what a call is about, its command, path, url or name, and which
+// argument says so. A path is cleaned, so that a rule can't be passed by another
+// spelling.
+func subject(args map[string]json.RawMessage) (key, about string) {
+	for _, k := range subjectKeys {
+		var s string
+		if raw, ok := args[k]; !ok || json.Unmarshal(raw, &s) != nil {
+			continue
+		}
+		switch k {
+		case "file_path", "path", "output_path", "file", "from":
+			return k, path.Clean(s)
+		case "cmd":
+			var words []string
+			if raw, ok := args["args"]; ok && json.Unmarshal(raw, &words) == nil {
+				return k, strings.Join(append([]string{s}, words...), " ")
+			}
+		}
+		return k, s
+	}
+	return "", ""
+}
+
+// wild matches text with a pattern in which * stands for any text.
+func wild(pattern, text string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == text
+	}
+	if !strings.HasPrefix(text, head) {
+		return false
+	}
+	text = text[len(head):]
+	for {
+		part, next, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, part)
+		}
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text, rest = text[i+len(part):], next
+	}
+}

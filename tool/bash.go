@@ -1,0 +1,161 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits of Bash.
+const (
+	defaultBashSeconds = 120
+	maxBashSeconds     = 600
+	maxBashOutput      = 100 << 10 // bytes of a foreground command that are shown
+)
+
+type bashInput struct {
+	Command     string `json:"command" jsonschema:"what bash is to run, in the workspace"`
+	Description string `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"go on without it; BashOutput shows what it writes"`
+}
+
+type bashOutput struct {
+	Output   string `json:"output,omitempty" jsonschema:"standard output and standard error as they came"`
+	ExitCode int    `json:"exit_code" jsonschema:"124 where time ran out"`
+	Cause    string `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
+	Dropped  int64  `json:"dropped,omitempty" jsonschema:"bytes of output that are left out"`
+	ShellID  string `json:"shell_id,omitempty" jsonschema:"for BashOutput: of a command in the background, or of one whose output was cut"`
+	Running  bool   `json:"running,omitempty"`
+
+	text string
+}
+
+func (o bashOutput) Text() string { return o.text }
+
+func bashTool() *Tool {
+	return New(Spec{
+		Name: "Bash", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
+		Description: "Run a bash command in the workspace, behind its fence. Output is standard output and standard error together; " +
+			"a status other than 0 is shown at its end. All that it started ends with it, unless it runs in the background.",
+	}, bash)
+}
+
+func bash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
+	if strings.TrimSpace(in.Command) == "" {
+		return bashOutput{}, Errorf(fault.InvalidArgument, "command is required")
+	}
+	seconds, err := Seconds("timeout", in.Timeout, defaultBashSeconds, maxBashSeconds)
+	if err != nil {
+		return bashOutput{}, err
+	}
+	if in.Background {
+		return c.background(ctx, in.Command)
+	}
+	res, err := c.Workspace.Run(ctx, driver.Command{
+		// On the line of the command, so that bash counts lines as the agent does.
+		Script:    "exec 2>&1; " + in.Command,
+		Timeout:   time.Duration(seconds) * time.Second,
+		MaxOutput: maxBashOutput,
+	})
+	if err != nil {
+		return bashOutput{}, commandError(err)
+	}
+	if res.Cause == driver.CauseCanceled {
+		return bashOutput{}, fmt.Errorf("bash: %w", fault.Canceled)
+	}
+	return newBashOutput(res, seconds), nil
+}
+
+// Seconds returns a time in seconds that a call asks for, or what it is by
+// default.
+func Seconds(name string, asked, otherwise, most int) (int, error) {
+	switch {
+	case asked == 0:
+		return otherwise, nil
+	case asked < 0 || asked > most:
+		return 0, Errorf(fault.InvalidArgument, "%s must be between 1 and %d seconds", name, most)
+	}
+	return asked, nil
+}
+
+func newBashOutput(res workspace.Result, seconds int) bashOutput {
+	o := bashOutput{ExitCode: res.ExitCode, Cause: string(res.Cause), Dropped: res.StdoutDropped}
+	var b strings.Builder
+	if res.StdoutDropped > 0 {
+		o.ShellID = res.Session
+		head := min(maxBashOutput/2, len(res.Stdout))
+		b.Write(res.Stdout[:head])
+		fmt.Fprintf(&b, "\n... (output truncated, %d bytes elided%s)\n", res.StdoutDropped, o.more(head))
+		b.Write(res.Stdout[head:])
+	} else {
+		b.Write(res.Stdout)
+	}
+	b.Write(res.Stderr) // what bash itself says before the first command runs
+	o.Output = b.String()
+	b.Reset()
+	b.WriteString(o.Output)
+	if o.Output != "" && !strings.HasSuffix(o.Output, "\n") {
+		b.WriteByte('\n')
+	}
+	switch {
+	case res.Cause == driver.CauseTimeout:
+		o.ExitCode = 124
+		fmt.Fprintf(&b, "bash: timed out after %ds\n", seconds)
+	case res.Cause != "":
+		fmt.Fprintf(&b, "bash: ended: %s\n", causeText(res.Cause))
+	}
+	if o.ExitCode != 0 {
+		fmt.Fprintf(&b, "exit: %d\n", o.ExitCode)
+	}
+	o.text = b.String()
+	return o
+}
+
+// more says how the output that was left out can be read.
+func (o bashOutput) more(offset int) string {
+	if o.ShellID == "" {
+		return ""
+	}
+	return fmt.Sprintf("; BashOutput with shell_id %q and offset %d reads them", o.ShellID, offset)
+}
+
+// causeText says why a command ended, in words.
+func causeText(c driver.Cause) string {
+	switch c {
+	case driver.CauseOOM:
+		return "out of memory"
+	case driver.CausePIDs:
+		return "out of processes"
+	case driver.CauseDisk:
+		return "out of disk"
+	case driver.CauseLost:
+		return "what ran it died; it may or may not have done its work"
+	case driver.CauseDestroyed:
+		return "the workspace was ended or paused"
+	}
+	return string(c)
+}
+
+// commandError is the error of a command that did not run.
+func commandError(err error) error {
+	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.SandboxViolation {
+		return &textError{text: "command rejected: " + fault.Encode(err).Message, code: fault.Of(err), err: err}
+	}
+	return err
+}
+
+// background starts a command that goes on after the call.
+func (c *Call) background(ctx context.Context, command string) (bashOutput, error) {
+	s, err := c.Workspace.Start(context.WithoutCancel(ctx), driver.Command{Script: command, Interactive: true})
+	if err != nil {
+		return bashOutput{}, commandError(err)
+	}
+	text := fmt.Sprintf("shell_id: %s\nstarted in background: %s\n", s.ID(), command)
+	return bashOutput{ShellID: s.ID(), Running: true, text: text}, nil
+}

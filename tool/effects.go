@@ -1,0 +1,37 @@
+package tool
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// An Effect is something that happens after a tool has changed files: they are
+// formatted and linted, a language server is told. It returns what the model
+// should be told, "" for nothing. It must heed ctx, which ends after effectsBound.
+type Effect func(ctx context.Context, c *Call, paths []string) (string, error)
+
+// effectsBound is how long all effects of one call may take.
+const effectsBound = 2 * time.Second
+
+// AfterEdit runs the effects for files that a tool has changed and returns what
+// they say, to be added to the text of the answer. A failure of an effect never
+// fails the tool, and is told.
+func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
+	if len(c.Env.Effects) == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, effectsBound)
+	defer cancel()
+	var b strings.Builder
+	for _, effect := range c.Env.Effects {
+		note, err := effect(ctx, c, paths)
+		if err != nil {
+			note = "after the edit: " + ErrorText(err)
+		}
+		if note != "" {
+			b.WriteString("\n\n" + strings.TrimSpace(note) + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,277 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/workspace"
+)
+
+// Config is what an Env is made of. Workspaces is required.
+type Config struct {
+	Tools      []*Tool
+	Workspaces Workspaces
+
+	// Sources are asked for further tools of each workspace, beside its own
+	// extras that are tool sources.
+	Sources []Source
+
+	Effects  []Effect        // after files were changed
+	Secrets  *secret.Store   // nil is none
+	Finders  []secret.Finder // texts to be scrubbed by their form
+	Approval *Approval       // nil allows everything
+	Events   event.Sink      // nil is event.Discard
+	Log      *slog.Logger    // nil is silent
+	ReadOnly bool            // only tools that change nothing
+	Readers  ReadScope       // who a Read counts for; "" is ReadProcess
+	MaxText  int             // bytes of one answer's text; 0 is DefaultMaxText
+}
+
+// An Env is what the calls of one server share. It is safe for concurrent use.
+type Env struct {
+	Config
+	Reads    *Tracker
+	Profiles *profile.Cache
+
+	tools   map[string]*Tool
+	results results
+	scrubs  scrubbers
+	keeper  keeper
+}
+
+// NewEnv returns an Env. It refuses two tools of one name.
+func NewEnv(cfg Config) (*Env, error) {
+	e := &Env{Config: cfg, Reads: new(Tracker), Profiles: profile.NewCache(), tools: map[string]*Tool{}}
+	if e.Events == nil {
+		e.Events = event.Discard
+	}
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	if e.MaxText == 0 {
+		e.MaxText = DefaultMaxText
+	}
+	for _, t := range cfg.Tools {
+		if _, dup := e.tools[t.Name]; dup {
+			return nil, fmt.Errorf("tool: %s: %w: there are two tools of this name", t.Name, fault.AlreadyExists)
+		}
+		e.tools[t.Name] = t
+	}
+	return e, nil
+}
+
+// Close ends what families keep.
+func (e *Env) Close(ctx context.Context) error { return e.keeper.forget(ctx, "") }
+
+// Forget ends what is kept for a workspace, by its id.
+func (e *Env) Forget(ctx context.Context, id string) error {
+	e.Reads.forget(id)
+	e.Profiles.Forget(id)
+	return e.keeper.forget(ctx, id)
+}
+
+// Available lists the tools that can be called now: those whose capabilities some
+// workspace has, and in a read-only Env those that change nothing. They are
+// sorted by name.
+func (e *Env) Available(ctx context.Context) ([]*Tool, error) {
+	list, err := e.Workspaces.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Tool
+	for _, t := range e.Tools {
+		if e.offers(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fits)) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range e.sourced(ctx, list) {
+		if e.offers(t) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, byName)
+	return out, nil
+}
+
+// offers reports whether the Env lets a tool be called at all.
+func (e *Env) offers(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
+
+// fits reports whether a workspace has what the tool needs, as far as is known.
+func (t *Tool) fits(entry Entry) bool {
+	return entry.Capabilities == nil || len(t.missing(entry.Capabilities)) == 0
+}
+
+func (t *Tool) missing(has workspace.Capabilities) []workspace.Capability {
+	var out []workspace.Capability
+	for _, c := range t.Needs {
+		if !has.Has(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// A Request is one call as it came in.
+type Request struct {
+	Tool    string
+	Args    json.RawMessage
+	Session string // of the client
+
+	// Progress is told how the call goes; nil is nobody.
+	Progress func(Progress)
+
+	// Ask asks the user whether a call may go on; nil is a client that can't.
+	Ask func(ctx context.Context, question string) (bool, error)
+}
+
+// A Result is what a tool answers: text for the model, and the same as data.
+type Result struct {
+	Text       string
+	Structured json.RawMessage
+	Handle     string // of the whole text, where Text is its head and tail
+}
+
+// Run runs one call. An error has a code and words that a model can read
+// (ErrorText).
+func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
+	start := time.Now()
+	t, err := e.find(ctx, req.Tool)
+	if err != nil {
+		return Result{}, err
+	}
+	args, err := split(req.Args)
+	if err != nil {
+		return Result{}, err
+	}
+	name, err := hint(args)
+	if err != nil {
+		return Result{}, err
+	}
+	list, err := e.Workspaces.List(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	chosen, err := choose(t, list, name)
+	if err != nil {
+		e.tell(ctx, req, "", "", t, args, start, err)
+		return Result{}, err
+	}
+	if name == allWorkspaces {
+		return e.fanOut(ctx, t, req, chosen, args, start)
+	}
+	return e.one(ctx, t, req, chosen[0], args, start)
+}
+
+// find returns a tool by its name: a listed one, or one of a source.
+func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
+	t, ok := e.tools[name]
+	if !ok {
+		list, err := e.Workspaces.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range e.sourced(ctx, list) {
+			if s.Name == name {
+				t, ok = s, true
+			}
+		}
+	}
+	switch {
+	case !ok:
+		return nil, Errorf(fault.NotFound, "unknown tool %q", name)
+	case !e.offers(t):
+		return nil, Errorf(fault.PermissionDenied, "%s changes things, and this server is read-only", name)
+	}
+	return t, nil
+}
+
+// one runs a call in one workspace and tells of it.
+func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
+	ws, err := e.Workspaces.Get(ctx, entry.Name)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { e.tell(ctx, req, ws.ID(), entry.Name, t, args, start, err) }()
+	if missing := t.missing(ws.Capabilities()); len(missing) > 0 {
+		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
+	}
+	if err := t.args.check(args); err != nil {
+		return Result{}, err
+	}
+	if err := e.Approval.allow(ctx, e, ws.ID(), req, t, args); err != nil {
+		return Result{}, err
+	}
+	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress}
+	a, err := e.protected(ctx, t, c, args)
+	return e.finish(ctx, t, c, a, err)
+}
+
+// protected calls the function of a tool; a panic there is the call's error.
+func (e *Env) protected(ctx context.Context, t *Tool, c *Call, args map[string]json.RawMessage) (a answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.Log.Error("tool panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
+			err = Errorf(fault.Internal, "%s: a defect of Croft ended this call; the server's log has it", t.Name)
+		}
+	}()
+	return t.call(ctx, c, args)
+}
+
+// finish scrubs and cuts what a call answers.
+func (e *Env) finish(ctx context.Context, t *Tool, c *Call, a answer, err error) (Result, error) {
+	if err == nil && t.Unscrubbed {
+		return Result{Text: a.text, Structured: a.structured}, nil
+	}
+	scrub, serr := e.scrubs.of(ctx, e, c.Name)
+	if serr != nil {
+		return Result{}, fmt.Errorf("tool: secrets of %s: %w", c.Name, serr)
+	}
+	if err != nil {
+		if fault.Of(err) == fault.Internal {
+			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
+		}
+		return Result{}, &textError{text: scrub.String(ErrorText(err)), code: fault.Of(err), err: err}
+	}
+	return e.cut(scrub.String(a.text), scrubJSON(scrub, a.structured)), nil
+}
+
+// fanOut runs a call in several workspaces at once.
+func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
+	results, errs := make([]Result, len(list)), make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, entry := range list {
+		wg.Go(func() { results[i], errs[i] = e.one(ctx, t, req, entry, args, start) })
+	}
+	wg.Wait()
+	return joinResults(list, results, errs)
+}
+
+// tell emits the event of a call, without secrets.
+func (e *Env) tell(ctx context.Context, req Request, id, name string, t *Tool, args map[string]json.RawMessage, start time.Time, err error) {
+	fields := map[string]any{event.FieldTool: t.Name, event.FieldDuration: time.Since(start).Milliseconds()}
+	scrub, serr := e.scrubs.of(context.WithoutCancel(ctx), e, name)
+	if key, about := subject(args); about != "" && serr == nil {
+		field := event.FieldPath
+		if key == "command" || key == "cmd" {
+			field = event.FieldCommand
+		}
+		fields[field] = event.Cut(scrub.String(about))
+	}
+	if err != nil {
+		fields[event.FieldCode] = fault.Of(err).Wire()
+		if serr == nil {
+			fields[event.FieldMessage] = event.Cut(scrub.String(ErrorText(err)))
+		}
+	}
+	e.Events.Emit(event.Event{Kind: event.ToolCall, Workspace: id, Session: req.Session, Fields: fields})
+}

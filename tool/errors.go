@@ -1,0 +1,53 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A textError is an error whose words are for the model, with a code for
+// programs.
+type textError struct {
+	text string
+	code fault.Code
+	err  error // what it wraps; nil is none
+}
+
+// Errorf returns an error with exactly the given words. Agents' prompts rely on
+// some of them; programs ask for the code.
+func Errorf(code fault.Code, format string, args ...any) error {
+	return &textError{text: fmt.Sprintf(format, args...), code: code}
+}
+
+func (e *textError) Error() string { return e.text }
+
+func (e *textError) Unwrap() []error {
+	if e.err != nil {
+		return []error{e.code, e.err}
+	}
+	return []error{e.code}
+}
+
+// ErrorText returns what a model is told of an error. That of a defect of Croft
+// itself is for the operator.
+func ErrorText(err error) string {
+	var t *textError
+	if errors.As(err, &t) {
+		return t.text
+	}
+	return fault.Encode(err).Message
+}
+
+// PathError returns the error of an operation on a path in the words that agents
+// know: verb is what was tried, such as "read".
+func PathError(verb, path string, err error) error {
+	switch fault.Of(err) {
+	case fault.SandboxViolation:
+		return &textError{text: "resolve path: path is outside workspace root", code: fault.SandboxViolation, err: err}
+	case fault.NotFound:
+		return &textError{text: fmt.Sprintf("stat: stat %s: no such file or directory", path), code: fault.NotFound, err: err}
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}

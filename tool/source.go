@@ -1,0 +1,138 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Source gives the further tools of a workspace; nil for none.
+type Source func(ws *workspace.Workspace) driver.ToolSource
+
+func byName(a, b *Tool) int { return strings.Compare(a.Name, b.Name) }
+
+// sourced returns the tools that the workspaces bring themselves, one for each
+// name. A workspace that can't be had now brings none.
+func (e *Env) sourced(ctx context.Context, list []Entry) []*Tool {
+	var out []*Tool
+	seen := map[string]bool{}
+	for _, entry := range list {
+		if len(e.Sources) == 0 && !hasExtras(entry) {
+			continue
+		}
+		ws, err := e.Workspaces.Get(ctx, entry.Name)
+		if err != nil {
+			e.Log.Warn("tools of a workspace", "workspace", entry.Name, "error", err)
+			continue
+		}
+		for _, d := range e.foreign(ws) {
+			if seen[d.Name] {
+				continue
+			}
+			seen[d.Name] = true
+			t, err := e.adapt(d)
+			if err != nil {
+				e.Log.Warn("tool refused", "workspace", entry.Name, "tool", d.Name, "error", err)
+				continue
+			}
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, byName)
+	return out
+}
+
+// hasExtras reports whether a workspace may have capabilities that the core does
+// not know.
+func hasExtras(entry Entry) bool {
+	known := []workspace.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot}
+	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
+}
+
+// foreign lists the tools of a workspace that are not Croft's.
+func (e *Env) foreign(ws *workspace.Workspace) []driver.Tool {
+	var out []driver.Tool
+	extras := ws.Extras()
+	for _, name := range slices.Sorted(maps.Keys(extras)) {
+		if s, ok := extras[name].(driver.ToolSource); ok {
+			out = append(out, s.Tools()...)
+		}
+	}
+	for _, source := range e.Sources {
+		if s := source(ws); s != nil {
+			out = append(out, s.Tools()...)
+		}
+	}
+	return out
+}
+
+// adapt makes a Tool of a foreign one. Its function looks for the tool again in
+// the workspace that the call is for, which may not have it.
+func (e *Env) adapt(d driver.Tool) (*Tool, error) {
+	switch {
+	case strings.HasPrefix(d.Name, driver.ReservedToolPrefix):
+		return nil, fmt.Errorf("tool: %s: %w: names that begin with %s are reserved", d.Name, fault.InvalidArgument, driver.ReservedToolPrefix)
+	case e.tools[d.Name] != nil:
+		return nil, fmt.Errorf("tool: %s: %w: it is the name of one of Croft's tools", d.Name, fault.AlreadyExists)
+	}
+	var in jsonschema.Schema
+	if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" {
+		return nil, fmt.Errorf("tool: %s: %w: its input schema is no object", d.Name, fault.InvalidArgument)
+	}
+	check, err := in.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("tool: %s: input schema: %w: %w", d.Name, fault.InvalidArgument, err)
+	}
+	t := &Tool{Spec: Spec{
+		Name: d.Name, Family: Extra, Description: d.Description,
+		ReadOnly: d.ReadOnly, Destructive: d.Destructive, OpenWorld: d.OpenWorld,
+	}}
+	t.Input = in.CloneSchemas()
+	if t.Input.Properties == nil {
+		t.Input.Properties = map[string]*jsonschema.Schema{}
+	}
+	t.Input.Properties[workspaceKey] = workspaceSchema(false)
+	if d.Output != nil {
+		if err := json.Unmarshal(d.Output, &t.Output); err != nil {
+			return nil, fmt.Errorf("tool: %s: output schema: %w: %w", d.Name, fault.InvalidArgument, err)
+		}
+	}
+	t.args = arguments{required: in.Required, known: names(t.Input), schema: t.Input}
+	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {
+		return c.foreign(ctx, d.Name, check, args)
+	}
+	return t, nil
+}
+
+// foreign calls a tool of the workspace itself.
+func (c *Call) foreign(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
+	args = maps.Clone(args)
+	delete(args, workspaceKey)
+	raw, err := encode(args)
+	if err != nil {
+		return answer{}, err
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return answer{}, err
+	}
+	if err := check.Validate(value); err != nil {
+		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
+	}
+	for _, d := range c.Env.foreign(c.Workspace) {
+		if d.Name == name {
+			res, err := d.Call(ctx, raw)
+			return answer{text: res.Text, structured: res.Structured}, err
+		}
+	}
+	return answer{}, Errorf(fault.Unsupported, "workspace %q does not have the tool %s", c.Name, name)
+}

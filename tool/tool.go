@@ -1,0 +1,109 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+// A Family groups tools that belong together.
+type Family string
+
+// The families.
+const (
+	Files   Family = "files"
+	Search  Family = "search"
+	Shell   Family = "shell"
+	Verify  Family = "verify"
+	LSP     Family = "lsp"
+	AST     Family = "ast"
+	Render  Family = "render"
+	Secrets Family = "secrets"
+	Project Family = "project"
+	Code    Family = "code"
+	Memory  Family = "snapshot"
+	Extra   Family = "extra" // of a capability that the core does not know
+)
+
+// A Spec says what a tool is.
+type Spec struct {
+	Name        string
+	Family      Family
+	Description string
+	Needs       []workspace.Capability // that a workspace must have; empty is none
+
+	ReadOnly    bool // changes nothing
+	Destructive bool // may lose what can't be got back
+	Idempotent  bool // again with the same arguments is once
+	OpenWorld   bool // reaches beyond the workspace
+
+	FanOut     bool // takes workspace "all"
+	Unscrubbed bool // its answer is a secret that was asked for
+}
+
+// A Tool is one operation that an agent may call.
+type Tool struct {
+	Spec
+	Input  *jsonschema.Schema // an object with "workspace"
+	Output *jsonschema.Schema // of Result.Structured; nil is none
+
+	args arguments
+	call func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error)
+}
+
+// A Texter is an answer that has a form for the model. One that is not is shown
+// as JSON.
+type Texter interface{ Text() string }
+
+// answer is what the function of a tool returned.
+type answer struct {
+	text       string
+	structured json.RawMessage
+}
+
+// New makes a tool of a function. It panics where In or Out have no schema, since
+// that is a mistake of the program.
+func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Out, error)) *Tool {
+	t := &Tool{Spec: spec, Input: inputSchema[In](spec), Output: outputSchema[Out](spec)}
+	t.args = newArguments(reflect.TypeFor[In](), t.Input)
+	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {
+		var in In
+		if err := t.args.decode(args, reflect.ValueOf(&in).Elem()); err != nil {
+			return answer{}, err
+		}
+		out, err := f(ctx, c, in)
+		if err != nil {
+			return answer{}, err
+		}
+		return newAnswer(out)
+	}
+	return t
+}
+
+func newAnswer(out any) (answer, error) {
+	data, err := encode(out)
+	if err != nil {
+		return answer{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
+	}
+	a := answer{structured: data}
+	if t, ok := out.(Texter); ok {
+		a.text = t.Text()
+	} else {
+		a.text = string(data)
+	}
+	return a, nil
+}
+
+// Message is an answer that is a text and nothing else.
+type Message struct {
+	Message string `json:"message"`
+}
+
+// Text returns the message.
+func (m Message) Text() string { return m.Message }

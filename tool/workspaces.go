@@ -1,0 +1,138 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+// An Entry is a workspace that agents may name.
+type Entry struct {
+	Name         string
+	Capabilities workspace.Capabilities // nil is not known yet
+}
+
+// Workspaces is where calls find workspaces by the names that agents use.
+type Workspaces interface {
+	// List lists them, sorted by name.
+	List(ctx context.Context) ([]Entry, error)
+
+	// Get returns the one that List calls so.
+	Get(ctx context.Context, name string) (*workspace.Workspace, error)
+}
+
+// A Set is a set of workspaces by name. The zero value is empty. It is safe for
+// concurrent use.
+type Set struct {
+	mu   sync.RWMutex
+	list map[string]*workspace.Workspace // +checklocks:mu
+}
+
+// CheckName refuses what can't name a workspace.
+func CheckName(name string) error {
+	switch {
+	case name == "" || name != strings.TrimSpace(name):
+		return fmt.Errorf("tool: workspace name %q: %w: it is empty or has blanks around it", name, fault.InvalidArgument)
+	case name == allWorkspaces:
+		return fmt.Errorf("tool: workspace name %q: %w: it stands for every workspace", name, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// Add adds a workspace.
+func (s *Set) Add(name string, ws *workspace.Workspace) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, dup := s.list[name]; dup {
+		return fmt.Errorf("tool: workspace name %q: %w", name, fault.AlreadyExists)
+	}
+	if s.list == nil {
+		s.list = map[string]*workspace.Workspace{}
+	}
+	s.list[name] = ws
+	return nil
+}
+
+// Remove takes a workspace out of the set. It stays open.
+func (s *Set) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.list, name)
+}
+
+// List lists the workspaces, sorted by name.
+func (s *Set) List(context.Context) ([]Entry, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []Entry
+	for _, name := range slices.Sorted(maps.Keys(s.list)) {
+		list = append(list, Entry{Name: name, Capabilities: s.list[name].Capabilities()})
+	}
+	return list, nil
+}
+
+// Get returns a workspace by its name.
+func (s *Set) Get(_ context.Context, name string) (*workspace.Workspace, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	ws, ok := s.list[name]
+	if !ok {
+		return nil, fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
+	}
+	return ws, nil
+}
+
+// entryNames joins the names of entries.
+func entryNames(list []Entry) string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name)
+	}
+	if len(out) == 0 {
+		return "(none)"
+	}
+	return strings.Join(out, ", ")
+}
+
+// hint returns the workspace that a call names, trimmed.
+func hint(args map[string]json.RawMessage) (string, error) {
+	raw, ok := args[workspaceKey]
+	if !ok {
+		return "", nil
+	}
+	var name string
+	if err := json.Unmarshal(raw, &name); err != nil {
+		return "", Errorf(fault.InvalidArgument, "workspace must be a string, not %s", jsonKind(raw))
+	}
+	return strings.TrimSpace(name), nil
+}
+
+// choose returns the entries that a call is for: one, or all of them.
+func choose(t *Tool, list []Entry, name string) ([]Entry, error) {
+	switch {
+	case len(list) == 0 && name == "":
+		return nil, Errorf(fault.NotFound, "no workspace is configured")
+	case name == "" && len(list) == 1:
+		return list, nil
+	case name == "":
+		return nil, Errorf(fault.InvalidArgument, "multi-workspace sandbox: %d workspaces configured (%s) — pass `workspace` to pick one", len(list), entryNames(list))
+	case name == allWorkspaces && t.FanOut && len(list) > 0:
+		return list, nil
+	}
+	for _, e := range list {
+		if e.Name == name {
+			return []Entry{e}, nil
+		}
+	}
+	return nil, Errorf(fault.NotFound, "unknown workspace %q; configured: %s", name, entryNames(list))
+}
