@@ -17,7 +17,7 @@ build: ## bin/croft, with croft-guest for both architectures inside
 run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 	./bin/croft up --data $(DATA)
 
-test: deps build ## everything, with the race detector
+test: deps build ## everything once, under the race detector where that is affordable
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	scripts/test $(PKG)

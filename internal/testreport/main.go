@@ -1,6 +1,8 @@
 // Command testreport reads the output of go test -json and prints what a person
-// wants of it: the output of what failed, the list of what was skipped and why,
-// and the counts. It exits with 1 if anything failed.
+// wants of it: the whole output of what failed, the list of what was skipped and
+// why, the counts, and last, in at most forty lines, what failed and the end of
+// what it said, so that a log of which only the end is kept still tells. It exits
+// with 1 if anything failed.
 package main
 
 import (
@@ -9,26 +11,34 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 )
 
 type line struct {
-	Action  string
-	Package string
-	Test    string
-	Elapsed float64
-	Output  string
+	Action      string
+	Package     string
+	ImportPath  string // instead of Package, in what a build says
+	FailedBuild string // the ImportPath of the build that failed
+	Test        string
+	Elapsed     float64
+	Output      string
 }
+
+// commandFail is the action of a line that scripts/test writes of a command that
+// ended with an error. It tells something only where no test or package failed.
+const commandFail = "command-fail"
 
 type key struct{ pkg, test string }
 
 // A report is what was seen so far.
 type report struct {
-	output  map[key]*strings.Builder
-	passed  int
-	failed  []key
-	skipped []key
+	output   map[key]*strings.Builder
+	passed   int
+	failed   []key
+	commands []key // that ended with an error
+	skipped  []key
 }
 
 func main() {
@@ -59,18 +69,24 @@ func (r *report) read(in io.Reader, out io.Writer) error {
 func (r *report) take(l line, out io.Writer) {
 	k := key{l.Package, l.Test}
 	switch l.Action {
-	case "output", "build-output":
-		if r.output[k] == nil {
-			r.output[k] = new(strings.Builder)
-		}
-		r.output[k].WriteString(l.Output)
+	case "output":
+		r.write(k, l.Output)
+		return
+	case "build-output":
+		r.write(key{l.ImportPath, ""}, l.Output)
 		return
 	case "pass":
 		if l.Test != "" {
 			r.passed++
 		}
-	case "fail", "build-fail":
+	case "fail":
+		if b := r.output[key{l.FailedBuild, ""}]; l.FailedBuild != "" && b != nil && l.FailedBuild != l.Package {
+			r.write(k, b.String())
+		}
 		r.failed = append(r.failed, k)
+	case commandFail:
+		r.commands = append(r.commands, k)
+		return
 	case "skip":
 		if l.Test != "" {
 			r.skipped = append(r.skipped, k)
@@ -86,8 +102,18 @@ func (r *report) take(l line, out io.Writer) {
 	}
 }
 
+func (r *report) write(k key, text string) {
+	if r.output[k] == nil {
+		r.output[k] = new(strings.Builder)
+	}
+	r.output[k].WriteString(text)
+}
+
 // print reports whether all is well.
 func (r *report) print(out io.Writer) bool {
+	if len(r.failed) == 0 {
+		r.failed = r.commands
+	}
 	for _, k := range r.failed {
 		if b := r.output[k]; b != nil {
 			fmt.Fprintf(out, "\n=== FAILED %s %s\n%s", k.pkg, k.test, b)
@@ -104,7 +130,62 @@ func (r *report) print(out io.Writer) bool {
 		}
 	}
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", r.passed, max(tests, min(len(r.failed), 1)), len(r.skipped))
+	r.printFailed(out)
 	return len(r.failed) == 0
+}
+
+// lastLines is how much of a log is sure to be kept.
+const lastLines = 40
+
+// printFailed ends the report with what failed and the end of what it said, all
+// of it in the last lines.
+func (r *report) printFailed(out io.Writer) {
+	failed := r.leaves()
+	names := min(len(failed), lastLines-1) // one line for those that have no room
+	if names == 0 {
+		return
+	}
+	room := (lastLines-1)/names - 1
+	for _, k := range failed[:names] {
+		fmt.Fprintln(out, strings.TrimSpace("FAILED "+k.pkg+" "+k.test))
+		for _, l := range r.said(k, room) {
+			fmt.Fprintln(out, l)
+		}
+	}
+	if more := len(failed) - names; more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
+	}
+}
+
+// leaves are the failures that no other explains: a test fails with its
+// subtests, and a package with its tests.
+func (r *report) leaves() []key {
+	var leaves []key
+	for _, k := range r.failed {
+		explained := slices.ContainsFunc(r.failed, func(o key) bool {
+			return o.pkg == k.pkg && o.test != "" && (k.test == "" || strings.HasPrefix(o.test, k.test+"/"))
+		})
+		if !explained && !slices.Contains(leaves, k) {
+			leaves = append(leaves, k)
+		}
+	}
+	return leaves
+}
+
+// said are the last n lines that a failure wrote, without those of the machinery.
+func (r *report) said(k key, n int) []string {
+	b := r.output[k]
+	if b == nil {
+		return nil
+	}
+	var lines []string
+	for l := range strings.Lines(b.String()) {
+		l = strings.TrimRight(l, "\r\n")
+		if text := strings.TrimSpace(l); text != "" && text != "FAIL" && !strings.HasPrefix(text, "=== ") && !strings.HasPrefix(text, "--- ") {
+			lines = append(lines, l)
+		}
+	}
+	return lines[max(len(lines)-n, 0):]
 }
 
 // reasons counts the skips by their reason.

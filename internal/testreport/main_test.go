@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,6 +27,10 @@ func TestReport(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"TestC"}
 {"Action":"fail","Package":"p"}`, false, []string{"1 passed, 1 failed, 1 skipped", "got 1"}},
 		{"build", `{"Action":"fail","Package":"p"}`, false, []string{"0 passed, 1 failed, 0 skipped"}},
+		{"a build that another names", `{"Action":"build-output","ImportPath":"p [p.test]","Output":"x.go:1: undefined: y\n"}
+{"Action":"build-fail","ImportPath":"p [p.test]"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, false, []string{"0 passed, 1 failed, 0 skipped\nFAILED p\nx.go:1: undefined: y\n"}},
+		{"a command", stream + `{"Action":"command-fail","Package":"go test ./p"}`, false, []string{"1 passed, 1 failed, 1 skipped\nFAILED go test ./p\n"}},
 		{"not json", "x.go:1: syntax error\n" + `{"Action":"fail","Package":"p"}`, false, []string{"0 passed, 1 failed, 0 skipped"}},
 	}
 	for _, tt := range tests {
@@ -43,5 +49,55 @@ func TestReport(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFailuresComeLast cuts a report as logs are cut, and looks for what failed.
+func TestFailuresComeLast(t *testing.T) {
+	var in strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&in, `{"Action":"output","Package":"p","Test":"TestSkip%d","Output":"    b_test.go:7: no facility %d\n"}
+{"Action":"skip","Package":"p","Test":"TestSkip%d"}
+`, i, i, i)
+	}
+	failing := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			for j := range 50 {
+				fmt.Fprintf(&b, `{"Action":"output","Package":"p","Test":"TestBad/%d","Output":"    line %d of %d\n"}`+"\n", i, j, i)
+			}
+			fmt.Fprintf(&b, `{"Action":"output","Package":"p","Test":"TestBad/%d","Output":"--- FAIL: TestBad/%d (0.00s)\n"}
+{"Action":"fail","Package":"p","Test":"TestBad/%d"}
+`, i, i, i)
+		}
+		return in.String() + b.String() + `{"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"fail","Package":"p"}
+`
+	}
+	tests := []struct {
+		n    int
+		want []string // in the last lines
+	}{
+		{1, []string{"1 passed, 2 failed", "FAILED p TestBad/0", "line 49 of 0", "line 12 of 0"}},
+		{3, []string{"FAILED p TestBad/0", "FAILED p TestBad/2", "line 49 of 0", "line 49 of 2", "line 39 of 1"}},
+		{100, []string{"FAILED p TestBad/0", "FAILED p TestBad/38", "and 61 more"}},
+	}
+	for _, tt := range tests {
+		r := &report{output: map[key]*strings.Builder{}}
+		if err := r.read(strings.NewReader(stream+failing(tt.n)), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		r.print(&out)
+		lines := slices.Collect(strings.Lines(out.String()))
+		last := strings.Join(lines[max(0, len(lines)-lastLines):], "")
+		for _, w := range tt.want {
+			if !strings.Contains(last, w) {
+				t.Errorf("with %d failures the last %d lines lack %q:\n%s", tt.n, lastLines, w, last)
+			}
+		}
+		if strings.Contains(last, "FAILED p TestBad\n") || strings.Contains(last, "FAILED p\n") {
+			t.Errorf("a test that failed by its subtests, or their package, takes up room:\n%s", last)
+		}
 	}
 }

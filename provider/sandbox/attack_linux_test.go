@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -106,7 +107,8 @@ func TestTerminalInjectionIsRefused(t *testing.T) {
 func TestEscapesUnprivileged(t *testing.T) { asNobody(t, "^Test(Escapes|TerminalInjectionIsRefused)$") }
 
 // TestOutputFloodCostsNoMemory lets a command write a gigabyte, and looks at what
-// this process and the guest hold afterwards.
+// this process and the guest held at most. The race detector shadows every byte of
+// this process several times; the guest is built without it.
 func TestOutputFloodCostsNoMemory(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
@@ -114,10 +116,15 @@ func TestOutputFloodCostsNoMemory(t *testing.T) {
 	if res.ExitCode != 0 || int64(len(res.Stdout))+res.StdoutDropped != 1<<30 {
 		t.Errorf("a gigabyte gives exit %d, %d and %d bytes dropped", res.ExitCode, len(res.Stdout), res.StdoutDropped)
 	}
-	for what, pid := range map[string]int{"this process": os.Getpid(), "the guest": guestOf(t, p, ws).PID} {
-		if peak := field(t, pid, "VmHWM"); peak > 100<<10 {
-			t.Errorf("%s used %d KiB", what, peak)
-		}
+	ours := 100 << 10
+	if testenv.Race {
+		ours = 400 << 10
+	}
+	if peak := field(t, os.Getpid(), "VmHWM"); peak > ours {
+		t.Errorf("this process used %d KiB, want at most %d", peak, ours)
+	}
+	if peak := field(t, guestOf(t, p, ws).PID, "VmHWM"); peak > 100<<10 {
+		t.Errorf("the guest used %d KiB, want at most %d", peak, 100<<10)
 	}
 }
 
