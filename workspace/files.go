@@ -199,7 +199,7 @@ func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts
 		res, err = fs.Write(ctx, name, in.reader(), &o)
 		return in.explain(err)
 	})
-	return res, w.left(ctx, err)
+	return res, err
 }
 
 func checkIfMatch(verb, path, digest string) error {

@@ -146,13 +146,14 @@ func (g *gate) closeAll() {
 	}
 }
 
-// left returns why the handle was closed, where that made a call fail that hold
-// made the context of.
-func (w *Workspace) left(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		if why := w.gate.why(); why != nil {
-			return why
-		}
+// cut returns why the handle was closed, where that ended the context of a call
+// that failed; hold made it. Whoever made the call did not cancel it.
+func (g *gate) cut(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	if why := g.why(); why != nil && context.Cause(ctx) == why { //nolint:errorlint // this very one
+		return why
 	}
 	return err
 }

@@ -365,3 +365,78 @@ type noStarter struct{}
 func (noStarter) Start(context.Context, driver.Command) (*driver.Session, error) {
 	return nil, fault.Unsupported
 }
+
+// A waiter's calls last as long as their contexts. It closes under once one is
+// under way.
+type waiter struct {
+	driver.Files
+	under chan struct{}
+}
+
+func (w waiter) wait(ctx context.Context) error {
+	close(w.under)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (w waiter) Read(ctx context.Context, _ string, _ *driver.ReadOptions) (io.ReadCloser, Info, error) {
+	return nil, Info{}, w.wait(ctx)
+}
+
+func (w waiter) Write(ctx context.Context, _ string, _ io.Reader, _ *driver.WriteOptions) (WriteResult, error) {
+	return WriteResult{}, w.wait(ctx)
+}
+
+func (w waiter) Start(ctx context.Context, _ driver.Command) (*driver.Session, error) {
+	return nil, w.wait(ctx)
+}
+
+// A call that closing cut short said that it was canceled, which nobody had done.
+func TestWhatLeavingCutsShortSaysWhy(t *testing.T) {
+	calls := map[string]func(context.Context, *Workspace) error{
+		"read": func(ctx context.Context, w *Workspace) error {
+			_, _, err := w.Read(ctx, "f", nil)
+			return err
+		},
+		"write": func(ctx context.Context, w *Workspace) error {
+			_, err := w.WriteFile(ctx, "f", []byte("new"), nil)
+			return err
+		},
+		"run": func(ctx context.Context, w *Workspace) error {
+			_, err := w.Run(ctx, driver.Command{Argv: []string{"true"}})
+			return err
+		},
+		"command": func(ctx context.Context, w *Workspace) error { return w.Command(ctx, "true").Start() },
+	}
+	for verb, call := range calls {
+		begin := func(t *testing.T, ctx context.Context) (*Workspace, chan error) {
+			d := openMemory(t, new(memory.Provider))
+			files := waiter{d.FS.Files, make(chan struct{})}
+			d.FS, d.Shell = &driver.FS{Files: files}, &driver.Shell{Starter: files}
+			d.Ref.Capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
+			w, failed := newHandle(t, d, nil), make(chan error)
+			go func() { failed <- call(ctx, w) }()
+			<-files.under
+			return w, failed
+		}
+		for name, way := range ways {
+			t.Run(name+" "+verb, func(t *testing.T) {
+				w, failed := begin(t, t.Context())
+				if err := way.leave(w, t.Context()); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := <-failed; fault.Of(err) != way.code || !errors.Is(err, w.gate.why()) {
+					t.Errorf("got %v, want %v", err, w.gate.why())
+				}
+			})
+		}
+		t.Run("cancel "+verb, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, failed := begin(t, ctx)
+			cancel()
+			if err := <-failed; fault.Of(err) != fault.Canceled {
+				t.Errorf("got %v, want %v", err, fault.Canceled)
+			}
+		})
+	}
+}

@@ -188,10 +188,14 @@ func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err err
 
 // do runs one operation: it keeps the handle open meanwhile, repeats the call
 // once if the workspace turns out to be evicted, turns a panic of a provider
-// into that call's error, and tells of it.
+// into that call's error, says of one that the closing of the handle cut short
+// why, and tells of it.
 func (w *Workspace) do(ctx context.Context, v *verb, about subject, call func(context.Context, *live) error) (err error) {
 	ctx, op := w.begin(ctx, v, about)
-	defer func() { op.end(ctx, err) }()
+	defer func() {
+		err = w.gate.cut(ctx, err)
+		op.end(ctx, err)
+	}()
 	if err := w.gate.enter(); err != nil {
 		return err
 	}

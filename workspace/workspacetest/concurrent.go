@@ -161,7 +161,7 @@ func concurrentDestroy(t testing.TB, e *Env) {
 	q := e.resolve(t, p.spec, p.Ref())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		storm(t.Context(), t, []*place{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable, fault.Canceled)
+		storm(t.Context(), t, []*place{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable)
 	})
 	if err := p.d.Life.Destroy(t.Context()); err != nil {
 		t.Errorf("Destroy: %v", err)
