@@ -97,7 +97,8 @@ func (r *report) take(l line, out io.Writer) {
 	if l.Test == "" {
 		fmt.Fprintf(out, "%-5s %s (%.1fs)\n", l.Action, l.Package, l.Elapsed)
 	}
-	if l.Action == "pass" {
+	// A package may run twice, raced and not: what failed once keeps its words.
+	if l.Action == "pass" && !slices.Contains(r.failed, k) {
 		delete(r.output, k)
 	}
 }
