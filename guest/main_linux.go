@@ -255,7 +255,9 @@ func (g *guest) close() {
 func (g *guest) serve() error {
 	defer g.close()
 	var deaf sync.WaitGroup
-	deaf.Go(g.ignoreSignals)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, harmful...) // before anyone is there to send one
+	deaf.Go(func() { g.ignore(signals) })
 	defer deaf.Wait()
 	defer g.cancel()
 	rpc, err := ttrpc.NewServer()
@@ -286,18 +288,19 @@ func (g *guest) serve() error {
 	return err
 }
 
-// ignoreSignals takes every signal that someone sends, and does nothing: where
+// harmful are the signals that end or stop a Go program which does not ask for
+// them. All others its runtime takes and drops. To ask for one costs the start of
+// the guest some switches between threads.
+var harmful = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
+	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+}
+
+// ignore takes every signal that someone sends, and does nothing: where
 // the guest is the same user as its children, they may send it any. The host ends
 // it by a call, or by SIGKILL, which reaches the first process of a namespace
 // from outside alone.
-func (g *guest) ignoreSignals() {
-	signals := make(chan os.Signal, 1)
-	const last = 64
-	for n := syscall.Signal(1); n <= last; n++ {
-		if n != syscall.SIGKILL && n != syscall.SIGSTOP && n != syscall.SIGCHLD && n != syscall.SIGURG && n != syscall.SIGPROF {
-			signal.Notify(signals, n)
-		}
-	}
+func (g *guest) ignore(signals <-chan os.Signal) {
 	for {
 		select {
 		case <-signals:

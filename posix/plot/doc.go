@@ -12,6 +12,7 @@
 //	<root>/<id>/meta    what the workspace is: kind, policy, revision (JSON)
 //	<root>/<id>/files   its files, unless it is in place
 //	<root>/<id>/held    locked while a process holds the workspace
+//	<root>/<id>/of-KIND whose it is, by its name alone
 //
 // It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
 // renamed to <root>/.dead-<kind>-<id> before it is removed. So a name tells in
@@ -19,8 +20,10 @@
 //
 // # What is promised
 //
-// A meta is always on stable storage before a change is acknowledged: a
-// permission that was revoked does not come back with the power. A handle
+// A meta is on stable storage before a change is acknowledged: a permission that
+// was revoked does not come back with the power. That of a new workspace is, too,
+// if its policy says durable; one that is not may lose its meta when the power
+// goes within moments of its making. It is gone then, and swept as any other. A handle
 // notices, before each call, that the workspace was destroyed or that its policy
 // was changed by another handle, and answers fault.Evicted. A write looks again
 // when it commits, and obeys the policy that holds then: after a change to

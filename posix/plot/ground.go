@@ -20,6 +20,8 @@ const (
 	MetaName  = "meta"
 	FilesName = "files"
 	HeldName  = "held"
+
+	kindPrefix = "of-" // before the kind: says whose the directory is if its meta is lost
 )
 
 // Config says where workspaces are kept.

@@ -92,7 +92,15 @@ func (m *Meta) build(ctx context.Context, dir string, more func(dir string) erro
 		}
 		driver.Step(ctx, "more made")
 	}
-	if err := m.write(dir); err != nil {
+	if !m.Policy.Durable {
+		// Whoever opens a workspace that need not outlive a loss of power does
+		// not wait for the disk. What is lost with it must still be somebody's to
+		// sweep, and a name is never torn.
+		if err := os.WriteFile(filepath.Join(dir, kindPrefix+m.Kind), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := m.write(dir, m.Policy.Durable); err != nil {
 		return err
 	}
 	driver.Step(ctx, "meta written")

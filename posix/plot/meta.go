@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,6 +56,9 @@ func (g *Ground) Read(id string) (*Meta, error) {
 }
 
 func (g *Ground) parse(data []byte, id string) (*Meta, error) {
+	if torn(data) {
+		return nil, g.Gone()
+	}
 	m := new(Meta)
 	if err := driver.DecodeStrict(data, m); err != nil {
 		return nil, fmt.Errorf("%w: the meta of the workspace is not valid", fault.Failed)
@@ -69,10 +73,10 @@ func (g *Ground) parse(data []byte, id string) (*Meta, error) {
 	return m, nil
 }
 
-// write puts the meta into the directory of a workspace, atomically and always
-// on stable storage: a permission that was revoked must not come back with the
-// power, and a directory without a meta would be nobody's.
-func (m *Meta) write(dir string) error {
+// write puts the meta into the directory of a workspace, atomically. stable has
+// it on stable storage when it returns: a permission that was revoked must not
+// come back with the power.
+func (m *Meta) write(dir string, stable bool) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -83,14 +87,24 @@ func (m *Meta) write(dir string) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err == nil && stable {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
 	if err := os.Rename(temp, filepath.Join(dir, MetaName)); err != nil {
 		return err
 	}
+	if !stable {
+		return nil
+	}
 	return syncPath(dir)
 }
+
+// torn reports whether a meta is what a loss of power leaves of one that was not
+// on stable storage yet: its name, and nothing in it.
+func torn(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
 // samePolicy compares what would be stored.
 func samePolicy(a, b driver.Policy) bool {
@@ -118,7 +132,7 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 		return err
 	}
 	defer settle()
-	if err := next.write(g.Path(m.ID)); err != nil {
+	if err := next.write(g.Path(m.ID), true); err != nil {
 		return err
 	}
 	driver.Step(ctx, "policy written")

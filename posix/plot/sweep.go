@@ -91,6 +91,12 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // without a meta it is not known to be ours
 	}
+	if torn(data) {
+		if _, err := os.Lstat(g.Path(name, kindPrefix+g.kind)); err != nil {
+			return "", nil //nolint:nilerr // nobody knows whose it was
+		}
+		return g.kill(name)
+	}
 	if !g.ours(data, name) {
 		return "", nil
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,20 +22,64 @@ func cloneTree(path string) (*os.File, error) {
 // mapOwner makes a detached mount show what is owned by uid:gid on disk as owned
 // by the workload, and store what the workload makes as owned by uid:gid. So
 // files belong to the same user outside, whatever sandbox they were made in.
-func mapOwner(tree *os.File, uid, gid int, ids ids) error {
-	users, err := userNamespace(
-		[]syscall.SysProcIDMap{{ContainerID: uid, HostID: ids.base + workloadUID, Size: 1}},
-		[]syscall.SysProcIDMap{{ContainerID: gid, HostID: ids.base + workloadUID, Size: 1}})
-	if err != nil {
-		return err
-	}
-	defer users.Close()
-	err = unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
-		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
+func (p *Provider) mapOwner(tree *os.File, uid, gid int) error {
+	err := p.maps.use(owner{uid, gid}, p.ids.base+workloadUID, func(users *os.File) error {
+		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
+			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
+	})
 	if err != nil {
 		return fmt.Errorf("map the owner of %s: %w", tree.Name(), err)
 	}
 	return nil
+}
+
+// owner is who files belong to outside.
+type owner struct{ uid, gid int }
+
+// owners keeps a user namespace for each owner that was mapped to the workload:
+// to make one takes a process, and nearly all files belong to the same few.
+type owners struct {
+	mu    sync.Mutex
+	users map[owner]*os.File
+}
+
+// maxOwners bounds the descriptors that are kept.
+const maxOwners = 64
+
+// use calls f with a namespace in which an owner is id.
+func (o *owners) use(who owner, id int, f func(users *os.File) error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if users := o.users[who]; users != nil {
+		return f(users)
+	}
+	users, err := userNamespace(
+		[]syscall.SysProcIDMap{{ContainerID: who.uid, HostID: id, Size: 1}},
+		[]syscall.SysProcIDMap{{ContainerID: who.gid, HostID: id, Size: 1}})
+	if err != nil {
+		return err
+	}
+	if len(o.users) >= maxOwners {
+		o.forgetLocked()
+	}
+	if o.users == nil {
+		o.users = map[owner]*os.File{}
+	}
+	o.users[who] = users
+	return f(users)
+}
+
+func (o *owners) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.forgetLocked()
+}
+
+func (o *owners) forgetLocked() {
+	for _, users := range o.users {
+		users.Close()
+	}
+	o.users = nil
 }
 
 // userNamespace makes a user namespace with the given maps and nobody in it.

@@ -145,7 +145,7 @@ func (p *Provider) tree(u unit) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mapOwner(tree, 0, 0, p.ids); err != nil {
+	if err := p.mapOwner(tree, 0, 0); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
@@ -233,7 +233,7 @@ func (p *Provider) mapped(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mapOwner(tree, int(st.Uid), int(st.Gid), p.ids); err != nil {
+	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid)); err != nil {
 		tree.Close()
 		return nil, err
 	}

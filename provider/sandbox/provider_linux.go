@@ -28,6 +28,7 @@ type Provider struct {
 	ids    ids
 	binary func() (*guestbin.Binary, error)
 	ways   waysOut
+	maps   owners
 	ctx    context.Context // of what runs for the provider, such as proxies, until Close
 	cancel context.CancelFunc
 	only   driver.Isolation // in tests: a host that has no other level
@@ -67,6 +68,7 @@ func New(cfg *Config) (*Provider, error) {
 // Close ends what the provider runs in this process. Guests live on.
 func (p *Provider) Close() error {
 	p.cancel()
+	p.maps.forget()
 	return nil
 }
 
