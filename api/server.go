@@ -39,6 +39,13 @@ type Config struct {
 	Events *event.Stream
 	Recent *event.Ring
 
+	// Admit judges and completes the wish for a workspace before it is recorded:
+	// it knows providers and policies by the names that they have in the
+	// configuration. AdmitPolicy judges the policy that a workspace is to change
+	// to. Nil take everything as it is, and know no policy by a name.
+	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
+	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
+
 	// Levels tries every level of isolation; nil is for a host that has none.
 	Levels func(ctx context.Context) []Level
 }

@@ -159,13 +159,17 @@ func parseLabels(pairs []string) (map[string]string, error) {
 }
 
 type openInput struct {
-	Body driver.Spec
+	Policy string `query:"policy" doc:"name of a policy of the server's configuration; what the body says of the policy changes it; empty is the default one"`
+	Body   driver.Spec
 }
 
 // open makes a workspace and opens it, so that what can't be had is refused now
 // and leaves nothing. With an id it is idempotent: the workspace that exists is
 // brought to the policy given.
 func (s *Server) open(ctx context.Context, in *openInput) (*body[Workspace], error) {
+	if err := s.admit(ctx, in); err != nil {
+		return nil, err
+	}
 	r, err := s.cfg.Registry.Create(ctx, in.Body)
 	if fault.Of(err) == fault.AlreadyExists && in.Body.ID != "" {
 		if r, lookErr := s.cfg.Registry.Lookup(ctx, in.Body.Session.User, in.Body.ID); lookErr == nil {
@@ -181,6 +185,16 @@ func (s *Server) open(ctx context.Context, in *openInput) (*body[Workspace], err
 		return nil, err
 	}
 	return out, nil
+}
+
+func (s *Server) admit(ctx context.Context, in *openInput) error {
+	if s.cfg.Admit != nil {
+		return s.cfg.Admit(ctx, &in.Body, in.Policy)
+	}
+	if in.Policy != "" {
+		return refused("policy", "this server has no policies by name")
+	}
+	return nil
 }
 
 // giveUp removes the record of a workspace whose first open failed: whoever
@@ -233,6 +247,11 @@ func (s *Server) change(ctx context.Context, in *changeInput) (*body[Workspace],
 	}
 	if in.Body.Labels == nil && in.Body.Policy == nil {
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
+	}
+	if in.Body.Policy != nil && s.cfg.AdmitPolicy != nil {
+		if err := s.cfg.AdmitPolicy(ctx, r.ID, *in.Body.Policy); err != nil {
+			return nil, err
+		}
 	}
 	if in.Body.Policy != nil {
 		if r, err = s.cfg.Registry.Update(ctx, r.ID, *in.Body.Policy); err != nil {

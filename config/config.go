@@ -30,8 +30,8 @@ type Config struct {
 	Providers map[string]Provider `json:"providers,omitempty" jsonschema:"providers with options, by name; a kind that is not listed is there under its own name, without options"`
 	Policies  map[string]Policy   `json:"policies,omitempty" jsonschema:"what workspaces may do, by name"`
 	Secrets   Secrets             `json:"secrets,omitzero" jsonschema:"where secrets come from; never the secrets themselves"`
-	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that inputs (host://) may come from"`
-	Env       Rules               `json:"env,omitzero" jsonschema:"variables that may come with a command, by patterns of their names; beyond what the provider itself refuses"`
+	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that a workspace may use in place, be given or start from; empty is all for a server on loopback, and none beyond"`
+	Env       Rules               `json:"env,omitzero" jsonschema:"variables that may come with a command or a policy, by patterns of their names; beyond what the provider itself refuses"`
 	Guard     Rules               `json:"guard,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`

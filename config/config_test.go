@@ -417,7 +417,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	env := map[string]string{"CROFT_ADDR": "127.0.0.1:2", "CROFT_MAX_OPEN": "2", "CROFT_STORE": "postgres://u:hunter22@h/d", "CROFT_EVENTS": ""}
 	c, err := Resolve(&ResolveOptions{
-		Dir: dir, Getenv: func(k string) string { return env[k] },
+		File: file, Dir: dir, Getenv: func(k string) string { return env[k] },
 		Flags: map[string]string{"caps.maxOpen": "3", "secrets.dir": "s"},
 	})
 	if err != nil {

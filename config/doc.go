@@ -10,6 +10,9 @@
 // because a file that decides what an agent may do must be readable as it
 // stands; policies share what they have in common by extends.
 //
+// The file is never looked for in the current directory; [Find] says where it is,
+// and why.
+//
 // A setting comes from, in this order: a flag, a variable CROFT_*, the file, the
 // default. [Resolve] puts them together and remembers where each came from, which
 // [Config.YAML] prints beside the values.

@@ -16,22 +16,33 @@ import (
 const EnvFile = "CROFT_CONFIG"
 
 // Find returns the path of the file to read: the explicit one, else that of
-// $CROFT_CONFIG, else croft.yaml in dir, else croft/croft.yaml in
-// $XDG_CONFIG_HOME (~/.config where that is not set). It returns "" where there
-// is none, and NotFound where a file was named that does not exist.
-func Find(explicit, dir string, getenv func(string) string) (string, error) {
+// $CROFT_CONFIG, else croft.yaml in data, the data directory, else
+// croft/croft.yaml in $XDG_CONFIG_HOME (~/.config where that is not set). It
+// returns "" where there is none, and NotFound where a file was named that does
+// not exist.
+//
+// The current directory is not looked into: an agent, or whoever a checkout is
+// from, could put a file there that allows what its user never would. Such a file
+// is read when it is named. A file that was found and not named must belong to
+// this user or to root.
+func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
 		return explicit, exists(explicit, "the file that was named")
 	}
 	if path := getenv(EnvFile); path != "" {
 		return path, exists(path, "the file that $"+EnvFile+" names")
 	}
-	candidates := []string{filepath.Join(dir, FileName)}
+	var candidates []string
+	if data != "" {
+		candidates = append(candidates, filepath.Join(data, FileName))
+	}
 	if home := configHome(getenv); home != "" {
 		candidates = append(candidates, filepath.Join(home, "croft", FileName))
 	}
 	for _, path := range candidates {
-		switch _, err := os.Stat(path); {
+		switch info, err := os.Stat(path); {
+		case err == nil && !ours(info):
+			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; name it with --config to use it all the same", path, fault.PermissionDenied)
 		case err == nil:
 			return path, nil
 		case !errors.Is(err, fs.ErrNotExist):

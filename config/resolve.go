@@ -41,10 +41,11 @@ func under(dir, path string) string {
 }
 
 // ResolveOptions says where settings come from. Nil is: from the environment of
-// this process and the file that [Find] finds in its directory.
+// this process and the file that [Find] finds.
 type ResolveOptions struct {
 	File   string              // explicit path of the file; "" looks for it
-	Dir    string              // of the caller, for croft.yaml and relative paths in variables and flags; "" is the current one
+	Data   string              // data directory to look for it in; "" is none
+	Dir    string              // that relative paths in variables and flags are of; "" is the current one
 	Getenv func(string) string // nil is os.Getenv
 
 	// Flags are the flags that were given, by the key of their setting. An empty
@@ -84,14 +85,21 @@ func Resolve(opts *ResolveOptions) (*Config, error) {
 }
 
 func (o *ResolveOptions) file() (*Config, error) {
-	path, err := Find(o.File, o.Dir, o.Getenv)
+	path, err := Find(o.File, o.Data, o.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	if path == "" {
 		return Default(), nil
 	}
-	return Load(path)
+	c, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if named := o.File != "" || o.Getenv(EnvFile) != ""; !named && o.Data != "" && path == filepath.Join(o.Data, FileName) && c.Data != "" {
+		return nil, c.bad("data", "the file in a data directory can't name one; leave it out, or put the file elsewhere")
+	}
+	return c, nil
 }
 
 func (o *ResolveOptions) override(c *Config) error {

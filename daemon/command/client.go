@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/remote"
@@ -61,8 +62,45 @@ func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.C
 
 // openSystem opens the data directory.
 func (a *app) openSystem(ctx context.Context, cfg system.Config) (*system.System, error) {
-	cfg.DataDir, cfg.Providers, cfg.Version = a.data, a.providers, version()
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Settings, cfg.Providers, cfg.Version = settings, a.providers, version()
 	return system.Open(ctx, cfg)
+}
+
+// settings returns the configuration of whoever works on a data directory: flags
+// over variables over croft.yaml over defaults. Its data directory is the one to
+// work on. With --server, the server's own configuration counts.
+func (a *app) settings() (*config.Config, error) {
+	if a.resolved != nil {
+		return a.resolved, nil
+	}
+	c, err := a.resolveConfig(a.config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Data == "" {
+		if c.Data, err = system.DefaultDataDir(); err != nil {
+			return nil, err
+		}
+	}
+	if c.Data, err = filepath.Abs(c.Data); err != nil {
+		return nil, err
+	}
+	a.resolved = c
+	return c, nil
+}
+
+// resolveConfig reads a file, or the one that is found.
+func (a *app) resolveConfig(file string) (*config.Config, error) {
+	opts := &config.ResolveOptions{File: file, Flags: map[string]string{}}
+	opts.Data, _ = system.DataDir(a.data) // without a home there is none to look into
+	if a.data != "" {
+		opts.Flags["data"] = a.data
+	}
+	return config.Resolve(opts)
 }
 
 // logger writes what an operator should see and no answer holds.
@@ -103,13 +141,11 @@ func (a *app) localToken() string {
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return ""
 	}
-	dir := a.data
-	if dir == "" {
-		if dir, err = system.DefaultDataDir(); err != nil {
-			return ""
-		}
+	settings, err := a.settings()
+	if err != nil {
+		return ""
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "token"))
+	data, err := os.ReadFile(filepath.Join(settings.Data, "token"))
 	if err != nil {
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,12 @@ func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print or check the configuration, croft.yaml",
-		Long: `Print or check the configuration. Without FILE it is that of $CROFT_CONFIG, else croft.yaml
-here, else ~/.config/croft/croft.yaml, else none, with variables CROFT_* over it.`,
+		Long: `Print or check the configuration. Without FILE it is the one in force: that of --config,
+else of $CROFT_CONFIG, else croft.yaml in the data directory, else
+~/.config/croft/croft.yaml, else none, with variables CROFT_* over it.
+
+A croft.yaml in the current directory is not read unless it is named: whoever put it
+there would decide what agents may do.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
@@ -23,13 +28,26 @@ here, else ~/.config/croft/croft.yaml, else none, with variables CROFT_* over it
 	return cmd
 }
 
-// resolveConfig reads the configuration that the arguments name.
-func (a *app) resolveConfig(args []string) (*config.Config, error) {
-	opts := &config.ResolveOptions{}
+// namedConfig reads the configuration that the arguments name, or the one in
+// force.
+func (a *app) namedConfig(args []string) (*config.Config, error) {
+	file := a.config
 	if len(args) == 1 {
-		opts.File = args[0]
+		file = args[0]
 	}
-	return config.Resolve(opts)
+	c, err := a.resolveConfig(file)
+	if err == nil && file == "" {
+		a.mentionLocal(c)
+	}
+	return c, err
+}
+
+// mentionLocal says that a file in the current directory is not the one in force,
+// to someone who would think so.
+func (a *app) mentionLocal(c *config.Config) {
+	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
+		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
+	}
 }
 
 func (a *app) configPrintCommand() *cobra.Command {
@@ -38,7 +56,7 @@ func (a *app) configPrintCommand() *cobra.Command {
 		Short: "Print the configuration in force, with every default",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
-			c, err := a.resolveConfig(args)
+			c, err := a.namedConfig(args)
 			if err != nil {
 				return err
 			}
@@ -56,7 +74,7 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Short: "Say whether the configuration makes sense",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
-			c, err := a.resolveConfig(args)
+			c, err := a.namedConfig(args)
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/remote"
 )
 
@@ -54,7 +55,6 @@ func (a *app) events(ctx context.Context, opts eventsOptions) error {
 	for _, k := range opts.kinds {
 		filter.Kinds = append(filter.Kinds, event.Kind(k))
 	}
-	var dir string
 	err := a.withClient(ctx, func(c *remote.Client) error {
 		if opts.workspace == "" {
 			return nil
@@ -66,10 +66,15 @@ func (a *app) events(ctx context.Context, opts eventsOptions) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = system.DataDir(a.data); err != nil {
+	settings, err := a.settings()
+	if err != nil {
 		return err
 	}
-	return a.fileEvents(ctx, system.EventsPath(dir), filter, opts)
+	path := system.EventsFile(settings.Data, settings)
+	if path == "" {
+		return fmt.Errorf("events: %w: events.file is none in the configuration, so no file is kept; a daemon has the latest: --server", fault.Unsupported)
+	}
+	return a.fileEvents(ctx, path, filter, opts)
 }
 
 func (a *app) serverEvents(ctx context.Context, opts eventsOptions) error {

@@ -14,6 +14,7 @@ import (
 // policyFlags are the flags by which a command says what a workspace is to be
 // like. What a provider can't give it refuses, and says why.
 type policyFlags struct {
+	name       string
 	isolation  string
 	template   string
 	allowNet   []string
@@ -29,6 +30,7 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&p.name, "policy", "", "policy of the configuration, by its name; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
 	f.StringVar(&p.template, "template", "", "start with the files of this directory, without copying them")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached; *.HOST is what is below it; may be given several times (default nothing)")
@@ -79,7 +81,7 @@ func (p *policyFlags) network(n *workspace.Network) error {
 		if err != nil {
 			return err
 		}
-		rule.Credential = name
+		rule.Credential = strings.ToLower(name) // as the configuration has it
 		n.Allow = append(n.Allow, rule)
 	}
 	if p.openNet && len(n.Allow) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -55,10 +56,13 @@ type app struct {
 	program   string
 	providers []driver.Provider
 
+	config string // file
 	data   string
 	server string
 	token  string
 	json   bool
+
+	resolved *config.Config // what settings returned
 }
 
 func (a *app) root() *cobra.Command {
@@ -76,6 +80,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
+	flags.StringVar(&a.config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
 	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
 	flags.StringVar(&a.server, "server", "", "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER, unless --data is given)")
 	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")

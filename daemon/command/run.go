@@ -53,7 +53,7 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&opts.provider, "provider", "sandbox", "kind of workspace; see croft provider list")
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
 	f.StringArrayVar(&opts.rw, "rw", nil, "run in this directory of the host, in place")
 	f.StringArrayVar(&opts.ro, "ro", nil, "run in this directory of the host, in place and read-only")
 	opts.policy.register(f)
@@ -70,7 +70,7 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
 		}
-		rec, err := c.Create(ctx, spec)
+		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
 		if err != nil {
 			return err
 		}
@@ -92,9 +92,13 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 }
 
 func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
-	spec := workspace.Spec{Kind: opts.provider, Labels: map[string]string{runLabel: "true"}}
+	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
 	spec.Policy.Idle = runIdle
-	if opts.provider == "sandbox" {
+	kind, err := a.runProvider(opts.provider, &spec)
+	if err != nil {
+		return spec, err
+	}
+	if kind == fenced {
 		spec.Config = json.RawMessage(`{"throwaway": true}`)
 	}
 	if err := opts.policy.apply(&spec); err != nil {
@@ -114,6 +118,35 @@ func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
 	}
 	spec.Policy.ReadOnly = len(opts.ro) > 0
 	return spec, nil
+}
+
+// fenced is the kind that a run has unless it is told otherwise.
+const fenced = "sandbox"
+
+// runProvider sets the provider of a run, and returns its kind. A run has a
+// fence unless its own flag says otherwise, whatever other workspaces have.
+func (a *app) runProvider(name string, spec *workspace.Spec) (kind string, err error) {
+	spec.Kind = name
+	if a.server != "" {
+		if name == "" {
+			spec.Kind = fenced
+		}
+		return spec.Kind, nil
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return "", err
+	}
+	if kind, _, err = settings.Provider(name); err != nil {
+		return "", err
+	}
+	if name == "" {
+		spec.Kind = settings.Defaults.Provider
+		if kind != fenced {
+			spec.Kind, kind = fenced, fenced
+		}
+	}
+	return kind, nil
 }
 
 // discard ends the workspace, also where the user asked to stop.

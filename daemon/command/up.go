@@ -36,7 +36,7 @@ or CROFT_TOKEN, and the host is written out: ":7070" is never taken.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error { return a.up(ctx, opts) }),
 	}
-	cmd.Flags().StringVar(&opts.addr, "addr", "127.0.0.1:7070", "HOST:PORT to listen on; port 0 takes a free one")
+	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 takes a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a name of this host by which it is reached; may be given several times")
 	return cmd
 }
@@ -45,10 +45,18 @@ func (a *app) up(ctx context.Context, opts upOptions) (err error) {
 	if a.server != "" {
 		return usagef("up serves a data directory: --server and CROFT_SERVER make no sense with it")
 	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	a.mentionLocal(settings)
+	if opts.addr == "" {
+		opts.addr = settings.Server.Addr
+	}
 	if err := system.CheckAddr(opts.addr, a.givenToken() != ""); err != nil {
 		return err
 	}
-	sys, err := a.openSystem(ctx, system.Config{Token: a.givenToken(), Hosts: upHosts(opts), Log: a.logger(slog.LevelWarn)})
+	sys, err := a.openSystem(ctx, system.Config{Token: a.givenToken(), Hosts: upHosts(opts), Beyond: !system.Loopback(opts.addr), Log: a.logger(slog.LevelWarn)})
 	if err != nil {
 		return err
 	}
@@ -133,8 +141,11 @@ func freeName(ctx context.Context, sys *system.System) (string, error) {
 func (a *app) tryCommands(sys *system.System, name string) []string {
 	croft := shellQuote(a.programPath())
 	flags := ""
+	if a.config != "" {
+		flags = " --config " + shellQuote(a.config)
+	}
 	if dir, err := system.DefaultDataDir(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
-		flags = " --data " + shellQuote(sys.Dir)
+		flags += " --data " + shellQuote(sys.Dir)
 	}
 	return []string{
 		fmt.Sprintf("%s ws open %s%s", croft, name, flags),

@@ -21,7 +21,7 @@ type wsOpenOptions struct {
 	provider string
 	dir      string
 	labels   []string
-	config   string
+	options  string
 	readOnly bool
 	durable  bool
 	persist  bool
@@ -46,10 +46,10 @@ and must not be that of another workspace.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.provider, "provider", "local", "kind of workspace; see croft provider list")
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider, else local)")
 	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
-	f.StringVar(&opts.config, "config", "", "configuration of the provider, a JSON object")
+	f.StringVar(&opts.options, "options", "", "the provider's own options, a JSON object")
 	f.BoolVar(&opts.readOnly, "read-only", false, "nothing in the workspace can be changed")
 	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
 	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
@@ -64,7 +64,7 @@ func (a *app) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 		return err
 	}
 	return a.withClient(ctx, func(c *remote.Client) error {
-		ws, err := c.Create(ctx, spec)
+		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
 		if err != nil {
 			return err
 		}
@@ -94,11 +94,11 @@ func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
 		return spec, err
 	}
-	if opts.config != "" {
-		if !json.Valid([]byte(opts.config)) {
-			return spec, usagef("--config is not valid JSON")
+	if opts.options != "" {
+		if !json.Valid([]byte(opts.options)) {
+			return spec, usagef("--options is not valid JSON")
 		}
-		spec.Config = json.RawMessage(opts.config)
+		spec.Config = json.RawMessage(opts.options)
 	}
 	if err := opts.policy.apply(&spec); err != nil {
 		return spec, err

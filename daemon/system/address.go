@@ -30,6 +30,12 @@ func CheckAddr(addr string, explicitToken bool) error {
 	return nil
 }
 
+// Loopback reports whether an address, HOST:PORT, is of this host alone.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return err == nil && loopback(host)
+}
+
 func loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -139,7 +140,7 @@ func checkEmpty(dir string) error {
 		return fmt.Errorf("system: data directory: %w", err)
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") {
+		if !strings.HasPrefix(e.Name(), ".") && e.Name() != config.FileName {
 			return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
 				dir, fault.InvalidArgument, e.Name(), versionFile)
 		}

@@ -14,8 +14,10 @@
 //
 //	version      the version of this layout; a later one is refused
 //	token        the bearer token, mode 0600, made once
+//	croft.yaml   the configuration, if somebody put it here; see package config
 //	croft.db     the registry's store, unless another one is named
-//	events.jsonl the audit stream, one event per line; rotated to events.jsonl.1 and on
+//	events.jsonl the audit stream, one event per line; rotated to events.jsonl.1 and on;
+//	             the configuration may put it elsewhere
 //	up.lock      held by the daemon that serves the directory, with its process id
 //	ws/          what providers keep in directories, one per workspace
 //	filestore*   what the filestore provider keeps

@@ -3,31 +3,26 @@ package system
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/croft-run/croft/api"
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-const eventsFile = "events.jsonl"
-
 // recentEvents is how many events a client that comes back can still get.
 const recentEvents = 4096
-
-// EventsPath returns where the audit stream of a data directory is kept.
-func EventsPath(dir string) string { return filepath.Join(dir, eventsFile) }
 
 // events is the one stream of a system, and what makes it tell of workspaces
 // that were opened.
 type events struct {
 	*event.Stream
 	recent *event.Ring
-	file   *event.File
+	file   *event.File // nil where none is kept
 
 	mu     sync.Mutex
 	queue  []string // +checklocks:mu; ids to announce
@@ -37,9 +32,18 @@ type events struct {
 	done   sync.WaitGroup
 }
 
-func openEvents(dir string, log *slog.Logger) (*events, error) {
-	path := EventsPath(dir)
-	file, err := event.OpenFile(path, &event.FileOptions{OnError: func(err error) { log.Warn("write the audit stream", "error", err) }})
+// openEvents opens the stream, with the file at path unless that is "".
+func openEvents(path string, settings config.Events, log *slog.Logger) (*events, error) {
+	e := &events{recent: event.NewRing(recentEvents), wake: make(chan struct{}, 1)}
+	if path == "" {
+		e.Stream = event.NewStream(e.recent)
+		return e, nil
+	}
+	var err error
+	e.file, err = event.OpenFile(path, &event.FileOptions{
+		MaxSize: int64(settings.MaxSize), Keep: int(settings.Keep), Sync: event.Sync(settings.Sync),
+		OnError: func(err error) { log.Warn("write the audit stream", "error", err) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +51,7 @@ func openEvents(dir string, log *slog.Logger) (*events, error) {
 	if err != nil {
 		log.Warn("read the audit stream", "error", err) // the numbers begin anew
 	}
-	e := &events{recent: event.NewRing(recentEvents), file: file, wake: make(chan struct{}, 1)}
-	e.Stream = event.NewStream(e.recent, file)
+	e.Stream = event.NewStream(e.recent, e.file)
 	e.Continue(last)
 	return e, nil
 }
@@ -123,7 +126,12 @@ func (e *events) quiet() {
 	e.stop()
 }
 
-func (e *events) close() error { return e.file.Close() }
+func (e *events) close() error {
+	if e.file == nil {
+		return nil
+	}
+	return e.file.Close()
+}
 
 // levels tries every level of isolation that a provider has.
 func (s *System) levels(ctx context.Context) []api.Level {
@@ -141,6 +149,13 @@ func (s *System) levels(ctx context.Context) []api.Level {
 }
 
 func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
+	for {
+		w, ok := p.(interface{ Unwrap() driver.Provider })
+		if !ok {
+			break
+		}
+		p = w.Unwrap()
+	}
 	if l, ok := p.(interface {
 		Levels(ctx context.Context) []sandbox.LevelReport
 	}); ok {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/workspace/driver"
@@ -35,7 +36,7 @@ func TestEventsAreKept(t *testing.T) {
 	}
 	fenced := map[string]int{}
 	var last uint64
-	for e, err := range event.ReadFiles(system.EventsPath(dir)) {
+	for e, err := range event.ReadFiles(system.EventsFile(dir, config.Default())) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,10 +14,15 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/api"
+	"github.com/croft-run/croft/config"
+	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/provider/wrap/capped"
+	"github.com/croft-run/croft/provider/wrap/guarded"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -25,11 +30,14 @@ import (
 // Config says what to put together. Its zero value is a croft on the default
 // data directory.
 type Config struct {
-	DataDir   string            // "" is DefaultDataDir
-	StoreURL  string            // "" is SQLite in the data directory
+	DataDir   string            // "" is that of Settings, and DefaultDataDir where those name none
+	Settings  *config.Config    // what croft.yaml says; nil is config.Default
+	StoreURL  string            // "" is that of Settings, and SQLite in the data directory where those name none
 	Providers []driver.Provider // beyond those of provider/all
 	Token     string            // "" is the one of the data directory
-	Hosts     []string          // names of this host that requests may be for
+	Hosts     []string          // names of this host that requests may be for, beside those of Settings
+	Beyond    bool              // it is served beyond this host: directories of the host must be listed to be used
+	Resolver  egress.Resolver   // resolves what workspaces ask for; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
 }
@@ -48,10 +56,12 @@ type System struct {
 	Registry *registry.Registry
 	API      *api.Server
 
-	log    *slog.Logger
-	events *events
-	store  registry.Store
-	open   []io.Closer // providers that hold something open
+	log      *slog.Logger
+	settings *config.Config
+	secrets  *secret.Store
+	events   *events
+	store    registry.Store
+	open     []io.Closer // providers that hold something open, and what they share
 
 	mu     sync.Mutex
 	inside *inside // +checklocks:mu
@@ -63,6 +73,12 @@ func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
 
 // Open opens the data directory, making it where it is missing.
 func Open(ctx context.Context, cfg Config) (*System, error) {
+	if cfg.Settings == nil {
+		cfg.Settings = config.Default()
+	}
+	if cfg.DataDir == "" {
+		cfg.DataDir = cfg.Settings.Data
+	}
 	if cfg.DataDir == "" {
 		dir, err := DefaultDataDir()
 		if err != nil {
@@ -77,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, settings: cfg.Settings}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -92,58 +108,99 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	return s, nil
 }
 
-// assemble makes the parts, from the bottom up.
-func (s *System) assemble(ctx context.Context, cfg Config) error {
-	providers, err := s.providers(cfg)
+// assemble makes the parts, from the bottom up. What was made of them is closed
+// where one fails.
+func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeProviders(), s.closeStores())
+		}
+	}()
+	if s.events, err = openEvents(EventsFile(s.Dir, s.settings), s.settings.Events, s.log); err != nil {
+		return err
+	}
+	if s.secrets, err = s.openSecrets(ctx); err != nil {
+		return err
+	}
+	providers, err := s.providers(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.Mux = workspace.NewMux(providers...)
-	url := cfg.StoreURL
-	if url == "" {
-		url = "sqlite:" + filepath.Join(s.Dir, storeFile)
-	}
-	if s.store, err = registry.OpenStore(ctx, url); err != nil {
-		return errors.Join(err, s.closeProviders())
-	}
-	if s.events, err = openEvents(s.Dir, s.log); err != nil {
-		return errors.Join(err, s.closeProviders(), s.store.Close())
+	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
+		return err
 	}
 	ground, err := newGround(ctx, s.Dir, s.store, s.log)
 	if err != nil {
-		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
+		return err
 	}
-	if s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{Log: s.log, Events: s.events, Ground: ground}); err != nil {
-		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
-	}
-	s.API, err = api.New(api.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(cfg.Hosts), Version: cfg.Version, Log: s.log,
-		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels,
+	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
+		Log: s.log, Events: s.events, Ground: ground, MaxOpen: int(s.settings.Caps.MaxOpen),
 	})
 	if err != nil {
-		return errors.Join(err, s.events.close(), s.closeProviders(), s.store.Close())
+		return err
+	}
+	s.API, err = api.New(api.Config{
+		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
+	})
+	if err != nil {
+		return err
 	}
 	s.events.announce(ctx, s.API.Announce)
 	return nil
 }
 
-// providers returns ours and the caller's; of one kind there may be one.
-func (s *System) providers(cfg Config) ([]driver.Provider, error) {
-	providers, err := all.Providers(all.Config{Data: s.Dir, Log: s.log})
+// storeURL returns where the records are. The path of a file is relative to the
+// data directory.
+func (s *System) storeURL(url string) string {
+	if url == "" {
+		url = s.settings.Store.URL
+	}
+	if url == "" {
+		url = "sqlite:" + storeFile
+	}
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
+		url = "sqlite:" + filepath.Join(s.Dir, path)
+	}
+	return url
+}
+
+// providers returns ours and the caller's; of one kind there may be one. The
+// rules and the cap of the configuration hold for all of them.
+func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, error) {
+	providers, err := all.Providers(all.Config{
+		Data: s.Dir, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: credentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+	})
 	if err != nil {
 		return nil, err
 	}
+	providers = append(providers, cfg.Providers...)
 	seen := map[string]bool{}
-	for _, p := range append(providers, cfg.Providers...) {
-		if seen[p.Kind()] {
-			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
-		}
-		seen[p.Kind()] = true
+	for _, p := range providers {
 		if c, ok := p.(io.Closer); ok {
 			s.open = append(s.open, c)
 		}
 	}
-	return append(providers, cfg.Providers...), nil
+	var limit *capped.Cap
+	if most := int(s.settings.Caps.MaxCommands); most > 0 {
+		limit = capped.New(ctx, most)
+		s.open = append(s.open, limit)
+	}
+	for i, p := range providers {
+		if seen[p.Kind()] {
+			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
+		}
+		seen[p.Kind()] = true
+		if limit != nil {
+			p = limit.Wrap(p)
+		}
+		if providers[i], err = guarded.Wrap(p, s.rules(p.Kind())); err != nil {
+			return nil, err
+		}
+	}
+	return providers, nil
 }
 
 func lower(names []string) []string {
@@ -231,7 +288,19 @@ func (s *System) Close(ctx context.Context) error {
 	}
 	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait))
 	s.events.quiet()
-	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.store.Close(), s.events.close())
+	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
+	return errors.Join(errs...)
+}
+
+// closeStores closes the store and the file of events.
+func (s *System) closeStores() error {
+	var errs []error
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.close())
+	}
 	return errors.Join(errs...)
 }
 

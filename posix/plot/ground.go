@@ -33,6 +33,10 @@ type Config struct {
 	// hold, besides Root: all that Croft keeps for itself.
 	Forbidden []string
 
+	// Roots are directories of the host: one that is used in place must be one
+	// of them or lie in one. Nil is any; an empty list lets none be used.
+	Roots []string
+
 	Log    *slog.Logger // nil is silent
 	BootID string       // names the present boot of the host; "" is what the kernel says
 }
@@ -45,6 +49,7 @@ type Ground struct {
 	log       *slog.Logger
 	boot      string
 	forbidden []string // absolute; with root
+	roots     []string // absolute; nil is any
 
 	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
 
@@ -70,6 +75,15 @@ func New(cfg *Config) (*Ground, error) {
 			return nil, fmt.Errorf("%s: config: forbidden %q: %w: %w", cfg.Kind, dir, fault.InvalidArgument, err)
 		}
 		g.forbidden = append(g.forbidden, abs)
+	}
+	if cfg.Roots != nil {
+		g.roots = []string{}
+	}
+	for _, dir := range cfg.Roots {
+		if !filepath.IsAbs(dir) {
+			return nil, fmt.Errorf("%s: config: host root %q: %w: it must be an absolute path", cfg.Kind, dir, fault.InvalidArgument)
+		}
+		g.roots = append(g.roots, dir)
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

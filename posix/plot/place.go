@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
@@ -36,6 +37,50 @@ func (m *Meta) validPlace() bool {
 // errGround is of a directory that may not be a workspace.
 var errGround = fmt.Errorf("%w: it holds the files of other workspaces, or is one of them, or belongs to the data of Croft", fault.InvalidArgument)
 
+// CheckHost judges a directory of the host that a workspace is to be given, and
+// returns where it really is.
+func (g *Ground) CheckHost(dir string) (real string, err error) {
+	real, _, err = g.checkDir(dir)
+	return real, err
+}
+
+// CheckRoots refuses a directory of the host that lies in none of those that may
+// be used.
+func (g *Ground) CheckRoots(dir string) error {
+	if g.roots == nil {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		err = g.checkRoots(real)
+	}
+	if err != nil {
+		return fmt.Errorf("directory %q: %w", dir, err)
+	}
+	return nil
+}
+
+// checkRoots refuses what lies in none of the directories that may be used. The
+// path has no symlinks.
+func (g *Ground) checkRoots(real string) error {
+	if g.roots == nil {
+		return nil
+	}
+	for _, root := range g.roots {
+		at, err := filepath.EvalSymlinks(root)
+		if err != nil {
+			continue // what does not exist holds nothing
+		}
+		if rel, err := filepath.Rel(at, real); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	if len(g.roots) == 0 {
+		return fmt.Errorf("%w: no directory of this host may be used; list those that may under hostRoots in croft.yaml", fault.PermissionDenied)
+	}
+	return fmt.Errorf("%w: it is in none of the directories that may be used: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(g.roots, ", "))
+}
+
 // checkDir judges a directory to be used in place and returns where it really is
 // and what it is.
 func (g *Ground) checkDir(dir string) (string, *Identity, error) {
@@ -55,6 +100,9 @@ func (g *Ground) checkDir(dir string) (string, *Identity, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", nil, err
+	}
+	if err := g.checkRoots(real); err != nil {
+		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
 	}
 	is, err := boundary.Identify(real)
 	if err != nil {

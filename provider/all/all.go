@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
@@ -18,13 +20,25 @@ import (
 type Config struct {
 	Data string       // the data directory; required
 	Log  *slog.Logger // nil is silent
+
+	// HostRoots are the directories of the host that workspaces may use; nil is
+	// any, and an empty list is none.
+	HostRoots []string
+
+	// What the proxies of workspaces that may reach hosts work with: where
+	// credentials come from, how they are sent, and who is told of requests.
+	// Names are resolved by Resolver, nil for the host's.
+	Secrets     egress.Secrets
+	Credentials map[string]egress.Credential
+	Events      event.Sink
+	Resolver    egress.Resolver
 }
 
 // Providers returns one provider of each kind. Nothing is made on disk before
 // one of them is used. Those that are an io.Closer hold something open, and want
 // to be closed when the last of their workspaces is.
 func Providers(cfg Config) ([]driver.Provider, error) {
-	directories, err := local.New(&local.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Log: cfg.Log})
+	directories, err := local.New(&local.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +46,10 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	fenced, err := sandbox.New(&sandbox.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Log: cfg.Log})
+	fenced, err := sandbox.New(&sandbox.Config{
+		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
+		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
+	})
 	if err != nil {
 		return nil, err
 	}

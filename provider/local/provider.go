@@ -30,6 +30,10 @@ type Config struct {
 	// of them anyway.
 	Forbidden []string
 
+	// Roots are directories of the host that a directory in place must lie in;
+	// nil is any, and an empty list lets none be used.
+	Roots []string
+
 	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
 	// package guestbin. Without one, workspaces have files alone.
 	Guest string
@@ -59,7 +63,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg == nil {
 		cfg = new(Config)
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Log: cfg.Log, BootID: cfg.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
 		return nil, err
 	}

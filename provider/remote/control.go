@@ -80,7 +80,17 @@ func at(nameOrID, route string) string {
 // Create opens a workspace; spec.Kind is a kind of the server's. Without an id
 // the server makes one; with one, a workspace that exists is returned.
 func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error) {
-	r, err := request{method: http.MethodPost, path: workspacesPath}.jsonBody(spec)
+	return c.CreateWith(ctx, spec, "")
+}
+
+// CreateWith is Create with a policy by its name in the server's configuration,
+// which that of spec changes.
+func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
+	r := request{method: http.MethodPost, path: workspacesPath}
+	if policy != "" {
+		r.query = url.Values{"policy": {policy}}
+	}
+	r, err := r.jsonBody(spec)
 	if err != nil {
 		return Workspace{}, err
 	}

@@ -23,6 +23,11 @@ type Config struct {
 	// in them or holds them, besides Root: those that Croft keeps its data in.
 	Forbidden []string
 
+	// Roots are directories of the host that a directory in place, one that is
+	// shown besides, and a template must lie in; nil is any, and an empty list
+	// lets none be used.
+	Roots []string
+
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 

@@ -42,7 +42,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Log: c.Log, BootID: c.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Roots: c.Roots, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +123,11 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 	}
 	if err := opts.source(spec); err != nil {
 		return nil, nil, err
+	}
+	if opts.Template != "" {
+		if err := p.ground.CheckRoots(opts.Template); err != nil {
+			return nil, nil, fmt.Errorf("sandbox: open: template: %w", err)
+		}
 	}
 	if err := checkPlace(spec.Dir); err != nil {
 		return nil, nil, err

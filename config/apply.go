@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Apply returns the policy of a name, "" for the default one, changed by what
+// wish sets, as a policy changes the one that it extends: limits and env one by
+// one, network.allow as a whole, and what is denied stays denied. A flag that is
+// false sets nothing.
+func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
+	p, err := c.Policy(name)
+	if err != nil {
+		return p, err
+	}
+	if wish.Isolation != "" {
+		p.Isolation = wish.Isolation
+	}
+	if wish.Network.Open || len(wish.Network.Allow) > 0 {
+		p.Network.Open, p.Network.Allow = wish.Network.Open, wish.Network.Allow
+	}
+	p.Network.Deny = append(p.Network.Deny, wish.Network.Deny...)
+	if p.Network.Open && len(p.Network.Deny) > 0 {
+		return p, fmt.Errorf("config: policy %.80q: open network: %w: the policy denies hosts, which an open network would let through", name, fault.InvalidArgument)
+	}
+	for _, l := range []struct{ has, wants *driver.Limit }{
+		{&p.Limits.CPU, &wish.Limits.CPU}, {&p.Limits.Memory, &wish.Limits.Memory}, {&p.Limits.PIDs, &wish.Limits.PIDs},
+		{&p.Limits.Disk, &wish.Limits.Disk}, {&p.Limits.Wall, &wish.Limits.Wall}, {&p.Limits.OpenFiles, &wish.Limits.OpenFiles},
+	} {
+		if l.wants.Max != 0 {
+			*l.has = *l.wants
+		}
+	}
+	if p.Env == nil {
+		p.Env = wish.Env
+	} else {
+		maps.Copy(p.Env, wish.Env)
+	}
+	p.ReadOnly, p.Durable, p.Persist = p.ReadOnly || wish.ReadOnly, p.Durable || wish.Durable, p.Persist || wish.Persist
+	if wish.Idle != 0 {
+		p.Idle = wish.Idle
+	}
+	return p, c.CheckEnv(p.Env)
+}
+
+// CheckEnv refuses variables that the section env does not let pass.
+func (c *Config) CheckEnv(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if matches(c.Env.Deny, name) || len(c.Env.Allow) > 0 && !matches(c.Env.Allow, name) {
+			return fmt.Errorf("config: variable %.80q: %w: the section env does not let it pass (allow %v, deny %v)",
+				name, fault.PermissionDenied, c.Env.Allow, c.Env.Deny)
+		}
+	}
+	return nil
+}
+
+// matches holds a variable against patterns. Case does not count, because for
+// some programs it does not.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, _ := path.Match(strings.ToUpper(pattern), strings.ToUpper(name))
+		return ok
+	})
+}
