@@ -1,0 +1,239 @@
+package ast
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A document is a text that was read.
+type document struct {
+	language
+	name   string
+	src    []byte
+	funcs  []Func
+	errors []problem
+}
+
+func (e *Editor) open(ctx context.Context, name string, src []byte) (*document, error) {
+	l, err := e.language(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &document{language: l, name: name, src: src}
+	if d.funcs, d.errors, err = l.outline(ctx, name, src); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// find opens a text and looks for a function in it.
+func (e *Editor) find(ctx context.Context, name string, src []byte, function string) (*document, *Func, error) {
+	d, err := e.open(ctx, name, src)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := d.function(function)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range d.errors {
+		if p.start < f.end && f.start <= p.end {
+			return nil, nil, invalid("parse error: %s:%d:%d: %s", name, p.line, p.col, p.what)
+		}
+	}
+	return d, f, nil
+}
+
+// function returns the one function that is meant.
+func (d *document) function(spec string) (*Func, error) {
+	spec = strings.TrimSpace(spec)
+	if spec == "" {
+		return nil, invalid("function_name is required")
+	}
+	receiver, bare, isGoMethod := goMethod(spec)
+	var exact, loose []*Func
+	for i := range d.funcs {
+		f := &d.funcs[i]
+		want := dotted(spec)
+		switch {
+		case isGoMethod:
+			if f.Name == bare && strings.TrimSpace(f.Receiver) == receiver {
+				exact = append(exact, f)
+			}
+		case f.Path == want:
+			exact = append(exact, f)
+		case strings.HasSuffix(f.Path, "."+want) && f.Receiver == "":
+			loose = append(loose, f)
+		}
+	}
+	if len(exact) == 0 {
+		exact = loose
+	}
+	switch {
+	case len(exact) == 1:
+		return exact[0], nil
+	case len(exact) > 1:
+		var lines []string
+		for _, f := range exact {
+			lines = append(lines, fmt.Sprintf("line %d", f.Line))
+		}
+		return nil, invalid("ambiguous: %s matches %d declarations at %s", spec, len(exact), strings.Join(lines, ", "))
+	case isGoMethod:
+		return nil, missing("method %s not found in %s", spec, d.name)
+	}
+	return nil, missing("function %s not found in %s", spec, d.name)
+}
+
+// goMethod takes (*T).M and (T).M apart.
+func goMethod(spec string) (receiver, name string, ok bool) {
+	if !strings.HasPrefix(spec, "(") {
+		return "", "", false
+	}
+	end := strings.LastIndex(spec, ").")
+	if end < 0 {
+		return "", "", false
+	}
+	return strings.TrimSpace(spec[1:end]), spec[end+2:], true
+}
+
+// dotted makes A::b and A#b into A.b.
+func dotted(spec string) string { return strings.NewReplacer("::", ".", "#", ".").Replace(spec) }
+
+// method returns the last method of that name on a type or class.
+func (d *document) method(receiver, method string) (*Func, error) {
+	receiver = dotted(strings.Trim(strings.TrimSpace(receiver), "()"))
+	if receiver == "" {
+		return nil, invalid("receiver_type is required")
+	}
+	if method = strings.TrimSpace(method); method == "" {
+		return nil, invalid("method_name is required")
+	}
+	bare := strings.TrimPrefix(receiver, "*")
+	var found *Func
+	var available []string
+	for i := range d.funcs {
+		f := &d.funcs[i]
+		owner, _, _ := cutLast(f.Path)
+		if owner != bare && !strings.HasSuffix(owner, "."+bare) {
+			continue
+		}
+		available = append(available, f.Display())
+		if f.Name == method && (found == nil || f.Receiver == receiver) {
+			found = f
+		}
+	}
+	if found != nil {
+		return found, nil
+	}
+	if len(available) == 0 {
+		return nil, missing("method %s not found on %s in %s (no methods found on that receiver)", method, receiver, d.name)
+	}
+	return nil, missing("method %s not found on %s in %s (available: %s)", method, receiver, d.name, strings.Join(available, ", "))
+}
+
+func cutLast(path string) (owner, name string, ok bool) {
+	i := strings.LastIndexByte(path, '.')
+	if i < 0 {
+		return "", path, false
+	}
+	return path[:i], path[i+1:], true
+}
+
+// splice replaces src[start:end] and holds the result against the promises of
+// this package. f is the function that may change; nil for an insertion.
+func (d *document) splice(ctx context.Context, f *Func, start, end int, text string) (Change, error) {
+	if bytes.Contains(d.src, []byte("\r\n")) {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+	}
+	content := slices.Concat(d.src[:start], []byte(text), d.src[end:])
+	after, errors, err := d.outline(ctx, d.name, content)
+	if err != nil {
+		return Change{}, invalid("replacement did not parse: %s", strings.TrimPrefix(err.Error(), "parse error: "))
+	}
+	newEnd := start + len(text)
+	for _, p := range errors {
+		if len(errors) > len(d.errors) || p.start <= newEnd && start <= p.end {
+			line, col := p.line, p.col
+			if p.start < start { // the parser gave up from there on; what is new is to blame
+				at := newEnd - len(strings.TrimLeft(text, " \t\r\n"))
+				line, col = lineAt(content, at), at-bytes.LastIndexByte(content[:at], '\n')
+			}
+			return Change{}, invalid("replacement did not parse: %s:%d:%d: %s", d.name, line, col, p.what)
+		}
+	}
+	if was, is := keys(d.src, d.funcs, start, end, f != nil), keys(content, after, start, newEnd, f != nil); !slices.Equal(was, is) {
+		return Change{}, invalid("replacement did not parse: %s:%d:1: it changes more of the file than what was named", d.name, lineAt(content, start))
+	}
+	if bytes.Equal(content, d.src) {
+		return Change{}, invalid("no change: the new text equals the old")
+	}
+	return d.change(f, start, end, text, content), nil
+}
+
+// keys are what must not differ between two outlines, given where one text was
+// replaced by another: the functions outside it, whole; those around it, by name;
+// and of one whose signature it is, the body.
+func keys(src []byte, funcs []Func, start, end int, replaced bool) []string {
+	var list []string
+	for i := range funcs {
+		f := &funcs[i]
+		switch {
+		case f.end <= start || f.start >= end:
+			list = append(list, f.Path+"\x00"+string(src[f.start:f.end]))
+		case f.start >= start && f.end <= end: // new, or gone with what it was in
+		case replaced && f.start == start && (f.bodyStart >= end || f.bodyStart == f.bodyEnd):
+			list = append(list, "\x00"+string(src[f.bodyStart:f.bodyEnd]))
+		case f.start <= start && f.end >= end:
+			list = append(list, f.Path)
+		default:
+			list = append(list, f.Path+"\x00cut") // which no outline of a whole has
+		}
+	}
+	return list
+}
+
+// change describes the edit by whole lines of the function, or of the insertion.
+func (d *document) change(f *Func, start, end int, text string, content []byte) Change {
+	if f == nil {
+		trimmed := strings.TrimLeft(text, "\r\n")
+		return Change{Line: lineAt(content, start+len(text)-len(trimmed)), After: trimmed, Content: content, Count: 1}
+	}
+	grown := len(content) - len(d.src)
+	first, last := min(f.start, start), max(f.end, end)
+	return Change{
+		Line: f.Line, Content: content, Count: 1,
+		Before: string(d.src[first:last]), After: string(content[first : last+grown]),
+	}
+}
+
+// lineEnd returns the end of the line that offset is in, where only spaces, a
+// semicolon and a comment follow; otherwise offset.
+func (d *document) lineEnd(offset int) int {
+	rest := d.src[offset:]
+	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+		rest = rest[:i]
+	}
+	rest = bytes.TrimSuffix(rest, []byte{'\r'})
+	tail := bytes.TrimLeft(rest, " \t;,")
+	if len(tail) == 0 || bytes.HasPrefix(tail, []byte("//")) || bytes.HasPrefix(tail, []byte("#")) {
+		return offset + len(rest)
+	}
+	return offset
+}
+
+func lineAt(src []byte, offset int) int {
+	return bytes.Count(src[:min(offset, len(src))], []byte{'\n'}) + 1
+}
+
+// indentAt returns the spaces that the line of offset begins with.
+func indentAt(src []byte, offset int) string {
+	start := bytes.LastIndexByte(src[:offset], '\n') + 1
+	end := start
+	for end < len(src) && (src[end] == ' ' || src[end] == '\t') {
+		end++
+	}
+	return string(src[start:end])
+}

@@ -1,0 +1,278 @@
+// Package grammar turns source text into syntax trees, for languages that have
+// no parser in Go.
+//
+// The grammars are tree-sitter's, compiled to WebAssembly together with its
+// library and a little glue (build.sh, src/croft.c), one module a language, and
+// run by wazero. So there is no cgo, and a text that breaks a parser breaks a
+// sandbox of bounded memory and nothing else. A language is compiled when it is
+// first used.
+//
+//	var set grammar.Set
+//	defer set.Close(ctx)
+//	tree, err := set.Parse(ctx, grammar.Python, src)
+//
+// A [Tree] is a flat list of nodes, parents before children. Tree-sitter always
+// gives a tree: where the text has errors, [Tree.Errors] tells where.
+package grammar
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/croft-run/croft/fault"
+)
+
+//go:embed *.wasm.gz
+var modules embed.FS
+
+// A Language names a grammar.
+type Language string
+
+// The languages there are grammars for.
+const (
+	Python     Language = "python"
+	JavaScript Language = "javascript"
+	TypeScript Language = "typescript"
+	TSX        Language = "tsx"
+	Rust       Language = "rust"
+	Java       Language = "java"
+	C          Language = "c"
+	CPP        Language = "cpp"
+)
+
+// MaxSource is the longest text that is parsed.
+const MaxSource = 8 << 20
+
+// maxPages bounds the memory of one parser, in pages of 64 KiB.
+const maxPages = 8192
+
+// A Set parses. Its zero value is ready; it is safe for concurrent use, and
+// parses one text of a language at a time.
+type Set struct {
+	mu      sync.Mutex
+	runtime wazero.Runtime
+	parsers map[Language]*parser
+}
+
+// A parser is one grammar's module.
+type parser struct {
+	mu       sync.Mutex
+	compiled wazero.CompiledModule
+	live     api.Module // nil until it is needed, and after it broke
+	symbols  []string
+	fields   []string
+}
+
+// Close frees all. The Set can be used again.
+func (s *Set) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runtime == nil {
+		return nil
+	}
+	err := s.runtime.Close(ctx)
+	s.runtime, s.parsers = nil, nil
+	return err
+}
+
+// Parse returns the tree of src. It ends early when ctx does.
+func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, error) {
+	if len(src) > MaxSource {
+		return nil, fmt.Errorf("grammar: parse %d bytes of %s: %w: at most %d are parsed", len(src), lang, fault.ResourceExhausted, MaxSource)
+	}
+	p, run, err := s.parser(ctx, lang)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tree, err := p.parse(ctx, run, src)
+	if err != nil {
+		if p.live != nil {
+			_ = p.live.Close(context.WithoutCancel(ctx)) // it is broken; the next call makes another
+			p.live = nil
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("grammar: parse %s: %w", lang, err)
+	}
+	tree.Language = lang
+	return tree, nil
+}
+
+// parser returns the compiled grammar, compiling it at its first use.
+func (s *Set) parser(ctx context.Context, lang Language) (*parser, wazero.Runtime, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parsers[lang]; p != nil {
+		return p, s.runtime, nil
+	}
+	code, err := module(lang)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.runtime == nil {
+		ctx := context.WithoutCancel(ctx)
+		s.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages))
+		s.parsers = map[Language]*parser{}
+		if _, err := wasi_snapshot_preview1.Instantiate(ctx, s.runtime); err != nil {
+			return nil, nil, fmt.Errorf("grammar: %w: %w", fault.Internal, err)
+		}
+		// A host function that is asked now and then costs little; wazero's own
+		// watch over the context makes parsing five times as slow.
+		stop := func(ctx context.Context) int32 {
+			if ctx.Err() != nil {
+				return 1
+			}
+			return 0
+		}
+		if _, err := s.runtime.NewHostModuleBuilder("croft").NewFunctionBuilder().WithFunc(stop).Export("stop").Instantiate(ctx); err != nil {
+			return nil, nil, fmt.Errorf("grammar: %w: %w", fault.Internal, err)
+		}
+	}
+	compiled, err := s.runtime.CompileModule(ctx, code)
+	if err != nil {
+		return nil, nil, fmt.Errorf("grammar: compile %s: %w: %w", lang, fault.Internal, err)
+	}
+	p := &parser{compiled: compiled}
+	s.parsers[lang] = p
+	return p, s.runtime, nil
+}
+
+func module(lang Language) ([]byte, error) {
+	packed, err := modules.ReadFile(string(lang) + ".wasm.gz")
+	if err != nil {
+		return nil, fmt.Errorf("grammar: language %q: %w: there is no grammar for it", lang, fault.Unsupported)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("grammar: unpack %s: %w: %w", lang, fault.Internal, err)
+	}
+	code, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("grammar: unpack %s: %w: %w", lang, fault.Internal, err)
+	}
+	return code, nil
+}
+
+// parse runs the module. After an error it must not be used again.
+func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tree, error) {
+	if p.live == nil {
+		config := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize")
+		live, err := run.InstantiateModule(ctx, p.compiled, config)
+		if err != nil {
+			return nil, fmt.Errorf("start: %w: %w", fault.Internal, err)
+		}
+		p.live = live
+		if err := p.names(ctx); err != nil {
+			return nil, err
+		}
+	}
+	at, err := p.call(ctx, "croft_text", uint64(len(src)))
+	if err != nil {
+		return nil, err
+	}
+	if at == 0 || !p.live.Memory().Write(at, src) {
+		return nil, fmt.Errorf("%w: the parser has no room for %d bytes", fault.ResourceExhausted, len(src))
+	}
+	count, err := p.call(ctx, "croft_parse", uint64(len(src)))
+	if err != nil {
+		return nil, err
+	}
+	if int32(count) < 0 {
+		return nil, fmt.Errorf("%w: the parser gave up", fault.ResourceExhausted)
+	}
+	at, err = p.call(ctx, "croft_nodes")
+	if err != nil {
+		return nil, err
+	}
+	const size = 20
+	raw, ok := p.live.Memory().Read(at, count*size)
+	if !ok {
+		return nil, fmt.Errorf("%w: the parser's answer is out of bounds", fault.Internal)
+	}
+	return p.tree(raw, src), nil
+}
+
+// tree copies the answer out of the module's memory.
+func (p *parser) tree(raw, src []byte) *Tree {
+	const size = 20
+	t := &Tree{Source: src, Nodes: make([]Node, len(raw)/size)}
+	for i := range t.Nodes {
+		rec := raw[i*size:]
+		word := func(n int) uint32 { return binary.LittleEndian.Uint32(rec[4*n:]) }
+		n := &t.Nodes[i]
+		n.flags = uint8(word(0) >> 16)
+		n.Kind = name(p.symbols, word(0)&0xffff)
+		n.Field = name(p.fields, word(1))
+		n.Start, n.End, n.Parent = int(word(2)), int(word(3)), int(word(4))
+	}
+	return t
+}
+
+func name(names []string, id uint32) string {
+	if int(id) < len(names) {
+		return names[id]
+	}
+	return "ERROR" // which has the largest id there is
+}
+
+// names asks for the names of kinds and fields.
+func (p *parser) names(ctx context.Context) (err error) {
+	if p.symbols, err = p.list(ctx, "croft_symbols", "croft_symbol", 0); err != nil {
+		return err
+	}
+	p.fields, err = p.list(ctx, "croft_fields", "croft_field", 1)
+	return err
+}
+
+// list asks for names by id. Ids of fields begin with 1, and the count does not
+// count the 0.
+func (p *parser) list(ctx context.Context, count, name string, first uint32) ([]string, error) {
+	n, err := p.call(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, n+first)
+	for id := first; id < n+first; id++ {
+		at, err := p.call(ctx, name, uint64(id))
+		if err != nil {
+			return nil, err
+		}
+		names[id] = p.text(at)
+	}
+	return names, nil
+}
+
+// text reads a string that ends with NUL.
+func (p *parser) text(at uint32) string {
+	const longest = 128
+	mem := p.live.Memory()
+	raw, ok := mem.Read(at, min(longest, max(mem.Size(), at)-at))
+	if !ok {
+		return ""
+	}
+	if end := bytes.IndexByte(raw, 0); end >= 0 {
+		raw = raw[:end]
+	}
+	return string(raw)
+}
+
+func (p *parser) call(ctx context.Context, name string, args ...uint64) (uint32, error) {
+	res, err := p.live.ExportedFunction(name).Call(ctx, args...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %w", name, fault.ResourceExhausted, err)
+	}
+	return uint32(res[0]), nil
+}

@@ -1,0 +1,75 @@
+package grammar
+
+import "iter"
+
+// A Tree is the syntax tree of a text.
+type Tree struct {
+	Language Language
+	Source   []byte
+	Nodes    []Node // the root first, parents before children, siblings in order
+}
+
+// A Node is one node of a tree: a named one of the grammar, or an error.
+type Node struct {
+	Kind       string // as the grammar calls it: "function_definition"
+	Field      string // what it is to its parent: "body"; "" for none
+	Start, End int    // bytes of the source
+	Parent     int    // index; the root's is its own
+	flags      uint8
+}
+
+const (
+	flagNamed = 1 << iota
+	flagError
+	flagMissing
+)
+
+// Error reports whether the node is text that could not be parsed, or something
+// that is missing.
+func (n *Node) Error() bool { return n.flags&(flagError|flagMissing) != 0 }
+
+// Text returns the source of a node.
+func (t *Tree) Text(i int) string { return string(t.Source[t.Nodes[i].Start:t.Nodes[i].End]) }
+
+// Errors returns where the text has errors.
+func (t *Tree) Errors() []int {
+	var list []int
+	for i := range t.Nodes {
+		if t.Nodes[i].Error() {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// Children yields the nodes whose parent is i, in order.
+func (t *Tree) Children(i int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for j := i + 1; j < len(t.Nodes) && t.Nodes[j].Parent >= i; j++ {
+			if t.Nodes[j].Parent == i && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// Child returns the first child of i with the given field, -1 for none.
+func (t *Tree) Child(i int, field string) int {
+	for j := range t.Children(i) {
+		if t.Nodes[j].Field == field {
+			return j
+		}
+	}
+	return -1
+}
+
+// Line returns the line of a byte, 1-based.
+func (t *Tree) Line(offset int) int {
+	line := 1
+	for _, c := range t.Source[:min(offset, len(t.Source))] {
+		if c == '\n' {
+			line++
+		}
+	}
+	return line
+}
