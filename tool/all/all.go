@@ -4,12 +4,15 @@
 package all
 
 import (
+	"slices"
+
 	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/ast"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return tool.Coding()
+	return slices.Concat(tool.Coding(), ast.Tools())
 }
 
 // Workspace returns every tool of the workspace toolset.

@@ -38,7 +38,9 @@ func TestApply(t *testing.T) {
 	if err := os.WriteFile(file, []byte("def f():\n    return 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	body := func(src []byte) (Change, error) { return editor.FunctionBody(t.Context(), "run.py", src, "f", "return 2") }
+	body := func(src []byte) (Change, error) {
+		return editor.FunctionBody(t.Context(), "run.py", src, "f", "return 2")
+	}
 	if _, _, err := editor.Apply(t.Context(), ws, "run.py", body); err != nil {
 		t.Fatal(err)
 	}

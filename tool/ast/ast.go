@@ -176,7 +176,7 @@ func (e *Editor) Signature(ctx context.Context, name string, src []byte, functio
 	if strings.TrimSpace(text) == "" {
 		return Change{}, invalid("new_signature is required")
 	}
-	return d.splice(ctx, f, f.sigStart, f.sigEnd, d.language.signature(src, f, strings.TrimSpace(text)))
+	return d.splice(ctx, f, f.sigStart, f.sigEnd, d.signature(src, f, strings.TrimSpace(text)))
 }
 
 // InsertAfter inserts a method behind another of the same type or class.

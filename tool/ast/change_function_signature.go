@@ -1,0 +1,28 @@
+package ast
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/tool"
+)
+
+type signatureInput struct {
+	FilePath     string `json:"file_path" jsonschema:"path of the file"`
+	FunctionName string `json:"function_name" jsonschema:"F, or (*T).M and (T).M for a method in Go, or Class.method"`
+	NewSignature string `json:"new_signature" jsonschema:"all that stands before the body: func (s *S) Run(ctx context.Context) error"`
+}
+
+func changeFunctionSignature(e *Editor) *tool.Tool {
+	return tool.New(spec("change_function_signature", "Replace the signature of one function or method and keep its body. Callers are not changed."),
+		func(ctx context.Context, c *tool.Call, in signatureInput) (output, error) {
+			if err := required("function_name", in.FunctionName); err != nil {
+				return output{}, err
+			}
+			if err := required("new_signature", in.NewSignature); err != nil {
+				return output{}, err
+			}
+			return e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+				return e.Signature(ctx, in.FilePath, src, in.FunctionName, in.NewSignature)
+			})
+		})
+}

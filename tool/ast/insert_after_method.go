@@ -1,0 +1,30 @@
+package ast
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/tool"
+)
+
+type insertInput struct {
+	FilePath     string `json:"file_path" jsonschema:"path of the file"`
+	ReceiverType string `json:"receiver_type" jsonschema:"the type or class that has the method"`
+	MethodName   string `json:"method_name" jsonschema:"the method behind which to insert"`
+	NewMethod    string `json:"new_method" jsonschema:"the whole new method, with its comment"`
+}
+
+func insertAfterMethod(e *Editor) *tool.Tool {
+	return tool.New(spec("insert_after_method", "Insert a method behind another one of the same type or class."),
+		func(ctx context.Context, c *tool.Call, in insertInput) (output, error) {
+			for _, arg := range []struct{ name, value string }{
+				{"receiver_type", in.ReceiverType}, {"method_name", in.MethodName}, {"new_method", in.NewMethod},
+			} {
+				if err := required(arg.name, arg.value); err != nil {
+					return output{}, err
+				}
+			}
+			return e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+				return e.InsertAfter(ctx, in.FilePath, src, in.ReceiverType, in.MethodName, in.NewMethod)
+			})
+		})
+}

@@ -1,0 +1,111 @@
+package ast
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Tools returns the tools of this package. They share one Editor, so that a
+// grammar is compiled once for all workspaces of a server.
+func Tools() []*tool.Tool {
+	e := new(Editor)
+	return []*tool.Tool{editFunctionBody(e), changeFunctionSignature(e), insertAfterMethod(e), renameInFile(e)}
+}
+
+func spec(name, description string) tool.Spec {
+	return tool.Spec{
+		Name: name, Family: tool.AST, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
+		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else of the file changes, and the result must parse. " +
+			"The file must have been read before.",
+	}
+}
+
+// An output is what the tools of this package answer.
+type output struct {
+	Path   string `json:"path"`
+	Line   int    `json:"line" jsonschema:"where the change begins, counted from 1"`
+	Before string `json:"before,omitempty" jsonschema:"the text that was replaced"`
+	After  string `json:"after" jsonschema:"the text that is there now"`
+	Count  int    `json:"count" jsonschema:"places that changed"`
+	Digest string `json:"digest" jsonschema:"of the whole file, after"`
+
+	text string
+}
+
+func (o output) Text() string { return o.text }
+
+// run edits a file that was read, and tells what changed.
+func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (output, error) {
+	if path == "" {
+		return output{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
+	}
+	info, err := c.Workspace.Stat(ctx, path, nil)
+	if err != nil {
+		return output{}, tool.PathError(c.Tool, path, err)
+	}
+	if info.Type == driver.TypeDir {
+		return output{}, tool.Errorf(fault.InvalidArgument, "path is a directory: %s", path)
+	}
+	if _, err := e.language(path); err != nil {
+		return output{}, err
+	}
+	seen, ok := c.Seen(info.Path)
+	if !ok {
+		return output{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
+	}
+	change, res, err := e.Apply(ctx, c.Workspace, path, func(src []byte) (Change, error) {
+		if seen.Digest != driver.DigestBytes(src) {
+			return Change{}, tool.Errorf(fault.Conflict, "refusing to edit %s: it changed since it was read; Read it again", path)
+		}
+		return edit(src)
+	})
+	if err != nil {
+		return output{}, err
+	}
+	c.Replace(info.Path, after(seen, change, res.Digest))
+	out := output{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
+	out.text = change.Text(c.Tool, path) + c.AfterEdit(ctx, info.Path)
+	return out, nil
+}
+
+// after is what the reader knows of a file that it changed: what it had seen
+// before the change, and the change.
+func after(seen tool.Seen, change Change, digest string) tool.Seen {
+	lines := lineAt(change.Content, len(change.Content))
+	if n := len(change.Content); n > 0 && change.Content[n-1] == '\n' {
+		lines--
+	}
+	s := tool.Seen{Digest: digest, Lines: lines}
+	if seen.Whole() {
+		s.Spans = []tool.Span{{First: 1, Last: lines}}
+		return s
+	}
+	grown := lines - seen.Lines
+	for _, p := range seen.Spans {
+		switch {
+		case p.Last < change.Line:
+			s.Spans = append(s.Spans, p)
+		case p.First <= change.Line:
+			s.Spans = append(s.Spans, tool.Span{First: p.First, Last: max(p.Last+grown, change.Line)})
+		default:
+			s.Spans = append(s.Spans, tool.Span{First: max(p.First+grown, 1), Last: p.Last + grown})
+		}
+	}
+	return s
+}
+
+func required(name, value string) error {
+	if value == "" {
+		return tool.Errorf(fault.InvalidArgument, "%s is required", name)
+	}
+	return nil
+}
+
+func renamed(tool, path, from, to string, count int) string {
+	return fmt.Sprintf("%s: renamed %s to %s at %d place(s) in %s\n", tool, from, to, count, path)
+}
