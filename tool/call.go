@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"path"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -42,6 +43,12 @@ func (c *Call) Profile(ctx context.Context) (profile.Profile, error) {
 
 // Root returns the path of the workspace as its processes see it.
 func (c *Call) Root() string { return c.Workspace.Traits().Root }
+
+// clean returns a path as Info.Path would have it.
+func (c *Call) clean(name string) string {
+	name = path.Clean("/" + strings.TrimPrefix(name, c.Root()))
+	return strings.TrimPrefix(name, "/")
+}
 
 // reader returns who a read counts for.
 func (c *Call) reader() string {

@@ -33,5 +33,22 @@ func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 			b.WriteString("\n\n" + strings.TrimSpace(note) + "\n")
 		}
 	}
+	for _, path := range paths {
+		c.refresh(ctx, path)
+	}
 	return b.String()
+}
+
+// refresh keeps a file known to the agent that Croft itself has changed after it,
+// by formatting it. Of a file of which only a part was seen nothing is known then.
+func (c *Call) refresh(ctx context.Context, path string) {
+	seen, ok := c.Seen(path)
+	if !ok || !seen.Whole() {
+		return
+	}
+	data, err := c.Workspace.ReadFile(ctx, path)
+	if err != nil {
+		return // it counts as changed, and is read again
+	}
+	c.Mark(path, data)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"strconv"
 
@@ -82,7 +83,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
 	}
-	c.Mark(info.Path, out.Digest, w.lines, Span{w.first, w.shown})
+	c.mark(info.Path, out.Digest, w.marks, Span{w.first, w.shown})
 	return out, nil
 }
 
@@ -107,11 +108,14 @@ type window struct {
 	text  bytes.Buffer
 	lines int // of the file
 	shown int // the last line in text; first-1 is none
+	marks []uint32
+	hash  maphash.Hash
 }
 
 // scan reads all of r.
 func (w *window) scan(r io.Reader) error {
 	w.shown = w.first - 1
+	w.hash.SetSeed(seed)
 	br := bufio.NewReaderSize(r, 64<<10)
 	start, err := br.Peek(binaryLook)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -127,12 +131,16 @@ func (w *window) scan(r io.Reader) error {
 				w.lines++
 			}
 			w.add(part, !inLine)
-			inLine = part[len(part)-1] != '\n'
+			w.hash.Write(part)
+			if inLine = part[len(part)-1] != '\n'; !inLine {
+				w.endMark()
+			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			if inLine {
 				w.end()
+				w.endMark()
 			}
 			return nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
@@ -170,6 +178,12 @@ func (w *window) add(part []byte, first bool) {
 		return
 	}
 	w.text.Write(part)
+}
+
+// endMark notes the mark of the line that ends.
+func (w *window) endMark() {
+	w.marks = append(w.marks, uint32(w.hash.Sum64()))
+	w.hash.Reset()
 }
 
 // end ends a line of the text.

@@ -5,13 +5,30 @@ package tool
 // tool/all.
 func Coding() []*Tool {
 	return []*Tool{
-		readTool(),
-		bashTool(),
+		// files
+		readTool(), writeTool(), editTool(), multiEditTool(), applyPatchTool(), listTool(), moveTool(), deleteTool(),
+		// search
+		globTool(), grepTool(),
+		// shell
+		bashTool(), bashOutputTool(), killShellTool(), writeStdinTool(), watchProcessTool(), watchEventsTool(),
+		// secrets
+		secretTool(), secretsAvailableTool(),
+		// project
+		profileTool(),
+		// render
+		renderMermaidTool(), renderDotTool(),
 	}
 }
 
 // Workspace returns the tools of this package with plain names, which begin with
 // workspace_.
 func Workspace() []*Tool {
-	return nil
+	return []*Tool{
+		// files
+		wsReadFileTool(), wsWriteFileTool(), wsEditFileTool(), wsLsTool(), wsStatTool(), wsRmTool(), wsMkdirTool(),
+		// search
+		wsGlobTool(), wsGrepTool(),
+		// shell
+		wsRunTool(), wsExecTool(), wsWriteStdinTool(), wsKillSessionTool(),
+	}
 }

@@ -1,8 +1,12 @@
 package tool
 
 import (
+	"bytes"
+	"hash/maphash"
 	"slices"
 	"sync"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // ReadScope says who a Read counts for.
@@ -29,6 +33,8 @@ type Seen struct {
 	Digest string
 	Lines  int    // of the file
 	Spans  []Span // that were shown, sorted, apart from each other
+
+	marks []uint32 // of every line, to tell later which have changed
 }
 
 // A Span is the lines First to Last.
@@ -56,14 +62,20 @@ func (s Seen) Gap() Span {
 	return Span{next, s.Lines}
 }
 
-// Mark notes that lines of a file were shown, or all of it where span is zero. A
+// Mark notes that a file was shown to the agent with this content, as a whole or,
+// where there are spans, so many of its lines. path is as Info.Path has it. A
 // file with another content than before starts anew.
-func (c *Call) Mark(path, digest string, lines int, span Span) {
+func (c *Call) Mark(path string, content []byte, spans ...Span) {
+	m := marksOf(content)
+	if len(spans) == 0 {
+		spans = []Span{{1, len(m)}}
+	}
+	c.mark(path, driver.DigestBytes(content), m, spans...)
+}
+
+func (c *Call) mark(path, digest string, marks []uint32, spans ...Span) {
 	t := c.Env.Reads
 	key := fileKey{c.reader(), c.Workspace.ID(), path}
-	if span == (Span{}) {
-		span = Span{1, lines}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.files == nil {
@@ -73,8 +85,8 @@ func (c *Call) Mark(path, digest string, lines int, span Span) {
 	if s.Digest != digest {
 		s = Seen{Digest: digest}
 	}
-	s.Lines = lines
-	s.Spans = merge(append(slices.Clone(s.Spans), span))
+	s.Lines, s.marks = len(marks), marks
+	s.Spans = merge(append(slices.Clone(s.Spans), spans...))
 	t.files[key] = s
 }
 
@@ -87,23 +99,24 @@ func (c *Call) Seen(path string) (Seen, bool) {
 	return s, ok
 }
 
-// Replace notes what is known of a file after a change by the reader itself.
-func (c *Call) Replace(path string, s Seen) {
-	t := c.Env.Reads
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.files == nil {
-		t.files = map[fileKey]Seen{}
-	}
-	t.files[fileKey{c.reader(), c.Workspace.ID(), path}] = s
-}
-
 // Unread forgets what was read at a path.
 func (c *Call) Unread(path string) {
 	t := c.Env.Reads
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.files, fileKey{c.reader(), c.Workspace.ID(), path})
+}
+
+// moved has what was read of a file hold for its new path.
+func (c *Call) moved(from, to string) {
+	t := c.Env.Reads
+	old, now := fileKey{c.reader(), c.Workspace.ID(), from}, fileKey{c.reader(), c.Workspace.ID(), to}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s, ok := t.files[old]; ok {
+		t.files[now] = s
+		delete(t.files, old)
+	}
 }
 
 func (t *Tracker) forget(workspace string) {
@@ -131,4 +144,29 @@ func merge(spans []Span) []Span {
 		out = append(out, s)
 	}
 	return out
+}
+
+var seed = maphash.MakeSeed()
+
+// marksOf returns a mark for each line of a text.
+func marksOf(content []byte) []uint32 {
+	var out []uint32
+	for line := range bytes.Lines(content) {
+		out = append(out, uint32(maphash.Bytes(seed, line)))
+	}
+	return out
+}
+
+// changed returns the lines of a text that are not those that were seen: all
+// between the first and the last that differ.
+func (s Seen) changed(now []uint32) Span {
+	first := 0
+	for first < len(now) && first < len(s.marks) && now[first] == s.marks[first] {
+		first++
+	}
+	last, old := len(now), len(s.marks)
+	for last > first && old > first && now[last-1] == s.marks[old-1] {
+		last, old = last-1, old-1
+	}
+	return Span{first + 1, last}
 }

@@ -1,0 +1,208 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits of BashOutput.
+const (
+	maxStreamShown  = 256 << 10 // bytes of each stream without an offset
+	defaultLogLimit = 100 << 10
+	maxLogLimit     = 1 << 20
+)
+
+type bashOutputInput struct {
+	ShellID string `json:"shell_id" jsonschema:"of a command in the background, or of an output that was cut"`
+	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr"`
+	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both, head and tail where they are long"`
+	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default 102400, at most 1048576"`
+}
+
+type bashOutputOutput struct {
+	Command  string       `json:"command,omitempty"`
+	Running  bool         `json:"running"`
+	ExitCode *int         `json:"exit_code,omitempty" jsonschema:"once it has ended"`
+	Cause    string       `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
+	Started  string       `json:"started,omitempty"`
+	Streams  []streamPart `json:"streams"`
+
+	part bool
+}
+
+type streamPart struct {
+	Stream  string `json:"stream"`
+	Data    string `json:"data"`
+	Size    int64  `json:"size" jsonschema:"bytes of the stream so far"`
+	Offset  int64  `json:"offset" jsonschema:"of the first byte of data"`
+	Next    int64  `json:"next_offset" jsonschema:"of the first byte after data"`
+	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes between head and tail that are left out"`
+}
+
+func (o bashOutputOutput) Text() string {
+	var b strings.Builder
+	if o.part {
+		p := o.Streams[0]
+		b.WriteString(p.Data)
+		if p.Next < p.Size {
+			fmt.Fprintf(&b, "\n... (%d more bytes; offset %d reads on)\n", p.Size-p.Next, p.Next)
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.status(), o.Started)
+	for _, p := range o.Streams {
+		mark := ""
+		if p.Dropped > 0 {
+			mark = " [TRUNCATED]"
+		}
+		fmt.Fprintf(&b, "--- %s (%d bytes)%s ---\n%s", p.Stream, p.Size, mark, p.Data)
+		if p.Data != "" && !strings.HasSuffix(p.Data, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func (o bashOutputOutput) status() string {
+	if o.Running {
+		return "running"
+	}
+	if o.Cause != "" {
+		return fmt.Sprintf("completed (exit %d, %s)", *o.ExitCode, o.Cause)
+	}
+	return fmt.Sprintf("completed (exit %d)", *o.ExitCode)
+}
+
+func bashOutputTool() *Tool {
+	return New(Spec{
+		Name: "BashOutput", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
+		Description: "Show what a command in the background has written so far, or, with an offset, any part of an output. It can be called again and again.",
+	}, showOutput)
+}
+
+func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOutput, error) {
+	if in.ShellID == "" {
+		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "shell_id is required")
+	}
+	if in.Stream == "" {
+		in.Stream = string(driver.Stdout)
+	}
+	if in.Limit == 0 {
+		in.Limit = defaultLogLimit
+	}
+	switch {
+	case in.Stream != string(driver.Stdout) && in.Stream != string(driver.Stderr):
+		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "stream must be stdout or stderr")
+	case in.Limit < 0 || in.Limit > maxLogLimit:
+		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "limit must be between 1 and %d", maxLogLimit)
+	case in.Offset != nil && *in.Offset < 0:
+		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "offset must not be negative")
+	}
+	if strings.HasPrefix(in.ShellID, handlePrefix) {
+		return c.keptOutput(in)
+	}
+	s, info, err := c.shell(ctx, in.ShellID)
+	if err != nil {
+		return bashOutputOutput{}, err
+	}
+	out := bashOutputOutput{Command: commandOf(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339)}
+	if info.Result != nil {
+		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
+	}
+	if in.Offset != nil {
+		p, err := readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
+		out.Streams, out.part = []streamPart{p}, true
+		return out, err
+	}
+	for _, stream := range []driver.Stream{driver.Stdout, driver.Stderr} {
+		p, err := headTailLog(ctx, s, stream)
+		if err != nil {
+			return out, err
+		}
+		out.Streams = append(out.Streams, p)
+	}
+	return out, nil
+}
+
+// keptOutput reads a part of an answer that was cut.
+func (c *Call) keptOutput(in bashOutputInput) (bashOutputOutput, error) {
+	text, err := c.Env.Kept(in.ShellID)
+	if err != nil {
+		return bashOutputOutput{}, Errorf(fault.NotFound, "unknown shell_id: %s", in.ShellID)
+	}
+	off := int64(0)
+	if in.Offset != nil {
+		off = min(*in.Offset, int64(len(text)))
+	}
+	end := min(off+in.Limit, int64(len(text)))
+	p := streamPart{Stream: string(driver.Stdout), Data: text[off:end], Size: int64(len(text)), Offset: off, Next: end}
+	zero := 0
+	return bashOutputOutput{Streams: []streamPart{p}, ExitCode: &zero, part: true}, nil
+}
+
+// shell returns a session by its id.
+func (c *Call) shell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
+	s, err := c.Workspace.Attach(ctx, id)
+	if err == nil {
+		var info workspace.SessionInfo
+		if info, err = s.State(ctx); err == nil {
+			return s, info, nil
+		}
+	}
+	if fault.Of(err) == fault.NotFound || fault.Of(err) == fault.InvalidArgument {
+		return nil, workspace.SessionInfo{}, Errorf(fault.NotFound, "unknown shell_id: %s", id)
+	}
+	return nil, workspace.SessionInfo{}, err
+}
+
+func commandOf(info workspace.SessionInfo) string {
+	if info.Script != "" {
+		return strings.TrimPrefix(info.Script, "exec 2>&1; ")
+	}
+	return strings.Join(info.Argv, " ")
+}
+
+// readLog reads at most limit bytes of a log from an offset on.
+func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
+	p := streamPart{Stream: string(stream), Offset: offset, Next: offset}
+	var data []byte
+	for int64(len(data)) < limit {
+		chunk, err := s.Log(ctx, stream, p.Next, limit-int64(len(data)))
+		if err != nil {
+			return p, err
+		}
+		p.Size = chunk.Size
+		if len(data) == 0 {
+			p.Offset = chunk.Offset
+		}
+		if len(chunk.Data) == 0 {
+			break
+		}
+		data, p.Next = append(data, chunk.Data...), chunk.Next
+	}
+	p.Data = string(data)
+	return p, nil
+}
+
+// headTailLog reads a whole log, or its beginning and end.
+func headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
+	p, err := readLog(ctx, s, stream, 0, maxStreamShown/2)
+	if err != nil || p.Next >= p.Size {
+		return p, err
+	}
+	tail, err := readLog(ctx, s, stream, max(p.Next, p.Size-maxStreamShown/2), maxStreamShown/2)
+	if err != nil {
+		return p, err
+	}
+	if p.Dropped = tail.Offset - p.Next; p.Dropped > 0 {
+		p.Data += fmt.Sprintf("\n... (output truncated, %d bytes elided; offset %d reads them)\n", p.Dropped, p.Next)
+	}
+	p.Data, p.Next, p.Size = p.Data+tail.Data, tail.Next, max(p.Size, tail.Size)
+	return p, nil
+}

@@ -1,0 +1,121 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// maxEditSize is the size of the largest file that is edited as a text.
+const maxEditSize = 64 << 20
+
+// A file is a file of the workspace with its content, as it was loaded.
+type file struct {
+	path    string // as Info.Path has it
+	content []byte
+	digest  string
+}
+
+// load reads a whole file; verb is for messages.
+func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
+	body, info, err := c.Workspace.Read(ctx, name, nil)
+	if err != nil {
+		return file{}, c.fileError(ctx, verb, name, err)
+	}
+	defer body.Close()
+	if info.Size > maxEditSize {
+		return file{}, Errorf(fault.ResourceExhausted, "%s: %s has %d bytes; at most %d can be edited as text", verb, name, info.Size, maxEditSize)
+	}
+	data, err := io.ReadAll(io.LimitReader(body, maxEditSize+1))
+	if err != nil {
+		return file{}, fmt.Errorf("%s: %w", verb, err)
+	}
+	return file{path: info.Path, content: data, digest: driver.DigestBytes(data)}, nil
+}
+
+// loadSeen is load for a file that is to be changed: it must have been read, and
+// be as it was then.
+func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, error) {
+	f, err := c.load(ctx, verb, name)
+	if err != nil {
+		return file{}, Seen{}, err
+	}
+	seen, ok := c.Seen(f.path)
+	if !ok {
+		return file{}, Seen{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)
+	}
+	if seen.Digest != f.digest {
+		return file{}, Seen{}, c.stale(verb, name, seen, f.content)
+	}
+	return f, seen, nil
+}
+
+// CheckSeen refuses a change of a file that was not read, or has changed since;
+// verb says what was to be done: "refusing to <verb> <path>: Read it first".
+func (c *Call) CheckSeen(ctx context.Context, verb, path string) error {
+	_, _, err := c.loadSeen(ctx, verb, path)
+	return err
+}
+
+// maxHintLines is how many lines of a changed file a refusal shows.
+const maxHintLines = 20
+
+// stale is the refusal of a file that has changed since it was read, with what is
+// there now.
+func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
+	span := seen.changed(marksOf(content))
+	var b strings.Builder
+	fmt.Fprintf(&b, "refusing to %s %s: it changed since it was read; Read it again\n", verb, name)
+	if span.Last < span.First {
+		fmt.Fprintf(&b, "--- lines are missing now at line %d ---\n", span.First)
+		return &textError{text: b.String(), code: fault.Conflict}
+	}
+	fmt.Fprintf(&b, "--- lines %d-%d now ---\n", span.First, span.Last)
+	n := 0
+	for line := range bytes.Lines(content) {
+		n++
+		if n < span.First {
+			continue
+		}
+		if n > span.Last || n-span.First >= maxHintLines {
+			break
+		}
+		fmt.Fprintf(&b, "%d\t%s\n", n, bytes.TrimRight(line, "\r\n"))
+	}
+	if more := span.Last - span.First + 1 - maxHintLines; more > 0 {
+		fmt.Fprintf(&b, "... (%d more lines)\n", more)
+	}
+	return &textError{text: b.String(), code: fault.Conflict}
+}
+
+// save writes the new content of a file that was loaded, if it is still as it was
+// then, and notes what the agent knows of it now.
+func (c *Call) save(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
+	res, err := c.Workspace.WriteFile(ctx, f.path, content, &driver.WriteOptions{IfMatch: f.digest})
+	if fault.Of(err) == fault.Conflict {
+		now, lerr := c.load(ctx, verb, name)
+		if lerr != nil {
+			return res, lerr
+		}
+		return res, c.stale(verb, name, Seen{marks: marksOf(f.content)}, now.content)
+	}
+	if err != nil {
+		return res, PathError(verb, name, err)
+	}
+	c.Mark(f.path, content, spans...)
+	return res, nil
+}
+
+// brokenLinks tells of other names of a file that keep the old content.
+func brokenLinks(res workspace.WriteResult) string {
+	if !res.BrokeLinks {
+		return ""
+	}
+	return "\nnote: the file had other hard links, which keep the old content"
+}

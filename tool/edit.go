@@ -1,0 +1,152 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type editInput struct {
+	FilePath   string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	OldString  string `json:"old_string" jsonschema:"text to be replaced; must occur exactly once unless replace_all"`
+	NewString  string `json:"new_string" jsonschema:"text to put in its place"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`
+}
+
+type editOutput struct {
+	Path     string `json:"path"`
+	Replaced int    `json:"replaced" jsonschema:"occurrences that were replaced"`
+	Digest   string `json:"digest"`
+	Notes    string `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+}
+
+func (o editOutput) Text() string {
+	return fmt.Sprintf("replaced %d occurrence(s) in %s%s", o.Replaced, o.Path, o.Notes)
+}
+
+func editTool() *Tool {
+	return New(Spec{
+		Name: "Edit", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
+		Description: "Replace text in a file. The lines that it is in must have been read, and the file not have changed since. Mode and owner of the file stay.",
+	}, edit)
+}
+
+func edit(ctx context.Context, c *Call, in editInput) (editOutput, error) {
+	switch {
+	case in.FilePath == "":
+		return editOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
+	case in.OldString == "":
+		return editOutput{}, Errorf(fault.InvalidArgument, "old_string must be non-empty")
+	}
+	return c.edit(ctx, in.FilePath, []workspace.Edit{{Old: in.OldString, New: in.NewString, All: in.ReplaceAll}}, "")
+}
+
+// edit applies edits to a file that was read, all or nothing. all is how the
+// caller's argument for every occurrence is called; "" is replace_all.
+func (c *Call) edit(ctx context.Context, name string, edits []workspace.Edit, all string) (editOutput, error) {
+	f, seen, err := c.loadSeen(ctx, "edit", name)
+	if err != nil {
+		return editOutput{}, err
+	}
+	if all == "" {
+		all = "replace_all"
+	}
+	out := editOutput{Path: name}
+	content := f.content
+	for i, e := range edits {
+		var n int
+		if content, n, err = applyEdit(content, e, &seen, name, all); err != nil {
+			if len(edits) > 1 {
+				err = &textError{text: fmt.Sprintf("edit %d of %d: %s", i+1, len(edits), ErrorText(err)), code: fault.Of(err)}
+			}
+			return editOutput{}, err
+		}
+		out.Replaced += n
+	}
+	res, err := c.save(ctx, "edit", name, f, content, seen.Spans...)
+	if err != nil {
+		return editOutput{}, err
+	}
+	out.Digest = res.Digest
+	out.Notes = brokenLinks(res) + c.AfterEdit(ctx, f.path)
+	return out, nil
+}
+
+// applyEdit replaces text in content, whose lines seen tells of, and moves those
+// along.
+func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) ([]byte, int, error) {
+	if e.Old == "" {
+		return nil, 0, Errorf(fault.InvalidArgument, "old_string must be non-empty")
+	}
+	e = asInFile(content, e)
+	n := bytes.Count(content, []byte(e.Old))
+	switch {
+	case n == 0:
+		return nil, 0, Errorf(fault.NotFound, "old_string not found in %s", name)
+	case n > 1 && !e.All:
+		return nil, 0, Errorf(fault.Conflict, "old_string matched %d times in %s; add context to make it unique or set %s=true", n, name, all)
+	}
+	if err := seen.move(content, e, name); err != nil {
+		return nil, 0, err
+	}
+	return bytes.ReplaceAll(content, []byte(e.Old), []byte(e.New)), n, nil
+}
+
+// asInFile gives an edit the line endings of the file, since Read does not show
+// them: where lines end in CRLF, an edit that has none gets them.
+func asInFile(content []byte, e workspace.Edit) workspace.Edit {
+	if !bytes.Contains(content, []byte("\r\n")) || strings.Contains(e.Old+e.New, "\r") || bytes.Contains(content, []byte(e.Old)) && !strings.Contains(e.New, "\n") {
+		return e
+	}
+	crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+	if bytes.Contains(content, []byte(crlf(e.Old))) {
+		e.Old, e.New = crlf(e.Old), crlf(e.New)
+	}
+	return e
+}
+
+// move checks that the lines of every occurrence were shown, and returns with the
+// spans where the edit moves them.
+func (s *Seen) move(content []byte, e workspace.Edit, name string) error {
+	type place struct{ first, last int }
+	var places []place
+	old, height := []byte(e.Old), strings.Count(e.Old, "\n")
+	if strings.HasSuffix(e.Old, "\n") {
+		height--
+	}
+	for line, rest := 1, content; ; {
+		i := bytes.Index(rest, old)
+		if i < 0 {
+			break
+		}
+		line += bytes.Count(rest[:i], []byte("\n"))
+		if !s.Has(line, line+height) {
+			return Errorf(fault.PermissionDenied, "refusing to edit %s: lines %d-%d were not read; Read them first", name, line, line+height)
+		}
+		places = append(places, place{line, line + height})
+		line += strings.Count(e.Old, "\n")
+		rest = rest[i+len(old):]
+	}
+	delta := strings.Count(e.New, "\n") - strings.Count(e.Old, "\n")
+	spans := make([]Span, 0, len(s.Spans))
+	for _, p := range s.Spans {
+		moved := p
+		for _, at := range places {
+			if at.first < p.First {
+				moved.First += delta
+			}
+			if at.first <= p.Last {
+				moved.Last += delta
+			}
+		}
+		spans = append(spans, moved)
+	}
+	s.Spans = merge(spans)
+	s.Lines += delta * len(places)
+	return nil
+}

@@ -1,0 +1,224 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func TestPanicIsTheCallsError(t *testing.T) {
+	boom := tool.New(tool.Spec{Name: "boom"}, func(context.Context, *tool.Call, struct{}) (tool.Message, error) { panic("oh") })
+	env := newEnv(t, tool.Config{Tools: []*tool.Tool{boom}, Workspaces: newSet(t, "w")})
+	if got := refused(t, env, "boom", `{}`, fault.Internal); strings.Contains(got, "oh") {
+		t.Errorf("the panic reached the model: %q", got)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	store, err := secret.New(&secret.Options{
+		Environ:   []string{"CROFT_SECRET_TOKEN=hunter2hunter2", "OWN_TOKEN=own-value-1", "CROFT_SECRET_SHARED=shared-value"},
+		Workspace: func(ws string) (secret.Set, bool) { return secret.Set{Prefix: "OWN_"}, ws == "own" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := event.NewRing(100)
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "own", "plain"), Secrets: store, Events: event.NewStream(ring)})
+	for args, want := range map[string]string{
+		`{"name":"token","workspace":"plain"}`: "hunter2hunter2",
+		`{"name":"TOKEN","workspace":"own"}`:   "own-value-1",
+		`{"name":"shared","workspace":"own"}`:  "shared-value",
+		`{"name":"none","workspace":"plain"}`:  "unknown secret: none (available: shared, token)",
+		`{"name":"../x","workspace":"plain"}`:  "invalid secret name: ../x",
+	} {
+		if got, _ := call(t, env, "secret", args); got != want {
+			t.Errorf("secret(%s) = %q, want %q", args, got, want)
+		}
+	}
+	if got := ok(t, env, "secrets_available", `{"workspace":"plain"}`); got != "shared\ntoken" {
+		t.Errorf("got %q", got)
+	}
+	// No text that goes out holds a value: not an answer, not data, not an error, not an event.
+	put(t, env, "plain", "f", "x hunter2hunter2 y\n")
+	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(`{"file_path":"f","workspace":"plain"}`)})
+	if err != nil || res.Text != "1\tx [REDACTED:token] y\n" || strings.Contains(string(res.Structured), "hunter2") || !json.Valid(res.Structured) {
+		t.Errorf("Read = %q, %s, %v", res.Text, res.Structured, err)
+	}
+	if got := refused(t, env, "Read", `{"file_path":"hunter2hunter2","workspace":"plain"}`, fault.NotFound); strings.Contains(got, "hunter2") {
+		t.Errorf("got %q", got)
+	}
+	ok(t, env, "Bash", `{"command":"echo hunter2hunter2","workspace":"plain"}`)
+	reads := 0
+	for _, e := range ring.Events() {
+		if strings.Contains(string(event.Marshal(e)), "hunter2") {
+			t.Errorf("event %s", event.Marshal(e))
+		}
+		if e.Kind == event.SecretRead {
+			reads++
+		}
+	}
+	if reads != 3 {
+		t.Errorf("%d secrets were audited, want 3", reads)
+	}
+	// The environment of a command has none.
+	if got := ok(t, env, "Bash", `{"command":"env | grep -c CROFT_SECRET_; true","workspace":"plain"}`); got != "0\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestApproval(t *testing.T) {
+	var rules []tool.Rule
+	for _, s := range []string{"deny:Bash(rm *)", "ask:Bash(git push*)", "deny:Write(secret/*)", "allow:*"} {
+		r, err := tool.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, r)
+	}
+	ring := event.NewRing(100)
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Approval: &tool.Approval{Rules: rules}, Events: event.NewStream(ring)})
+	answers := map[string]error{"yes": nil, "no": nil, "error": errors.New("gone")}
+	run := func(name, args, answer string) fault.Code {
+		req := tool.Request{Tool: name, Args: json.RawMessage(args)}
+		if answer != "" {
+			req.Ask = func(context.Context, string) (bool, error) { return answer == "yes", answers[answer] }
+		}
+		_, err := env.Run(t.Context(), req)
+		return fault.Of(err)
+	}
+	for _, tt := range []struct {
+		tool, args, answer string
+		want               fault.Code
+	}{
+		{"Bash", `{"command":"rm -rf x"}`, "yes", fault.PermissionDenied},
+		{"Bash", `{"command":"echo rm"}`, "", ""},
+		{"Bash", `{"command":"git push || true"}`, "", fault.PermissionDenied},
+		{"Bash", `{"command":"git push || true"}`, "no", fault.PermissionDenied},
+		{"Bash", `{"command":"git push || true"}`, "yes", ""},
+		{"Bash", `{"command":"git push || true"}`, "error", fault.Internal},
+		{"Write", `{"file_path":"secret/x","content":""}`, "", fault.PermissionDenied},
+		{"Write", `{"file_path":"a/../secret/x","content":""}`, "", fault.PermissionDenied},
+		{"Write", `{"file_path":"x","content":""}`, "", ""},
+	} {
+		if got := run(tt.tool, tt.args, tt.answer); got != tt.want {
+			t.Errorf("%s(%s) answered %q: code %q, want %q", tt.tool, tt.args, tt.answer, got, tt.want)
+		}
+	}
+	decisions := slices.DeleteFunc(ring.Events(), func(e event.Event) bool { return e.Kind != event.ToolApproval })
+	if len(decisions) != 9 {
+		t.Errorf("%d decisions were told, want 9", len(decisions))
+	}
+	for _, bad := range []string{"Bash", "maybe:Bash", "allow:"} {
+		if _, err := tool.ParseRule(bad); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("ParseRule(%q) = %v", bad, err)
+		}
+	}
+}
+
+func TestReadOnlyOffersWhatChangesNothing(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: append(tool.Coding(), tool.Workspace()...), Workspaces: newSet(t, "w"), ReadOnly: true})
+	list, err := env.Available(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tl := range list {
+		if !tl.ReadOnly {
+			t.Errorf("%s is offered", tl.Name)
+		}
+	}
+	refused(t, env, "Bash", `{"command":"true"}`, fault.PermissionDenied)
+	refused(t, env, "Write", `{"file_path":"x","content":""}`, fault.PermissionDenied)
+}
+
+// weather is an extra capability that brings tools.
+type weather struct{ names []string }
+
+func (w weather) Tools() []driver.Tool {
+	var out []driver.Tool
+	for _, name := range w.names {
+		out = append(out, driver.Tool{
+			Name: name, Description: "The weather.", ReadOnly: true,
+			Input: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`),
+			Call: func(_ context.Context, args json.RawMessage) (driver.ToolResult, error) {
+				return driver.ToolResult{Text: "fine: " + string(args)}, nil
+			},
+		})
+	}
+	return out
+}
+
+func TestToolSource(t *testing.T) {
+	source := func(*workspace.Workspace) driver.ToolSource {
+		return weather{[]string{"weather", "workspace_evil", "Read"}}
+	}
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "a", "b"), Sources: []tool.Source{source}})
+	if got, want := ok(t, env, "weather", `{"city":"Oslo","workspace":"a"}`), `fine: {"city":"Oslo"}`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	refused(t, env, "weather", `{"city":"Oslo"}`, fault.InvalidArgument)
+	refused(t, env, "weather", `{"workspace":"a"}`, fault.InvalidArgument)
+	refused(t, env, "weather", `{"city":7,"workspace":"a"}`, fault.InvalidArgument)
+	refused(t, env, "workspace_evil", `{"city":"Oslo","workspace":"a"}`, fault.NotFound)
+	list, err := env.Available(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, tl := range list {
+		if tl.Name == "weather" || tl.Name == "workspace_evil" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d foreign tools are offered, want weather alone", n)
+	}
+}
+
+func TestEveryToolTakesAWorkspace(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tl := range append(tool.Coding(), tool.Workspace()...) {
+		if tl.Input.Properties["workspace"] == nil {
+			t.Errorf("%s takes no workspace", tl.Name)
+		}
+		if seen[tl.Name] || tl.Description == "" || tl.Family == "" {
+			t.Errorf("%s: twice, or without a description or family", tl.Name)
+		}
+		if tl.ReadOnly && tl.Destructive {
+			t.Errorf("%s changes nothing and destroys", tl.Name)
+		}
+		seen[tl.Name] = true
+	}
+}
+
+func TestEffects(t *testing.T) {
+	effect := func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
+		if strings.HasSuffix(paths[0], ".bad") {
+			return "", tool.Errorf(fault.Unavailable, "the linter is missing")
+		}
+		// A formatter that adds a line.
+		data, err := c.Workspace.ReadFile(ctx, paths[0])
+		if err != nil {
+			return "", err
+		}
+		_, err = c.Workspace.WriteFile(ctx, paths[0], append(data, "formatted\n"...), nil)
+		return "formatted " + paths[0], err
+	}
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Effects: []tool.Effect{effect}})
+	if got, want := ok(t, env, "Write", `{"file_path":"f","content":"a\n"}`), "wrote 2 bytes to f\n\nformatted f\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	ok(t, env, "Edit", `{"file_path":"f","old_string":"a\n","new_string":"b\n"}`) // what the formatter did does not make it stale
+	if got, want := ok(t, env, "Write", `{"file_path":"f.bad","content":"a\n"}`), "wrote 2 bytes to f.bad\n\nafter the edit: the linter is missing\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

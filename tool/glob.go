@@ -1,0 +1,86 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const defaultGlobLimit = 100
+
+type globInput struct {
+	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth; one without a slash matches names in every directory"`
+	Path    string `json:"path,omitempty" jsonschema:"directory to look in; default the workspace"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"how many paths; default 100"`
+}
+
+type globOutput struct {
+	Paths []string `json:"paths" jsonschema:"the newest first"`
+	Total int      `json:"total" jsonschema:"how many there are"`
+}
+
+func (o globOutput) Text() string {
+	text := strings.Join(o.Paths, "\n")
+	if more := o.Total - len(o.Paths); more > 0 {
+		text += fmt.Sprintf("\n... (%d more; raise limit or narrow the pattern)", more)
+	}
+	return text
+}
+
+func globTool() *Tool {
+	return New(Spec{
+		Name: "Glob", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
+		Description: "Find files by a pattern of their path, the newest first. What .gitignore files name is left out.",
+	}, glob)
+}
+
+func glob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
+	switch {
+	case in.Pattern == "":
+		return globOutput{}, Errorf(fault.InvalidArgument, "pattern is required")
+	case in.Limit < 0:
+		return globOutput{}, Errorf(fault.InvalidArgument, "limit must be positive")
+	case in.Limit == 0:
+		in.Limit = defaultGlobLimit
+	}
+	if in.Path != "" {
+		info, err := c.Workspace.Stat(ctx, in.Path, nil)
+		if err != nil {
+			return globOutput{}, PathError("stat path", in.Path, err)
+		}
+		if info.Type != driver.TypeDir {
+			return globOutput{}, Errorf(fault.InvalidArgument, "path is not a directory: %s", in.Path)
+		}
+	}
+	res, err := c.Workspace.Glob(ctx, globPattern(in.Pattern, c.clean(in.Path)), &driver.GlobOptions{Path: in.Path, GitIgnore: true, Hidden: true, Stat: true})
+	if err != nil {
+		return globOutput{}, fmt.Errorf("glob: %w", err)
+	}
+	// The order of paths is there already, and stays where times are equal.
+	slices.SortStableFunc(res.Entries, func(a, b workspace.Info) int { return b.ModTime.Compare(a.ModTime) })
+	out := globOutput{Paths: []string{}, Total: len(res.Entries)}
+	for _, e := range res.Entries[:min(in.Limit, len(res.Entries))] {
+		out.Paths = append(out.Paths, e.Path)
+	}
+	return out, nil
+}
+
+// globPattern returns a pattern relative to dir: one that names dir is relative
+// to the workspace, and one without a slash is for every directory.
+func globPattern(pattern, dir string) string {
+	if dir != "" {
+		if rest, ok := strings.CutPrefix(pattern, dir+"/"); ok {
+			return rest
+		}
+	}
+	if !strings.Contains(pattern, "/") {
+		return path.Join("**", pattern)
+	}
+	return strings.TrimPrefix(pattern, "./")
+}

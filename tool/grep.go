@@ -1,0 +1,233 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type grepInput struct {
+	Pattern         string `json:"pattern" jsonschema:"regular expression (RE2)"`
+	Path            string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace"`
+	Glob            string `json:"glob,omitempty" jsonschema:"only files whose path matches, such as *.go or src/**"`
+	Type            string `json:"type,omitempty" jsonschema:"only files of this type, such as go, py, js, ts, rust, java"`
+	CaseInsensitive bool   `json:"case_insensitive,omitempty" jsonschema:"upper and lower case are the same"`
+	Multiline       bool   `json:"multiline,omitempty" jsonschema:"a match may span lines, and . matches newlines"`
+	OutputMode      string `json:"output_mode,omitempty" jsonschema:"content (the default), files_with_matches or count"`
+	Before          int    `json:"before,omitempty" jsonschema:"lines to show before a match"`
+	After           int    `json:"after,omitempty" jsonschema:"lines to show after a match"`
+	Context         int    `json:"context,omitempty" jsonschema:"lines to show before and after a match"`
+	HeadLimit       int    `json:"head_limit,omitempty" jsonschema:"how many lines, files or counts; default no limit"`
+}
+
+// Modes of Grep's output.
+const (
+	grepContent = "content"
+	grepFiles   = "files_with_matches"
+	grepCount   = "count"
+)
+
+type grepOutput struct {
+	Mode      string      `json:"mode"`
+	Matches   []grepMatch `json:"matches,omitempty"`
+	Files     []string    `json:"files,omitempty"`
+	Counts    []grepTally `json:"counts,omitempty"`
+	More      int         `json:"more,omitempty" jsonschema:"how many are beyond head_limit"`
+	Skipped   []string    `json:"skipped,omitempty" jsonschema:"files that were not searched, and why"`
+	Truncated string      `json:"truncated,omitempty" jsonschema:"why the search ended early: matches, time or size"`
+}
+
+type grepMatch struct {
+	Path   string   `json:"path"`
+	Line   int      `json:"line"`
+	Text   string   `json:"text"`
+	Before []string `json:"before,omitempty"`
+	After  []string `json:"after,omitempty"`
+}
+
+type grepTally struct {
+	Path  string `json:"path"`
+	Count int    `json:"count"`
+}
+
+func grepTool() *Tool {
+	return New(Spec{
+		Name: "Grep", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
+		Description: "Search the text of files for a regular expression. What .gitignore files name is left out.",
+	}, grep)
+}
+
+func grep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
+	if in.OutputMode == "" {
+		in.OutputMode = grepContent
+	}
+	if err := in.check(); err != nil {
+		return grepOutput{}, err
+	}
+	opts, err := in.options()
+	if err != nil {
+		return grepOutput{}, err
+	}
+	res, err := c.Workspace.Grep(ctx, in.Pattern, opts)
+	if err != nil {
+		if fault.Of(err) == fault.NotFound || fault.Of(err) == fault.SandboxViolation {
+			return grepOutput{}, PathError("grep", in.Path, err)
+		}
+		return grepOutput{}, fmt.Errorf("grep: %w", err)
+	}
+	return newGrepOutput(in, res), nil
+}
+
+func (in grepInput) check() error {
+	switch {
+	case in.Pattern == "":
+		return Errorf(fault.InvalidArgument, "pattern is required")
+	case !slices.Contains([]string{grepContent, grepFiles, grepCount}, in.OutputMode):
+		return Errorf(fault.InvalidArgument, "unknown output_mode: %s (valid: content, files_with_matches, count)", in.OutputMode)
+	case min(in.Before, in.After, in.Context, in.HeadLimit) < 0:
+		return Errorf(fault.InvalidArgument, "before, after, context and head_limit must not be negative")
+	case max(in.Before, in.After, in.Context) > driver.MaxContext:
+		return Errorf(fault.InvalidArgument, "before, after and context are at most %d", driver.MaxContext)
+	}
+	return nil
+}
+
+func (in grepInput) options() (*driver.GrepOptions, error) {
+	opts := &driver.GrepOptions{
+		Path: in.Path, IgnoreCase: in.CaseInsensitive, Multiline: in.Multiline, GitIgnore: true, Hidden: true,
+		Before: max(in.Before, in.Context), After: max(in.After, in.Context),
+	}
+	if in.Glob != "" {
+		opts.Include = []string{globPattern(in.Glob, "")}
+	}
+	if in.Type != "" {
+		globs, ok := fileTypes[in.Type]
+		if !ok {
+			return nil, Errorf(fault.InvalidArgument, "unknown type %q; known: %s", in.Type, strings.Join(typeNames(), ", "))
+		}
+		if in.Glob != "" {
+			return nil, Errorf(fault.InvalidArgument, "give glob or type, not both")
+		}
+		for _, g := range globs {
+			opts.Include = append(opts.Include, globPattern(g, ""))
+		}
+	}
+	if in.OutputMode == grepFiles {
+		opts.MaxPerFile, opts.Before, opts.After = 1, 0, 0
+	}
+	if in.OutputMode == grepContent && in.HeadLimit > 0 {
+		// One more, so that it is known that there are more.
+		opts.MaxMatches = min(in.HeadLimit+1, driver.MaxGrepMatches)
+	}
+	return opts, nil
+}
+
+func newGrepOutput(in grepInput, res workspace.GrepResult) grepOutput {
+	out := grepOutput{Mode: in.OutputMode, Truncated: res.Truncated}
+	tally := map[string]int{}
+	for _, m := range res.Matches {
+		if tally[m.Path]++; tally[m.Path] == 1 {
+			out.Files = append(out.Files, m.Path)
+		}
+	}
+	limit := in.HeadLimit
+	if limit == 0 {
+		limit = driver.MaxGrepMatches
+	}
+	switch in.OutputMode {
+	case grepContent:
+		out.Files = nil
+		for _, m := range res.Matches[:min(limit, len(res.Matches))] {
+			out.Matches = append(out.Matches, grepMatch{m.Path, m.Line, m.Text, m.Before, m.After})
+		}
+		if out.More = max(0, len(res.Matches)-limit); out.More > 0 {
+			out.Truncated = ""
+		}
+	case grepFiles:
+		out.More = max(0, len(out.Files)-limit)
+		out.Files = out.Files[:min(limit, len(out.Files))]
+	case grepCount:
+		for _, f := range out.Files[:min(limit, len(out.Files))] {
+			out.Counts = append(out.Counts, grepTally{f, tally[f]})
+		}
+		out.More = max(0, len(out.Files)-limit)
+		out.Files = nil
+	}
+	for _, s := range res.Skipped {
+		if s.Reason != driver.SkipBinary {
+			out.Skipped = append(out.Skipped, fmt.Sprintf("%s: %s", s.Path, s.Reason))
+		}
+	}
+	return out
+}
+
+func (o grepOutput) Text() string {
+	var b strings.Builder
+	switch o.Mode {
+	case grepContent:
+		o.writeContent(&b)
+	case grepFiles:
+		for _, f := range o.Files {
+			b.WriteString(f + "\n")
+		}
+	case grepCount:
+		for _, t := range o.Counts {
+			fmt.Fprintf(&b, "%s:%d\n", t.Path, t.Count)
+		}
+	}
+	if o.More > 0 {
+		b.WriteString("... (there are more; raise head_limit or narrow the search)\n")
+	}
+	if o.Truncated != "" {
+		fmt.Fprintf(&b, "... (the search ended early: %s)\n", o.Truncated)
+	}
+	if len(o.Skipped) > 0 {
+		fmt.Fprintf(&b, "not searched:\n  %s\n", strings.Join(o.Skipped, "\n  "))
+	}
+	return b.String()
+}
+
+// writeContent writes matches as path:line:text, with context as path-line-text
+// and -- between what does not touch.
+func (o grepOutput) writeContent(b *strings.Builder) {
+	context := slices.ContainsFunc(o.Matches, func(m grepMatch) bool { return len(m.Before)+len(m.After) > 0 })
+	lastPath, last := "", 0
+	matched := map[string]bool{}
+	for _, m := range o.Matches {
+		matched[fmt.Sprintf("%s:%d", m.Path, m.Line)] = true
+	}
+	for _, m := range o.Matches {
+		if m.Path != lastPath {
+			last = 0
+		}
+		if first := m.Line - len(m.Before); context && lastPath != "" && (m.Path != lastPath || first > last+1) {
+			b.WriteString("--\n")
+		}
+		lastPath = m.Path
+		put := func(line int, sep, text string) {
+			if line > last {
+				fmt.Fprintf(b, "%s%s%d%s%s\n", m.Path, sep, line, sep, strings.TrimSuffix(text, "\r"))
+				last = line
+			}
+		}
+		for i, t := range m.Before {
+			put(m.Line-len(m.Before)+i, "-", t)
+		}
+		lines := strings.Split(m.Text, "\n")
+		for i, t := range lines {
+			put(m.Line+i, ":", t)
+		}
+		for i, t := range m.After {
+			line := m.Line + len(lines) + i
+			if matched[fmt.Sprintf("%s:%d", m.Path, line)] {
+				break // it comes as a match of its own
+			}
+			put(line, "-", t)
+		}
+	}
+}

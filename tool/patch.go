@@ -1,0 +1,351 @@
+package tool
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A patchOp is what a patch does to one file.
+type patchOp struct {
+	kind  byte   // 'A', 'M' or 'D'
+	path  string // of the file before; of the new one for 'A'
+	to    string // where it goes; "" is nowhere else
+	add   []string
+	noEOL bool // the added file has no newline at its end
+	hunks []hunk
+}
+
+// A hunk replaces the lines old by new.
+type hunk struct {
+	anchor   string // a line that comes before it; "" is none
+	line     int    // where old begins, counted from 1, as the patch has it; 0 is not said
+	old, new []string
+	oldNoEOL bool
+	newNoEOL bool
+	atEnd    bool // it is at the end of the file
+}
+
+const (
+	patchBegin  = "*** Begin Patch"
+	patchEnd    = "*** End Patch"
+	patchAdd    = "*** Add File: "
+	patchUpdate = "*** Update File: "
+	patchDelete = "*** Delete File: "
+	patchMove   = "*** Move to: "
+	patchEOF    = "*** End of File"
+)
+
+// parsePatch reads a patch: a unified diff, or one between *** Begin Patch and
+// *** End Patch.
+func parsePatch(text string) ([]patchOp, error) {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	if n := len(lines); n > 0 && lines[n-1] == "" {
+		lines = lines[:n-1]
+	}
+	p := &patchParser{lines: lines}
+	var ops []patchOp
+	var err error
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.TrimSpace(l) == patchBegin }); i >= 0 {
+		p.at = i + 1
+		ops, err = p.marked()
+	} else {
+		ops, err = p.unified()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(ops) == 0 {
+		return nil, Errorf(fault.InvalidArgument, "patch: it changes no file; write a unified diff, or begin it with %q", patchBegin)
+	}
+	seen := map[string]bool{}
+	for _, op := range ops {
+		if seen[op.path] {
+			return nil, Errorf(fault.InvalidArgument, "patch: %s is in it twice", op.path)
+		}
+		seen[op.path] = true
+	}
+	return ops, nil
+}
+
+type patchParser struct {
+	lines []string
+	at    int
+}
+
+func (p *patchParser) errorf(format string, args ...any) error {
+	return Errorf(fault.InvalidArgument, "patch: line %d: %s", p.at+1, fmt.Sprintf(format, args...))
+}
+
+// marked reads the form with *** lines.
+func (p *patchParser) marked() ([]patchOp, error) {
+	var ops []patchOp
+	for p.at < len(p.lines) {
+		line := p.lines[p.at]
+		switch {
+		case strings.TrimSpace(line) == patchEnd:
+			return ops, nil
+		case strings.HasPrefix(line, patchAdd):
+			p.at++
+			op := patchOp{kind: 'A', path: strings.TrimSpace(line[len(patchAdd):]), add: []string{}}
+			for p.at < len(p.lines) && strings.HasPrefix(p.lines[p.at], "+") {
+				op.add = append(op.add, p.lines[p.at][1:])
+				p.at++
+			}
+			ops = append(ops, op)
+		case strings.HasPrefix(line, patchDelete):
+			p.at++
+			ops = append(ops, patchOp{kind: 'D', path: strings.TrimSpace(line[len(patchDelete):])})
+		case strings.HasPrefix(line, patchUpdate):
+			op, err := p.update(strings.TrimSpace(line[len(patchUpdate):]))
+			if err != nil {
+				return nil, err
+			}
+			ops = append(ops, op)
+		case strings.TrimSpace(line) == "":
+			p.at++
+		default:
+			return nil, p.errorf("%q is none of %q, %q, %q and %q", line, strings.TrimSpace(patchAdd), strings.TrimSpace(patchUpdate), strings.TrimSpace(patchDelete), patchEnd)
+		}
+	}
+	return nil, p.errorf("%q is missing", patchEnd)
+}
+
+// update reads the hunks of one file.
+func (p *patchParser) update(path string) (patchOp, error) {
+	op := patchOp{kind: 'M', path: path}
+	p.at++
+	if p.at < len(p.lines) && strings.HasPrefix(p.lines[p.at], patchMove) {
+		op.to = strings.TrimSpace(p.lines[p.at][len(patchMove):])
+		p.at++
+	}
+	var h *hunk
+	for ; p.at < len(p.lines); p.at++ {
+		line := p.lines[p.at]
+		switch {
+		case line == patchEOF && h != nil:
+			h.atEnd = true
+		case strings.HasPrefix(line, "*** "):
+			return op, p.checkHunks(op)
+		case strings.HasPrefix(line, "@@"):
+			op.hunks = append(op.hunks, hunk{anchor: strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line[2:]), "@@"))})
+			h = &op.hunks[len(op.hunks)-1]
+		default:
+			if h == nil {
+				op.hunks = append(op.hunks, hunk{})
+				h = &op.hunks[0]
+			}
+			if !h.add(line) {
+				return op, p.errorf("a line of a hunk begins with a blank, + or -")
+			}
+		}
+	}
+	return op, p.checkHunks(op)
+}
+
+func (p *patchParser) checkHunks(op patchOp) error {
+	if len(op.hunks) == 0 && op.to == "" {
+		return p.errorf("%s has no hunk", op.path)
+	}
+	for _, h := range op.hunks {
+		if len(h.old)+len(h.new) == 0 {
+			return p.errorf("%s has an empty hunk", op.path)
+		}
+	}
+	return nil
+}
+
+// add takes a line of a hunk. An empty one is an empty line of context.
+func (h *hunk) add(line string) bool {
+	switch {
+	case line == "":
+		h.old, h.new = append(h.old, ""), append(h.new, "")
+	case line[0] == ' ':
+		h.old, h.new = append(h.old, line[1:]), append(h.new, line[1:])
+	case line[0] == '-':
+		h.old = append(h.old, line[1:])
+	case line[0] == '+':
+		h.new = append(h.new, line[1:])
+	default:
+		return false
+	}
+	return true
+}
+
+var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+
+// unified reads a unified diff, with or without git's lines.
+func (p *patchParser) unified() ([]patchOp, error) {
+	var ops []patchOp
+	for p.at < len(p.lines) {
+		if !strings.HasPrefix(p.lines[p.at], "--- ") || p.at+1 >= len(p.lines) || !strings.HasPrefix(p.lines[p.at+1], "+++ ") {
+			p.at++ // git's own lines, and prose
+			continue
+		}
+		from, to := diffName(p.lines[p.at][4:], "a/"), diffName(p.lines[p.at+1][4:], "b/")
+		p.at += 2
+		hunks, err := p.unifiedHunks()
+		if err != nil {
+			return nil, err
+		}
+		if len(hunks) == 0 {
+			return nil, p.errorf("%s has no hunk", to)
+		}
+		op := patchOp{kind: 'M', path: from, hunks: hunks}
+		switch {
+		case from == "" && to == "":
+			return nil, p.errorf("the file has no name")
+		case from == "":
+			op = patchOp{kind: 'A', path: to, add: hunks[0].new, noEOL: hunks[0].newNoEOL}
+		case to == "":
+			op.kind = 'D'
+		case from != to:
+			op.to = to
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+// diffName is a file as a diff names it: "" for /dev/null.
+func diffName(s, prefix string) string {
+	s, _, _ = strings.Cut(s, "\t")
+	s = strings.TrimSpace(s)
+	if s == "/dev/null" {
+		return ""
+	}
+	return strings.TrimPrefix(s, prefix)
+}
+
+func (p *patchParser) unifiedHunks() ([]hunk, error) {
+	var hunks []hunk
+	for p.at < len(p.lines) {
+		m := hunkHeader.FindStringSubmatch(p.lines[p.at])
+		if m == nil {
+			return hunks, nil
+		}
+		p.at++
+		h := hunk{line: atoi(m[1], 0)}
+		oldLeft, newLeft := atoi(m[2], 1), atoi(m[4], 1)
+		if oldLeft == 0 {
+			h.line++ // an insertion is after the line that is named
+		}
+		for oldLeft > 0 || newLeft > 0 || p.at < len(p.lines) && strings.HasPrefix(p.lines[p.at], `\ `) {
+			if p.at >= len(p.lines) {
+				return nil, p.errorf("the hunk ends early")
+			}
+			line := p.lines[p.at]
+			p.at++
+			if strings.HasPrefix(line, `\ `) {
+				h.noNewline(p.lines[p.at-2])
+				continue
+			}
+			if !h.add(line) {
+				p.at--
+				return nil, p.errorf("a line of a hunk begins with a blank, + or -")
+			}
+			if line == "" || line[0] != '+' {
+				oldLeft--
+			}
+			if line == "" || line[0] != '-' {
+				newLeft--
+			}
+		}
+		hunks = append(hunks, h)
+	}
+	return hunks, nil
+}
+
+// noNewline notes that the line before has no newline at its end.
+func (h *hunk) noNewline(before string) {
+	h.atEnd = true
+	h.oldNoEOL = h.oldNoEOL || !strings.HasPrefix(before, "+")
+	h.newNoEOL = h.newNoEOL || !strings.HasPrefix(before, "-")
+}
+
+func atoi(s string, otherwise int) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// applyHunks returns a text with hunks applied, in order. Each must fit exactly;
+// of several places the one nearest to where the patch has it is taken, and
+// without such a hint there may be only one.
+func applyHunks(name, text string, hunks []hunk) (string, error) {
+	eol := "\n"
+	if strings.Contains(text, "\r\n") {
+		eol = "\r\n"
+	}
+	lines := strings.Split(text, eol)
+	ended := lines[len(lines)-1] == ""
+	if ended {
+		lines = lines[:len(lines)-1]
+	}
+	from, moved := 0, 0
+	for i, h := range hunks {
+		at, err := h.find(lines, from, moved)
+		if err != nil {
+			return "", Errorf(fault.Conflict, "patch: hunk %d of %s: %s", i+1, name, ErrorText(err))
+		}
+		lines = slices.Replace(lines, at, at+len(h.old), h.new...)
+		from, moved = at+len(h.new), moved+len(h.new)-len(h.old)
+		if h.newNoEOL != h.oldNoEOL {
+			ended = !h.newNoEOL
+		}
+	}
+	if text == "" {
+		ended = true
+	}
+	out := strings.Join(lines, eol)
+	if ended && len(lines) > 0 {
+		out += eol
+	}
+	return out, nil
+}
+
+// find returns where a hunk goes.
+func (h hunk) find(lines []string, from, moved int) (int, error) {
+	if h.anchor != "" {
+		i := slices.IndexFunc(lines[from:], func(l string) bool { return strings.TrimSpace(l) == h.anchor })
+		if i < 0 {
+			return 0, Errorf(fault.Conflict, "the line %q is not there", h.anchor)
+		}
+		from += i + 1
+		if len(h.old) == 0 {
+			return from, nil
+		}
+	}
+	if len(h.old) == 0 {
+		if h.line > 0 {
+			return min(max(h.line-1+moved, from), len(lines)), nil
+		}
+		return len(lines), nil
+	}
+	var places []int
+	for i := from; i+len(h.old) <= len(lines); i++ {
+		if slices.Equal(lines[i:i+len(h.old)], h.old) {
+			places = append(places, i)
+		}
+	}
+	switch {
+	case len(places) == 0:
+		return 0, Errorf(fault.Conflict, "its lines are not in the file; the first is %q", h.old[0])
+	case h.atEnd:
+		return places[len(places)-1], nil
+	case h.line > 0:
+		want := h.line - 1 + moved
+		return slices.MinFunc(places, func(a, b int) int { return abs(a-want) - abs(b-want) }), nil
+	case len(places) > 1 && h.anchor == "":
+		return 0, Errorf(fault.Conflict, "its lines are in the file %d times; add context", len(places))
+	}
+	return places[0], nil
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,96 @@
+package tool_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+func TestGlob(t *testing.T) {
+	env := coding(t, "w")
+	w, _ := env.Workspaces.Get(t.Context(), "w")
+	for i, name := range []string{"old.go", "sub/new.go", ".github/x.yml", "-dash/a.go", "ignored/b.go"} {
+		put(t, env, "w", name, "")
+		at := time.Unix(int64(1000+i), 0)
+		if err := os.Chtimes(filepath.Join(w.Traits().Root, name), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, env, "w", ".gitignore", "ignored\n")
+	for args, want := range map[string]string{
+		`{"pattern":"*.go"}`:                  "-dash/a.go\nsub/new.go\nold.go",
+		`{"pattern":"**/*.go","limit":1}`:     "-dash/a.go\n... (2 more; raise limit or narrow the pattern)",
+		`{"pattern":"*.yml"}`:                 ".github/x.yml",
+		`{"pattern":"*.{yml,none}"}`:          ".github/x.yml",
+		`{"pattern":"*.none"}`:                "",
+		`{"pattern":"*.go","path":"sub"}`:     "sub/new.go",
+		`{"pattern":"sub/*.go","path":"sub"}`: "sub/new.go",
+		`{"pattern":"*.go","path":"-dash"}`:   "-dash/a.go",
+		`{"pattern":"*.go","path":"old.go"}`:  "path is not a directory: old.go",
+		`{"pattern":"*.go","path":"none"}`:    "stat: stat none: no such file or directory",
+		`{"pattern":""}`:                      "pattern is required",
+		`{"pattern":"*.go","path":"../.."}`:   "resolve path: path is outside workspace root",
+	} {
+		if got, _ := call(t, env, "Glob", args); got != want {
+			t.Errorf("Glob(%s) = %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestGrep(t *testing.T) {
+	env := coding(t, "w")
+	put(t, env, "w", "a.go", "package a\n\nfunc A() {\n}\n\nfunc B() {}\n")
+	put(t, env, "w", "b.py", "def a():\n    pass\n")
+	put(t, env, "w", ".github/w.yml", "func: x\n")
+	put(t, env, "w", "bin", "func\x00")
+	for args, want := range map[string]string{
+		`{"pattern":"^func [AB]"}`:                                       "a.go:3:func A() {\na.go:6:func B() {}\n",
+		`{"pattern":"func","path":"a.go","head_limit":1}`:                "a.go:3:func A() {\n... (there are more; raise head_limit or narrow the search)\n",
+		`{"pattern":"func","output_mode":"files_with_matches"}`:          ".github/w.yml\na.go\n",
+		`{"pattern":"func","output_mode":"count"}`:                       ".github/w.yml:1\na.go:2\n",
+		`{"pattern":"DEF","case_insensitive":true}`:                      "b.py:1:def a():\n",
+		`{"pattern":"a","glob":"*.py","output_mode":"count"}`:            "b.py:2\n",
+		`{"pattern":"a","type":"py","output_mode":"count"}`:              "b.py:2\n",
+		`{"pattern":"func B","context":1}`:                               "a.go-5-\na.go:6:func B() {}\n",
+		`{"pattern":"func","type":"go","after":1}`:                       "a.go:3:func A() {\na.go-4-}\n--\na.go:6:func B() {}\n",
+		`{"pattern":"func A.*\\}\\n\\n","multiline":true,"glob":"*.go"}`: "",
+		`{"pattern":"zzz"}`:                                              "",
+		`{"pattern":"a","output_mode":"x"}`:                              "unknown output_mode: x (valid: content, files_with_matches, count)",
+		`{"pattern":"a","path":"none"}`:                                  "stat: stat none: no such file or directory",
+	} {
+		got, _ := call(t, env, "Grep", args)
+		if strings.Contains(args, "multiline") {
+			if !strings.HasPrefix(got, "a.go:3:func A() {\n") {
+				t.Errorf("Grep(%s) = %q", args, got)
+			}
+			continue
+		}
+		if got != want {
+			t.Errorf("Grep(%s) = %q, want %q", args, got, want)
+		}
+	}
+	if got := refused(t, env, "Grep", `{"pattern":"("}`, fault.InvalidArgument); !strings.HasPrefix(got, "grep: ") {
+		t.Errorf("got %q", got)
+	}
+	if got := refused(t, env, "Grep", `{"pattern":"a","type":"cobol"}`, fault.InvalidArgument); !strings.HasPrefix(got, `unknown type "cobol"; known: c, cpp,`) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFanOut(t *testing.T) {
+	env := coding(t, "b", "a")
+	put(t, env, "a", "f", "needle\n")
+	got := ok(t, env, "Grep", `{"pattern":"needle","workspace":"all"}`)
+	if want := "=== a ===\nf:1:needle\n\n=== b ===\n\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got = ok(t, env, "Grep", `{"pattern":"needle","path":"f","workspace":"all"}`)
+	if want := "=== a ===\nf:1:needle\n\n=== b ===\nerror: stat: stat f: no such file or directory\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	refused(t, env, "Grep", `{"pattern":"(","workspace":"all"}`, fault.InvalidArgument)
+}

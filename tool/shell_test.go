@@ -1,0 +1,187 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+)
+
+var shellID = regexp.MustCompile(`shell_id: (\S+)\n`)
+
+// start runs a tool that starts something and returns its shell_id.
+func start(t testing.TB, env *tool.Env, name, args string) string {
+	t.Helper()
+	m := shellID.FindStringSubmatch(ok(t, env, name, args))
+	if m == nil {
+		t.Fatalf("%s(%s) has no shell_id", name, args)
+	}
+	return m[1]
+}
+
+// wait waits until a command in the background has ended.
+func wait(t testing.TB, env *tool.Env, id string) {
+	t.Helper()
+	w, err := env.Workspaces.Get(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.Attach(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBackgroundOutputIsWhole(t *testing.T) {
+	env := coding(t, "w")
+	for i := range 20 { // short ones lose nothing either
+		id := start(t, env, "Bash", `{"command":"echo out; echo err >&2","run_in_background":true}`)
+		wait(t, env, id)
+		got := ok(t, env, "BashOutput", args(t, "shell_id", id))
+		_, got, _ = strings.Cut(got, "\n\n")
+		if want := "--- stdout (4 bytes) ---\nout\n--- stderr (4 bytes) ---\nerr\n"; got != want {
+			t.Fatalf("round %d: got %q, want %q", i, got, want)
+		}
+	}
+	id := start(t, env, "Bash", `{"command":"head -c 1048576 /dev/zero | tr '\\0' x; exit 3","run_in_background":true}`)
+	wait(t, env, id)
+	got := ok(t, env, "BashOutput", args(t, "shell_id", id))
+	if !strings.Contains(got, "status: completed (exit 3)") || !strings.Contains(got, "--- stdout (1048576 bytes) [TRUNCATED] ---") {
+		t.Errorf("got %.300q", got)
+	}
+	got = ok(t, env, "BashOutput", args(t, "shell_id", id, "offset", 1048570))
+	if got != "xxxxxx" {
+		t.Errorf("the last bytes are %q", got)
+	}
+	if got := refused(t, env, "BashOutput", `{"shell_id":"nope"}`, fault.NotFound); got != "unknown shell_id: nope" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestKillShell(t *testing.T) {
+	env := coding(t, "w")
+	id := start(t, env, "Bash", `{"command":"setsid sleep 4321 & sleep 4321","run_in_background":true}`)
+	if got := ok(t, env, "KillShell", args(t, "shell_id", id)); got != "killed: "+id+"\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := ok(t, env, "Bash", `{"command":"pgrep -fx 'sleep 4321' | wc -l"}`); strings.TrimSpace(got) != "0" {
+		t.Errorf("%s processes are left", got)
+	}
+	refused(t, env, "BashOutput", args(t, "shell_id", id), fault.NotFound)
+}
+
+func TestWriteStdin(t *testing.T) {
+	env := coding(t, "w")
+	id := start(t, env, "Bash", `{"command":"read x; echo got $x; cat","run_in_background":true}`)
+	got := ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "hello", "append_newline", true))
+	for range 50 {
+		if strings.Contains(got, "got hello") {
+			break
+		}
+		got += ok(t, env, "write_stdin", args(t, "shell_id", id))
+	}
+	if got != "got hello\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "end", "eof", true, "yield_time_ms", 10000)); got != "end\n(it has ended)\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLargeOutput(t *testing.T) {
+	env := coding(t, "w")
+	got := ok(t, env, "Bash", `{"command":"echo first; yes | head -c 20000000; echo last"}`)
+	if len(got) > 110<<10 || !strings.HasPrefix(got, "first\n") || !strings.HasSuffix(got, "last\n") {
+		t.Errorf("%d bytes: %.40q", len(got), got)
+	}
+	m := regexp.MustCompile(`\((?:output truncated, )(\d+) bytes elided; BashOutput with shell_id "(\S+)" and offset (\d+) reads them\)`).FindStringSubmatch(got)
+	if m == nil {
+		t.Fatalf("it does not say what was left out: %.200q", got[50<<10:])
+	}
+	var off int
+	fmt.Sscan(m[3], &off)
+	if got := ok(t, env, "BashOutput", args(t, "shell_id", m[2], "offset", off, "limit", 4)); !strings.HasPrefix(got, "y\ny\n") && !strings.HasPrefix(got, "\ny\ny") {
+		t.Errorf("what was left out begins with %q", got)
+	}
+}
+
+func TestLargeAnswerHasAHandle(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), MaxText: 1000})
+	put(t, env, "w", "f", strings.Repeat("0123456789\n", 500))
+	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(`{"file_path":"f"}`)})
+	if err != nil || res.Handle == "" || len(res.Text) > 1200 || len(res.Structured) > 2000 {
+		t.Fatalf("text of %d bytes, data of %d, handle %q, %v", len(res.Text), len(res.Structured), res.Handle, err)
+	}
+	whole, err := env.Kept(res.Handle)
+	if err != nil || !strings.HasSuffix(whole, "500\t0123456789\n") {
+		t.Errorf("Kept = %.20q, %v", whole, err)
+	}
+	got := ok(t, env, "BashOutput", args(t, "shell_id", res.Handle, "offset", len(whole)-15))
+	if got != "500\t0123456789\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWatchProcess(t *testing.T) {
+	env := coding(t, "w")
+	id := start(t, env, "watch_process", `{"command":"echo Error: not here; echo 'Error: bad' >&2; printf 'panic: end' >&2; exit 4","description":"x"}`)
+	wait(t, env, id)
+	got := ok(t, env, "watch_process_events", args(t, "shell_id", id))
+	got = regexp.MustCompile(`\d{4}-\S+Z`).ReplaceAllString(got, "TS")
+	_, got, _ = strings.Cut(got, "\n\n")
+	want := "--- events (4) ---\n[1] TS  started\n[2] TS  error  (matched \"^Error:\")  Error: bad\n[3] TS  error  (matched \"^panic:\")  panic: end\n[4] TS  exited  exit=4\n"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := ok(t, env, "watch_process_events", args(t, "shell_id", id, "since_event_id", 3)); !strings.Contains(got, "--- events (1) ---\n[4]") {
+		t.Errorf("got %q", got)
+	}
+	idle := start(t, env, "watch_process", `{"command":"sleep 60","idle_timeout_seconds":1,"error_patterns":[]}`)
+	wait(t, env, idle)
+	if got := ok(t, env, "watch_process_events", args(t, "shell_id", idle)); !strings.Contains(got, "idle_timeout  no output for 1s (configured idle_timeout=1s)") {
+		t.Errorf("got %q", got)
+	}
+	plain := start(t, env, "Bash", `{"command":"true","run_in_background":true}`)
+	if got := refused(t, env, "watch_process_events", args(t, "shell_id", plain), fault.NotFound); got != "shell_id "+plain+" was not started by watch_process; use BashOutput instead" {
+		t.Errorf("got %q", got)
+	}
+	for args, want := range map[string]string{
+		`{"command":"true","error_patterns":["("]}`: "error_patterns[0] \"(\" failed to compile: error parsing regexp: missing closing ): `(`",
+		`{"command":"true","error_patterns":[""]}`:  "error_patterns[0] is empty",
+		`{"command":"true","error_patterns":"x"}`:   "error_patterns must be an array of strings, not a string",
+	} {
+		if got := refused(t, env, "watch_process", args, fault.InvalidArgument); got != want {
+			t.Errorf("watch_process(%s) = %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestCancelStopsTheCommand(t *testing.T) {
+	env := coding(t, "w")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := env.Run(ctx, tool.Request{Tool: "Bash", Args: json.RawMessage(`{"command":"touch started; setsid sleep 4322; touch ended"}`)})
+		done <- err
+	}()
+	for {
+		if _, err := call(t, env, "Read", `{"file_path":"started"}`); err == nil {
+			break
+		}
+	}
+	cancel()
+	if err := <-done; fault.Of(err) != fault.Canceled {
+		t.Errorf("err = %v, want canceled", err)
+	}
+	if got := ok(t, env, "Bash", `{"command":"pgrep -fx 'sleep 4322' | wc -l; ls"}`); got != "0\nstarted\n" {
+		t.Errorf("left: %q", got)
+	}
+}

@@ -1,0 +1,83 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type writeInput struct {
+	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	Content  string `json:"content" jsonschema:"the whole new content"`
+}
+
+type writeOutput struct {
+	Path    string `json:"path"`
+	Bytes   int    `json:"bytes"`
+	Created bool   `json:"created,omitempty" jsonschema:"there was no such file before"`
+	Digest  string `json:"digest"`
+	Notes   string `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+}
+
+func (o writeOutput) Text() string {
+	return fmt.Sprintf("wrote %d bytes to %s%s", o.Bytes, o.Path, o.Notes)
+}
+
+func writeTool() *Tool {
+	return New(Spec{
+		Name: "Write", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true, Idempotent: true,
+		Description: "Write a file, with the directories above it. One that exists must have been read as a whole, and not have changed since.",
+	}, write)
+}
+
+func write(ctx context.Context, c *Call, in writeInput) (writeOutput, error) {
+	if in.FilePath == "" {
+		return writeOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
+	}
+	out, err := c.write(ctx, "overwrite", in.FilePath, []byte(in.Content))
+	if err != nil {
+		return writeOutput{}, err
+	}
+	out.Notes += c.AfterEdit(ctx, out.Path)
+	out.Path = in.FilePath
+	return out, nil
+}
+
+// write makes a file, or replaces one that was read.
+func (c *Call) write(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
+	info, err := c.Workspace.Stat(ctx, name, nil)
+	switch {
+	case fault.Of(err) == fault.NotFound:
+		return c.create(ctx, verb, name, content)
+	case err != nil:
+		return writeOutput{}, PathError("write", name, err)
+	case info.Type == driver.TypeDir:
+		return writeOutput{}, Errorf(fault.InvalidArgument, "path is a directory: %s", name)
+	}
+	f, seen, err := c.loadSeen(ctx, verb, name)
+	if err != nil {
+		return writeOutput{}, err
+	}
+	if !seen.Whole() {
+		gap := seen.Gap()
+		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: lines %d-%d were not read; Read them first", verb, name, gap.First, gap.Last)
+	}
+	res, err := c.save(ctx, verb, name, f, content)
+	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinks(res)}, err
+}
+
+// create makes a file that is not there.
+func (c *Call) create(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
+	res, err := c.Workspace.WriteFile(ctx, name, content, &driver.WriteOptions{CreateOnly: true, Parents: true})
+	if fault.Of(err) == fault.AlreadyExists {
+		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)
+	}
+	if err != nil {
+		return writeOutput{}, PathError("write", name, err)
+	}
+	c.Mark(res.Info.Path, content)
+	return writeOutput{Path: res.Info.Path, Bytes: len(content), Created: true, Digest: res.Digest}, nil
+}

@@ -1,0 +1,294 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits of workspace_run and workspace_exec.
+const (
+	defaultRunTime  = 2 * time.Minute
+	maxRunTime      = time.Hour
+	defaultExecTime = 5 * time.Minute
+	maxExecOutput   = 100 << 10
+)
+
+var shellOnly = []workspace.Capability{driver.CapShell}
+
+type wsRunInput struct {
+	Cmd       string            `json:"cmd" jsonschema:"program to run; never through a shell"`
+	Args      []string          `json:"args,omitempty" jsonschema:"its arguments"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"further variables"`
+	Stdin     string            `json:"stdin,omitempty" jsonschema:"what it reads"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is ended; default 120000"`
+}
+
+type wsRunOutput struct {
+	ExitCode   int    `json:"exit_code"`
+	Stdout     string `json:"stdout"`
+	Stderr     string `json:"stderr"`
+	Cause      string `json:"cause,omitempty" jsonschema:"why it ended other than by itself: timeout, oom, ..."`
+	DurationMS int64  `json:"duration_ms"`
+	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes of output that are left out"`
+	SessionID  string `json:"session_id,omitempty" jsonschema:"whose log has the whole output"`
+}
+
+func (o wsRunOutput) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "exit_code=%d\nduration_ms=%d\n", o.ExitCode, o.DurationMS)
+	if o.Cause != "" {
+		fmt.Fprintf(&b, "cause=%s\n", o.Cause)
+	}
+	if o.Dropped > 0 {
+		fmt.Fprintf(&b, "dropped=%d session_id=%s\n", o.Dropped, o.SessionID)
+	}
+	fmt.Fprintf(&b, "\nstdout:\n%s\n\nstderr:\n%s\n", strings.TrimSuffix(o.Stdout, "\n"), strings.TrimSuffix(o.Stderr, "\n"))
+	return b.String()
+}
+
+func wsRunTool() *Tool {
+	return New(Spec{
+		Name: "workspace_run", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
+		Description: "Run a program with arguments in the workspace, behind its fence, and wait for it.",
+	}, wsRun)
+}
+
+func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
+	if err := required("cmd", in.Cmd); err != nil {
+		return wsRunOutput{}, err
+	}
+	limit := defaultRunTime
+	if in.TimeoutMS != 0 {
+		limit = time.Duration(in.TimeoutMS) * time.Millisecond
+	}
+	if limit <= 0 || limit > maxRunTime {
+		return wsRunOutput{}, Errorf(fault.InvalidArgument, "timeout_ms must be between 1 and %d", maxRunTime.Milliseconds())
+	}
+	res, err := c.Workspace.Run(ctx, driver.Command{
+		Argv: append([]string{in.Cmd}, in.Args...), Dir: in.Cwd, Env: in.Env, Stdin: strings.NewReader(in.Stdin),
+		Timeout: limit, MaxOutput: maxExecOutput,
+	})
+	switch {
+	case err != nil:
+		return wsRunOutput{}, commandError(err)
+	case res.Cause == driver.CauseCanceled:
+		return wsRunOutput{}, fmt.Errorf("workspace_run: %w", fault.Canceled)
+	}
+	out := wsRunOutput{ExitCode: res.ExitCode, Cause: string(res.Cause), DurationMS: res.Duration.Milliseconds(), Dropped: res.StdoutDropped + res.StderrDropped}
+	out.Stdout = withGap(res.Stdout, res.StdoutDropped)
+	out.Stderr = withGap(res.Stderr, res.StderrDropped)
+	if out.Dropped > 0 {
+		out.SessionID = res.Session
+	}
+	return out, nil
+}
+
+// withGap marks where the middle of an output was left out.
+func withGap(data []byte, dropped int64) string {
+	if dropped == 0 {
+		return string(data)
+	}
+	head := min(maxExecOutput/2, len(data))
+	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided)\n%s", data[:head], dropped, data[head:])
+}
+
+type wsExecInput struct {
+	Command    string            `json:"command" jsonschema:"what bash is to run"`
+	Cwd        string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace"`
+	Env        map[string]string `json:"env,omitempty" jsonschema:"further variables"`
+	Stdin      string            `json:"stdin,omitempty" jsonschema:"what it reads first"`
+	TimeoutSec int               `json:"timeout_sec,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 3600"`
+	YieldMS    int               `json:"yield_time_ms,omitempty" jsonschema:"return after so long, with a session, if it still runs; default it is waited for"`
+	Background bool              `json:"background,omitempty" jsonschema:"return at once, with a session"`
+	TTY        bool              `json:"tty,omitempty" jsonschema:"run it on a terminal"`
+}
+
+type wsExecOutput struct {
+	Status     string `json:"status" jsonschema:"running or exited"`
+	Output     string `json:"output" jsonschema:"standard output, then standard error"`
+	ExitCode   *int   `json:"exit_code,omitempty" jsonschema:"once it has ended"`
+	TimedOut   bool   `json:"timed_out,omitempty"`
+	Cause      string `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
+	SessionID  string `json:"session_id,omitempty" jsonschema:"while it runs"`
+	Truncated  bool   `json:"truncated,omitempty"`
+	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes that are left out"`
+	DurationMS int64  `json:"duration_ms,omitempty"`
+}
+
+func (o wsExecOutput) Text() string {
+	text := o.Output
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	switch {
+	case o.ExitCode == nil:
+		text += fmt.Sprintf("status: running\nsession_id: %s\n", o.SessionID)
+	case *o.ExitCode != 0 || o.Cause != "":
+		text += fmt.Sprintf("exit_code: %d\n", *o.ExitCode)
+		if o.Cause != "" {
+			text += "cause: " + o.Cause + "\n"
+		}
+	}
+	return text
+}
+
+func wsExecTool() *Tool {
+	return New(Spec{
+		Name: "workspace_exec", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
+		Description: "Run a bash command in the workspace, behind its fence. With yield_time_ms or background it goes on as a session, for workspace_write_stdin and workspace_kill_session.",
+	}, wsExec)
+}
+
+func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) {
+	if err := required("command", in.Command); err != nil {
+		return wsExecOutput{}, err
+	}
+	seconds, err := Seconds("timeout_sec", in.TimeoutSec, int(defaultExecTime.Seconds()), 3600)
+	if err != nil {
+		return wsExecOutput{}, err
+	}
+	if in.YieldMS < 0 {
+		return wsExecOutput{}, Errorf(fault.InvalidArgument, "yield_time_ms must not be negative")
+	}
+	cmd := driver.Command{Script: in.Command, Dir: in.Cwd, Env: in.Env, Interactive: true, Timeout: time.Duration(seconds) * time.Second, MaxOutput: maxExecOutput}
+	if in.TTY {
+		cmd.TTY = &workspace.Size{Rows: 24, Cols: 80}
+	}
+	// A session outlives the call; one that is waited for ends with it.
+	life := ctx
+	if in.Background || in.YieldMS > 0 {
+		life = context.WithoutCancel(ctx)
+	}
+	s, err := c.Workspace.Start(life, cmd)
+	if err != nil {
+		return wsExecOutput{}, commandError(err)
+	}
+	if in.Stdin != "" {
+		if err := s.Write(ctx, []byte(in.Stdin)); err != nil {
+			return wsExecOutput{}, err
+		}
+	}
+	yield := time.Duration(in.YieldMS) * time.Millisecond
+	switch {
+	case in.Background:
+		return wsExecOutput{Status: "running", SessionID: s.ID()}, nil
+	case in.YieldMS == 0:
+		if err := s.CloseStdin(ctx); err != nil && !in.TTY {
+			return wsExecOutput{}, err
+		}
+		yield = maxRunTime + time.Minute
+	}
+	return collect(ctx, s, yield)
+}
+
+// collect waits for a session, no longer than yield, and returns what it wrote
+// since the last time.
+func collect(ctx context.Context, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
+	p, err := poll(ctx, s, yield)
+	if err != nil {
+		return wsExecOutput{}, err
+	}
+	out := wsExecOutput{Status: "running", Output: p.Stdout + p.Stderr, SessionID: s.ID(), Dropped: p.Dropped, Truncated: p.Dropped > 0}
+	if p.Running {
+		return out, nil
+	}
+	res, err := s.Wait(ctx)
+	if err != nil {
+		return wsExecOutput{}, err
+	}
+	out.Status, out.SessionID = "exited", ""
+	if out.Truncated {
+		out.SessionID = s.ID()
+	}
+	out.ExitCode, out.Cause, out.DurationMS = &res.ExitCode, string(res.Cause), res.Duration.Milliseconds()
+	out.TimedOut = res.Cause == driver.CauseTimeout
+	return out, nil
+}
+
+type wsWriteStdinInput struct {
+	SessionID string `json:"session_id" jsonschema:"that workspace_exec returned"`
+	Chars     string `json:"chars,omitempty" jsonschema:"what to write; nothing only shows what came"`
+	Newline   bool   `json:"append_newline,omitempty" jsonschema:"end it with a newline"`
+	EOF       bool   `json:"eof,omitempty" jsonschema:"end the input after it"`
+	YieldMS   int    `json:"yield_time_ms,omitempty" jsonschema:"how long to wait for output; default 200"`
+}
+
+func wsWriteStdinTool() *Tool {
+	return New(Spec{
+		Name: "workspace_write_stdin", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
+		Description: "Write to the standard input of a session, and show what it wrote since the last time.",
+	}, func(ctx context.Context, c *Call, in wsWriteStdinInput) (wsExecOutput, error) {
+		s, err := c.session(ctx, in.SessionID)
+		if err != nil {
+			return wsExecOutput{}, err
+		}
+		if in.Newline {
+			in.Chars += "\n"
+		}
+		if in.Chars != "" {
+			if err := s.Write(ctx, []byte(in.Chars)); err != nil {
+				return wsExecOutput{}, err
+			}
+		}
+		if in.EOF {
+			if err := s.CloseStdin(ctx); err != nil {
+				return wsExecOutput{}, err
+			}
+		}
+		yield := defaultYield
+		if in.YieldMS > 0 {
+			yield = min(time.Duration(in.YieldMS)*time.Millisecond, maxYield)
+		}
+		return collect(ctx, s, yield)
+	})
+}
+
+type wsSessionInput struct {
+	SessionID string `json:"session_id" jsonschema:"that workspace_exec returned"`
+}
+
+type wsKillOutput struct {
+	OK        bool   `json:"ok"`
+	SessionID string `json:"session_id"`
+	Status    string `json:"status" jsonschema:"killed, or exited where it had ended"`
+}
+
+func wsKillSessionTool() *Tool {
+	return New(Spec{
+		Name: "workspace_kill_session", Family: Shell, Needs: shellOnly, Destructive: true,
+		Description: "End a session with all that it started, and forget it.",
+	}, func(ctx context.Context, c *Call, in wsSessionInput) (wsKillOutput, error) {
+		s, err := c.session(ctx, in.SessionID)
+		if err != nil {
+			return wsKillOutput{}, err
+		}
+		info, err := s.State(ctx)
+		if err != nil {
+			return wsKillOutput{}, err
+		}
+		status := "exited"
+		if info.Running {
+			status = "killed"
+		}
+		return wsKillOutput{OK: true, SessionID: in.SessionID, Status: status}, s.Close(ctx)
+	})
+}
+
+// session is shell with the words of this toolset.
+func (c *Call) session(ctx context.Context, id string) (*workspace.Session, error) {
+	if err := required("session_id", id); err != nil {
+		return nil, err
+	}
+	s, _, err := c.shell(ctx, id)
+	if fault.Of(err) == fault.NotFound {
+		return nil, Errorf(fault.NotFound, "unknown session_id: %s", id)
+	}
+	return s, err
+}

@@ -1,0 +1,45 @@
+package tool
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/fault"
+)
+
+type wsGlobInput struct {
+	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth"`
+}
+
+func wsGlobTool() *Tool {
+	return New(Spec{
+		Name: "workspace_glob", Family: Search, Needs: fsOnly, ReadOnly: true, Idempotent: true, FanOut: true,
+		Description: "Find files by a pattern of their path, the newest first.",
+	}, func(ctx context.Context, c *Call, in wsGlobInput) (globOutput, error) {
+		return glob(ctx, c, globInput{Pattern: in.Pattern, Limit: 1000})
+	})
+}
+
+type wsGrepInput struct {
+	Pattern    string `json:"pattern" jsonschema:"regular expression (RE2)"`
+	Path       string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace"`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
+	Include    string `json:"include,omitempty" jsonschema:"only files whose path matches, such as *.go"`
+	MaxResults int    `json:"max_results,omitempty" jsonschema:"how many matches; default 1000"`
+}
+
+const defaultGrepResults = 1000
+
+func wsGrepTool() *Tool {
+	return New(Spec{
+		Name: "workspace_grep", Family: Search, Needs: fsOnly, ReadOnly: true, Idempotent: true, FanOut: true,
+		Description: "Search the text of files for a regular expression.",
+	}, func(ctx context.Context, c *Call, in wsGrepInput) (grepOutput, error) {
+		if in.MaxResults < 0 {
+			return grepOutput{}, Errorf(fault.InvalidArgument, "max_results must be positive")
+		}
+		if in.MaxResults == 0 {
+			in.MaxResults = defaultGrepResults
+		}
+		return grep(ctx, c, grepInput{Pattern: in.Pattern, Path: in.Path, Glob: in.Include, CaseInsensitive: in.IgnoreCase, HeadLimit: in.MaxResults})
+	})
+}
