@@ -67,7 +67,7 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 	if err != nil {
 		return output{}, err
 	}
-	c.Replace(info.Path, after(seen, change, res.Digest))
+	c.Mark(info.Path, change.Content, after(seen, change, res.Digest).Spans...)
 	out := output{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
 	out.text = change.Text(c.Tool, path) + c.AfterEdit(ctx, info.Path)
 	return out, nil
