@@ -65,8 +65,9 @@ type getter struct {
 	transfer
 	opts  wsGetOptions
 	ws    *workspace.Workspace
-	root  *os.Root  // of DEST, or of the directory above it for a file
-	modes []dirMode // of directories, to be set once they are full
+	root  *os.Root      // of DEST, or of the directory above it for a file
+	links []driver.Info // symlinks, to be made once all else is there
+	modes []dirMode     // of directories, to be set once they are full
 }
 
 func (g *getter) get(ctx context.Context) error {
@@ -121,6 +122,11 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	if err := g.dir(ctx, dir.Path, dir.Path); err != nil {
 		return err
 	}
+	for _, l := range g.links {
+		if err := g.one(ctx, l.Path, g.symlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
+			return err
+		}
+	}
 	if dir.Path != "." {
 		g.modes = append([]dirMode{{".", dir.Mode.Perm()}}, g.modes...)
 	}
@@ -166,7 +172,8 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 	case driver.TypeFile:
 		return g.file(ctx, e.Path, name)
 	case driver.TypeSymlink:
-		return g.symlink(e.Target, name)
+		g.links = append(g.links, e)
+		return nil
 	default:
 		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
 	}
@@ -210,8 +217,8 @@ func (g *getter) file(ctx context.Context, from, name string) (err error) {
 
 // symlink makes a symlink that stays inside DEST.
 func (g *getter) symlink(target, name string) error {
-	if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) {
-		return fmt.Errorf("symlink %s to %s: %w: it would point outside the destination", name, target, fault.SandboxViolation)
+	if err := g.staysInside(target, name); err != nil {
+		return fmt.Errorf("symlink %s to %s: %w: %w", name, target, fault.SandboxViolation, err)
 	}
 	if at, err := g.root.Lstat(name); err == nil && at.Mode()&fs.ModeSymlink != 0 {
 		if err := g.root.Remove(name); err != nil {
@@ -224,3 +231,53 @@ func (g *getter) symlink(target, name string) error {
 	g.done.Symlinks++
 	return nil
 }
+
+// staysInside walks to the target of a symlink as the system would, in what is in
+// DEST, and says why it would leave. Upwards it goes only from directories: where
+// a symlink leads, and so what is above that, is another matter once it is
+// replaced, and so is what is above a name that is still missing. So a symlink
+// that stays inside does so whatever is got later.
+func (g *getter) staysInside(target, name string) error {
+	const most = 255 // symlinks on the way
+	at := path.Dir(name)
+	rest := strings.Split(target, "/")
+	for links := 0; len(rest) > 0; {
+		if target == "" || path.IsAbs(target) {
+			return errOutside
+		}
+		elem := rest[0]
+		rest = rest[1:]
+		if elem == "" || elem == "." {
+			continue
+		}
+		if elem == ".." {
+			if at == "." {
+				return errOutside
+			}
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, elem)
+		info, err := g.root.Lstat(next)
+		if err == nil && info.IsDir() {
+			at = next
+			continue
+		}
+		if slices.Contains(rest, "..") {
+			return fmt.Errorf("it goes up from %s, which is not a directory, and may so lead outside the destination", next)
+		}
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return nil // it leads to nothing, or to a file
+		}
+		if links++; links > most {
+			return errors.New("it leads through too many symlinks")
+		}
+		if target, err = g.root.Readlink(next); err != nil {
+			return err
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return nil
+}
+
+var errOutside = errors.New("it would point outside the destination")
