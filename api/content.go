@@ -276,8 +276,8 @@ func parseMode(s string) (fs.FileMode, error) {
 		return 0, nil
 	}
 	mode, err := strconv.ParseUint(s, 8, 32)
-	if err != nil || mode > 0o7777 {
-		return 0, refused("mode", "%q is not an octal number up to 7777", s)
+	if err != nil || fs.FileMode(mode) > driver.MaxMode {
+		return 0, refused("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
 	}
 	return fs.FileMode(mode), nil
 }
@@ -309,7 +309,12 @@ func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteRes
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
-	return ws.Write(ctx, in.Path, clientBody{in.stream}, opts)
+	res, err := ws.Write(ctx, in.Path, clientBody{in.stream}, opts)
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
+		// The HTTP server ends the request with the read, so err may be any.
+		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	}
+	return res, err
 }
 
 // clientBody says of an error that it is the client's: its body ended early.

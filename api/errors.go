@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -142,6 +143,22 @@ func fromModel(m *huma.ErrorModel, op *huma.Operation) error {
 		details = append(details, m.Detail)
 	}
 	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+}
+
+// onceEach refuses a query parameter that is given twice and is no list: which of
+// the two was meant is a guess.
+func (s *Server) onceEach(ctx huma.Context, next func(huma.Context)) {
+	u := ctx.URL()
+	given := u.Query()
+	for _, p := range ctx.Operation().Parameters {
+		if n := len(given[p.Name]); p.In == "query" && n > 1 && p.Schema.Type != huma.TypeArray {
+			r, w := humago.Unwrap(ctx)
+			turnAway(w)
+			s.fail(w, r, refused(p.Name, "it is given %d times, and is no list", n))
+			return
+		}
+	}
+	next(ctx)
 }
 
 // allowedParameters names the query parameters of a route.

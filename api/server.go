@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -64,6 +65,8 @@ type Server struct {
 	done  chan struct{} // closed by Drain
 
 	mu       sync.Mutex
+	patience time.Duration // with a body that pauses
+
 	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
 	draining bool           // +checklocks:mu; no further one is taken
 
@@ -84,12 +87,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{told: map[string]event.Profile{}, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{told: map[string]event.Profile{}, patience: bodyPatience, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.api = humago.New(s.mux, s.humaConfig())
-	s.api.UseMiddleware(wrapContext)
+	s.api.UseMiddleware(wrapContext, s.onceEach)
 	s.routes()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's own, which no answer has
@@ -184,7 +187,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	r, answered := watchBody(w, r, bodyPatience)
+	r, answered := watchBody(w, r, s.patience)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {

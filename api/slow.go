@@ -61,6 +61,7 @@ type watchedBody struct {
 	mu      sync.Mutex
 	reading int  // reads under way: one that was given up, and one that drains; +checklocks:mu
 	ended   bool // +checklocks:mu
+	expired bool // a read was ended; +checklocks:mu
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
@@ -83,11 +84,19 @@ func (b *watchedBody) hasEnded() bool {
 	return b.ended
 }
 
+// late reports whether the body paused for too long.
+func (b *watchedBody) late() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.expired
+}
+
 // expire ends the read under way, if there is still one.
 func (b *watchedBody) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.reading > 0 {
+		b.expired = true
 		_ = b.conn.SetReadDeadline(time.Now()) // without a connection nothing blocks
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 )
@@ -99,5 +102,42 @@ func TestABodyThatPauses(t *testing.T) {
 	}
 	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a body that stops: %v, want the deadline", err)
+	}
+}
+
+// TestAWriteWhoseBodyPausesIsLate sends half of a file and then nothing.
+func TestAWriteWhoseBodyPausesIsLate(t *testing.T) {
+	store, err := registry.OpenStore(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "croft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	mux := workspace.NewMux(new(memory.Provider))
+	reg, err := registry.New(t.Context(), store, mux, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Shutdown(t.Context())
+	rec, err := reg.Create(t.Context(), workspace.Spec{Kind: memory.Kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Registry: reg, Mux: mux, Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = 100 * time.Millisecond
+	conn := slowServer(t, s)
+	if _, err := fmt.Fprintf(conn, "PUT /v1/workspaces/%s/files?path=f HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 10\r\n\r\nhalf", rec.ID); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != fault.DeadlineExceeded.Status() || !strings.Contains(string(got), fault.DeadlineExceeded.Wire()) {
+		t.Errorf("got %d %s, %v; want %s", res.StatusCode, got, err, fault.DeadlineExceeded.Wire())
 	}
 }

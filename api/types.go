@@ -67,5 +67,6 @@ type Description struct {
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
+	Died    bool      `json:"died,omitempty" doc:"there is no such process any more; what it holds is free once it expires"`
 	Expires time.Time `json:"expires"`
 }

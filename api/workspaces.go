@@ -285,7 +285,7 @@ func (s *Server) acquireRoute(ctx context.Context, in *Target) (*body[Workspace]
 
 // acquired opens a workspace if need be and answers with all that is known of it.
 func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], error) {
-	ws, err := s.cfg.Registry.Acquire(ctx, id)
+	ws, err := s.acquire(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +342,7 @@ func (s *Server) describe(ctx context.Context, in *Target) (*body[Description], 
 	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: d.Moves, Pending: d.Pending}
 	out.Traits = d.Traits
 	for _, h := range d.Holders {
-		out.Holders = append(out.Holders, Holder{Host: h.Host, PID: h.PID, Expires: h.Expires})
+		out.Holders = append(out.Holders, Holder{Host: h.Host, PID: h.PID, Died: h.Died(), Expires: h.Expires})
 	}
 	return &body[Description]{out}, nil
 }
@@ -368,15 +368,34 @@ func (s *Server) lookup(ctx context.Context, t Target) (registry.Record, error) 
 // workspace returns the live handle of a workspace. An id needs no looking up.
 func (s *Server) workspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
 	if driver.ValidID(t.ID) && t.Owner == "" {
-		ws, err := s.cfg.Registry.Acquire(ctx, t.ID)
+		ws, err := s.acquire(ctx, t.ID)
 		return ws, gone(err)
 	}
 	r, err := s.lookup(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := s.cfg.Registry.Acquire(ctx, r.ID)
+	ws, err := s.acquire(ctx, r.ID)
 	return ws, gone(err)
+}
+
+// acquire returns a live handle. The error for a workspace in place whose directory
+// was moved says where that was, and what helps: its provider knows no more than
+// the ref, which it does not echo.
+func (s *Server) acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
+	ws, err := s.cfg.Registry.Acquire(ctx, id)
+	if fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {
+		return ws, err
+	}
+	r, lookupErr := s.cfg.Registry.Lookup(ctx, "", id)
+	if lookupErr != nil || r.Spec.Dir == "" {
+		return nil, err
+	}
+	name := r.Name
+	if name == "" {
+		name = id
+	}
+	return nil, fmt.Errorf("%w: the directory %s is not where it was, or is another one: put it back, and then use croft ws reset %s", err, r.Spec.Dir, name)
 }
 
 // gone marks the error for a workspace that is not there, so that a client can

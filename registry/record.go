@@ -83,19 +83,25 @@ type Holder struct {
 	Expires time.Time `json:"expires"`
 }
 
-// who names a holder for a message. One that crashed seems alive until its lease
-// ends, which is no riddle if it is said.
-func (h Holder) who() string {
-	who := fmt.Sprintf("process %d on %s", h.PID, h.Host)
+// Died reports whether the holder was a process of this host and is there no more.
+// It holds what it held until its lease ends.
+func (h Holder) Died() bool {
 	host, err := os.Hostname()
 	if err != nil || host != h.Host {
-		return who
+		return false
 	}
 	p, err := os.FindProcess(h.PID)
 	if err == nil {
 		err = p.Signal(syscall.Signal(0))
 	}
-	if errors.Is(err, os.ErrProcessDone) {
+	return errors.Is(err, os.ErrProcessDone)
+}
+
+// who names a holder for a message. One that crashed seems alive until its lease
+// ends, which is no riddle if it is said.
+func (h Holder) who() string {
+	who := fmt.Sprintf("process %d on %s", h.PID, h.Host)
+	if h.Died() {
 		who += fmt.Sprintf(", which has died: it is free at %s", h.Expires.Format(time.RFC3339))
 	}
 	return who

@@ -144,6 +144,7 @@ func (c *copier) file(ctx context.Context, info Info, to string) error {
 		return err
 	}
 	defer body.Close()
+	info.Mode &= driver.MaxMode // what runs as its owner does not multiply
 	opts := driver.WriteOptions{Mode: info.Mode, SetMode: info.Mode != 0, CreateOnly: c.createOnly}
 	if c.times {
 		opts.ModTime = info.ModTime
@@ -159,6 +160,7 @@ func (c *copier) file(ctx context.Context, info Info, to string) error {
 
 func (c *copier) dir(ctx context.Context, info Info, to string) error {
 	const usable = 0o700 // while it is filled
+	info.Mode &= driver.MaxMode
 	err := c.fs.Mkdir(ctx, to, &driver.MkdirOptions{Mode: info.Mode | usable})
 	made := err == nil
 	if made && c.made == "" {

@@ -210,8 +210,8 @@ func checkIfMatch(verb, path, digest string) error {
 }
 
 func checkMode(verb, path string, mode iofs.FileMode) error {
-	if mode&^0o7777 != 0 {
-		return fmt.Errorf("%s %q: mode %o: %w: it is permission bits, 7777 at most", verb, path, uint32(mode), fault.InvalidArgument)
+	if err := driver.CheckMode(mode); err != nil {
+		return fmt.Errorf("%s %q: %w", verb, path, err)
 	}
 	return nil
 }

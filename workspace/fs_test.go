@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	iofs "io/fs"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -78,10 +79,13 @@ func TestFSWrites(t *testing.T) {
 	if again, err := fs.ReadFile("d/new"); string(again) != string(data) {
 		t.Errorf("after Abort the file holds %q, %v", again, err)
 	}
-	check("Chmod", fs.Chmod("d/new", 0o600|iofs.ModeSetuid))
+	if err := fs.Chmod("d/new", 0o600|iofs.ModeSetuid); !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "04600") {
+		t.Errorf("Chmod to set-user-id: %v, want InvalidArgument that names the mode", err)
+	}
+	check("Chmod", fs.Chmod("d/new", 0o600))
 	info, err := fs.Stat("d/new")
 	check("Stat", err)
-	if got, want := info.Mode(), 0o600|iofs.ModeSetuid; got != want {
+	if got, want := info.Mode(), iofs.FileMode(0o600); got != want {
 		t.Errorf("mode is %v, want %v", got, want)
 	}
 	check("Symlink", fs.Symlink("new", "d/link"))

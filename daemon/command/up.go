@@ -70,6 +70,9 @@ func (a *app) up(ctx context.Context, opts upOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := sys.CheckToken(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if err := a.announce(ctx, sys, l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -38,7 +38,11 @@ func describeRows(d remote.Description) [][]string {
 		[]string{"may become", orDash(strings.Join(d.Moves, " "))},
 	)
 	for _, h := range d.Holders {
-		rows = append(rows, []string{"held by", fmt.Sprintf("process %d on %s until %s", h.PID, h.Host, timeText(h.Expires))})
+		what, who := "held by", fmt.Sprintf("process %d on %s until %s", h.PID, h.Host, timeText(h.Expires))
+		if h.Died {
+			what, who = "was held by", fmt.Sprintf("process %d on %s, which has died; it is free at %s", h.PID, h.Host, timeText(h.Expires))
+		}
+		rows = append(rows, []string{what, who})
 	}
 	if d.Error != nil {
 		rows = append(rows, []string{"code", d.Error.Code})

@@ -15,7 +15,12 @@
 //	version      the version of this layout; a later one is refused
 //	token        the bearer token, mode 0600, made once
 //	croft.yaml   the configuration, if somebody put it here; see package config
-//	croft.db     the registry's store, unless another one is named
+//	croft.db     the registry's store, unless another one is named, with -wal and -shm beside it
+//	croft.db.reserve
+//	             room that is given back when the disk is full, so that workspaces can still be removed
+//	store-id     the ids of the stores that have workspaces here: for any other nothing is swept
+//	store-id.lock
+//	             keeps opening and sweeping apart, also between stores
 //	events.jsonl the audit stream, one event per line; rotated to events.jsonl.1 and on;
 //	             the configuration may put it elsewhere
 //	up.lock      held by the daemon that serves the directory, with its process id

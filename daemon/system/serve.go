@@ -38,7 +38,7 @@ func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
 // what crashes left behind and keeps leases and expiry going. It closes l. The
 // system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.checkToken(l.Addr()); err != nil {
+	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	background, stop := context.WithCancel(ctx)
@@ -75,8 +75,8 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 // leastToken is how long a token must be that others may try to guess.
 const leastToken = 16
 
-// checkToken refuses a token that is too short for an address beyond loopback.
-func (s *System) checkToken(addr net.Addr) error {
+// CheckToken refuses a token that is too short for an address beyond loopback.
+func (s *System) CheckToken(addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= leastToken {
 		return nil

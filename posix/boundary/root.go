@@ -211,17 +211,7 @@ func (r *Root) checkWrite(t target, o *driver.WriteOptions) error {
 	if err := checkTime(o.ModTime); err != nil {
 		return err
 	}
-	return checkMode(o.Mode)
-}
-
-// checkMode accepts permission bits alone. A program that an agent wrote must
-// not run with the rights of whoever Croft runs as, so nothing is ever made
-// set-user-id or set-group-id.
-func checkMode(mode fs.FileMode) error {
-	if mode&^0o777 != 0 {
-		return fmt.Errorf("%w: mode %#o has more than permission bits; at most 0o777 is allowed, without set-user-id, set-group-id and sticky", fault.InvalidArgument, uint32(mode))
-	}
-	return nil
+	return driver.CheckMode(o.Mode)
 }
 
 // years that RFC 3339, and so JSON, can write.
@@ -243,7 +233,7 @@ func (r *Root) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions
 	}
 	defer r.done()
 	opts = orZero(opts)
-	if err := checkMode(opts.Mode); err != nil {
+	if err := driver.CheckMode(opts.Mode); err != nil {
 		return failed("mkdir", name, err)
 	}
 	return failed("mkdir", name, r.sys.mkdir(t, opts, r.opts.Sync))
@@ -311,7 +301,7 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 		return err
 	}
 	defer r.done()
-	if err := checkMode(mode); err != nil {
+	if err := driver.CheckMode(mode); err != nil {
 		return failed("chmod", name, err)
 	}
 	return failed("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))

@@ -139,17 +139,9 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkMode accepts what chmod takes.
-func checkMode(mode fs.FileMode) error {
-	if mode&^0o7777 != 0 {
-		return fmt.Errorf("%w: mode %#o has more than permission bits; at most 0o7777 is allowed", fault.InvalidArgument, uint32(mode))
-	}
-	return nil
-}
-
 // Mkdir makes a directory.
 func (w *space) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	if err := checkMode(opts.Mode); err != nil {
+	if err := driver.CheckMode(opts.Mode); err != nil {
 		return failed("mkdir", name, err)
 	}
 	mode := opts.Mode

@@ -172,7 +172,7 @@ func (t *tx) copyEntries(ws string, from, to int64) error {
 
 // Chmod sets the mode of what name leads to.
 func (w *space) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
-	if err := checkMode(mode); err != nil {
+	if err := driver.CheckMode(mode); err != nil {
 		return failed("chmod", name, err)
 	}
 	err := w.change(ctx, false, func(t *tx, _ *record, root *node) error {

@@ -65,7 +65,7 @@ func checkWrite(o *driver.WriteOptions) error {
 	case o.CreateOnly && o.IfMatch != "":
 		return fmt.Errorf("%w: CreateOnly and IfMatch exclude each other", fault.InvalidArgument)
 	}
-	return checkMode(o.Mode)
+	return driver.CheckMode(o.Mode)
 }
 
 // mayWrite finds the place to write to and judges what is there.

@@ -126,6 +126,9 @@ func (reader) Close() error { return nil }
 // that a body that is slow or fails neither holds up nor changes anything.
 func (h *handle) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
 	// What is wrong already is said before the body is taken.
+	if err := driver.CheckMode(opts.Mode); err != nil {
+		return res, fmt.Errorf("memory: write %s: %w", name, err)
+	}
 	err = h.change(ctx, func() error {
 		_, err := h.targetLocked(name, opts)
 		return err
@@ -238,12 +241,15 @@ func fileMode(mode fs.FileMode) fs.FileMode {
 	if mode == 0 {
 		return 0o644
 	}
-	return mode & 0o7777
+	return mode
 }
 
 func (h *handle) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	mode := opts.Mode & 0o7777
-	if opts.Mode == 0 {
+	if err := driver.CheckMode(opts.Mode); err != nil {
+		return fmt.Errorf("memory: mkdir %s: %w", name, err)
+	}
+	mode := opts.Mode
+	if mode == 0 {
 		mode = 0o755
 	}
 	return h.change(ctx, func() error { return h.mkdirLocked(name, mode, opts.Parents) })
@@ -337,12 +343,15 @@ func (h *handle) moveLocked(old, at place) {
 }
 
 func (h *handle) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
+	if err := driver.CheckMode(mode); err != nil {
+		return fmt.Errorf("memory: chmod %s: %w", name, err)
+	}
 	return h.change(ctx, func() error {
 		at, err := h.getLocked(name, true)
 		if err != nil {
 			return err
 		}
-		at.node.mode = mode & 0o7777
+		at.node.mode = mode
 		h.tellLocked(at.path, driver.OpChmod)
 		return nil
 	})

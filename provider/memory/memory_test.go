@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -336,5 +337,22 @@ func TestADestroyedTreeIsEvictedForOtherHandles(t *testing.T) {
 	}
 	if _, err := p.Resolve(t.Context(), w.Ref); fault.CauseOf(err) != fault.CauseGone {
 		t.Errorf("Resolve = %v, want the cause gone", err)
+	}
+}
+
+// Nobody has to go through package workspace, which refuses such modes as well.
+func TestModesBeyondPermissionsAreRefused(t *testing.T) {
+	ws := open(t, new(Provider))
+	for _, mode := range []fs.FileMode{0o1777, 0o4755, fs.ModeSetgid | 0o755} {
+		_, writeErr := ws.FS.Write(t.Context(), "f", strings.NewReader("x"), &driver.WriteOptions{Mode: mode})
+		for verb, err := range map[string]error{
+			"write": writeErr,
+			"mkdir": ws.FS.Mkdir(t.Context(), "d", &driver.MkdirOptions{Mode: mode}),
+			"chmod": ws.FS.Chmod(t.Context(), ".", mode),
+		} {
+			if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "0o777 at most") {
+				t.Errorf("%s with %#o: %v, want InvalidArgument that says what is allowed", verb, uint32(mode), err)
+			}
+		}
 	}
 }

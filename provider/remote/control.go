@@ -45,6 +45,7 @@ type Description struct {
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
+	Died    bool      `json:"died,omitempty"` // what it holds is free once it expires
 	Expires time.Time `json:"expires"`
 }
 

@@ -118,7 +118,7 @@ type Info struct {
 	Path    string      `json:"path"` // relative to the workspace
 	Type    FileType    `json:"type"`
 	Size    int64       `json:"size"`
-	Mode    fs.FileMode `json:"mode"` // permission bits, as chmod takes them: 0o7777 at most
+	Mode    fs.FileMode `json:"mode"` // permission bits, as chmod takes them; what others made may have more than MaxMode
 	ModTime time.Time   `json:"mtime,omitzero"`
 	Target  string      `json:"target,omitempty"` // of a symlink, as it is written there
 	Digest  string      `json:"digest,omitempty"` // where it was asked for
@@ -141,7 +141,7 @@ type ReadOptions struct {
 
 // WriteOptions are the options of Write.
 type WriteOptions struct {
-	Mode       fs.FileMode // of a new file, and of an old one where SetMode; 0 is 0o644; more than 0o777 may be refused
+	Mode       fs.FileMode // of a new file, and of an old one where SetMode; 0 is 0o644; see CheckMode
 	SetMode    bool        // Mode applies to a file that is replaced, too
 	CreateOnly bool        // AlreadyExists if there is anything at name
 	IfMatch    string      // Conflict unless the present content has this digest
@@ -163,7 +163,7 @@ type WriteResult struct {
 // MkdirOptions are the options of Mkdir.
 type MkdirOptions struct {
 	Parents bool        // make missing directories above, and accept one that exists
-	Mode    fs.FileMode // 0 is 0o755
+	Mode    fs.FileMode // 0 is 0o755; see CheckMode
 }
 
 // RemoveOptions are the options of Remove.

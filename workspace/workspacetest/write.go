@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +25,7 @@ var writeChecks = []Check{
 	{"Write/if-match-refuses-what-changed", needFS, writeIfMatch},
 	{"Write/if-match-lets-one-win", needFS, writeIfMatchRace},
 	{"Write/keeps-the-mode", needFS, writeMode},
+	{"Write/more-than-permission-bits-is-refused", needFS, writeModeRefused},
 	{"Write/sets-the-time", needFS, writeTime},
 	{"Write/beyond-MaxSize-changes-nothing", needFS, writeMaxSize},
 	{"Write/with-a-body-that-fails-changes-nothing", needFS, writeBodyFails},
@@ -172,6 +175,24 @@ func writeMode(t testing.TB, e *Env) {
 	want(0o750) // of a file that is replaced it stays, unless SetMode
 	write(&workspace.WriteOptions{Mode: 0o600, SetMode: true})
 	want(0o600)
+}
+
+func writeModeRefused(t testing.TB, e *Env) {
+	p := e.open(t)
+	p.write(t, "file", "old")
+	for _, mode := range []fs.FileMode{0o1777, 0o2755, 0o4755, 0o10644, fs.ModeDir | 0o755, fs.ModeSetuid | 0o755} {
+		what := fmt.Sprintf("mode %#o", uint32(mode))
+		_, err := p.Write(t.Context(), "new", text("x"), &workspace.WriteOptions{Mode: mode})
+		wantCode(t, "Write with "+what, err, fault.InvalidArgument)
+		_, err = p.Write(t.Context(), "file", text("x"), &workspace.WriteOptions{Mode: mode, SetMode: true})
+		wantCode(t, "Write over a file with "+what, err, fault.InvalidArgument)
+		wantCode(t, "Mkdir with "+what, p.Mkdir(t.Context(), "dir", &workspace.MkdirOptions{Mode: mode}), fault.InvalidArgument)
+		if p.d.FS.Chmod != nil {
+			wantCode(t, "Chmod to "+what, p.Chmod(t.Context(), "file", mode), fault.InvalidArgument)
+		}
+	}
+	p.wantContent(t, "file", "old")
+	p.wantNames(t, ".", "file")
 }
 
 func writeTime(t testing.TB, e *Env) {
