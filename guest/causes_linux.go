@@ -60,7 +60,13 @@ func counter(fd int, name string) int64 {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(buf[:n])) {
+	return Counter(string(buf[:n]), name)
+}
+
+// Counter returns the number on the line of text that begins with name; 0 where
+// there is none.
+func Counter(text, name string) int64 {
+	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name); ok {
 			count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 			if err == nil {

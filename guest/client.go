@@ -25,6 +25,10 @@ type Client struct {
 	name string // made up, unique, tells the guest whose calls hang together
 	tags atomic.Int64
 
+	// WhyLost tells why the guest is gone, where the host knows more than that it
+	// is; nil, or "", is not known. It is set before the first call.
+	WhyLost func() driver.Cause
+
 	workspace string
 	hello     *guestpb.HelloResponse
 	gone      chan struct{} // closed when the connection is
@@ -199,6 +203,11 @@ func (c *Client) lost(err error) (driver.Result, error) {
 func (c *Client) loss() driver.Cause {
 	if c.shut.Load() {
 		return driver.CauseDestroyed
+	}
+	if c.WhyLost != nil {
+		if cause := c.WhyLost(); cause != "" {
+			return cause
+		}
 	}
 	return driver.CauseLost
 }

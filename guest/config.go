@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 1
+const Protocol = 2
 
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, as JSON, to a descriptor that the guest
@@ -43,6 +43,14 @@ type Config struct {
 	// proxy's socket), and those that Groups names.
 	Descriptors map[string]int `json:"descriptors"`
 
+	// Kernel makes the guest, once the world around it is built, hand over to a
+	// kernel in user space, in which another guest serves. nil is none.
+	Kernel *Kernel `json:"kernel,omitempty"`
+
+	// Paths stand for descriptors that can't be had inside such a kernel: "listen"
+	// (where to make a socket), "log" and "egress".
+	Paths map[string]string `json:"paths,omitempty"`
+
 	// Relay makes the guest listen on this loopback port and pass connections
 	// on to the proxy's socket; 0 is no relay.
 	Relay int `json:"relay,omitempty"`
@@ -58,6 +66,14 @@ type Config struct {
 	Files    bool `json:"files,omitempty"`
 	ReadOnly bool `json:"readOnly,omitempty"`
 	Sync     bool `json:"sync,omitempty"`
+}
+
+// A Kernel is gVisor's program, by its descriptor "kernel", which runs a bundle
+// whose first process is the program of the descriptor "program": a guest.
+type Kernel struct {
+	Args   []string `json:"args,omitempty"` // flags before the verb
+	Bundle string   `json:"bundle"`         // directory inside
+	Inner  *Config  `json:"inner"`          // of the guest that serves
 }
 
 // Confine says what every process of the workload is denied, on top of what the

@@ -37,7 +37,8 @@ type Launch struct {
 	Wrap func(argv []string) []string
 
 	// Socket is the path of a Unix socket at which the guest listens, so that
-	// other processes can attach to it. "" gives it one stream, at whose end
+	// other processes can attach to it; inside a Kernel the guest itself makes
+	// it, at the path "listen". "" gives it one stream, at whose end
 	// the guest ends.
 	Socket string
 
@@ -146,8 +147,11 @@ func (s *starting) open() error {
 	if err := s.openProgram(); err != nil {
 		return err
 	}
-	if s.launch.Socket != "" {
+	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
 		return s.listen()
+	}
+	if s.launch.Socket != "" {
+		return nil
 	}
 	ours, theirs, err := socketpair()
 	if err != nil {
@@ -265,7 +269,7 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	}
 	_, werr := s.config.Write(data)
 	s.config.Close()
-	said, err := io.ReadAll(io.LimitReader(s.report, 64<<10))
+	said, err := readReport(s.report)
 	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
 		return err
 	}
@@ -283,6 +287,24 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	s.stream = nil
 	r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace)
 	return err
+}
+
+// readReport reads to the end, or to the word that all is well: a kernel in user
+// space may hold the descriptor for longer than the guest inside does.
+func readReport(r io.Reader) ([]byte, error) {
+	var said []byte
+	buf := make([]byte, 4<<10)
+	for len(said) < 64<<10 {
+		n, err := r.Read(buf)
+		said = append(said, buf[:n]...)
+		if string(said) == "ok" || errors.Is(err, io.EOF) {
+			return said, nil
+		}
+		if err != nil {
+			return said, err
+		}
+	}
+	return said, nil
 }
 
 // heard turns what the guest said of its start into an error.

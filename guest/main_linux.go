@@ -69,6 +69,7 @@ type guest struct {
 	tree    *process.Cgroup
 	server  *server
 	relay   *relay
+	listen  net.Listener
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
@@ -82,7 +83,7 @@ func start() (*guest, error) {
 	if err := dropStrays(cfg); err != nil {
 		return nil, err
 	}
-	if fd, ok := cfg.Descriptors["program"]; ok {
+	if fd, ok := cfg.Descriptors["program"]; ok && cfg.Kernel == nil {
 		unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		delete(cfg.Descriptors, "program")
 	}
@@ -94,6 +95,9 @@ func start() (*guest, error) {
 	}
 	if err := handOff(cfg); err != nil {
 		return nil, err
+	}
+	if cfg.Kernel != nil {
+		return nil, enter(cfg)
 	}
 	g := &guest{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(background())
@@ -179,9 +183,7 @@ func (g *guest) open() error {
 		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain, Starter: g.starter,
 		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits.Wall.Max),
 	}
-	if fd, ok := cfg.Descriptors["log"]; ok {
-		opts.LogDir = fmt.Sprintf("/proc/self/fd/%d", fd)
-	}
+	opts.LogDir = cfg.dir("log")
 	if fd, ok := cfg.Descriptors["cgroup"]; ok {
 		if g.tree, err = process.NewCgroup(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
 			return err
@@ -219,7 +221,17 @@ func (g *guest) open() error {
 			return err
 		}
 	}
-	return nil
+	g.listen, err = g.listener()
+	return err
+}
+
+// dir is a directory that the guest was given, by a descriptor or by its path; ""
+// is none.
+func (cfg *Config) dir(name string) string {
+	if fd, ok := cfg.Descriptors[name]; ok {
+		return fmt.Sprintf("/proc/self/fd/%d", fd)
+	}
+	return cfg.Paths[name]
 }
 
 // counted reports whether anything counts why commands end.
@@ -230,6 +242,9 @@ func (cfg *Config) counted() bool {
 func (g *guest) close() {
 	clean, cancel := context.WithTimeout(background(), 15*time.Second)
 	defer cancel()
+	if g.listen != nil {
+		g.listen.Close()
+	}
 	if g.relay != nil {
 		g.relay.close()
 	}
@@ -265,17 +280,13 @@ func (g *guest) serve() error {
 		return err
 	}
 	guestpb.RegisterGuestService(rpc, g.server)
-	listener, err := g.listener()
-	if err != nil {
-		return err
-	}
 	if g.cfg.Lease > 0 {
 		l := newLease(g.cfg.Lease, g.cancel)
 		g.server.onHolds = l.holders
 		defer l.stop()
 	}
 	served := make(chan error, 1)
-	go func() { served <- rpc.Serve(g.ctx, listener) }()
+	go func() { served <- rpc.Serve(g.ctx, g.listen) }()
 	select {
 	case <-g.ctx.Done():
 	case err = <-served:
@@ -330,6 +341,12 @@ func (g *guest) listener() (net.Listener, error) {
 		f := os.NewFile(uintptr(fd), "listen")
 		defer f.Close()
 		return net.FileListener(f)
+	}
+	if path, ok := g.cfg.Paths["listen"]; ok {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		return net.Listen("unix", path) //nolint:noctx // it is made, or it is not
 	}
 	fd, ok := g.cfg.Descriptors["stream"]
 	if !ok {

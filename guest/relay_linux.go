@@ -24,15 +24,15 @@ type relay struct {
 const proxySocket = "proxy.sock"
 
 func startRelay(cfg *Config) (*relay, error) {
-	fd, ok := cfg.Descriptors["egress"]
-	if !ok {
+	dir := cfg.dir("egress")
+	if dir == "" {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Relay)) //nolint:noctx // a loopback port of our own namespace
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
-	r := &relay{listener: l, target: fmt.Sprintf("/proc/self/fd/%d/%s", fd, proxySocket), conns: map[net.Conn]struct{}{}}
+	r := &relay{listener: l, target: dir + "/" + proxySocket, conns: map[net.Conn]struct{}{}}
 	r.wg.Go(r.run)
 	return r, nil
 }

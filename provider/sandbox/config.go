@@ -31,6 +31,9 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
+	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
+	Runsc string
+
 	// Isolation is the least level for a policy that names none; "" is
 	// namespaces or an equal.
 	Isolation driver.Isolation

@@ -147,8 +147,11 @@ func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.Fi
 	if err != nil {
 		return nil, err
 	}
-	l.Files = append(l.Files, guest.Named{Name: "egress", File: dir})
-	l.Config.Relay = relayPort
+	if l.Config.Kernel == nil {
+		l.Files = append(l.Files, guest.Named{Name: "egress", File: dir})
+	}
+	cfg := serving(l)
+	cfg.Relay = relayPort
 	bundle := ""
 	if len(proxy.CAPEM()) > 0 && l.Config.NewRoot != "" {
 		roots, err := egress.SystemRoots()
@@ -159,8 +162,8 @@ func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.Fi
 		l.Config.Mounts = append(l.Config.Mounts, guest.Mount{Kind: guest.MountFile, Target: bundle, Source: string(proxy.Bundle(roots))})
 	}
 	for name, value := range egress.Env(relayPort, bundle) {
-		if _, set := l.Config.Env[name]; !set {
-			l.Config.Env[name] = value
+		if _, set := cfg.Env[name]; !set {
+			cfg.Env[name] = value
 		}
 	}
 	return dir, nil

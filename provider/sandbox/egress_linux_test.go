@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,13 +39,8 @@ func TestAllowedHostIsReachedAndNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(&Config{
-		Root: filepath.Join(t.TempDir(), "ws"), Guest: os.Getenv(guestVar), Lease: lease,
-		Resolver: names{"good.test": "127.0.0.1", "bad.test": "127.0.0.1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newProvider(t, t.TempDir())
+	p.cfg.Resolver = names{"good.test": "127.0.0.1", "bad.test": "127.0.0.1"}
 	t.Cleanup(func() { p.Close() })
 	allow := driver.Network{Allow: []driver.NetRule{{Host: "good.test", Ports: []int{n}, Private: true}}}
 	ws := open(t, p, policy(driver.Policy{Network: allow}))

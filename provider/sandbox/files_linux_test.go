@@ -72,8 +72,12 @@ func TestTemplateShowsThroughAndStaysAsItIs(t *testing.T) {
 	if err := ws.FS.Remove(t.Context(), "gone", &driver.RemoveOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	owner := workloadName
+	if here(driver.IsolationGVisor) && os.Getuid() != 0 {
+		owner = "root"
+	}
 	if got := output(t, ws, "cat README; ls src; ls gone 2>&1; stat -c %U README src/new src/deep; echo inside > inside; echo x >> src/deep/main.go"); got !=
-		"changed outsidedeep\nnew\nls: cannot access 'gone': No such file or directory\ncroft\ncroft\ncroft" {
+		"changed outsidedeep\nnew\nls: cannot access 'gone': No such file or directory\n"+owner+"\n"+owner+"\n"+owner {
 		t.Errorf("a command sees %q", got)
 	}
 	if got := read(t, ws, "inside"); got != "inside\n" {
@@ -154,6 +158,41 @@ mv .git .git-old; mv .git/hooks .git/x; rm -rf .vscode; echo evil > .vscode/task
 	}
 	if _, err := os.Stat(filepath.Join(dir, "made")); err != nil {
 		t.Errorf("Destroy took what was in place: %v", err)
+	}
+}
+
+func TestInPlaceWithoutTriggers(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "main.go"), "package main")
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
+	if got := output(t, ws, "pwd; cat main.go; echo made > made"); got != dir+"\npackage main" {
+		t.Errorf("a command sees %q", got)
+	}
+	if err := write(ws, t, "made", "changed"); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, ws, "cat made"); got != "changed" {
+		t.Errorf("a command sees %q", got)
+	}
+	made, err := os.Stat(filepath.Join(dir, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mine, err := os.Stat(filepath.Join(dir, "main.go")); err != nil || !sameOwner(made, mine) {
+		t.Errorf("what was made belongs to someone else: %+v, %v", made.Sys(), err)
+	}
+	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+		put(t, filepath.Join(dir, ".git/config"), "[core]")
+		if err := p.endGuest(t.Context(), p.ground.Path(idOf(t, ws))); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the first call is told that the guest is gone
+			_, err = ws.Shell.Run(t.Context(), driver.Command{Script: "echo evil > .git/config"})
+		}
+		if err == nil || !strings.Contains(err.Error(), "in place") {
+			t.Errorf("with files that others run later: %v", err)
+		}
 	}
 }
 

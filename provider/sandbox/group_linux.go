@@ -142,9 +142,13 @@ func limited(name string) driver.Enforcement {
 // used lists the controllers that a unit needs.
 func used(u unit) []controller {
 	var list []controller
+	l := u.policy.Limits
+	if u.kernel {
+		l.PIDs.Max = 0 // what the host would count are gVisor's threads
+	}
 	for _, name := range controllers {
 		c := hostControllers()[name]
-		if c.err == nil && (len(c.settings(u.policy.Limits)) > 0 || name == "freezer" && !u.throwaway) {
+		if c.err == nil && (len(c.settings(l)) > 0 || name == "freezer" && !u.throwaway && !u.kernel) {
 			list = append(list, c)
 		}
 	}
@@ -170,13 +174,44 @@ func groups(l *guest.Launch, u unit) (open []io.Closer, err error) {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return open, err
 		}
-		files, err := c.give(l, dir, c.settings(u.policy.Limits))
+		limits := u.policy.Limits
+		if u.kernel {
+			limits.Memory.Max += kernelMemory
+		}
+		files, err := c.give(l, dir, c.settings(limits))
 		open = append(open, files...)
 		if err != nil {
 			return open, err
 		}
 	}
 	return open, nil
+}
+
+// kernelMemory is what gVisor itself may use besides the workload, which shares
+// its limit group.
+const kernelMemory = 64 << 20
+
+// oomSince says why a guest is lost that is in the limit groups itself, as one in
+// gVisor is: when the kernel kills in its group, it is out of memory.
+func oomSince(u unit) func() driver.Cause {
+	if !u.kernel || u.policy.Limits.Memory.Max == 0 {
+		return nil
+	}
+	count := func() int64 {
+		c := hostControllers()["memory"]
+		data, err := os.ReadFile(filepath.Join(c.group(u.id), "memory.oom_control"))
+		if c.err != nil || err != nil {
+			return 0
+		}
+		return guest.Counter(string(data), "oom_kill ")
+	}
+	before := count()
+	return func() driver.Cause {
+		if count() > before {
+			return driver.CauseOOM
+		}
+		return ""
+	}
 }
 
 // give sets the limits of one group and hands its files to the guest.

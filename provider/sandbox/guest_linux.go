@@ -33,9 +33,9 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template}
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template, kernel: l.kernel}
 	if m.Dir != "" {
-		u.inside, u.inPlace = m.Dir, true
+		u.inside, u.inPlace, u.handed = m.Dir, true, l.kernel
 	}
 	if p.limitedDisk(l, m.Policy) {
 		u.image = p.ground.Path(m.ID, imageName)
@@ -59,6 +59,7 @@ func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
 		return nil
 	}
 	g := &live{Client: c}
+	g.WhyLost = oomSince(want.unit)
 	if want.unit.mounted() {
 		if err := p.reach(g, rec, want.unit); err != nil {
 			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", err)
@@ -110,6 +111,9 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
 		}
 	}
+	if proxy != nil {
+		u.egress, u.roots = filepath.Join(dir, egressName), len(proxy.CAPEM()) > 0
+	}
 	l, open, err := want.level.launch(p, u)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -124,10 +128,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	l.Config.Version = want.version
-	l.Config.Limits = u.policy.Limits
+	l.Config.Version, serving(l).Version = want.version, want.version
+	serving(l).Limits = u.policy.Limits
 	if !u.throwaway {
-		l.Config.Lease = p.cfg.Lease
+		serving(l).Lease = p.cfg.Lease
 	}
 	rec := &keep.Record{Key: want.key, Groups: groupDirs(u)}
 	if err := rec.Write(dir); err != nil { // before there is anything that only it tells of
@@ -144,6 +148,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
 	g := &live{Client: r.Client}
+	g.WhyLost = oomSince(u)
 	if r.Root != nil {
 		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
 			err = errors.Join(rec.Write(dir), g.use(r.Root, p.ids, u))

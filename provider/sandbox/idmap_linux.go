@@ -21,9 +21,11 @@ func cloneTree(path string) (*os.File, error) {
 
 // mapOwner makes a detached mount show what is owned by uid:gid on disk as owned
 // by the workload, and store what the workload makes as owned by uid:gid. So
-// files belong to the same user outside, whatever sandbox they were made in.
-func (p *Provider) mapOwner(tree *os.File, uid, gid int) error {
-	err := p.maps.use(owner{uid, gid}, p.ids.base+workloadUID, func(users *os.File) error {
+// files belong to the same user outside, whatever sandbox they were made in. With
+// kernel, root inside may own files, too, as it does for the moment in which
+// gVisor makes them.
+func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
+	err := p.maps.use(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
 		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 	})
@@ -33,8 +35,11 @@ func (p *Provider) mapOwner(tree *os.File, uid, gid int) error {
 	return nil
 }
 
-// owner is who files belong to outside.
-type owner struct{ uid, gid int }
+// owner is who files belong to outside, and whether root inside may own some.
+type owner struct {
+	uid, gid int
+	root     bool
+}
 
 // owners keeps a user namespace for each owner that was mapped to the workload:
 // to make one takes a process, and nearly all files belong to the same few.
@@ -46,16 +51,21 @@ type owners struct {
 // maxOwners bounds the descriptors that are kept.
 const maxOwners = 64
 
-// use calls f with a namespace in which an owner is id.
-func (o *owners) use(who owner, id int, f func(users *os.File) error) error {
+// use calls f with a namespace in which an owner is the workload, whose ids begin
+// at base outside.
+func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if users := o.users[who]; users != nil {
 		return f(users)
 	}
-	users, err := userNamespace(
-		[]syscall.SysProcIDMap{{ContainerID: who.uid, HostID: id, Size: 1}},
-		[]syscall.SysProcIDMap{{ContainerID: who.gid, HostID: id, Size: 1}})
+	uids := []syscall.SysProcIDMap{{ContainerID: who.uid, HostID: base + workloadUID, Size: 1}}
+	gids := []syscall.SysProcIDMap{{ContainerID: who.gid, HostID: base + workloadUID, Size: 1}}
+	if who.root {
+		root := syscall.SysProcIDMap{ContainerID: base, HostID: base, Size: 1}
+		uids, gids = append(uids, root), append(gids, root)
+	}
+	users, err := userNamespace(uids, gids)
 	if err != nil {
 		return err
 	}

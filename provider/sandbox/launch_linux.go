@@ -37,7 +37,7 @@ const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID 
 
 // attr is how the guest is started: alone in its namespaces, with the rights
 // that it needs there and none outside.
-func (i ids) attr() *syscall.SysProcAttr {
+func (i ids) attr(kernel bool) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
 	if i.root {
 		// The guest is root inside, and an id outside that owns nothing.
@@ -47,9 +47,14 @@ func (i ids) attr() *syscall.SysProcAttr {
 		return sys
 	}
 	// An ordinary user can map only itself, to the workload. So the guest is
-	// the same user, and what sets it apart is what it may do.
-	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: workloadUID, HostID: os.Geteuid(), Size: 1}}
-	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: workloadUID, HostID: os.Getegid(), Size: 1}}
+	// the same user, and what sets it apart is what it may do. gVisor wants to be
+	// root, so there that user is root, with no right that root would have.
+	inside := workloadUID
+	if kernel {
+		inside = 0
+	}
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: inside, HostID: os.Geteuid(), Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: inside, HostID: os.Getegid(), Size: 1}}
 	sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_KILL, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP,
 		unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 	return sys
@@ -69,6 +74,10 @@ type unit struct {
 	layer     string // with a template: directory of the layer above it
 	inPlace   bool   // files is a directory of the user's
 	image     string // file that holds the file system of the files, where disk is limited
+	egress    string // directory with the socket of the proxy, where there is one
+	kernel    bool   // in gVisor, which makes files as its own user and then gives them away
+	roots     bool   // the proxy has an authority of its own
+	handed    bool   // in place, where the guest can't change files for the host
 	tmp       string // directory for temporary files, where there are no mounts
 }
 
@@ -80,7 +89,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		return nil, nil, err
 	}
 	var open []io.Closer
-	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(), Socket: u.socket}
+	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(u.kernel), Socket: u.socket}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits.Memory.Max), Env: environment(u),
@@ -112,7 +121,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u unit) mounted() bool { return u.template != "" || u.image != "" }
+func (u unit) mounted() bool { return u.template != "" || u.image != "" || u.handed }
 
 // workspace returns the mounts of the workspace itself, and what to close.
 func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
@@ -139,13 +148,13 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 // tree returns a detached mount of the files, whose owner is the workload.
 func (p *Provider) tree(u unit) (*os.File, error) {
 	if u.image == "" {
-		return p.mapped(u.files)
+		return p.mapped(u.files, u.kernel)
 	}
 	tree, err := mountImage(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, 0, 0); err != nil {
+	if err := p.mapOwner(tree, 0, 0, u.kernel); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
@@ -163,7 +172,7 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open 
 	if !p.ids.root {
 		return []guest.Mount{m}, nil, nil
 	}
-	lower, err := p.mapped(u.template)
+	lower, err := p.mapped(u.template, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -220,7 +229,7 @@ func triggers(u unit) []guest.Mount {
 }
 
 // mapped returns a detached mount of a directory whose owner is the workload.
-func (p *Provider) mapped(dir string) (*os.File, error) {
+func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -233,7 +242,7 @@ func (p *Provider) mapped(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid)); err != nil {
+	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid), kernel); err != nil {
 		tree.Close()
 		return nil, err
 	}

@@ -14,11 +14,8 @@ import (
 func at(level driver.Isolation) workspacetest.Harness {
 	h := harness
 	h.Provider = func(t testing.TB, dir string) driver.Provider {
-		p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Lease: lease, Isolation: level})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.only = level
+		p := newProvider(t, dir)
+		p.only, p.cfg.Isolation = level, level
 		return p
 	}
 	return h
@@ -28,6 +25,9 @@ func at(level driver.Isolation) workspacetest.Harness {
 func needLevel(t *testing.T, level driver.Isolation) {
 	t.Helper()
 	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+		if r.Level == level && !r.Works && r.Level == driver.IsolationGVisor && os.Getenv(runscVar) != "" {
+			t.Fatalf("gVisor is installed and does not work: %s", r.Reason)
+		}
 		if r.Level == level && !r.Works {
 			t.Skipf("skipped: host: %s: %s", level, r.Reason)
 		}

@@ -17,14 +17,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// gvisor is the level of a kernel in user space.
-func (p *Provider) gvisor(unit) (*guest.Launch, []io.Closer, error) {
-	if _, err := exec.LookPath("runsc"); err != nil {
-		return nil, nil, fmt.Errorf("runsc is not installed: %w", fault.Unsupported)
-	}
-	return nil, nil, fmt.Errorf("runsc is installed, but starting a guest with it is not supported yet: %w", fault.Unsupported)
-}
-
 // bubblewrap starts the guest with the world that namespaces would build, built
 // by bubblewrap.
 func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {

@@ -58,13 +58,18 @@ func output(t testing.TB, ws *driver.Workspace, text string) string {
 }
 
 // guestOf is the record of a workspace's guest.
-func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *keep.Record {
+func idOf(t testing.TB, ws *driver.Workspace) string {
 	t.Helper()
 	var pl payload
 	if err := driver.DecodeRef(ws.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := keep.Read(p.ground.Path(pl.ID))
+	return pl.ID
+}
+
+func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *keep.Record {
+	t.Helper()
+	rec, err := keep.Read(p.ground.Path(idOf(t, ws)))
 	if err != nil {
 		t.Fatalf("no record of a guest: %v", err)
 	}

@@ -31,12 +31,24 @@ type level struct {
 	launch  func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
 
 	mapped bool // where Croft is root, ids inside are others outside
+	kernel bool // the guest is in a kernel of its own, and in the limit groups
 	plain  bool // the workspace is where it is on the host, and there are no mounts
 }
 
 // levels lists what there is, the strongest first and the fastest among equals.
 var levels = []*level{
-	{name: driver.IsolationGVisor, by: "gVisor", launch: (*Provider).gvisor},
+	{
+		name: driver.IsolationGVisor, by: "gVisor (systrap) inside namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		network: "gVisor without a network but a loopback interface, and a proxy for what the policy allows",
+		proof: "a guest started in gVisor; from inside, the kernel was gVisor's, a file of the host could be neither read nor written, " +
+			"the system not changed, no process of the host seen",
+		lacks: []string{
+			"over its memory limit everything that runs in the workspace ends, not one process", "no limit of processes, and no pause",
+			"no directory in place that holds files which others run later, such as .git/config",
+			"where Croft is not root, the workload is root inside, without any capability",
+		},
+		script: gvisorScript, launch: (*Provider).gvisor, mapped: true, kernel: true,
+	},
 	{
 		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
 		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
@@ -77,6 +89,22 @@ cat "$bait" 2>/dev/null && { echo "a file of the host can be read"; exit; }
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
 grep -q '^Seccomp:.*2$' /proc/self/status || { echo "there is no seccomp filter"; exit; }
+echo held
+`
+
+// gvisorScript is namespaceScript for a kernel in user space, which knows no
+// network interface beyond what it makes up.
+const gvisorScript = `
+bait=$1
+grep -qi gvisor /proc/version || { echo "the kernel is the host's"; exit; }
+[ "$$" -lt 1000 ] || { echo "process numbers are the host's"; exit; }
+[ -e "$bait" ] && { echo "a file of the host is seen"; exit; }
+[ -e "/proc/1/root$bait" ] && { echo "a file of the host is seen through /proc"; exit; }
+(echo x > /usr/croft-probe) 2>/dev/null && { echo "/usr can be written"; exit; }
+ls /.croft/* >/dev/null 2>&1 && { echo "the guest's own directory can be read"; exit; }
+echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
+[ "$(tail -n +3 /proc/net/dev | grep -vc ' lo:\|lo:')" = 0 ] || { echo "there is a network"; exit; }
+grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
 echo held
 `
 
@@ -217,7 +245,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
 		return err
 	}
-	u := unit{id: "probe", files: files, inside: inside, throwaway: true}
+	u := unit{id: "probe", files: files, inside: inside, throwaway: true, kernel: l.kernel}
 	if l.plain {
 		u.inside, u.tmp = files, filepath.Join(dir, tmpName)
 		if err := os.Mkdir(u.tmp, 0o700); err != nil {
@@ -229,7 +257,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 		return err
 	}
 	defer closeAll(open)
-	start.Config.Version = "probe"
+	start.Config.Version, serving(start).Version = "probe", "probe"
 	r, err := start.Start(ctx)
 	if err != nil {
 		return err
@@ -269,7 +297,10 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		t.Network = driver.NetworkNone
 		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
-	if l.name != driver.IsolationNamespaces {
+	if l.kernel {
+		t.Limits.PIDs = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
+	}
+	if !l.mapped {
 		t.CopyOnWrite = ""
 		t.Limits.Disk = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}

@@ -335,7 +335,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 		return nil, errors.Join(err, h.plot.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
-	if hostControllers()["freezer"].err == nil && !h.opts.Throwaway {
+	if hostControllers()["freezer"].err == nil && !h.opts.Throwaway && !l.kernel {
 		life.Pause, life.Resume = h.pause, h.resume
 	}
 	return &driver.Workspace{

@@ -6,17 +6,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
-// guestVar tells processes that a test starts where croft-guest is.
-const guestVar = "CROFT_TEST_GUEST"
+// These tell processes that a test starts where croft-guest and gVisor's program
+// are, and the one level that there is to be; the latter two may be "".
+const (
+	guestVar = "CROFT_TEST_GUEST"
+	runscVar = "CROFT_TEST_RUNSC"
+	levelVar = "CROFT_TEST_LEVEL"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(guestVar) != "" {
@@ -36,6 +44,13 @@ func TestMain(m *testing.M) {
 		panic(string(out))
 	}
 	os.Setenv(guestVar, bin)
+	if path := testenv.Runsc(); path != "" {
+		own := filepath.Join(dir, "runsc")
+		if err := copyFile(path, own); err != nil {
+			panic(err)
+		}
+		os.Setenv(runscVar, own)
+	}
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
@@ -46,11 +61,23 @@ const lease = 20 * time.Second
 
 func newProvider(t testing.TB, dir string) *Provider {
 	t.Helper()
-	p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Lease: lease})
+	p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Runsc: os.Getenv(runscVar), Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if level := driver.Isolation(os.Getenv(levelVar)); level != "" {
+		p.only, p.cfg.Isolation = level, level
+	}
 	return p
+}
+
+// here reports whether tests run at one of the given levels.
+func here(levels ...driver.Isolation) bool {
+	level := driver.Isolation(os.Getenv(levelVar))
+	if level == "" {
+		level = driver.IsolationNamespaces
+	}
+	return slices.Contains(levels, level)
 }
 
 func leftovers(t testing.TB, dir string) []string {
@@ -99,6 +126,11 @@ func TestConformanceUnprivileged(t *testing.T) {
 // root; where it is not, they run as an ordinary user anyway.
 func asNobody(t *testing.T, run string) {
 	t.Helper()
+	nobodyAt(t, "", run)
+}
+
+func nobodyAt(t *testing.T, level driver.Isolation, run string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("skipped: this process is not root, so the tests have run as an ordinary user")
 	}
@@ -119,12 +151,37 @@ func asNobody(t *testing.T, run string) {
 	if err := copyFile(os.Args[0], self); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", self, "-test.run", run, "-test.v")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, guestVar + "=" + os.Getenv(guestVar)}
+	again(t, "as an ordinary user", level, dir, setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", self, "-test.run", run, "-test.v")
+}
+
+// atLevel runs tests of this binary where there is no level but one: as this user
+// and, where that is root, as an ordinary one.
+func atLevel(t *testing.T, level driver.Isolation, run string) {
+	t.Helper()
+	needLevel(t, level)
+	t.Run("as-this-user", func(t *testing.T) {
+		again(t, "at level "+string(level), level, t.TempDir(), os.Args[0], "-test.run", run, "-test.v")
+	})
+	t.Run("as-nobody", func(t *testing.T) { nobodyAt(t, level, run) })
+}
+
+// again runs tests of this binary in another process.
+func again(t *testing.T, how string, level driver.Isolation, dir string, argv ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir,
+		guestVar + "=" + os.Getenv(guestVar), runscVar + "=" + os.Getenv(runscVar), levelVar + "=" + string(level),
+	}
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("as an ordinary user: %v\n%s", err, out)
+		t.Errorf("%s: %v\n%s", how, err, out)
+	}
+	for line := range strings.Lines(string(out)) { // what was left out there must be seen here
+		if strings.Contains(line, "skipped: host") {
+			t.Log(strings.TrimSpace(line))
+		}
 	}
 }
 

@@ -1,0 +1,24 @@
+package testenv
+
+import (
+	"go/build"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Runsc returns the path of gVisor's program, on PATH or where "go install" puts
+// programs, as scripts/deps does; "" where the host has none.
+func Runsc() string {
+	if path, err := exec.LookPath("runsc"); err == nil {
+		return path
+	}
+	bin := os.Getenv("GOBIN")
+	if bin == "" {
+		bin = filepath.Join(build.Default.GOPATH, "bin")
+	}
+	if path, err := exec.LookPath(filepath.Join(bin, "runsc")); err == nil {
+		return path
+	}
+	return ""
+}

@@ -1,0 +1,247 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// gVisor runs inside the world that the level of namespaces builds: the same
+// mounts, ids and limit groups, and the end of its first process is the end of
+// everything. What is at stake if gVisor has a hole is that world, not the host.
+//
+// The guest is the first process of gVisor. It can be given streams, but no
+// directories and no sockets that listen, so it finds these below own, which
+// nobody else inside can enter: the socket that it makes there is one of the
+// host, in <root>/<id>/ctl.
+
+const (
+	own     = "/.croft"
+	ctlName = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
+)
+
+// gvisor returns how to start a guest in a kernel in user space.
+func (p *Provider) gvisor(u unit) (*guest.Launch, []io.Closer, error) {
+	program, err := p.runsc()
+	if err != nil {
+		return nil, nil, err
+	}
+	if u.inPlace && len(triggers(u)) > 0 { // gVisor moves directories without a look at what is mounted on them
+		return nil, nil, errors.Join(fmt.Errorf("a directory in place with files that others run later, which gVisor can't keep read-only: %w", fault.Unsupported), program.Close())
+	}
+	logs := u.log
+	u.log = "" // as a mount, not as a descriptor
+	l, open, err := p.namespaces(u)
+	if err != nil {
+		closeAll(open)
+		return nil, nil, err
+	}
+	open = append(open, program)
+	l.Files = append(l.Files, guest.Named{Name: "kernel", File: program})
+	k := &kernel{p: p, launch: l, unit: u, open: open}
+	if err := k.build(logs); err != nil {
+		closeAll(k.open)
+		return nil, nil, err
+	}
+	return l, k.open, nil
+}
+
+func (p *Provider) runsc() (*os.File, error) {
+	path := p.cfg.Runsc
+	if path == "" {
+		found, err := exec.LookPath("runsc")
+		if err != nil {
+			return nil, fmt.Errorf("gVisor (runsc) is not installed: %w", fault.Unsupported)
+		}
+		path = found
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("gVisor: %w: %w", fault.Unsupported, err)
+	}
+	return f, nil
+}
+
+// A kernel is a launch of gVisor in the making.
+type kernel struct {
+	p      *Provider
+	launch *guest.Launch
+	unit   unit
+	open   []io.Closer
+	inner  *guest.Config
+	mounts []specs.Mount
+}
+
+// build turns the launch of a guest in namespaces into one that hands over to
+// gVisor.
+func (k *kernel) build(logs string) error {
+	outer := &k.launch.Config
+	inner := *outer
+	k.inner = &inner
+	inner.NewRoot, inner.Mounts, inner.Hostname, inner.Loopback, inner.Files = "", nil, "", false, false
+	inner.Paths = map[string]string{}
+	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
+	k.thin()
+	mode := uint32(0o700)
+	if !k.p.ids.root {
+		mode = 0o001 // the workload is the same user as the guest, which needs no mode
+	}
+	outer.Mounts = slices.Concat([]guest.Mount{
+		{Kind: guest.MountDir, Target: own, Mode: mode},
+		{Kind: guest.MountTmpfs, Target: own + "/state", Data: "mode=700"},
+	}, outer.Mounts)
+	k.world()
+	for name, dir := range map[string]string{"log": logs, "egress": k.unit.egress} {
+		if dir == "" {
+			continue
+		}
+		if err := k.dir(name, dir); err != nil {
+			return err
+		}
+		inner.Paths[name] = own + "/" + name
+	}
+	if k.unit.socket != "" {
+		if err := k.listen(); err != nil {
+			return err
+		}
+	}
+	return k.bundle()
+}
+
+// thin takes out of the outer world what gVisor puts over it anyway.
+func (k *kernel) thin() {
+	mounts := slices.Clone(k.launch.Config.Mounts)
+	for i, m := range mounts {
+		if m.Kind == guest.MountTmpfs && m.Target != "/dev" {
+			mounts[i] = guest.Mount{Kind: guest.MountDir, Target: m.Target}
+		}
+	}
+	k.launch.Config.Mounts = mounts
+}
+
+// world lists what gVisor itself puts in place, above what the root shows.
+func (k *kernel) world() {
+	memory := k.unit.policy.Limits.Memory.Max
+	tmpfs := func(target, options string) {
+		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
+	}
+	k.mounts = append(k.mounts, specs.Mount{Destination: "/proc", Type: "proc", Source: "proc"})
+	tmpfs("/dev/shm", "mode=1777"+size(memory, 8))
+	tmpfs("/tmp", "mode=1777"+size(memory, 2))
+	tmpfs("/run", "mode=755"+size(memory, 32))
+	tmpfs("/var/tmp", "mode=1777"+size(memory, 16))
+	user := 0 // see attr
+	if k.p.ids.root {
+		user = workloadUID
+	}
+	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
+	k.bind(k.unit.inside, k.unit.policy.ReadOnly)
+	if k.unit.roots {
+		k.bind(bundlePath, true)
+	}
+}
+
+// bind makes gVisor show what the world has at a path, and look there each time:
+// the root itself it may remember, since nobody changes that.
+func (k *kernel) bind(path string, readOnly bool) {
+	mode := "rw"
+	if readOnly {
+		mode = "ro"
+	}
+	k.mounts = append(k.mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", mode, "nosuid", "nodev"}})
+}
+
+// dir makes a directory of the host one of the guest's own.
+func (k *kernel) dir(name, dir string) error {
+	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: own + "/" + name}
+	if k.p.ids.root { // inside, nobody may walk there
+		tree, err := cloneTree(dir)
+		if err != nil {
+			return err
+		}
+		k.open = append(k.open, tree)
+		k.launch.Files = append(k.launch.Files, guest.Named{Name: "own-" + name, File: tree})
+		m.Kind, m.Source = guest.MountFD, "own-"+name
+	}
+	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
+	k.bind(m.Target, false)
+	return nil
+}
+
+// listen makes the guest's socket one in a directory that both sides have.
+func (k *kernel) listen() error {
+	ctl := filepath.Join(filepath.Dir(k.unit.socket), ctlName)
+	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := k.p.give(ctl, 0); err != nil {
+		return err
+	}
+	for _, path := range []string{k.unit.socket, filepath.Join(ctl, keep.SocketName)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Symlink(filepath.Join(ctlName, keep.SocketName), k.unit.socket); err != nil {
+		return err
+	}
+	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + keep.SocketName
+	return k.dir(ctlName, ctl)
+}
+
+// guestCaps are what the guest needs inside gVisor, which is not what anyone
+// needs outside.
+var guestCaps = []string{
+	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SYS_ADMIN",
+}
+
+// bundle writes what gVisor is to run, and how.
+func (k *kernel) bundle() error {
+	spec := specs.Spec{
+		Version: specs.Version,
+		Process: &specs.Process{
+			Args: []string{"croft-guest"}, Cwd: "/",
+			Capabilities: &specs.LinuxCapabilities{Bounding: guestCaps, Effective: guestCaps, Permitted: guestCaps},
+		},
+		Root: &specs.Root{Path: "/", Readonly: true}, Hostname: hostname, Mounts: k.mounts,
+		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
+			{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace},
+		}},
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	const dir = own + "/bundle"
+	outer := &k.launch.Config
+	outer.Mounts = append(outer.Mounts, guest.Mount{Kind: guest.MountFile, Target: dir + "/config.json", Source: string(data)})
+	sockets := "create" // the guest's own
+	if k.unit.egress != "" {
+		sockets = "all" // and the proxy's
+	}
+	outer.Kernel = &guest.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
+		"--root", own + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
+	}}
+	return nil
+}
+
+// serving is the configuration of the guest that serves.
+func serving(l *guest.Launch) *guest.Config {
+	if l.Config.Kernel != nil {
+		return l.Config.Kernel.Inner
+	}
+	return &l.Config
+}

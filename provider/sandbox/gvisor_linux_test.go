@@ -1,0 +1,66 @@
+package sandbox
+
+import (
+	"github.com/croft-run/croft/fault"
+	"testing"
+
+	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/workspace/workspacetest"
+)
+
+func TestConformanceGVisor(t *testing.T) {
+	needLevel(t, driver.IsolationGVisor)
+	workspacetest.Run(t, at(driver.IsolationGVisor))
+}
+
+// openAt opens a workspace at a level, or skips where the host lacks it.
+func openAt(t *testing.T, level driver.Isolation, mods ...func(*driver.Spec)) (*Provider, *driver.Workspace) {
+	t.Helper()
+	needLevel(t, level)
+	p := newProvider(t, t.TempDir())
+	p.only, p.cfg.Isolation = level, level
+	return p, open(t, p, mods...)
+}
+
+func TestGVisorOutOfMemoryIsACauseAndTheWorkspaceGoesOn(t *testing.T) {
+	need(t, limited("memory"))
+	_, ws := openAt(t, driver.IsolationGVisor, limits(driver.Limits{Memory: driver.Limit{Max: 64 << 20}}))
+	if got := output(t, ws, "echo kept > file; echo works"); got != "works" {
+		t.Errorf("before: %q", got)
+	}
+	res := script(t, ws, "head -c 400M /dev/zero | tail > /dev/null")
+	if res.Cause != driver.CauseOOM {
+		t.Errorf("a memory hog gives %+v, want the cause oom", res)
+	}
+	var got string
+	eventually(t, "the workspace goes on", func() bool { // the first call may be told that the guest is gone
+		res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "cat file"})
+		got = string(res.Stdout)
+		return err == nil
+	})
+	if got != "kept\n" {
+		t.Errorf("after it: %q", got)
+	}
+}
+
+func TestGVisorLimitOfProcessesIsRefused(t *testing.T) {
+	needLevel(t, driver.IsolationGVisor)
+	p := newProvider(t, t.TempDir())
+	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationGVisor}}
+	spec.Policy.Limits.PIDs.Max = 10
+	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported {
+		t.Errorf("a limit of processes gives %v", err)
+	}
+}
+
+// TestGVisorAsTheOthers runs at gVisor what is tested at namespaces, besides the
+// suite.
+func TestGVisorAsTheOthers(t *testing.T) {
+	atLevel(t, driver.IsolationGVisor, "^Test(TemplateShowsThroughAndStaysAsItIs|InPlaceWithoutTriggers|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost|AllowedHostIsReachedAndNoOther|DiskIsLimited)$")
+}
+
+// TestConformanceGVisorUnprivileged runs what of the suite is about processes and
+// the fence; the rest is the same code as at the other levels.
+func TestConformanceGVisorUnprivileged(t *testing.T) {
+	asNobody(t, "^TestConformanceGVisor$/^(Shell|Isolation|Network|Limits|ReadOnly|Sessions|Life)$")
+}
