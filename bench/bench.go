@@ -16,6 +16,8 @@ type bench struct {
 	log    io.Writer
 	rows   []Row
 	clean  []func()
+
+	between func() // called between turns, outside of the time that is taken; nil is nothing
 }
 
 func (b *bench) runFamily(ctx context.Context, f family) error {
@@ -23,7 +25,7 @@ func (b *bench) runFamily(ctx context.Context, f family) error {
 		for _, c := range slices.Backward(b.clean) {
 			c()
 		}
-		b.clean = nil
+		b.clean, b.between = nil, nil
 	}()
 	return f.run(ctx, b)
 }
@@ -86,14 +88,25 @@ func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ou
 			}
 			*p.into = append(*p.into, time.Since(t)/time.Duration(batch))
 		}
+		if b.between != nil {
+			b.between()
+		}
 	}
 	row := Row{Family: b.family, Name: name, Ref: ref, N: len(a), Bound: bound,
 		OursNS: median(a), RefNS: median(r)}
 	row.Ratio = float64(row.OursNS) / float64(max(row.RefNS, 1))
-	b.rows = append(b.rows, row)
-	fmt.Fprintf(b.log, "%s/%s: %.2f of %s (n=%d)\n", b.family, name, row.Ratio, ref, row.N)
+	b.add(row)
 	return nil
 }
+
+// add adds a row that was measured.
+func (b *bench) add(row Row) {
+	b.rows = append(b.rows, row)
+	fmt.Fprintf(b.log, "%s/%s: %.2f of %s (n=%d)\n", b.family, row.Name, row.Ratio, row.Ref, row.N)
+}
+
+// atMost bounds ours in the row that was added last.
+func (b *bench) atMost(most int64) { b.rows[len(b.rows)-1].Most = most }
 
 // batchSize finds how often to repeat work so that a turn takes a millisecond,
 // which the clock can tell.

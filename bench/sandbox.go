@@ -23,13 +23,7 @@ func benchExec(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
-	ours := once(func() error {
-		res, err := ws.Shell.Run(ctx, driver.Command{Argv: []string{"true"}})
-		if err == nil && res.ExitCode != 0 {
-			err = fmt.Errorf("true gives %+v", res)
-		}
-		return err
-	})
+	ours := once(func() error { return runTrue(ctx, ws) })
 	plain := once(func() error { return exec.CommandContext(ctx, "true").Run() })
 	if err := b.compare(ctx, "true in a live sandbox", "fork and exec", 1.4, ours, plain); err != nil {
 		return err
@@ -50,61 +44,20 @@ func sandboxProvider(ctx context.Context, b *bench) (*sandbox.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	return sandboxProviderAt(ctx, b, dir)
+}
+
+// sandboxProviderAt is sandboxProvider with the workspaces below dir/ws.
+func sandboxProviderAt(ctx context.Context, b *bench, dir string) (*sandbox.Provider, error) {
 	bin := filepath.Join(dir, "croft-guest")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build croft-guest: %w: %s", err, out)
 	}
-	return sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Guest: bin})
-}
-
-// templateFiles is how many files the template of benchOpen has.
-const templateFiles = 10_000
-
-// benchOpen compares a workspace from a template, from nothing to the first
-// output of a command, with a copy of the template alone.
-func benchOpen(ctx context.Context, b *bench) error {
-	p, err := sandboxProvider(ctx, b)
-	if err != nil {
-		return err
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Guest: bin})
+	if err == nil {
+		b.cleanup(func() { p.Close() })
 	}
-	dir, err := b.tempDir()
-	if err != nil {
-		return err
-	}
-	template := filepath.Join(dir, "template")
-	for i := range templateFiles {
-		name := filepath.Join(template, fmt.Sprintf("d%d/e%d/f%d", i%20, i%400, i))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(name, make([]byte, 2048), 0o600); err != nil {
-			return err
-		}
-	}
-	var opened []*driver.Workspace
-	b.cleanup(func() {
-		for _, ws := range opened {
-			ws.Life.Destroy(context.WithoutCancel(ctx)) // the directory goes with the family
-		}
-	})
-	ours := once(func() error {
-		ws, err := p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind, From: driver.Source{Template: template}})
-		if err != nil {
-			return err
-		}
-		opened = append(opened, ws)
-		res, err := ws.Shell.Run(ctx, driver.Command{Argv: []string{"ls", "d0"}})
-		if err == nil && len(res.Stdout) == 0 {
-			err = fmt.Errorf("ls gives %+v", res)
-		}
-		return err
-	})
-	copies := 0
-	cp := once(func() error {
-		copies++
-		return exec.CommandContext(ctx, "cp", "-a", template, filepath.Join(dir, fmt.Sprintf("copy%d", copies))).Run()
-	})
-	return b.compare(ctx, "open to first output, 10,000 files", "cp -a", 0, ours, cp)
+	return p, err
 }

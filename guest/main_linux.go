@@ -275,7 +275,7 @@ func (g *guest) serve() error {
 	deaf.Go(func() { g.ignore(signals) })
 	defer deaf.Wait()
 	defer g.cancel()
-	rpc, err := ttrpc.NewServer()
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(roomy))
 	if err != nil {
 		return err
 	}
@@ -297,6 +297,22 @@ func (g *guest) serve() error {
 		return nil
 	}
 	return err
+}
+
+// stackNeed is more stack than a call of the protocol takes.
+const stackNeed = 12 << 10
+
+// roomy answers a call on a stack that was grown once, to all that it needs. A new
+// goroutine has little, and would copy what it has at each doubling.
+func roomy(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	growStack(1)
+	return method(ctx, unmarshal)
+}
+
+//go:noinline
+func growStack(i int) byte {
+	var room [stackNeed]byte
+	return room[i%stackNeed]
 }
 
 // harmful are the signals that end or stop a Go program which does not ask for

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,9 +26,14 @@ const (
 	// Most commands end within it, and need no epoll descriptor then.
 	spell = 20 * time.Millisecond
 
-	// maxPollers bounds the threads that sit in poll(2) at a time.
-	maxPollers = 4
+	// mostPollers bounds the threads that sit in poll(2) at a time.
+	mostPollers = 4
 )
+
+// maxPollers leaves one processor of the Go runtime free: each that sits in
+// poll(2) keeps its own for milliseconds, and with all taken a new command would
+// wait for one of them.
+var maxPollers = sync.OnceValue(func() int32 { return int32(max(1, min(mostPollers, runtime.GOMAXPROCS(0)-1))) })
 
 var pollers atomic.Int32
 
@@ -58,7 +65,7 @@ const ended = waits
 // wait returns which descriptors can be read, as a set of bits; 0 is that the
 // deadline has passed, where there is one.
 func (w *waiter) wait(deadline time.Time) (ready uint, err error) {
-	if w.set == nil && pollers.Add(1) <= maxPollers {
+	if w.set == nil && pollers.Add(1) <= maxPollers() {
 		ready, err = w.poll(deadline)
 		pollers.Add(-1)
 		if ready != 0 || err != nil || passed(deadline) {

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// What an idle guest may hold.
+const (
+	anonMost     = 6 << 20
+	residentMost = 12 << 20
+)
+
+// benchMemory weighs guests that have run something and have nothing to do. The
+// reference is what we promise, so the ratio is how much of it is used.
+func benchMemory(ctx context.Context, b *bench) error {
+	dir, err := b.tempDir()
+	if err != nil {
+		return err
+	}
+	p, err := sandboxProviderAt(ctx, b, dir)
+	if err != nil {
+		return err
+	}
+	var anon, resident []int64
+	for range 5 {
+		id := driver.NewID()
+		ws, err := p.Open(ctx, driver.Spec{ID: id, Kind: sandbox.Kind})
+		if err != nil {
+			return err
+		}
+		b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
+		for range 20 {
+			if err := runTrue(ctx, ws); err != nil {
+				return err
+			}
+		}
+		time.Sleep(200 * time.Millisecond) // it comes to rest
+		a, r, err := weigh(filepath.Join(dir, "ws", id))
+		if err != nil {
+			return err
+		}
+		anon, resident = append(anon, a), append(resident, r)
+	}
+	for _, row := range []Row{
+		{Name: "idle guest, RssAnon", OursNS: middle(anon), RefNS: anonMost},
+		{Name: "idle guest, resident", OursNS: middle(resident), RefNS: residentMost},
+	} {
+		row.Family, row.Ref, row.N, row.Unit, row.Most = b.family, "what we promise", len(anon), bytesUnit, row.RefNS
+		row.Ratio = float64(row.OursNS) / float64(row.RefNS)
+		b.add(row)
+	}
+	return nil
+}
+
+func middle(list []int64) int64 {
+	s := slices.Sorted(slices.Values(list))
+	return s[len(s)/2]
+}
+
+// weigh asks the kernel what the guest of the workspace in dir holds: memory of
+// its own, and all that is resident.
+func weigh(dir string) (anon, resident int64, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, "guest"))
+	if err != nil {
+		return 0, 0, err
+	}
+	var record struct{ PID int }
+	if err := json.Unmarshal(data, &record); err != nil {
+		return 0, 0, err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", record.PID))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64) // of other lines, nobody asks
+		switch name {
+		case "RssAnon":
+			anon = kib << 10
+		case "VmRSS":
+			resident = kib << 10
+		}
+	}
+	if anon == 0 || resident == 0 {
+		return 0, 0, fmt.Errorf("the guest's status tells nothing of its memory: %q", status)
+	}
+	return anon, resident, nil
+}
