@@ -55,6 +55,7 @@ var may = []struct{ pkg, imports string }{
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},
 	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},
+	{"tool/verify", "fault profile workspace workspace/driver"},
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
 	{"api", "fault event workspace workspace/driver registry profile internal/shellwire"},
 	{"daemon/system", "fault event secret workspace workspace/driver egress posix/guard config registry api profile provider/..."},

@@ -1,0 +1,114 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A capture keeps the head and the tail of a text.
+type capture struct {
+	limit   int
+	head    []byte
+	tail    []byte
+	dropped int64
+}
+
+func (c *capture) write(data []byte) {
+	if room := c.limit/2 - len(c.head); room > 0 {
+		n := min(room, len(data))
+		c.head = append(c.head, data[:n]...)
+		data = data[n:]
+	}
+	c.tail = append(c.tail, data...)
+	// Moving the tail only when it has doubled keeps writing cheap.
+	if over := len(c.tail) - c.limit/2; over > c.limit/2 {
+		c.dropped += int64(over)
+		c.tail = append(c.tail[:0], c.tail[over:]...)
+	}
+}
+
+// String returns the text, with a line that says what is missing.
+func (c *capture) String() string {
+	c.trim()
+	if c.dropped == 0 {
+		return plainText(string(c.head) + string(c.tail))
+	}
+	head, tail := plainText(string(c.head)), plainText(string(c.tail))
+	return fmt.Sprintf("%s\n... (%d bytes dropped) ...\n%s", strings.TrimSuffix(head, "\n"), c.dropped, tail)
+}
+
+func (c *capture) trim() {
+	if over := len(c.tail) - c.limit/2; over > 0 {
+		c.dropped += int64(over)
+		c.tail = c.tail[over:]
+	}
+}
+
+// bytes returns what was kept, for a parser.
+func (c *capture) bytes() []byte { return append(bytes.Clone(c.head), c.tail...) }
+
+// lines calls back with whole lines, without their end. A line that is longer
+// than the limit comes in parts.
+type lines struct {
+	each  func([]byte)
+	part  []byte
+	limit int
+}
+
+func (l *lines) write(data []byte) {
+	for {
+		line, rest, ok := bytes.Cut(data, []byte("\n"))
+		if !ok {
+			l.part = append(l.part, data...)
+			if l.limit > 0 && len(l.part) > l.limit {
+				l.end()
+			}
+			return
+		}
+		if len(l.part) > 0 {
+			line = append(l.part, line...)
+			l.part = nil
+		}
+		l.each(bytes.TrimSuffix(line, []byte("\r")))
+		data = rest
+	}
+}
+
+func (l *lines) end() {
+	if len(l.part) > 0 {
+		l.each(l.part)
+		l.part = nil
+	}
+}
+
+var control = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)`)
+
+// plainText takes colours and the like out of a text, and makes it valid.
+func plainText(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if strings.IndexByte(s, 0x1b) >= 0 {
+		s = control.ReplaceAllString(s, "")
+	}
+	if strings.IndexByte(s, '\r') >= 0 {
+		s = strings.ReplaceAll(s, "\r\n", "\n")
+	}
+	return s
+}
+
+// clip bounds a text, at its end.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + fmt.Sprintf("\n... (%d bytes dropped)", len(s)-limit)
+}
+
+// clipHead bounds a text, at its beginning.
+func clipHead(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return fmt.Sprintf("... (%d bytes dropped)\n", len(s)-limit) + strings.ToValidUTF8(s[len(s)-limit:], "")
+}

@@ -1,0 +1,239 @@
+package verify
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// cargoMessage is one line of cargo's --message-format=json.
+type cargoMessage struct {
+	Reason  string
+	Target  struct{ Name string }
+	Message struct {
+		Message  string
+		Level    string
+		Rendered string
+		Code     *struct{ Code string }
+		Spans    []struct {
+			FileName    string `json:"file_name"`
+			LineStart   int    `json:"line_start"`
+			ColumnStart int    `json:"column_start"`
+			IsPrimary   bool   `json:"is_primary"`
+		}
+	}
+}
+
+// diagnostic returns what the compiler says, and whether it says something about
+// a place.
+func (m *cargoMessage) diagnostic(t tree) (Diagnostic, bool) {
+	d := Diagnostic{Message: m.Message.Message, Severity: Error}
+	if m.Message.Level != "error" && !strings.HasPrefix(m.Message.Level, "error:") {
+		d.Severity = Warning
+	}
+	if m.Message.Code != nil {
+		d.Rule = m.Message.Code.Code
+	}
+	for _, s := range m.Message.Spans {
+		if s.IsPrimary {
+			d.File, d.Line, d.Column = t.file(s.FileName), s.LineStart, s.ColumnStart
+			return d, true
+		}
+	}
+	return d, false
+}
+
+// parseCargoMessages reads the compiler's messages of any cargo command. A
+// library that is built twice, for itself and for its tests, says all twice.
+func parseCargoMessages(text []byte, t tree) (list []Diagnostic, rendered []string) {
+	for line := range strings.Lines(string(text)) {
+		var m cargoMessage
+		if !strings.HasPrefix(line, `{"reason":"compiler-message"`) || json.Unmarshal([]byte(line), &m) != nil {
+			continue
+		}
+		if d, ok := m.diagnostic(t); ok && !slices.Contains(list, d) {
+			list = append(list, d)
+			rendered = append(rendered, m.Message.Rendered)
+		}
+	}
+	return list, rendered
+}
+
+var (
+	cargoTarget = regexp.MustCompile(`^\s+Running (?:unittests )?(\S+)(?: \(.*\))?$`)
+	cargoDoc    = regexp.MustCompile(`^\s+Doc-tests (\S+)$`)
+	cargoTest   = regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)`)
+	cargoBlock  = regexp.MustCompile(`^---- (.+) stdout ----$`)
+	cargoAgain  = regexp.MustCompile("^error: (?:doc)?test failed, to rerun pass `(.*)`$")
+	cargoPanic  = regexp.MustCompile(`(?m)^thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?(\S+?):(\d+):(\d+):?$`)
+	cargoSides  = regexp.MustCompile(`(?m)^\s+left: (.*)\n\s*right: (.*)$`)
+)
+
+// parseCargo reads what cargo test wrote, with the compiler's messages as JSON
+// and both streams in one.
+func parseCargo(text []byte, t tree) results {
+	p := cargoParser{tree: t, outcome: map[string]string{}}
+	for line := range strings.Lines(string(text)) {
+		p.line(strings.TrimSuffix(line, "\n"))
+	}
+	p.flush("")
+	list, rendered := parseCargoMessages(text, t)
+	for i, d := range list {
+		if d.Severity == Error {
+			p.res.understood = true
+			p.res.fail(Failure{Kind: KindBuild, File: d.File, Line: d.Line, Column: d.Column, Message: strings.TrimSpace(d.Message + ruleSuffix(d.Rule)), Output: rendered[i]})
+		}
+	}
+	return p.res
+}
+
+func ruleSuffix(rule string) string {
+	if rule == "" {
+		return ""
+	}
+	return " [" + rule + "]"
+}
+
+type cargoParser struct {
+	tree    tree
+	res     results
+	target  string            // as cargo calls it: "src/lib.rs", "tests/it.rs", "doc gold"
+	failed  []string          // tests of the target, in the order of their output
+	outcome map[string]string // their output
+	block   string            // whose output is being read
+}
+
+func (p *cargoParser) line(line string) {
+	if m := cargoTarget.FindStringSubmatch(line); m != nil {
+		p.flush("")
+		p.target = m[1]
+		return
+	}
+	if m := cargoDoc.FindStringSubmatch(line); m != nil {
+		p.flush("")
+		p.target = "doc-tests " + m[1]
+		return
+	}
+	if m := cargoAgain.FindStringSubmatch(line); m != nil {
+		p.flush(m[1])
+		return
+	}
+	if m := cargoTest.FindStringSubmatch(line); m != nil && p.block == "" {
+		p.test(m[1], m[2])
+		return
+	}
+	switch m := cargoBlock.FindStringSubmatch(line); {
+	case m != nil:
+		p.block = m[1]
+	case p.block != "" && line == "failures:":
+		p.block = ""
+	case p.block != "":
+		p.outcome[p.block] += line + "\n"
+	}
+}
+
+func (p *cargoParser) test(name, outcome string) {
+	p.res.understood = true
+	p.res.saw(p.target + " " + name)
+	switch outcome {
+	case "ok":
+		p.res.passed++
+	case "ignored":
+		p.res.skipped++
+	default:
+		p.failed = append(p.failed, name)
+	}
+}
+
+// flush ends a target. again are the arguments by which cargo says it is run
+// alone.
+func (p *cargoParser) flush(again string) {
+	for _, name := range p.failed {
+		f := Failure{Kind: KindTest, Package: p.target, Test: name, Output: p.outcome[name], Message: p.outcome[name]}
+		f.selector = p.target + " " + name
+		p.place(&f)
+		p.res.fail(f)
+		p.res.failures[len(p.res.failures)-1].again = strings.Fields(again)
+	}
+	p.failed, p.block = nil, ""
+	clear(p.outcome)
+}
+
+// place finds where a test panicked, and with what.
+func (p *cargoParser) place(f *Failure) {
+	out := p.outcome[f.Test]
+	if i := strings.Index(out, "stack backtrace:\n"); i >= 0 {
+		out = out[:i]
+	}
+	if i := strings.Index(out, "note: run with `RUST_BACKTRACE"); i >= 0 {
+		out = out[:i]
+	}
+	f.Message = out
+	m := cargoPanic.FindStringSubmatchIndex(out)
+	if m == nil {
+		return
+	}
+	f.File, f.Line, f.Column = p.tree.file(out[m[4]:m[5]]), atoi(out[m[6]:m[7]]), atoi(out[m[8]:m[9]])
+	f.Message = out[m[1]:]
+	if m[2] >= 0 { // Rust before 1.73 writes the message before the place
+		f.Message = out[m[2]:m[3]]
+	}
+	if s := cargoSides.FindStringSubmatch(f.Message); s != nil {
+		f.Actual, f.Expected = s[1], s[2]
+	}
+}
+
+// cargoArgv makes cargo test run all targets and write messages that can be read.
+func cargoArgv(argv []string) []string {
+	return cargoFlags(argv, "--no-fail-fast", "--message-format=json")
+}
+
+// cargoFlags puts flags before what is passed on to the program.
+func cargoFlags(argv []string, flags ...string) []string {
+	out := slices.Clone(argv)
+	at := slices.Index(out, "--")
+	if at < 0 {
+		at = len(out)
+	}
+	for _, f := range flags {
+		if name, _, _ := strings.Cut(f, "="); !slices.ContainsFunc(out, func(a string) bool { return strings.HasPrefix(a, name) }) {
+			out = slices.Insert(out, at, f)
+			at++
+		}
+	}
+	return out
+}
+
+// cargoRerun runs each target with failures by the arguments that cargo named,
+// and in it the failed tests by their whole names.
+func cargoRerun(argv []string, failures []Failure) [][]string {
+	type group struct {
+		again []string
+		tests []string
+	}
+	var groups []group
+	for _, f := range failures {
+		if f.Test == "" || len(f.again) == 0 {
+			return [][]string{argv} // what does not compile may keep anything from running
+		}
+		i := slices.IndexFunc(groups, func(g group) bool { return slices.Equal(g.again, f.again) })
+		if i < 0 {
+			groups = append(groups, group{again: f.again})
+			i = len(groups) - 1
+		}
+		groups[i].tests = append(groups[i].tests, f.Test)
+	}
+	var out [][]string
+	for _, g := range groups {
+		cmd := slices.DeleteFunc(slices.Clone(argv), func(a string) bool {
+			return a == "--workspace" || a == "--all" || strings.HasPrefix(a, "--package=")
+		})
+		if at := slices.Index(cmd, "--"); at >= 0 {
+			cmd = cmd[:at]
+		}
+		cmd = append(append(cmd, g.again...), "--", "--exact")
+		out = append(out, append(cmd, g.tests...))
+	}
+	return out
+}

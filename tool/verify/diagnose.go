@@ -1,0 +1,181 @@
+package verify
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A lineForm is a form in which tools write one finding on one line. The named
+// groups are file, line, column, severity, rule and message.
+type lineForm struct {
+	re       *regexp.Regexp
+	severity Severity // where the line names none
+}
+
+var (
+	// file:line:col: message, as compilers, go vet and gofmt write.
+	goForm = lineForm{regexp.MustCompile(`^(?:vet: )?(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+)$`), Error}
+	// golangci-lint names the linter at the end.
+	golangciForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
+	// ruff and flake8: file:line:col: RULE message.
+	ruffForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): (?:(?P<rule>[A-Z]+\d+|invalid-syntax):? )?(?:\[\*\] )?(?P<message>.+)$`), Warning}
+	// pylint: file:line:col: C0114: message (name).
+	pylintForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:*][^:]*):(?P<line>\d+):(?P<column>\d+): (?P<severity>[A-Z])\d+: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
+	// mypy: file:line[:col]: error: message  [rule].
+	mypyForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<severity>error|warning|note): (?P<message>.+?)(?:  \[(?P<rule>[\w-]+)\])?$`), Error}
+	// pyright: /file:line:col - error: message (rule).
+	pyrightForm = lineForm{regexp.MustCompile(`^\s*(?P<file>\S[^:]*):(?P<line>\d+):(?P<column>\d+) - (?P<severity>error|warning|information): (?P<message>.+?)(?: \((?P<rule>\w+)\))?$`), Error}
+	// tsc: file(line,col): error TS2322: message.
+	tscForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s(][^(]*)\((?P<line>\d+),(?P<column>\d+)\): (?P<severity>error|warning) (?P<rule>TS\d+): (?P<message>.+)$`), Error}
+	// javac: file:line: error: message; Maven puts places into brackets.
+	javacForm  = lineForm{regexp.MustCompile(`^(?P<file>[^\s:\[][^:]*\.(?:java|kt|kts|groovy|scala)):(?P<line>\d+):(?:(?P<column>\d+):)? (?:(?P<severity>error|warning): )?(?P<message>.+)$`), Error}
+	mavenForm  = lineForm{regexp.MustCompile(`^\[(?P<severity>ERROR|WARNING)\] (?P<file>[^\s\[][^\[]*):\[(?P<line>\d+)(?:,(?P<column>\d+))?\] (?P<message>.+)$`), Error}
+	kotlinForm = lineForm{regexp.MustCompile(`^(?P<severity>[ew]): (?:file://)?(?P<file>[^\s:][^:]*\.kts?):(?P<line>\d+):(?P<column>\d+) (?P<message>.+)$`), Error}
+	// GitHub's annotations, which biome and oxlint can write.
+	annotation = lineForm{regexp.MustCompile(`^::(?P<severity>error|warning|notice) (?:title=(?P<rule>[^,:]*),)?file=(?P<file>[^,]+),line=(?P<line>\d+)(?:,endLine=\d+)?(?:,col(?:umn)?=(?P<column>\d+))?(?:,end\w+=\d+)*(?:,title=(?P<rule2>[^:]*))?::(?P<message>.+)$`), Warning}
+)
+
+// parse reads all lines of a text that have one of the forms, the first that fits.
+func parseForms(text []byte, t tree, forms ...lineForm) []Diagnostic {
+	var out []Diagnostic
+	for line := range strings.Lines(plainText(string(text))) {
+		line = strings.TrimRight(line, "\n ")
+		for _, f := range forms {
+			if d, ok := f.read(line, t); ok {
+				if !slices.Contains(out, d) {
+					out = append(out, d)
+				}
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (f lineForm) read(line string, t tree) (Diagnostic, bool) {
+	m := f.re.FindStringSubmatch(line)
+	if m == nil {
+		return Diagnostic{}, false
+	}
+	d := Diagnostic{Severity: f.severity}
+	for i, name := range f.re.SubexpNames() {
+		if m[i] == "" {
+			continue
+		}
+		switch name {
+		case "file":
+			d.File = t.file(m[i])
+		case "line":
+			d.Line = atoi(m[i])
+		case "column":
+			d.Column = atoi(m[i])
+		case "severity":
+			d.Severity = severityOf(m[i])
+		case "rule", "rule2":
+			d.Rule = m[i]
+		case "message":
+			d.Message = m[i]
+		}
+	}
+	return d, true
+}
+
+func severityOf(word string) Severity {
+	switch strings.ToLower(word) {
+	case "error", "e", "f", "fatal":
+		return Error
+	case "note", "information", "info", "notice", "help":
+		return Info
+	default:
+		return Warning
+	}
+}
+
+// parseGoText reads what the go command, gofmt and the compiler write.
+func parseGoText(text string, t tree) []Diagnostic { return parseForms([]byte(text), t, goForm) }
+
+func parseGolangci(text []byte, t tree) []Diagnostic {
+	out := parseForms(text, t, golangciForm)
+	// Code that does not compile is reported once without a message of its own.
+	return slices.DeleteFunc(out, func(d Diagnostic) bool { return strings.HasPrefix(d.Message, ": #") })
+}
+
+var pyrightRule = regexp.MustCompile(`^\W{4,}.*\((report\w+)\)$`)
+
+// parsePyright reads findings whose last line, which names the rule, may be
+// another than the first.
+func parsePyright(text []byte, t tree) []Diagnostic {
+	var out []Diagnostic
+	for line := range strings.Lines(plainText(string(text))) {
+		line = strings.TrimRight(line, "\n ")
+		if d, ok := pyrightForm.read(line, t); ok {
+			out = append(out, d)
+		} else if m := pyrightRule.FindStringSubmatch(line); m != nil && len(out) > 0 && out[len(out)-1].Rule == "" {
+			out[len(out)-1].Rule = m[1]
+		}
+	}
+	return out
+}
+
+func parseJava(text []byte, t tree) []Diagnostic {
+	return parseForms(text, t, mavenForm, javacForm, kotlinForm)
+}
+
+// eslintFile is one file of eslint --format=json.
+type eslintFile struct {
+	FilePath string `json:"filePath"`
+	Messages []struct {
+		RuleID   *string `json:"ruleId"`
+		Severity int     `json:"severity"`
+		Message  string  `json:"message"`
+		Line     int     `json:"line"`
+		Column   int     `json:"column"`
+	} `json:"messages"`
+}
+
+// parseESLint reads JSON, or where a script of the project chose the form the
+// text that people read.
+func parseESLint(text []byte, t tree) []Diagnostic {
+	var files []eslintFile
+	if i := strings.Index(string(text), "[{\"filePath\""); i < 0 || json.NewDecoder(strings.NewReader(string(text[i:]))).Decode(&files) != nil {
+		return parseStylish(text, t)
+	}
+	var out []Diagnostic
+	for _, f := range files {
+		for _, m := range f.Messages {
+			d := Diagnostic{File: t.file(f.FilePath), Line: max(m.Line, 0), Column: max(m.Column, 0), Message: m.Message, Severity: Warning}
+			if m.Severity == 2 {
+				d.Severity = Error
+			}
+			if m.RuleID != nil {
+				d.Rule = *m.RuleID
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+var stylishLine = regexp.MustCompile(`^\s+(\d+):(\d+)\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
+
+// parseStylish reads ESLint's usual text: the file on a line of its own, and its
+// findings indented below.
+func parseStylish(text []byte, t tree) []Diagnostic {
+	var out []Diagnostic
+	file := ""
+	for line := range strings.Lines(plainText(string(text))) {
+		line = strings.TrimRight(line, "\n ")
+		m := stylishLine.FindStringSubmatch(line)
+		switch {
+		case m != nil && file != "":
+			out = append(out, Diagnostic{File: file, Line: atoi(m[1]), Column: atoi(m[2]), Severity: severityOf(m[3]), Message: m[4], Rule: m[5]})
+		case line != "" && line[0] != ' ' && strings.Contains(line, "."):
+			file = t.file(line)
+		case line == "":
+			file = ""
+		}
+	}
+	return out
+}

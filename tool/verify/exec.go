@@ -1,0 +1,222 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// scratch in an argument stands for a directory for throw-away files. It exists
+// while a job runs, is outside the workspace, and what is in its "report"
+// directory at the end comes back as reports.
+const scratch = "{croft-scratch}"
+
+// A job is one command and what is to be read of it.
+type job struct {
+	argv  []string
+	dir   string            // relative to the workspace
+	env   map[string]string // a value may contain scratch
+	files map[string]string // written into scratch before: name to content
+	merge bool              // standard error comes in standard output, in the order it was written
+
+	// collect are base name patterns below directories of that name: reports that the
+	// tool writes into the tree, of which those written by this run come back.
+	collect []found
+}
+
+// found says which files of the tree are reports.
+type found struct{ dir, name string }
+
+// A ran is how a job ended.
+type ran struct {
+	workspace.Result
+	reports [][]byte
+	lost    bool // reports were too long
+}
+
+// Bounds of what is read.
+const (
+	maxReports = 64 << 20
+	cleanTime  = 5 * time.Second
+)
+
+// run runs a job. stdout and stderr are told all that the tool writes, reports
+// excluded.
+func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdout, stderr func([]byte)) (ran, error) {
+	mark, err := newMark()
+	if err != nil {
+		return ran{}, err
+	}
+	cmd := driver.Command{Argv: j.argv, Dir: j.dir, Env: map[string]string{}, Timeout: o.Timeout, MaxOutput: int64(o.maxOutput())}
+	maps.Copy(cmd.Env, plainEnv)
+	scripted := j.merge || j.usesScratch()
+	if scripted {
+		cmd.Argv, cmd.Script = nil, j.script(mark)
+	} else {
+		maps.Copy(cmd.Env, j.env)
+	}
+	split := &splitter{mark: []byte("\n" + mark + "\n"), text: stdout}
+	cmd.OnStdout = func(data []byte) error { split.write(data); return nil }
+	cmd.OnStderr = func(data []byte) error { stderr(data); return nil }
+	res, err := ws.Run(ctx, cmd)
+	split.end()
+	if scripted && (err != nil || res.Cause != "") {
+		clean(ctx, ws, mark)
+	}
+	if err != nil {
+		return ran{}, fmt.Errorf("verify: run %s: %w", strings.Join(j.argv, " "), err)
+	}
+	return ran{Result: res, reports: split.reports(mark), lost: split.lost}, nil
+}
+
+// plainEnv asks tools for text without colours and for no questions.
+var plainEnv = map[string]string{"NO_COLOR": "1", "TERM": "dumb", "CARGO_TERM_COLOR": "never"}
+
+func (o *Options) maxOutput() int {
+	if o.MaxOutput > 0 {
+		return o.MaxOutput
+	}
+	return DefaultMaxOutput
+}
+
+func newMark() (string, error) {
+	var b [12]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("verify: random name: %w: %w", fault.Internal, err)
+	}
+	return "croft-verify-" + hex.EncodeToString(b[:]), nil
+}
+
+func (j *job) usesScratch() bool {
+	has := func(s string) bool { return strings.Contains(s, scratch) }
+	return len(j.files) > 0 || len(j.collect) > 0 || slices.ContainsFunc(j.argv, has) || slices.ContainsFunc(slices.Collect(maps.Values(j.env)), has)
+}
+
+// script runs the command with a directory for throw-away files, and writes the
+// reports after a mark, so that nothing is left in the tree and nothing outside
+// the workspace needs to be read.
+func (j *job) script(mark string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "d=\"${TMPDIR:-/tmp}/%s\"\nmkdir -p -m 700 \"$d/report\" || exit 125\ntrap 'rm -rf \"$d\"' EXIT\n", mark)
+	for _, name := range slices.Sorted(maps.Keys(j.files)) {
+		fmt.Fprintf(&b, "printf %%s %s > \"$d/%s\"\n", shellQuote(j.files[name]), name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(j.env)) {
+		fmt.Fprintf(&b, "export %s=%s\n", key, shellQuote(j.env[key]))
+	}
+	if len(j.collect) > 0 {
+		b.WriteString(": > \"$d/start\"\n")
+	}
+	for i, a := range j.argv {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(shellQuote(a))
+	}
+	b.WriteString(" < /dev/null")
+	if j.merge {
+		b.WriteString(" 2>&1")
+	}
+	b.WriteString("\ns=$?\n")
+	fmt.Fprintf(&b, "printf '\\n%%s\\n' %s\n", mark)
+	const emit = "while IFS= read -r -d '' f; do printf '%s %s\\n' " + "MARK" + " \"$(wc -c < \"$f\")\"; cat \"$f\"; done"
+	each := strings.ReplaceAll(emit, "MARK", mark)
+	fmt.Fprintf(&b, "find \"$d/report\" -type f -print0 | %s\n", each)
+	for _, c := range j.collect {
+		fmt.Fprintf(&b, "find . -type f -path %s -newer \"$d/start\" -print0 2>/dev/null | %s\n", shellQuote("*/"+c.dir+"/"+c.name), each)
+	}
+	b.WriteString("exit $s\n")
+	return b.String()
+}
+
+// clean removes the scratch directory of a script that did not come to its end.
+func clean(ctx context.Context, ws *workspace.Workspace, mark string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	// What can't be removed now is below a directory for throw-away files.
+	_, _ = ws.Run(ctx, driver.Command{Script: fmt.Sprintf("rm -rf \"${TMPDIR:-/tmp}/%s\"", mark)})
+}
+
+// shellQuote quotes a word for bash; scratch becomes the directory's variable.
+func shellQuote(word string) string {
+	parts := strings.Split(word, scratch)
+	for i, p := range parts {
+		parts[i] = "'" + strings.ReplaceAll(p, "'", `'\''`) + "'"
+	}
+	return strings.Join(parts, `"$d"`)
+}
+
+// A splitter passes on text up to a mark and keeps what follows.
+type splitter struct {
+	mark  []byte
+	text  func([]byte)
+	held  []byte // the last bytes of the text, which may be the beginning of the mark
+	found bool
+	rest  []byte
+	lost  bool
+}
+
+func (s *splitter) write(data []byte) {
+	if s.found {
+		s.keep(data)
+		return
+	}
+	s.held = append(s.held, data...)
+	if i := bytes.Index(s.held, s.mark); i >= 0 {
+		s.found = true
+		s.pass(s.held[:i+1])
+		s.keep(s.held[i+len(s.mark):])
+		s.held = nil
+		return
+	}
+	if n := len(s.held) - len(s.mark) + 1; n > 0 {
+		s.pass(s.held[:n])
+		s.held = append(s.held[:0], s.held[n:]...)
+	}
+}
+
+func (s *splitter) pass(data []byte) {
+	if len(data) > 0 {
+		s.text(data)
+	}
+}
+
+func (s *splitter) keep(data []byte) {
+	if len(s.rest)+len(data) > maxReports {
+		s.lost = true
+		return
+	}
+	s.rest = append(s.rest, data...)
+}
+
+func (s *splitter) end() {
+	s.pass(s.held)
+	s.held = nil
+}
+
+// reports takes what follows the mark apart: a line with a length before each.
+func (s *splitter) reports(mark string) [][]byte {
+	var out [][]byte
+	data := s.rest
+	for {
+		line, rest, ok := bytes.Cut(data, []byte("\n"))
+		size, isHead := strings.CutPrefix(string(line), mark+" ")
+		n, err := strconv.Atoi(strings.TrimSpace(size))
+		if !ok || !isHead || err != nil || n < 0 || n > len(rest) {
+			return out
+		}
+		out = append(out, rest[:n])
+		data = rest[n:]
+	}
+}

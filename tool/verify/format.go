@@ -1,0 +1,147 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/workspace"
+)
+
+// A Formatting says what a formatter did.
+type Formatting struct {
+	Language string   `json:"language"`
+	Dir      string   `json:"dir"`
+	Command  []string `json:"command"`
+	ExitCode int      `json:"exitCode"`
+	Changed  []Change `json:"changed"`           // files it rewrote, of those that were named
+	Message  string   `json:"message,omitempty"` // why it did not end well
+	Output
+}
+
+// A Change is a file that was rewritten.
+type Change struct {
+	File string `json:"file"`
+	Diff string `json:"diff"`
+}
+
+// Format runs the formatter of a project: on all of it, or on opts.Files. Which
+// files it changed is known for named files only.
+func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Formatting, error) {
+	o := opts.orZero()
+	argv, ok := p.Format.All()
+	if len(o.Files) > 0 {
+		argv, ok = p.Format.Expand(o.Files)
+	}
+	if !ok {
+		return nil, fmt.Errorf("verify: format %s: %w: no format command detected for the %s project%s", p.Dir, fault.NotFound, p.Ecosystem, about(o.Files))
+	}
+	before, err := contents(ctx, ws, o.Files)
+	if err != nil {
+		return nil, err
+	}
+	out := &Formatting{Language: string(p.Ecosystem), Dir: p.Dir, Command: argv, Changed: []Change{}}
+	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	j := job{argv: argv, dir: p.Format.Dir}
+	ran, err := j.run(ctx, ws, o, stdout.write, stderr.write)
+	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+		return nil, err
+	}
+	out.ExitCode, out.Stdout, out.Stderr = ran.ExitCode, stdout.String(), stderr.String()
+	out.Dropped = stdout.dropped + stderr.dropped
+	if out.Dropped > 0 {
+		out.Session = ran.Session
+	}
+	switch {
+	case ran.Cause != "":
+		out.Message = fmt.Sprintf("it was cut short: %s", ran.Cause)
+	case ran.ExitCode != 0:
+		out.Message = fmt.Sprintf("exit status %d: %s", ran.ExitCode, clip(strings.TrimSpace(out.Stderr+"\n"+out.Stdout), 2<<10))
+	}
+	after, err := contents(context.WithoutCancel(ctx), ws, o.Files)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range o.Files {
+		if before[f] != after[f] {
+			out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: unified(path.Clean(f), before[f], after[f])})
+		}
+	}
+	return out, nil
+}
+
+func about(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	return " that is about " + strings.Join(files, ", ")
+}
+
+// maxFormatted is the size of a file beyond which no difference is shown.
+const maxFormatted = 4 << 20
+
+// contents reads files, to see what a formatter does to them. One that is too
+// long, or is gone, is its size and time, or nothing.
+func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, f := range files {
+		info, err := ws.Stat(ctx, f, nil)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("verify: format %s: %w", f, err)
+		}
+		if info.Size > maxFormatted {
+			out[f] = fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)
+			continue
+		}
+		data, err := ws.ReadFile(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("verify: format %s: %w", f, err)
+		}
+		out[f] = string(data)
+	}
+	return out, nil
+}
+
+// checkArgv turns a formatter's command into one that only says what it would
+// change; false where no such form is known.
+func checkArgv(argv []string) ([]string, bool) {
+	replace := func(from string, to ...string) []string {
+		out := slices.Clone(argv)
+		at := slices.Index(out, from)
+		if at < 0 {
+			return nil
+		}
+		return slices.Replace(out, at, at+1, to...)
+	}
+	for i, word := range argv {
+		var out []string
+		switch path.Base(word) {
+		case "gofmt":
+			out = replace("-w", "-d")
+		case "prettier":
+			out = replace("--write", "--check")
+		case "biome":
+			out = replace("--write")
+		case "rustfmt", "fmt":
+			out = slices.Insert(slices.Clone(argv), i+1, "--check")
+		case "black":
+			out = slices.Insert(slices.Clone(argv), i+1, "--check", "--diff", "--quiet")
+		case "ruff":
+			if at := slices.Index(argv, "format"); at > i {
+				out = slices.Insert(slices.Clone(argv), at+1, "--check", "--diff")
+			}
+		}
+		if out != nil {
+			return out, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,293 @@
+package verify
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// goEvent is one line of go test -json.
+type goEvent struct {
+	Action      string
+	Package     string
+	ImportPath  string
+	Test        string
+	Output      string
+	FailedBuild string
+}
+
+// goParser reads the stream of go test -json. What is kept of a test's output is
+// bounded, and dropped when it passes.
+type goParser struct {
+	tree     tree
+	text     func(string)
+	progress func(done, failed int, line string)
+
+	res     results
+	outputs map[goTest][]byte
+	builds  map[string][]byte // output of builds by import path
+	failed  map[goTest]bool   // tests with a failing test below
+	closed  map[string]bool   // packages that were reported as failed by a test or a build
+	nfailed int
+}
+
+type goTest struct{ pkg, test string }
+
+const maxGoOutput = 64 << 10
+
+func newGoParser(t tree) *goParser {
+	return &goParser{
+		tree: t, text: func(string) {}, progress: func(int, int, string) {},
+		outputs: map[goTest][]byte{}, builds: map[string][]byte{}, failed: map[goTest]bool{}, closed: map[string]bool{},
+	}
+}
+
+// line takes one line of the stream. What is no event is text that the go command
+// or an older version of it writes between them.
+func (p *goParser) line(line []byte) {
+	var e goEvent
+	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Action == "" {
+		p.text(string(line) + "\n")
+		return
+	}
+	p.res.understood = true
+	key := goTest{e.Package, e.Test}
+	switch e.Action {
+	case "output":
+		p.text(e.Output)
+		p.keep(p.outputs, key, e.Output)
+	case "build-output":
+		p.text(e.Output)
+		if b := p.builds[e.ImportPath]; len(b)+len(e.Output) <= maxGoOutput {
+			p.builds[e.ImportPath] = append(b, e.Output...)
+		}
+	case "pass", "skip", "fail":
+		p.ended(key, e)
+	}
+}
+
+func (p *goParser) keep(m map[goTest][]byte, key goTest, text string) {
+	b := m[key]
+	if len(b)+len(text) > maxGoOutput {
+		b = b[min(len(b), len(text)):] // the end is what tells
+	}
+	m[key] = append(b, clipHead(text, maxGoOutput)...)
+}
+
+func (p *goParser) ended(key goTest, e goEvent) {
+	out := p.outputs[key]
+	delete(p.outputs, key)
+	if key.test == "" {
+		if e.Action == "fail" && !p.closed[key.pkg] {
+			p.packageFailed(key.pkg, e.FailedBuild, out)
+		}
+		return
+	}
+	p.res.saw(goSelector(key))
+	switch e.Action {
+	case "skip":
+		p.res.skipped++
+	case "pass":
+		p.res.passed++
+	default:
+		p.testFailed(key, string(out))
+	}
+	p.progress(p.res.passed+p.res.skipped+p.nfailed, p.nfailed, key.test)
+}
+
+func goSelector(key goTest) string { return key.pkg + " " + key.test }
+
+func (p *goParser) testFailed(key goTest, out string) {
+	p.closed[key.pkg] = true
+	f := p.read(key.pkg, out)
+	f.Kind, f.Package, f.Test, f.selector = KindTest, key.pkg, key.test, goSelector(key)
+	parent := p.failed[key] && f.Line == 0
+	for up := key.test; strings.Contains(up, "/"); {
+		up = up[:strings.LastIndex(up, "/")]
+		p.failed[goTest{key.pkg, up}] = true
+	}
+	if parent {
+		return // nothing of its own went wrong
+	}
+	p.nfailed++
+	p.res.fail(f)
+}
+
+// packageFailed tells of a package without a failed test: it does not build, or
+// breaks off outside of tests.
+func (p *goParser) packageFailed(pkg, build string, out []byte) {
+	f := Failure{Kind: KindSetup, Package: pkg, Output: string(out), selector: goSelector(goTest{pkg, ""})}
+	if build != "" || strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
+		f.Kind = KindBuild
+		if text := string(p.builds[build]); text != "" {
+			f.Output = text
+		}
+		if list := parseGoText(f.Output, p.tree); len(list) > 0 {
+			f.File, f.Line, f.Column, f.Message = list[0].File, list[0].Line, list[0].Column, list[0].Message
+		}
+	}
+	if f.Message == "" {
+		f.Message = goPlain(f.Output)
+	}
+	p.nfailed++
+	p.res.fail(f)
+}
+
+var (
+	goLine  = regexp.MustCompile(`(?m)^\s+([\w.\-]+\.go):(\d+): (.*)`)
+	goPanic = regexp.MustCompile(`(?m)^panic: (.*)`)
+	goFrame = regexp.MustCompile(`(?m)^\s+(/\S+\.go):(\d+)`)
+	goFrom  = regexp.MustCompile(`(?s)(?:got|=)\s*:?\s*(.+?)\s*[,;\n]\s*want(?:ed)?\s*:?\s*(.+)$`)
+	testify = regexp.MustCompile(`(?m)^\s*expected\s*:\s?(.*)\n\s*actual\s*:\s?(.*)$`)
+	goNoise = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (FAIL|PASS|SKIP)\b|(FAIL|PASS|exit status \d+)\b).*\n?`)
+)
+
+// read finds the place and the message in a test's output.
+func (p *goParser) read(pkg, out string) Failure {
+	f := Failure{Output: goPlain(out)}
+	if m := goPanic.FindStringSubmatchIndex(out); m != nil {
+		f.Message = "panic: " + out[m[2]:m[3]]
+		for _, fr := range goFrame.FindAllStringSubmatch(out[m[1]:], -1) {
+			if name := p.tree.file(fr[1]); p.tree.inside(name) {
+				f.File, f.Line = name, atoi(fr[2])
+				break
+			}
+		}
+		return f
+	}
+	places := goLine.FindAllStringSubmatchIndex(out, -1)
+	if len(places) == 0 {
+		f.Message = f.Output
+		return f
+	}
+	m := places[p.telling(out, places)]
+	f.File, f.Line = path.Join(p.dirOf(pkg), out[m[2]:m[3]]), atoi(out[m[4]:m[5]])
+	f.Message = out[m[6]:]
+	for _, next := range places {
+		if next[0] > m[0] {
+			f.Message = out[m[6]:next[0]]
+			break
+		}
+	}
+	f.Message = dedent(goNoise.ReplaceAllString(f.Message, ""))
+	f.Expected, f.Actual, f.Diff = goDifference(f.Message)
+	return f
+}
+
+// telling picks among the lines that a test wrote the one to show: the first that
+// speaks of a difference, or else the last, which is where a fatal one is.
+func (p *goParser) telling(out string, places [][]int) int {
+	for i, m := range places {
+		text := out[m[6]:m[7]]
+		if strings.Contains(text, "want") || strings.Contains(text, "expected") || strings.Contains(text, "(-") {
+			return i
+		}
+	}
+	return len(places) - 1
+}
+
+func goDifference(message string) (want, got, diff string) {
+	if i := strings.Index(message, "(-want +got):\n"); i >= 0 {
+		return "", "", strings.TrimRight(message[i+len("(-want +got):\n"):], "\n")
+	}
+	if m := testify.FindStringSubmatch(message); m != nil {
+		return m[1], m[2], ""
+	}
+	if m := goFrom.FindStringSubmatch(message); m != nil {
+		return strings.TrimSpace(m[2]), strings.TrimSpace(m[1]), ""
+	}
+	return "", "", ""
+}
+
+// dedent takes the indentation of continued lines away.
+func dedent(s string) string {
+	all := strings.Split(strings.TrimRight(s, "\n "), "\n")
+	for i := range all {
+		all[i] = strings.TrimPrefix(all[i], "        ")
+	}
+	return strings.Join(all, "\n")
+}
+
+// goPlain is output without the lines that say which test runs.
+func goPlain(out string) string { return strings.TrimSpace(goNoise.ReplaceAllString(out, "")) }
+
+// dirOf returns the directory of a package, relative to the workspace.
+func (p *goParser) dirOf(pkg string) string {
+	pkg = strings.TrimSuffix(pkg, "_test")
+	if p.tree.module != "" {
+		if pkg == p.tree.module {
+			return p.tree.dir
+		}
+		if rel, ok := strings.CutPrefix(pkg, p.tree.module+"/"); ok {
+			return path.Join(p.tree.dir, rel)
+		}
+	}
+	return p.tree.dir
+}
+
+// end returns the results. Tests whose end was not seen were running when the
+// stream stopped.
+func (p *goParser) end() results {
+	for key, out := range p.outputs {
+		if key.test == "" || p.failed[key] {
+			continue
+		}
+		f := p.read(key.pkg, string(out))
+		f.Kind, f.Package, f.Test, f.selector = KindCut, key.pkg, key.test, goSelector(key)
+		f.Message = strings.TrimSpace("did not end\n" + f.Message)
+		p.res.fail(f)
+	}
+	slices.SortStableFunc(p.res.failures, func(a, b Failure) int { return strings.Compare(a.Package, b.Package) })
+	return p.res
+}
+
+// goArgv makes go test write events, and run even what it has a result for.
+func goArgv(argv []string, extra ...string) []string {
+	out := slices.Clone(argv)
+	at := slices.Index(out, "test") + 1
+	for _, flag := range append([]string{"-json", "-count=1"}, extra...) {
+		if !slices.Contains(out, flag) {
+			out = slices.Insert(out, at, flag)
+			at++
+		}
+	}
+	return out
+}
+
+// goRerun runs exactly the failed tests: a command per package, whose pattern
+// names each test and each part of a subtest's name whole.
+func goRerun(argv []string, failures []Failure) [][]string {
+	var order []string
+	tests := map[string][]string{}
+	for _, f := range failures {
+		if _, ok := tests[f.Package]; !ok {
+			order = append(order, f.Package)
+			tests[f.Package] = []string{}
+		}
+		if f.Test != "" {
+			tests[f.Package] = append(tests[f.Package], goPattern(f.Test))
+		}
+	}
+	slices.Sort(order)
+	base := slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.HasPrefix(a, "./") || a == "." })
+	var out [][]string
+	for _, pkg := range order {
+		cmd := slices.Clone(base)
+		whole := slices.ContainsFunc(failures, func(f Failure) bool { return f.Package == pkg && f.Test == "" })
+		if !whole {
+			cmd = append(cmd, "-run="+strings.Join(tests[pkg], "|"))
+		}
+		out = append(out, append(cmd, pkg))
+	}
+	return out
+}
+
+func goPattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
+}

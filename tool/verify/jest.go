@@ -1,0 +1,155 @@
+package verify
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// jestReport is what jest --json writes, and Vitest's reporter of that name.
+type jestReport struct {
+	TestResults []struct {
+		Name       string
+		Status     string
+		Message    string
+		Assertions []jestTest `json:"assertionResults"`
+	}
+}
+
+type jestTest struct {
+	Ancestors []string `json:"ancestorTitles"`
+	Title     string
+	FullName  string
+	Status    string
+	Messages  []string `json:"failureMessages"`
+	Location  *struct{ Line, Column int }
+	Details   []struct {
+		Matcher *struct {
+			Actual, Expected json.RawMessage
+		} `json:"matcherResult"`
+	} `json:"failureDetails"`
+}
+
+// parseJest reads reports of Jest or Vitest.
+func parseJest(reports [][]byte, t tree) results {
+	var res results
+	for _, report := range reports {
+		var r jestReport
+		if json.Unmarshal(report, &r) != nil || r.TestResults == nil {
+			continue
+		}
+		res.understood = true
+		for _, file := range r.TestResults {
+			name := t.file(file.Name)
+			if len(file.Assertions) == 0 && file.Status == "failed" {
+				res.fail(jestSuite(t, name, file.Message))
+			}
+			for _, a := range file.Assertions {
+				res.saw(name + " " + a.FullName)
+				switch a.Status {
+				case "passed":
+					res.passed++
+				case "failed":
+					res.fail(a.failure(t, name))
+				default:
+					res.skipped++
+				}
+			}
+		}
+	}
+	return res
+}
+
+// jestSuite is a file that could not be loaded.
+func jestSuite(t tree, name, message string) Failure {
+	f := Failure{Kind: KindBuild, Package: name, File: name, Output: message, selector: name + " "}
+	f.Message = strings.TrimSpace(strings.Replace(withoutStack(plainText(message)), "● Test suite failed to run", "", 1))
+	if file, line, column := t.nodeFrame(message); file != "" {
+		f.Line, f.Column = line, column
+		if path.Base(file) != path.Base(name) { // which Jest names from a root of its own
+			f.File = file
+		}
+	}
+	return f
+}
+
+var (
+	jestSides   = regexp.MustCompile(`(?m)^Expected(?: value)?: (.*)\nReceived(?: value)?:\s+(.*)$`)
+	vitestSides = regexp.MustCompile(`(?s)^\w*Error: expected (.+) to (?:be|equal|deeply equal|strictly equal|strictly deep-equal) (.+?)(?: // .*)?$`)
+	jestDiff    = regexp.MustCompile(`(?s)\n([^\n]*- Expected[^\n]*\n[^\n]*\+ Received[^\n]*\n\n.*)`)
+)
+
+func (a *jestTest) failure(t tree, file string) Failure {
+	f := Failure{Kind: KindTest, Package: file, Test: strings.Join(append(slices.Clone(a.Ancestors), a.Title), " > "), File: file, selector: file + " " + a.FullName}
+	if a.Location != nil {
+		f.Line, f.Column = a.Location.Line, a.Location.Column
+	}
+	f.Output = strings.Join(a.Messages, "\n")
+	for _, m := range a.Messages {
+		if name, line, column := t.nodeFrame(m); name != "" {
+			f.File, f.Line, f.Column = name, line, column
+			break
+		}
+	}
+	if len(a.Messages) > 0 {
+		f.Message = withoutStack(plainText(a.Messages[0]))
+	}
+	if m := jestDiff.FindStringSubmatch(f.Message); m != nil {
+		f.Diff = strings.TrimSpace(m[1])
+	}
+	if m := jestSides.FindStringSubmatch(f.Message); m != nil {
+		f.Expected, f.Actual = m[1], m[2]
+	} else if m := vitestSides.FindStringSubmatch(f.Message); m != nil {
+		f.Actual, f.Expected = m[1], m[2]
+	}
+	for _, d := range a.Details {
+		if d.Matcher != nil && f.Expected == "" && len(d.Matcher.Expected) > 0 && len(d.Matcher.Actual) > 0 {
+			f.Expected, f.Actual = string(d.Matcher.Expected), string(d.Matcher.Actual)
+		}
+	}
+	return f
+}
+
+// suiteMark at the end of a selector says that it is a suite's, whose tests are
+// all meant.
+const suiteMark = "\x00"
+
+// nodePattern matches exactly the tests with such full names.
+func nodePattern(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		suite, isSuite := strings.CutSuffix(n, suiteMark)
+		quoted[i] = jsQuote(suite)
+		if isSuite {
+			quoted[i] += " .*"
+		}
+	}
+	return "^(" + strings.Join(quoted, "|") + ")$"
+}
+
+var jsMeta = regexp.MustCompile(`[.*+?^${}()|\[\]\\/]`)
+
+// jsQuote quotes a text for a JavaScript regular expression.
+func jsQuote(s string) string { return jsMeta.ReplaceAllString(s, `\$0`) }
+
+// byFile groups failures by their file; those of a file that could not be loaded
+// have no names.
+func byFile(failures []Failure) (files []string, names map[string][]string) {
+	names = map[string][]string{}
+	for _, f := range failures {
+		if f.Package == "" {
+			continue
+		}
+		if _, ok := names[f.Package]; !ok {
+			files = append(files, f.Package)
+			names[f.Package] = nil
+		}
+		_, full, _ := strings.Cut(f.selector, f.Package+" ")
+		if full != "" {
+			names[f.Package] = append(names[f.Package], full)
+		}
+	}
+	return files, names
+}

@@ -1,0 +1,142 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"strings"
+)
+
+// nodeReporter writes what node's test runner tells, a line per test. It is the
+// only form in which node gives the place and both sides of a comparison.
+const nodeReporter = `export default async function* (source) {
+  const text = (v) => {
+    if (v === undefined) return undefined;
+    if (typeof v === 'string') return v;
+    try { return JSON.stringify(v, null, 2) ?? String(v); } catch { return String(v); }
+  };
+  for await (const { type, data } of source) {
+    if (type !== 'test:pass' && type !== 'test:fail') continue;
+    const e = data.details?.error, c = typeof e?.cause === 'object' && e.cause ? e.cause : e;
+    const message = typeof e?.cause === 'string' ? e.cause : c?.message;
+    yield JSON.stringify({
+      ok: type === 'test:pass', name: data.name, nesting: data.nesting, file: data.file, line: data.line, column: data.column,
+      skip: data.skip !== undefined && data.skip !== false, todo: data.todo !== undefined && data.todo !== false, suite: data.details?.type === 'suite', type: e?.failureType,
+      message, expected: text(c?.expected), actual: text(c?.actual), stack: c?.stack,
+    }) + '\n';
+  }
+}
+`
+
+type nodeEvent struct {
+	OK       bool    `json:"ok"`
+	Name     string  `json:"name"`
+	Nesting  int     `json:"nesting"`
+	File     string  `json:"file"`
+	Line     int     `json:"line"`
+	Column   int     `json:"column"`
+	Skip     bool    `json:"skip"`
+	Todo     bool    `json:"todo"`
+	Suite    bool    `json:"suite"`
+	Type     string  `json:"type"`
+	Message  string  `json:"message"`
+	Expected *string `json:"expected"`
+	Actual   *string `json:"actual"`
+	Stack    string  `json:"stack"`
+}
+
+// parseNodeTest reads what nodeReporter wrote. A test comes before what holds
+// it, so names are put together when the outer one comes.
+func parseNodeTest(text []byte, reports [][]byte, t tree) results {
+	var res results
+	for _, report := range reports {
+		var events []nodeEvent
+		for line := range bytes.Lines(report) {
+			var e nodeEvent
+			if json.Unmarshal(line, &e) == nil && e.Name != "" && e.Nesting >= 0 {
+				events = append(events, e)
+			}
+		}
+		res.understood = res.understood || len(events) > 0
+		names := nodeNames(events)
+		for i, e := range events {
+			e.add(&res, t, names[i])
+		}
+	}
+	explain(&res, string(text), t)
+	return res
+}
+
+// explain gives files that could not be run the error that node wrote to its
+// streams: the report only says that they failed.
+func explain(res *results, text string, t tree) {
+	for i := range res.failures {
+		f := &res.failures[i]
+		if f.Kind != KindBuild {
+			continue
+		}
+		for _, m := range nodeCrash.FindAllStringIndex(text, -1) {
+			block, _, _ := strings.Cut(text[m[0]:], "\n\n")
+			if !strings.Contains(block, path.Base(f.File)) {
+				continue
+			}
+			c := crash(t, block)
+			f.Message, f.Output = c.Message, c.Output
+			if c.File == f.File {
+				f.Line, f.Column = c.Line, c.Column
+			}
+			break
+		}
+	}
+}
+
+// nodeNames returns the whole name of each event: what holds it is the first
+// event after it that is less deep.
+func nodeNames(events []nodeEvent) []string {
+	out := make([]string, len(events))
+	var above []int // events that are not yet left, outermost first, when read backwards
+	for i := len(events) - 1; i >= 0; i-- {
+		for len(above) > 0 && events[above[len(above)-1]].Nesting >= events[i].Nesting {
+			above = above[:len(above)-1]
+		}
+		out[i] = events[i].Name
+		if len(above) > 0 {
+			out[i] = out[above[len(above)-1]] + " > " + events[i].Name
+		}
+		above = append(above, i)
+	}
+	return out
+}
+
+func (e *nodeEvent) add(res *results, t tree, name string) {
+	file := t.file(e.File)
+	selector := file + " " + e.Name
+	switch {
+	case e.Skip:
+		res.skipped++
+	case e.OK:
+		if !e.Suite {
+			res.passed++
+			res.saw(selector)
+		}
+	case e.Todo: // may fail
+		res.skipped++
+	case e.Type == "subtestsFailed":
+	default:
+		f := Failure{Kind: KindTest, Package: file, Test: name, File: file, Line: e.Line, Column: e.Column, Message: e.Message, Output: e.Stack, selector: selector}
+		if e.Expected != nil && e.Actual != nil {
+			f.Expected, f.Actual = *e.Expected, *e.Actual
+		}
+		if place, line, column := t.nodeFrame(e.Stack); place != "" {
+			f.File, f.Line, f.Column = place, line, column
+		}
+		if t.file(e.Name) == file || strings.HasSuffix(file, "/"+e.Name) { // a file that could not be run is a test of that name
+			f.Kind, f.Test, f.selector = KindBuild, "", file+" "
+			f.Line, f.Column = 0, 0
+			if f.Message == "" {
+				f.Message = "the file could not be run"
+			}
+		}
+		res.fail(f)
+	}
+}

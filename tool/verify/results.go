@@ -1,0 +1,106 @@
+package verify
+
+import (
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// results are what a parser read.
+type results struct {
+	passed, skipped int
+	failures        []Failure
+	seen            map[string]bool // selectors of the tests that ran, whatever their outcome
+	understood      bool            // there was something that a runner of this kind writes
+}
+
+func (r *results) saw(selector string) {
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	r.seen[selector] = true
+}
+
+func (r *results) fail(f Failure) {
+	f.Message = clip(strings.TrimSpace(plainText(f.Message)), maxMessage)
+	f.Output = clipHead(strings.TrimRight(plainText(f.Output), "\n"), maxMessage)
+	f.Expected, f.Actual = clip(plainText(f.Expected), maxMessage), clip(plainText(f.Actual), maxMessage)
+	if f.Diff == "" && (f.Expected != "" || f.Actual != "") {
+		f.Diff = diffOf(f.Expected, f.Actual)
+	}
+	f.Diff = clip(plainText(f.Diff), maxMessage)
+	if f.selector != "" {
+		r.saw(f.selector)
+	}
+	r.failures = append(r.failures, f)
+}
+
+// maxMessage bounds each text of a failure.
+const maxMessage = 8 << 10
+
+// A tree says where a tool ran, so that what it calls a file can be found.
+type tree struct {
+	root   string // of the workspace, as commands see it; absolute
+	dir    string // where the command ran, relative to the workspace
+	module string // the path of the Go module in dir
+}
+
+// file returns a name as the workspace has it: relative, or as it is where it is
+// outside.
+func (t tree) file(name string) string {
+	name = strings.TrimPrefix(plainText(name), "file://")
+	if name == "" {
+		return ""
+	}
+	if !path.IsAbs(name) {
+		name = path.Join(t.dir, name)
+		if strings.HasPrefix(name, "../") {
+			return name
+		}
+		return path.Clean(name)
+	}
+	name = path.Clean(name)
+	if rel, ok := strings.CutPrefix(name, strings.TrimSuffix(t.root, "/")+"/"); ok && t.root != "" {
+		return rel
+	}
+	return name
+}
+
+// inside reports whether a name that file returned is one of the project's own,
+// rather than of a dependency or the language.
+func (t tree) inside(name string) bool {
+	return name != "" && !path.IsAbs(name) && !strings.HasPrefix(name, "../") && !strings.Contains("/"+name, "/node_modules/") &&
+		!strings.HasPrefix(name, "node:") && !strings.HasPrefix(name, "<") && !strings.Contains("/"+name, "/site-packages/") && !strings.Contains("/"+name, "/.venv/")
+}
+
+var stackFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯)\s+(?:.*\()?((?:file://)?[^():\s][^():]*):(\d+):(\d+)\)?$`)
+
+var anyFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯) .*:\d+:\d+\)?$`)
+
+// nodeFrame returns the first line of a JavaScript stack that is the project's own.
+func (t tree) nodeFrame(stack string) (file string, line, column int) {
+	for _, m := range stackFrame.FindAllStringSubmatch(plainText(stack), -1) {
+		if f := t.file(m[1]); t.inside(f) {
+			return f, atoi(m[2]), atoi(m[3])
+		}
+	}
+	return "", 0, 0
+}
+
+// withoutStack returns the message before the frames of a JavaScript stack.
+func withoutStack(text string) string {
+	if loc := anyFrame.FindStringIndex(text); loc != nil {
+		text = text[:loc[0]]
+	}
+	return strings.TrimRight(text, " \n")
+}
+
+// atoi returns a number, 0 where it is none.
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,230 @@
+package verify
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A runner is a test runner that we can read.
+type runner struct {
+	name    string
+	program string // by which it is found in an argv
+
+	// prepare changes a job so that its output can be read.
+	prepare func(j *job)
+
+	// parse reads what it wrote. text is both streams where the job merges them.
+	parse func(w written, t tree) results
+
+	// rerun returns what runs only the failed tests. base runs some tests when
+	// files are added to it; files are relative to where it runs.
+	rerun func(base []string, failures []Failure, rel func(string) string) [][]string
+}
+
+// written is what a runner wrote.
+type written struct {
+	stdout, stderr []byte
+	reports        [][]byte
+}
+
+func (w written) both() []byte { return append(append(slices.Clone(w.stdout), '\n'), w.stderr...) }
+
+// noRel makes a rerun that does not name files.
+func noRel(f func([]string, []Failure) [][]string) func([]string, []Failure, func(string) string) [][]string {
+	return func(base []string, failures []Failure, _ func(string) string) [][]string { return f(base, failures) }
+}
+
+func runners() []runner {
+	return []runner{
+		{
+			name: "go test", program: "go",
+			prepare: func(j *job) { j.argv = goArgv(j.argv) },
+			parse: func(w written, t tree) results {
+				p := newGoParser(t)
+				l := lines{each: p.line}
+				l.write(w.stdout)
+				l.end()
+				return p.end()
+			},
+			rerun: noRel(goRerun),
+		},
+		{
+			name: "cargo test", program: "cargo",
+			prepare: func(j *job) { j.argv, j.merge = cargoArgv(j.argv), true },
+			parse:   func(w written, t tree) results { return parseCargo(w.stdout, t) },
+			rerun:   noRel(cargoRerun),
+		},
+		{
+			name: "pytest", program: "pytest",
+			prepare: func(j *job) { j.argv = pytestArgv(j.argv) },
+			parse:   func(w written, t tree) results { return parsePytest(w.reports, t) },
+			rerun:   pytestRerun,
+		},
+		{
+			name: "unittest", program: "unittest",
+			prepare: func(j *job) { j.argv = unittestArgv(j.argv) },
+			parse:   func(w written, t tree) results { return parseUnittest(w.stderr, t) },
+			rerun:   noRel(unittestRerun),
+		},
+		{
+			name: "django", program: "manage.py",
+			prepare: func(j *job) { j.argv = append(slices.Clone(j.argv), "-v", "2", "--noinput") },
+			parse:   func(w written, t tree) results { return parseUnittest(w.stderr, t) },
+			rerun:   djangoRerun,
+		},
+		{
+			name: "vitest", program: "vitest",
+			prepare: addFlags("--reporter=default", "--reporter=json", "--outputFile.json="+scratch+"/report/vitest.json", "--includeTaskLocation"),
+			parse:   func(w written, t tree) results { return parseJest(w.reports, t) },
+			rerun:   byName("-t="),
+		},
+		{
+			name: "jest", program: "jest",
+			prepare: addFlags("--json", "--outputFile="+scratch+"/report/jest.json", "--testLocationInResults"),
+			parse:   func(w written, t tree) results { return parseJest(w.reports, t) },
+			rerun:   byName("-t="),
+		},
+		{
+			name: "mocha", program: "mocha",
+			prepare: addFlags("--reporter=json", "--reporter-option=output="+scratch+"/report/mocha.json"),
+			parse:   func(w written, t tree) results { return parseMocha(w.both(), w.reports, t) },
+			rerun:   byName("--grep="),
+		},
+		{
+			name: "bun test", program: "bun",
+			prepare: func(j *job) { j.merge = true },
+			parse:   func(w written, t tree) results { return parseBun(w.stdout, t) },
+			rerun:   byName("-t="),
+		},
+		{
+			name: "node:test", program: "--test",
+			prepare: nodePrepare,
+			parse:   func(w written, t tree) results { return parseNodeTest(w.both(), w.reports, t) },
+			rerun:   nodeRerun,
+		},
+		{
+			name: "maven", program: "mvn",
+			prepare: func(j *job) {
+				j.argv = append(slices.Clone(j.argv), "-fae", "-Dstyle.color=never")
+				j.collect = []found{{"surefire-reports", "TEST-*.xml"}, {"failsafe-reports", "TEST-*.xml"}}
+			},
+			parse: func(w written, t tree) results { return parseJVM(w.both(), w.reports, t) },
+			rerun: noRel(mavenRerun),
+		},
+		{
+			name: "gradle", program: "gradle",
+			prepare: func(j *job) {
+				j.argv = append(slices.Clone(j.argv), "--continue", "--console=plain")
+				j.collect = []found{{"test-results", "*TEST-*.xml"}}
+			},
+			parse: func(w written, t tree) results { return parseJVM(w.both(), w.reports, t) },
+			rerun: noRel(gradleRerun),
+		},
+	}
+}
+
+// wrappers are names under which a runner's program is also started.
+var wrappers = map[string]string{"mvnw": "mvn", "gradlew": "gradle", "py.test": "pytest", "pytest-3": "pytest", "_mocha": "mocha"}
+
+// runnerOf returns the runner that a command starts.
+func runnerOf(argv []string) (runner, bool) {
+	all := runners()
+	for i, word := range argv {
+		name := path.Base(word)
+		if w, ok := wrappers[name]; ok {
+			name = w
+		}
+		at := slices.IndexFunc(all, func(r runner) bool { return r.program == name })
+		if at < 0 {
+			continue
+		}
+		// Package managers share a name with a runner, or start one by a script.
+		if name == "bun" && (i+1 >= len(argv) || argv[i+1] != "test") || name == "go" && !slices.Contains(argv, "test") || name == "cargo" && !slices.Contains(argv, "test") {
+			continue
+		}
+		return all[at], true
+	}
+	return runner{}, false
+}
+
+func addFlags(flags ...string) func(*job) {
+	return func(j *job) { j.argv = append(slices.Clone(j.argv), flags...) }
+}
+
+// byName makes a rerun that takes files and, in an option, a pattern of names:
+// one command for each file, so that a name that occurs in another file does not
+// run there.
+func byName(option string) func([]string, []Failure, func(string) string) [][]string {
+	return func(base []string, failures []Failure, rel func(string) string) [][]string {
+		files, names := byFile(failures)
+		var out [][]string
+		for _, f := range files {
+			cmd := append(slices.Clone(base), rel(f))
+			if len(names[f]) > 0 {
+				cmd = append(cmd, option+nodePattern(names[f]))
+			}
+			out = append(out, cmd)
+		}
+		if len(out) == 0 {
+			return [][]string{base}
+		}
+		return out
+	}
+}
+
+// nodePrepare has node write our report beside its own. The flags go before the
+// files, where node takes them for itself.
+func nodePrepare(j *job) {
+	j.files = map[string]string{"reporter.mjs": nodeReporter}
+	flags := []string{"--test-reporter=" + scratch + "/reporter.mjs", "--test-reporter-destination=" + scratch + "/report/node.jsonl"}
+	has := func(prefix string) bool {
+		return slices.ContainsFunc(j.argv, func(a string) bool { return strings.HasPrefix(a, prefix) })
+	}
+	switch {
+	case has("--test-reporter-destination"):
+	case has("--test-reporter"):
+		flags = append([]string{"--test-reporter-destination=stdout"}, flags...)
+	default:
+		flags = append([]string{"--test-reporter=spec", "--test-reporter-destination=stdout"}, flags...)
+	}
+	if at := slices.Index(j.argv, "--test"); at >= 0 {
+		j.argv = slices.Insert(slices.Clone(j.argv), at+1, flags...)
+		return
+	}
+	// It is started by a script; node reads options from its environment, too.
+	j.env = map[string]string{"NODE_OPTIONS": strings.Join(flags, " ")}
+}
+
+// nodeRerun names tests by their own names: node matches these at every depth.
+func nodeRerun(base []string, failures []Failure, rel func(string) string) [][]string {
+	files, names := byFile(failures)
+	at := slices.Index(base, "--test")
+	if at < 0 || len(files) == 0 {
+		return [][]string{base}
+	}
+	var out [][]string
+	for _, f := range files {
+		cmd := append(slices.Clone(base), rel(f))
+		for _, n := range names[f] {
+			cmd = slices.Insert(cmd, at+1, "--test-name-pattern=^"+jsQuote(n)+"$")
+		}
+		out = append(out, cmd)
+	}
+	return out
+}
+
+func pytestRerun(base []string, failures []Failure, _ func(string) string) [][]string {
+	out := slices.Clone(base)
+	for _, f := range failures {
+		if f.selector == "" {
+			return [][]string{base}
+		}
+		out = append(out, f.selector)
+	}
+	return [][]string{out}
+}
+
+func djangoRerun(base []string, failures []Failure, _ func(string) string) [][]string {
+	return pytestRerun(base, failures, nil)
+}

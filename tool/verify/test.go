@@ -1,0 +1,340 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Test runs the tests of a project: all, or those that opts.Files are about. Tests
+// that fail are in the report; an error means that none could be run.
+func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
+	o := opts.orZero()
+	c := p.Test
+	argv, ok := c.All()
+	if len(o.Files) > 0 {
+		c = p.ScopedTest
+		argv, ok = c.Expand(o.Files)
+		if !ok && !c.IsZero() {
+			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project is about %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
+		}
+	}
+	if !ok {
+		return nil, fmt.Errorf("verify: test %s: %w: no test command detected for the %s project", p.Dir, fault.NotFound, p.Ecosystem)
+	}
+	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
+	t.runner, t.known = runnerOf(argv)
+	j := job{argv: argv, dir: c.Dir}
+	if t.known {
+		t.runner.prepare(&j)
+	} else {
+		t.throughScript(ctx, &j)
+	}
+	if err := t.run(ctx, &j); err != nil {
+		return nil, err
+	}
+	return t.finish(ctx), nil
+}
+
+// Rerun runs exactly the tests that failed in a report of the same project. What
+// failed without being a test, such as a package that does not compile, is run
+// whole.
+func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last *Report, opts *Options) (*Report, error) {
+	if len(last.Failures) == 0 {
+		return nil, fmt.Errorf("verify: rerun %s: %w: the last run had no failures", p.Dir, fault.WrongState)
+	}
+	if !last.Structured {
+		return nil, fmt.Errorf("verify: rerun %s: %w: the failures of the last run are not known by name", p.Dir, fault.Unsupported)
+	}
+	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
+	base, dir := rerunBase(p)
+	if t.runner, t.known = runnerOf(base); !t.known {
+		return nil, fmt.Errorf("verify: rerun %s: %w: no way is known to run single tests", p.Dir, fault.Unsupported)
+	}
+	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
+	if len(failures) == 0 {
+		return Test(ctx, ws, p, opts)
+	}
+	rel := func(file string) string { return relative(dir, file) }
+	for _, argv := range t.runner.rerun(base, failures, rel) {
+		j := job{argv: argv, dir: dir}
+		t.runner.prepare(&j)
+		if err := t.run(ctx, &j); err != nil {
+			return nil, err
+		}
+		if t.report.Cause != "" {
+			break
+		}
+	}
+	t.missing(failures)
+	return t.finish(ctx), nil
+}
+
+// rerunBase is what tests are added to: the command that takes files, without
+// them, or else that for all.
+func rerunBase(p profile.Project) (argv []string, dir string) {
+	whole, _ := p.Test.All()
+	if _, ok := runnerOf(whole); ok && p.Ecosystem != profile.Node {
+		return whole, p.Test.Dir
+	}
+	return slices.DeleteFunc(slices.Clone(p.ScopedTest.Argv), func(a string) bool { return strings.Contains(a, "$") }), p.ScopedTest.Dir
+}
+
+func relative(dir, file string) string {
+	if rel, ok := strings.CutPrefix(file, dir+"/"); ok && dir != "." {
+		return rel
+	}
+	return file
+}
+
+// A testRun is a run of tests while it goes on.
+type testRun struct {
+	ws      *workspace.Workspace
+	project profile.Project
+	o       *Options
+	runner  runner
+	known   bool
+	report  *Report
+	seen    map[string]bool
+	out     capture
+	err     capture
+	done    int
+}
+
+func newReport(p profile.Project) *Report {
+	return &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}
+}
+
+// throughScript prepares a job that starts a script of package.json, if the
+// runner is the last thing that the script starts, so that what is added to the
+// command reaches it.
+func (t *testRun) throughScript(ctx context.Context, j *job) {
+	r, ok := runnerOf(t.project.ScopedTest.Argv)
+	if !ok || len(j.argv) != 3 || j.argv[1] != "run" {
+		return
+	}
+	data, err := t.ws.ReadFile(ctx, path.Join(j.dir, "package.json"))
+	var manifest struct{ Scripts map[string]string }
+	if err != nil || json.Unmarshal(data, &manifest) != nil {
+		return
+	}
+	script := strings.Fields(manifest.Scripts[j.argv[2]])
+	last := len(script)
+	for last > 0 && !slices.Contains([]string{"&&", "||", ";", "|", "&"}, script[last-1]) {
+		last--
+	}
+	if found, ok := runnerOf(script[last:]); !ok || found.name != r.name || strings.HasSuffix(manifest.Scripts[j.argv[2]], ";") {
+		return
+	}
+	t.runner, t.known = r, true
+	if r.name == "node:test" {
+		r.prepare(j)
+		return
+	}
+	flags := job{}
+	r.prepare(&flags)
+	if j.argv[0] == "npm" {
+		j.argv = append(j.argv, "--") // the others pass on what they do not know
+	}
+	j.argv = append(j.argv, flags.argv...)
+	j.merge, j.env, j.files = flags.merge, flags.env, flags.files
+}
+
+// maxText bounds what is kept of a stream for a parser.
+const maxText = 16 << 20
+
+// run runs one command and adds what it reports.
+func (t *testRun) run(ctx context.Context, j *job) error {
+	t.out.limit, t.err.limit = t.o.maxOutput(), t.o.maxOutput()
+	place := tree{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
+	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
+	gop := t.goParser(place)
+	show := lines{limit: 1 << 20, each: t.show}
+	if gop != nil {
+		show = lines{limit: 1 << 20, each: gop.line}
+	}
+	began := time.Now()
+	ran, err := j.run(ctx, t.ws, t.o, func(data []byte) {
+		show.write(data)
+		if gop == nil {
+			stdout.write(data)
+		}
+	}, func(data []byte) {
+		stderr.write(data)
+		t.err.write(data)
+	})
+	show.end()
+	if err = notFound(j.argv, ran.Result, stdout, stderr, err); err != nil {
+		return err
+	}
+	t.report.Duration += time.Since(began)
+	t.account(j, ran)
+	if !t.known {
+		return nil
+	}
+	if gop != nil {
+		t.add(gop.end())
+	} else {
+		t.add(t.runner.parse(written{stdout.bytes(), stderr.bytes(), ran.reports}, place))
+	}
+	return nil
+}
+
+// goParser returns the parser that reads go test as it goes, nil for others.
+func (t *testRun) goParser(place tree) *goParser {
+	if t.runner.name != "go test" {
+		return nil
+	}
+	p := newGoParser(place)
+	p.text = func(s string) { t.out.write([]byte(s)) }
+	p.progress = func(done, failed int, line string) {
+		if t.o.Progress != nil {
+			t.o.Progress(Progress{Done: done, Failed: failed, Line: line})
+		}
+	}
+	return p
+}
+
+// show keeps one line for people, and tells of it.
+func (t *testRun) show(line []byte) {
+	if bytes.HasPrefix(line, []byte(`{"reason":"`)) && t.runner.name == "cargo test" {
+		var m cargoMessage
+		if json.Unmarshal(line, &m) == nil && m.Message.Rendered != "" {
+			t.out.write([]byte(m.Message.Rendered))
+		}
+		return
+	}
+	t.out.write(append(bytes.Clone(line), '\n'))
+	if t.o.Progress != nil {
+		t.done++
+		t.o.Progress(Progress{Line: plainText(string(line))})
+	}
+}
+
+// notFound tells a program that does not exist from one that fails.
+func notFound(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
+	program := argv[0]
+	if errors.Is(err, fault.NotFound) {
+		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.NotFound, program)
+	}
+	if err == nil && res.ExitCode == 127 {
+		for _, c := range []*capture{stderr, stdout} {
+			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
+				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.NotFound, program)
+			}
+		}
+	}
+	return err
+}
+
+func (t *testRun) account(j *job, ran ran) {
+	r := t.report
+	if r.Command == nil {
+		r.Command = withoutScratch(j.argv)
+	}
+	if r.ExitCode == 0 {
+		r.ExitCode = ran.ExitCode
+	}
+	r.Cause = ran.Cause
+	if ran.StdoutDropped > 0 || ran.StderrDropped > 0 {
+		r.Session = ran.Session
+	}
+	if ran.lost {
+		r.Notes = append(r.Notes, fmt.Sprintf("the runner's report was longer than %d bytes and was read in part", maxReports))
+	}
+}
+
+// withoutScratch leaves out what only serves us.
+func withoutScratch(argv []string) []string {
+	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.Contains(a, scratch) })
+}
+
+func (t *testRun) add(res results) {
+	r := t.report
+	r.Runner = t.runner.name
+	r.Structured = r.Structured || res.understood
+	r.Passed += res.passed
+	r.Skipped += res.skipped
+	r.Failures = append(r.Failures, res.failures...)
+	for s := range res.seen {
+		if t.seen == nil {
+			t.seen = map[string]bool{}
+		}
+		t.seen[s] = true
+	}
+}
+
+// missing notes what should have run again and did not: a test that was renamed,
+// or a runner that found nothing, must not look like a success.
+func (t *testRun) missing(failures []Failure) {
+	for _, f := range failures {
+		if f.Kind == KindTest && f.selector != "" && !t.seen[f.selector] && t.report.Cause == "" {
+			t.report.Missing = append(t.report.Missing, f.Name())
+		}
+	}
+}
+
+// finish makes sure that a run that ended badly has a failure.
+func (t *testRun) finish(ctx context.Context) *Report {
+	r := t.report
+	r.Finished = time.Now()
+	r.Stdout, r.Stderr = t.out.String(), t.err.String()
+	r.Dropped = t.out.dropped + t.err.dropped
+	t.locate(ctx)
+	switch {
+	case r.Cause != "":
+		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: cutMessage(r, t.o)})
+	case r.ExitCode != 0 && len(r.Failures) == 0:
+		tail := strings.TrimSpace(clipHead(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
+		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: tail})
+		r.Structured = false
+	case r.ExitCode == 0 && len(r.Failures) == 0 && r.Passed+r.Skipped == 0 && r.Structured:
+		r.Notes = append(r.Notes, "no tests ran")
+	}
+	if len(r.Missing) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s", strings.Join(r.Missing, ", ")))
+	}
+	r.Failed = len(r.Failures)
+	return r
+}
+
+func cutMessage(r *Report, o *Options) string {
+	if r.Cause == driver.CauseTimeout && o.Timeout > 0 {
+		return fmt.Sprintf("timed out after %v", o.Timeout)
+	}
+	return fmt.Sprintf("the run was cut short: %s", r.Cause)
+}
+
+// locate finds files that a report names by their package alone.
+func (t *testRun) locate(ctx context.Context) {
+	if t.project.Ecosystem != profile.JVM {
+		return
+	}
+	known := map[string]string{}
+	for i := range t.report.Failures {
+		f := &t.report.Failures[i]
+		if f.Kind != KindTest || f.File == "" {
+			continue
+		}
+		name, ok := known[f.File]
+		if !ok {
+			res, err := t.ws.Glob(ctx, "**/"+f.File, &workspace.GlobOptions{Path: t.project.Dir, Limit: 1})
+			if name = f.File; err == nil && len(res.Entries) > 0 {
+				name = res.Entries[0].Path
+			}
+			known[f.File] = name
+		}
+		f.File = name
+	}
+}
