@@ -98,6 +98,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	plain(root)
+	a.complete(root)
 	return root
 }
 
