@@ -19,6 +19,13 @@ const (
 	EventsPIDs = "events-pids" // a file with a line "max N"
 )
 
+// Names of descriptors of cgroup.procs files, where limits are kept by groups of
+// version 2, which a process can't be born into from a thread that is confined.
+const (
+	GroupWork  = "group-work"  // of the workload, to write
+	GroupGuest = "group-guest" // of the guest, to read
+)
+
 // causes tells why commands ended that did not end by themselves, by what the
 // limit groups counted while they ran. Commands that ran at the same time share
 // the groups, so each that failed then is told the same.
@@ -152,4 +159,49 @@ func (e expendable) Start(spec *process.Spec) (process.Child, error) {
 		os.WriteFile("/proc/"+strconv.Itoa(child.PID)+"/oom_score_adj", []byte(firstToGo), 0) //nolint:errcheck // it may have ended
 	}
 	return child, err
+}
+
+// A mover moves what it starts into the group of the workload, and with it all
+// that is in the guest's group and is not the guest: whatever a child has started
+// before it was moved is found there, and what it starts later is born in its
+// own group.
+type mover struct {
+	process.Starter
+	work, guest int // descriptors of cgroup.procs
+
+	mu sync.Mutex
+}
+
+// Start starts a child in the group of the workload.
+func (m *mover) Start(spec *process.Spec) (process.Child, error) {
+	child, err := m.Starter.Start(spec)
+	if err == nil {
+		m.move(child.PID)
+	}
+	return child, err
+}
+
+func (m *mover) move(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // it may have ended; and what stays is met below
+	self := strconv.Itoa(os.Getpid())
+	var buf [16 << 10]byte
+	const rounds = 100 // one that is never empty is bounded by the group of both
+	for range rounds {
+		n, err := unix.Pread(m.guest, buf[:], 0)
+		if err != nil {
+			return
+		}
+		strays := 0
+		for line := range strings.Lines(string(buf[:n])) {
+			if id := strings.TrimSpace(line); id != self && id != "0" {
+				strays++
+				unix.Write(m.work, []byte(id)) //nolint:errcheck // likewise
+			}
+		}
+		if strays == 0 {
+			return
+		}
+	}
 }

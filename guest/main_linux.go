@@ -36,6 +36,11 @@ const maxConfig = 4 << 20
 
 // Main is the guest. It returns the exit status of the program.
 func Main() int {
+	if len(os.Args) == 2 {
+		if status, ok := exhaust(os.Args[1]); ok {
+			return status
+		}
+	}
 	report := os.NewFile(fdReport, "report")
 	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
 		fmt.Fprintln(os.Stderr, "croft-guest: this program is started by croft, inside a workspace; it is of no use by hand")
@@ -192,6 +197,9 @@ func (g *guest) open() error {
 	}
 	if opts.Tree == nil {
 		opts.Tree = process.Walk{}
+	}
+	if work, ok := cfg.Descriptors[GroupWork]; ok {
+		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[GroupGuest]}
 	}
 	if cfg.counted() {
 		c := newCauses(cfg, opts.Tree)

@@ -13,17 +13,16 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits are kept by control groups of version 1, one per workspace and
-// controller, below the group of this process. They are the host's: inside
-// there is no way to them. The guest stays outside; its thread that starts the
-// workload joins, through a descriptor that the host opened.
+// Limits are kept by control groups, which are the host's: inside there is no way
+// to them. The guest stays outside. Each controller is in version 2 or in version
+// 1 on a host, or in neither; what there is is used. Those of version 1 are one
+// per workspace and controller, below the group of this process, and the guest's
+// thread that starts the workload joins, through a descriptor that the host
+// opened. For those of version 2 see unified.
 
 // controllers are those that are used.
 var controllers = []string{"memory", "pids", "cpu", "freezer"}
@@ -31,9 +30,13 @@ var controllers = []string{"memory", "pids", "cpu", "freezer"}
 // A controller is where groups of one kind are made on this host.
 type controller struct {
 	name string
-	dir  string // the group of this process
-	err  error  // why it can't be used
+	dir  string // the group of this process, or where groups of version 2 are made
+	v2   bool
+	err  error // why it can't be used
 }
+
+// unifiedFirst prefers version 2 for what is in both, which is the freezer.
+var unifiedFirst = false
 
 // hostControllers finds and tries each controller, once per process.
 var hostControllers = sync.OnceValue(func() map[string]controller {
@@ -43,9 +46,11 @@ var hostControllers = sync.OnceValue(func() map[string]controller {
 		c := controller{name: name, err: err}
 		dir, ok := own[name]
 		switch {
+		case (!ok || unifiedFirst) && slices.Contains(hostUnified().has, name):
+			c.dir, c.v2, c.err = hostUnified().dir, true, nil
 		case err != nil:
 		case !ok:
-			c.err = fmt.Errorf("the host has no cgroup (version 1) controller %q", name)
+			c.err = fmt.Errorf("the host has no controller %q in cgroup version 1, and none to be used in version 2 (%v)", name, hostUnified().err)
 		default:
 			c.dir = dir
 			c.err = c.try()
@@ -133,10 +138,18 @@ func (c controller) settings(l driver.Limits) map[string]string {
 
 // limited says what enforces a limit by a controller.
 func limited(name string) driver.Enforcement {
-	if c := hostControllers()[name]; c.err != nil {
+	c := hostControllers()[name]
+	if tried, ok := proofs.Load(name); ok && c.err == nil {
+		c.err, _ = tried.(error)
+	}
+	if c.err != nil {
 		return driver.Enforcement{Reason: c.err.Error()}
 	}
-	return driver.Enforcement{By: "cgroup v1, controller " + name}
+	version := "v1"
+	if c.v2 {
+		version = "v2"
+	}
+	return driver.Enforcement{By: "cgroup " + version + ", controller " + name}
 }
 
 // used lists the controllers that a unit needs.
@@ -161,15 +174,47 @@ func (c controller) group(id string) string { return filepath.Join(c.dir, groupP
 func groupDirs(u unit) []string {
 	var dirs []string
 	for _, c := range used(u) {
-		dirs = append(dirs, c.group(u.id))
+		if !c.v2 {
+			dirs = append(dirs, c.group(u.id))
+		}
+	}
+	if dir, _, ok := unifiedOf(u); ok {
+		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+// unifiedOf returns the group of version 2 that a unit needs, and the controllers
+// that are used there. Without a process namespace it is what ends everything.
+func unifiedOf(u unit) (dir string, names []string, ok bool) {
+	for _, c := range used(u) {
+		if c.v2 {
+			names = append(names, c.name)
+		}
+	}
+	if len(names) == 0 && (u.tmp == "" || hostUnified().err != nil) {
+		return "", nil, false
+	}
+	return filepath.Join(hostUnified().dir, groupPrefix+u.id), names, true
 }
 
 // groups makes the groups of a unit and gives them to the guest that is to be
 // launched. It returns what to close after the launch.
 func groups(l *guest.Launch, u unit) (open []io.Closer, err error) {
+	if dir, names, ok := unifiedOf(u); ok {
+		host := hostUnified()
+		limits := u.policy.Limits
+		if err := host.make(dir, names, limits, u.kernel); err != nil {
+			return nil, err
+		}
+		if open, err = host.give(l, dir, names); err != nil {
+			return open, err
+		}
+	}
 	for _, c := range used(u) {
+		if c.v2 {
+			continue
+		}
 		dir := c.group(u.id)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return open, err
@@ -199,7 +244,11 @@ func oomSince(u unit) func() driver.Cause {
 	}
 	count := func() int64 {
 		c := hostControllers()["memory"]
-		data, err := os.ReadFile(filepath.Join(c.group(u.id), "memory.oom_control"))
+		file := filepath.Join(c.group(u.id), "memory.oom_control")
+		if c.v2 {
+			file = filepath.Join(c.group(u.id), "memory.events")
+		}
+		data, err := os.ReadFile(file)
 		if c.err != nil || err != nil {
 			return 0
 		}
@@ -247,22 +296,16 @@ func (c controller) give(l *guest.Launch, dir string, set map[string]string) (op
 	return open, nil
 }
 
-// removeGroups removes groups in which nothing runs any more. The kernel takes a
-// moment to notice that.
+// removeGroups removes groups, and ends what runs in those of version 2.
 func removeGroups(dirs []string) error {
 	var errs error
 	for _, dir := range dirs {
-		err := os.Remove(dir)
-		for range 200 {
-			if !errors.Is(err, unix.EBUSY) {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-			err = os.Remove(dir)
+		if isUnified(dir) {
+			errs = errors.Join(errs, killUnified(dir))
 		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = errors.Join(errs, fmt.Errorf("remove the limit group %s: %w: %w", dir, fault.Unavailable, err))
-		}
+	}
+	for _, dir := range dirs { // who was in that is gone from these
+		errs = errors.Join(errs, removeGroup(dir))
 	}
 	return errs
 }
@@ -280,20 +323,27 @@ func freezer(dirs []string) (string, bool) {
 
 // setFrozen freezes or thaws a group and waits until that is done.
 func setFrozen(ctx context.Context, dir string, frozen bool) error {
-	want := "THAWED"
+	file, state := filepath.Join(dir, "freezer.state"), filepath.Join(dir, "freezer.state")
+	write, want := "THAWED", "THAWED"
 	if frozen {
-		want = "FROZEN"
+		write, want = "FROZEN", "FROZEN"
 	}
-	file := filepath.Join(dir, "freezer.state")
+	if isUnified(dir) {
+		file, state = filepath.Join(dir, workGroup, "cgroup.freeze"), filepath.Join(dir, workGroup, "cgroup.events")
+		write, want = "0", "frozen 0"
+		if frozen {
+			write, want = "1", "frozen 1"
+		}
+	}
 	for {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(write), 0o600); err != nil {
 			return err
 		}
-		data, err := os.ReadFile(file)
+		data, err := os.ReadFile(state)
 		if err != nil {
 			return err
 		}
-		if strings.TrimSpace(string(data)) == want {
+		if strings.Contains("\n"+string(data), "\n"+want+"\n") {
 			return nil
 		}
 		select {

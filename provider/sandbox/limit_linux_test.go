@@ -168,3 +168,23 @@ func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 		t.Errorf("a limit of disk gives %v", err)
 	}
 }
+
+// TestLimitsAreProvenByGoingBeyond asks each controller of this host, and one
+// whose limit is not set.
+func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	for _, name := range []string{"memory", "pids", "cpu"} {
+		t.Run(name, func(t *testing.T) {
+			need(t, limited(name))
+			if err := p.proveLimit(t.Context(), hostControllers()[name]); err != nil {
+				t.Errorf("the limit: %v", err)
+			}
+			old := tight
+			t.Cleanup(func() { tight = old })
+			tight = driver.Limits{}
+			if err := p.proveLimit(t.Context(), hostControllers()[name]); fault.Of(err) != fault.Failed {
+				t.Errorf("without a limit: %v", err)
+			}
+		})
+	}
+}

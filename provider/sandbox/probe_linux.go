@@ -72,7 +72,8 @@ var levels = []*level{
 			"chmod, chown, utimes and extended attributes of files outside, where their owner is the same user",
 			"seeing that processes of the host exist, and which programs they run",
 			"connecting to local sockets of the host that the same user may use, by their path",
-			"a process that leaves its session and its environment outlives a guest that is killed",
+			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
+				" (and there by a group of cgroup version 2 alone)",
 			"no template, and no read-only files in a directory in place: there are no mounts",
 		},
 		script: processScript, launch: (*Provider).process, plain: true,

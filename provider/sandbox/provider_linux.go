@@ -87,6 +87,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
 	}
+	p.proveLimits(ctx, driver.Limits{Memory: driver.Limit{Max: 1}, PIDs: driver.Limit{Max: 1}, CPU: driver.Limit{Max: 1}})
 	return p.traitsOf(level), nil
 }
 
@@ -209,6 +210,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 	if err := checkNetwork(policy.Network); err != nil {
 		return nil, err
 	}
+	p.proveLimits(ctx, policy.Limits)
 	return l, policy.Check(p.traitsOf(l))
 }
 
@@ -369,5 +371,5 @@ func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes())
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cleanProbeGroups())
 }

@@ -24,9 +24,12 @@ const (
 	guestVar = "CROFT_TEST_GUEST"
 	runscVar = "CROFT_TEST_RUNSC"
 	levelVar = "CROFT_TEST_LEVEL"
+
+	unifiedVar = "CROFT_TEST_UNIFIED" // control groups of version 2, for all that they can do here
 )
 
 func TestMain(m *testing.M) {
+	unifiedFirst = os.Getenv(unifiedVar) != ""
 	if os.Getenv(guestVar) != "" {
 		os.Exit(m.Run())
 	}
@@ -171,7 +174,7 @@ func again(t *testing.T, how string, level driver.Isolation, dir string, argv ..
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir,
-		guestVar + "=" + os.Getenv(guestVar), runscVar + "=" + os.Getenv(runscVar), levelVar + "=" + string(level),
+		guestVar + "=" + os.Getenv(guestVar), runscVar + "=" + os.Getenv(runscVar), levelVar + "=" + string(level), unifiedVar + "=" + os.Getenv(unifiedVar),
 	}
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

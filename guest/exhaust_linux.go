@@ -1,0 +1,53 @@
+package guest
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What Exhaust tries. The program is called with one of these as its argument.
+const (
+	ExhaustMemory = "exhaust-memory" // takes memory until it is killed
+	ExhaustPIDs   = "exhaust-pids"   // starts a process, and expects to be refused
+	ExhaustCPU    = "exhaust-cpu"    // computes for a moment
+)
+
+// Refused is the exit status of a program that was refused what it tried.
+const Refused = 9
+
+// exhaust is what croft-guest does where a host wants to know whether a limit
+// holds: it joins the group whose cgroup.procs is its first descriptor beyond
+// standard error, and goes to the limit. It returns its exit status, which is 0
+// where nothing stopped it.
+func exhaust(what string) (status int, ok bool) {
+	switch what {
+	case ExhaustMemory, ExhaustPIDs, ExhaustCPU:
+	default:
+		return 0, false
+	}
+	if _, err := unix.Write(fdConfig, []byte("0")); err != nil {
+		return 1, true
+	}
+	switch what {
+	case ExhaustMemory:
+		const most, page = 64 << 20, 4 << 10
+		data := make([]byte, most)
+		for i := 0; i < most; i += page {
+			data[i] = 1
+		}
+	case ExhaustPIDs:
+		pid, err := syscall.ForkExec("/proc/self/exe", []string{"croft-guest"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+		if err != nil {
+			return Refused, true
+		}
+		syscall.Wait4(pid, nil, 0, nil) //nolint:errcheck // it ends by itself: it was given nothing to do
+	case ExhaustCPU:
+		for till := time.Now().Add(50 * time.Millisecond); time.Now().Before(till); {
+			_ = os.Getpid()
+		}
+	}
+	return 0, true
+}

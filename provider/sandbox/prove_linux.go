@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A limit is believed once something was stopped by it: croft-guest, which is
+// told to go to a limit in a group of its own. It takes some milliseconds, and is
+// done once per process, by Probe and by who first asks for the limit.
+
+// proofs are what was found for each controller, an error or true.
+var (
+	proofs  sync.Map
+	proving sync.Mutex
+)
+
+// proveLimits tries the controllers that limits need and that were not tried yet.
+// What it finds is in the Traits.
+func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
+	proving.Lock()
+	defer proving.Unlock()
+	for name, limit := range map[string]driver.Limit{"memory": l.Memory, "pids": l.PIDs, "cpu": l.CPU} {
+		if _, done := proofs.Load(name); done || limit.Max == 0 || hostControllers()[name].err != nil {
+			continue
+		}
+		err := p.proveLimit(ctx, hostControllers()[name])
+		switch {
+		case ctx.Err() != nil:
+			return // another time
+		case err != nil:
+			proofs.Store(name, fmt.Errorf("the limit was set and does not hold: %w", err))
+		default:
+			proofs.Store(name, true)
+		}
+	}
+}
+
+// tight are limits that nothing keeps to.
+var tight = driver.Limits{Memory: driver.Limit{Max: 8 << 20}, PIDs: driver.Limit{Max: 1}, CPU: driver.Limit{Max: 20}}
+
+// proveLimit makes a group with a limit and sends someone there who goes beyond.
+func (p *Provider) proveLimit(ctx context.Context, c controller) error {
+	bin, err := p.binary()
+	if err != nil {
+		return err
+	}
+	top := filepath.Join(c.dir, groupPrefix+"probe-"+c.name+"-"+strconv.Itoa(os.Getpid()))
+	defer removeGroups([]string{top}) //nolint:errcheck // it is empty
+	dir := top
+	if c.v2 {
+		host := hostUnified()
+		err = host.make(top, []string{c.name}, tight, false)
+		dir = filepath.Join(top, workGroup)
+	} else if err = os.Mkdir(dir, 0o755); err == nil {
+		for file, value := range c.settings(tight) {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer procs.Close()
+	const patience = 20 * time.Second // on a machine under load
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin.Path, "exhaust-"+c.name)
+	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{procs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		return err
+	}
+	return c.stopped(dir, cmd.ProcessState)
+}
+
+// stopped judges how someone who went beyond a limit ended.
+func (c controller) stopped(dir string, state *os.ProcessState) error {
+	count := func(file, name string) int64 {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return 0
+		}
+		return guest.Counter(string(data), name)
+	}
+	status, _ := state.Sys().(syscall.WaitStatus)
+	switch c.name {
+	case "memory":
+		if status.Signal() == syscall.SIGKILL && count("memory.oom_control", "oom_kill ")+count("memory.events", "oom_kill ") > 0 {
+			return nil
+		}
+	case "pids":
+		if state.ExitCode() == guest.Refused {
+			return nil
+		}
+	case "cpu":
+		if count("cpu.stat", "nr_throttled ") > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("a process went beyond it (%v): %w", state, fault.Failed)
+}
+
+// cleanProbeGroups removes groups of proofs whose process has died meanwhile.
+func cleanProbeGroups() error {
+	dirs := map[string]bool{}
+	for _, c := range hostControllers() {
+		if c.err == nil {
+			dirs[c.dir] = true
+		}
+	}
+	if u := hostUnified(); u.err == nil {
+		dirs[u.dir] = true
+	}
+	var errs error
+	for dir := range dirs {
+		left, err := filepath.Glob(filepath.Join(dir, groupPrefix+"probe-*"))
+		if err != nil {
+			return err
+		}
+		for _, group := range left {
+			pid, err := strconv.Atoi(group[strings.LastIndexByte(group, '-')+1:])
+			if err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+				errs = errors.Join(errs, removeGroups([]string{group}))
+			}
+		}
+	}
+	return errs
+}

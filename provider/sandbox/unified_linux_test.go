@@ -1,0 +1,98 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// needUnified skips where no group of version 2 can be made.
+func needUnified(t *testing.T) {
+	t.Helper()
+	if err := hostUnified().err; err != nil {
+		t.Skip("skipped: host: " + err.Error())
+	}
+}
+
+// TestUnified runs, in processes that prefer version 2, what freezing, killing
+// and moving are about. On a host whose limits are in version 1 those stay there.
+func TestUnified(t *testing.T) {
+	needUnified(t)
+	t.Setenv(unifiedVar, "yes")
+	again(t, "with version 2", "", t.TempDir(), os.Args[0], "-test.v", "-test.run",
+		"^Test(PauseFreezes|WorkloadIsMoved|ForkBombIsContained|MemoryHogIsKilledAndSaysWhy|CloseEndsWhatIsNotDetached|DestroyAndSweepEndGuests|DeadGuestIsEvictedOnceAndItsSessionsAreLost)$|^TestConformance$/^(Shell|Life)$")
+}
+
+func TestWorkloadIsMoved(t *testing.T) {
+	if !unifiedFirst {
+		t.Skip("skipped: it is run by TestUnified")
+	}
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	// Children that are started at once must be found, too.
+	output(t, ws, "true")
+	res, err := ws.Shell.Start(t.Context(), driver.Command{Script: "sleep 1000 & setsid sleep 1000 & (sleep 1000 &) ; echo up; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Close(t.Context())
+	rec := guestOf(t, p, ws)
+	group := rec.Groups[len(rec.Groups)-1]
+	eventually(t, "the workload is in its group", func() bool { return len(members(t, group, workGroup)) == 4 })
+	if got := members(t, group, guestGroup); len(got) != 1 {
+		t.Errorf("in the group of the guest are %v", got)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(group); err == nil {
+		t.Errorf("group %s is left", group)
+	}
+}
+
+func members(t *testing.T, group, name string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(group, name, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))
+}
+
+// TestNothingOutlivesAGuestWithoutNamespaces lets a process leave its session,
+// its parent and its environment, and kills the guest.
+func TestNothingOutlivesAGuestWithoutNamespaces(t *testing.T) {
+	needUnified(t)
+	p, ws := openAt(t, driver.IsolationProcess)
+	output(t, ws, "(env -i setsid sleep 1234 >/dev/null 2>&1 &) ; sleep 0.1")
+	rec := guestOf(t, p, ws)
+	res, err := ws.Shell.Start(t.Context(), driver.Command{Script: "(env -i setsid sleep 1235 >/dev/null 2>&1 &) ; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Close(t.Context())
+	group := rec.Groups[len(rec.Groups)-1]
+	eventually(t, "it is started", func() bool { return len(members(t, group, guestGroup)) > 2 })
+	if err := rec.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(group); err == nil {
+		t.Errorf("group %s is left, with %v", group, members(t, group, guestGroup))
+	}
+}
+
+func TestSettingsOfVersion2(t *testing.T) {
+	got := settings2(driver.Limits{Memory: driver.Limit{Max: 1 << 20}, PIDs: driver.Limit{Max: 7}, CPU: driver.Limit{Max: 1500}})
+	want := map[string]string{"memory.max": "1048576", "pids.max": "7", "cpu.max": "150000 100000"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
