@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,6 +27,14 @@ func benchExec(ctx context.Context, b *bench) error {
 	ours := once(func() error { return runTrue(ctx, ws) })
 	plain := once(func() error { return exec.CommandContext(ctx, "true").Run() })
 	if err := b.compare(ctx, "true in a live sandbox", "fork and exec", 1.4, ours, plain); err != nil {
+		return err
+	}
+	w, err := workspace.New(driver.NewID(), ws, nil, nil)
+	if err != nil {
+		return err
+	}
+	library := once(func() error { return w.Command(ctx, "true").Run() })
+	if err := b.compare(ctx, "true by workspace.Command", "the driver alone", 1.1, library, ours); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {

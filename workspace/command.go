@@ -112,10 +112,44 @@ func (e *ExitError) Unwrap() error {
 // Run starts the command and waits for it. A command that ends otherwise than
 // with status 0 is an *ExitError.
 func (c *Cmd) Run() error {
+	if c.started.Load() == nil && !c.waited && !c.inPipe && len(c.pipes) == 0 && c.Stdin == nil && c.TTY == nil {
+		return c.runThrough()
+	}
 	if err := c.Start(); err != nil {
 		return err
 	}
 	return c.Wait()
+}
+
+// runThrough runs a command that nobody can reach while it runs: in one call,
+// without a session to keep. Input may come late, or never, and is no reason to
+// wait with the start; so there is none.
+func (c *Cmd) runThrough() error {
+	cmd, err := c.command()
+	if err != nil {
+		return err
+	}
+	c.waited = true
+	res, err := c.w.Run(c.ctx, cmd)
+	if err != nil {
+		return err
+	}
+	if res.Session != "" { // it wrote more than a result holds, to nobody
+		if s, err := c.w.Attach(context.WithoutCancel(c.ctx), res.Session); err == nil {
+			s.Close(context.WithoutCancel(c.ctx)) //nolint:errcheck // it is forgotten in time, too
+		}
+		res.Session = ""
+	}
+	return c.judge(res)
+}
+
+// judge is what Run and Wait answer for a result.
+func (c *Cmd) judge(res Result) error {
+	c.Result = &res
+	if res.ExitCode != 0 || res.Cause != "" {
+		return &ExitError{Result: res}
+	}
+	return c.writeErr.get()
 }
 
 // Output runs the command and returns what it wrote to its standard output. An
@@ -180,7 +214,7 @@ func (c *Cmd) misused(why string) error {
 
 // Start starts the command and does not wait for it. Wait must follow.
 func (c *Cmd) Start() error {
-	if c.started.Load() != nil {
+	if c.started.Load() != nil || c.waited {
 		return c.misused("it was started already")
 	}
 	cmd, err := c.command()
@@ -288,11 +322,7 @@ func (c *Cmd) Wait() error {
 	if end.err != nil {
 		return end.err
 	}
-	c.Result = &end.res
-	if end.res.ExitCode != 0 || end.res.Cause != "" {
-		return &ExitError{Result: end.res}
-	}
-	return c.writeErr.get()
+	return c.judge(end.res)
 }
 
 // Resize tells the terminal of a command that was started its new size.
