@@ -47,6 +47,9 @@ type Config struct {
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
 	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
 
+	// Mounts are further handlers by path, behind the same guard.
+	Mounts map[string]http.Handler
+
 	// Levels tries every level of isolation; nil is for a host that has none.
 	Levels func(ctx context.Context) []Level
 }
@@ -94,6 +97,9 @@ func New(cfg Config) (*Server, error) {
 	s.api = humago.New(s.mux, s.humaConfig())
 	s.api.UseMiddleware(wrapContext, s.onceEach)
 	s.routes()
+	for path, h := range cfg.Mounts {
+		s.mux.Handle(path, h)
+	}
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's own, which no answer has
 	documentBytes(schemas)

@@ -118,11 +118,11 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 
 // apply does one step, if the file is still as it was when it was planned.
 func (c *Call) apply(ctx context.Context, s patchStep) error {
-	switch {
-	case s.op.kind == 'A':
+	switch s.op.kind {
+	case 'A':
 		_, err := c.create(ctx, "patch", s.op.path, s.next)
 		return err
-	case s.op.kind == 'D':
+	case 'D':
 		if err := c.Workspace.Remove(ctx, s.op.path, nil); err != nil {
 			return PathError("patch", s.op.path, err)
 		}

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -10,6 +11,10 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 )
+
+// ErrPending is what Request.Ask returns where the answer comes with another try
+// of the same call: this one ends with it, and nobody has decided anything.
+var ErrPending = Errorf(fault.Unavailable, "the user is asked for approval")
 
 // A Decision says whether a call may go on.
 type Decision string
@@ -74,7 +79,7 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 
 // allow returns nil where the call may go on. Each decision that a rule made is
 // told of.
-func (a *Approval) allow(ctx context.Context, e *Env, workspace string, req Request, t *Tool, args map[string]json.RawMessage) error {
+func (a *Approval) allow(ctx context.Context, e *Env, id, name string, req Request, t *Tool, args map[string]json.RawMessage) error {
 	_, about := subject(args)
 	d, rule := a.decide(t.Name, about)
 	if rule == "" {
@@ -88,7 +93,10 @@ func (a *Approval) allow(ctx context.Context, e *Env, workspace string, req Requ
 		err = Errorf(fault.PermissionDenied, "%s needs the user's approval (rule %s), and this client can't ask for it", t.Name, rule)
 	case d == Ask:
 		reason = "asked"
-		yes, aerr := req.Ask(ctx, fmt.Sprintf("Allow %s in workspace %s: %s", t.Name, workspace, about))
+		yes, aerr := req.Ask(ctx, fmt.Sprintf("Allow %s in workspace %s? %s", t.Name, name, about))
+		if errors.Is(aerr, ErrPending) {
+			return aerr
+		}
 		if aerr != nil {
 			err = fmt.Errorf("tool: ask for approval of %s: %w", t.Name, aerr)
 		} else if !yes {
@@ -102,7 +110,7 @@ func (a *Approval) allow(ctx context.Context, e *Env, workspace string, req Requ
 	if reason != "" {
 		fields[event.FieldReason] = reason
 	}
-	e.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: workspace, Session: req.Session, Fields: fields})
+	e.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: id, Session: req.Session, Fields: fields})
 	return err
 }
 

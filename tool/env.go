@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -26,8 +27,13 @@ type Config struct {
 	// extras that are tool sources.
 	Sources []Source
 
-	Effects  []Effect        // after files were changed
-	Secrets  *secret.Store   // nil is none
+	Effects []Effect      // after files were changed
+	Secrets *secret.Store // nil is none
+
+	// SecretsOf says as whom a workspace asks Secrets, by the name that agents
+	// use and its id; nil is by that name.
+	SecretsOf func(name, id string) string
+
 	Finders  []secret.Finder // texts to be scrubbed by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard
@@ -80,11 +86,20 @@ func (e *Env) Forget(ctx context.Context, id string) error {
 	return e.keeper.forget(ctx, id)
 }
 
+// Entries lists the workspaces of a client that has one alone, or all of them.
+func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
+	list, err := e.Workspaces.List(ctx)
+	if err != nil || only == "" {
+		return list, err
+	}
+	return slices.DeleteFunc(list, func(entry Entry) bool { return entry.Name != only }), nil
+}
+
 // Available lists the tools that can be called now: those whose capabilities some
 // workspace has, and in a read-only Env those that change nothing. They are
-// sorted by name.
-func (e *Env) Available(ctx context.Context) ([]*Tool, error) {
-	list, err := e.Workspaces.List(ctx)
+// sorted by name. only is as in Request.
+func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
+	list, err := e.Entries(ctx, only)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +141,7 @@ type Request struct {
 	Tool    string
 	Args    json.RawMessage
 	Session string // of the client
+	Only    string // the one workspace there is for this client; "" is all
 
 	// Progress is told how the call goes; nil is nobody.
 	Progress func(Progress)
@@ -157,7 +173,7 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	list, err := e.Workspaces.List(ctx)
+	list, err := e.Entries(ctx, req.Only)
 	if err != nil {
 		return Result{}, err
 	}
@@ -208,7 +224,7 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	if err := t.args.check(args); err != nil {
 		return Result{}, err
 	}
-	if err := e.Approval.allow(ctx, e, ws.ID(), req, t, args); err != nil {
+	if err := e.Approval.allow(ctx, e, ws.ID(), entry.Name, req, t, args); err != nil {
 		return Result{}, err
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress}
@@ -232,7 +248,7 @@ func (e *Env) finish(ctx context.Context, t *Tool, c *Call, a answer, err error)
 	if err == nil && t.Unscrubbed {
 		return Result{Text: a.text, Structured: a.structured}, nil
 	}
-	scrub, serr := e.scrubs.of(ctx, e, c.Name)
+	scrub, serr := e.scrubs.of(ctx, e, e.asWhom(c.Name, c.Workspace.ID()))
 	if serr != nil {
 		return Result{}, fmt.Errorf("tool: secrets of %s: %w", c.Name, serr)
 	}
@@ -243,6 +259,14 @@ func (e *Env) finish(ctx context.Context, t *Tool, c *Call, a answer, err error)
 		return Result{}, &textError{text: scrub.String(ErrorText(err)), code: fault.Of(err), err: err}
 	}
 	return e.cut(scrub.String(a.text), scrubJSON(scrub, a.structured)), nil
+}
+
+// asWhom returns as whom a workspace asks for secrets.
+func (e *Env) asWhom(name, id string) string {
+	if e.SecretsOf == nil {
+		return name
+	}
+	return e.SecretsOf(name, id)
 }
 
 // fanOut runs a call in several workspaces at once.
@@ -259,7 +283,10 @@ func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, ar
 // tell emits the event of a call, without secrets.
 func (e *Env) tell(ctx context.Context, req Request, id, name string, t *Tool, args map[string]json.RawMessage, start time.Time, err error) {
 	fields := map[string]any{event.FieldTool: t.Name, event.FieldDuration: time.Since(start).Milliseconds()}
-	scrub, serr := e.scrubs.of(context.WithoutCancel(ctx), e, name)
+	if errors.Is(err, ErrPending) {
+		return
+	}
+	scrub, serr := e.scrubs.of(context.WithoutCancel(ctx), e, e.asWhom(name, id))
 	if key, about := subject(args); about != "" && serr == nil {
 		field := event.FieldPath
 		if key == "command" || key == "cmd" {

@@ -127,7 +127,7 @@ func TestApproval(t *testing.T) {
 
 func TestReadOnlyOffersWhatChangesNothing(t *testing.T) {
 	env := newEnv(t, tool.Config{Tools: append(tool.Coding(), tool.Workspace()...), Workspaces: newSet(t, "w"), ReadOnly: true})
-	list, err := env.Available(t.Context())
+	list, err := env.Available(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestToolSource(t *testing.T) {
 	refused(t, env, "weather", `{"workspace":"a"}`, fault.InvalidArgument)
 	refused(t, env, "weather", `{"city":7,"workspace":"a"}`, fault.InvalidArgument)
 	refused(t, env, "workspace_evil", `{"city":"Oslo","workspace":"a"}`, fault.NotFound)
-	list, err := env.Available(t.Context())
+	list, err := env.Available(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,10 @@ func getSecret(ctx context.Context, c *Call, in secretInput) (secretOutput, erro
 	case !secretName.MatchString(in.Name):
 		return secretOutput{}, Errorf(fault.InvalidArgument, "invalid secret name: %s", in.Name)
 	}
-	v, err := c.Env.Secrets.Get(ctx, c.Name, in.Name)
+	whose := c.Env.asWhom(c.Name, c.Workspace.ID())
+	v, err := c.Env.Secrets.Get(ctx, whose, in.Name)
 	if fault.Of(err) == fault.NotFound {
-		names, nerr := c.Env.Secrets.Names(ctx, c.Name)
+		names, nerr := c.Env.Secrets.Names(ctx, whose)
 		if nerr != nil {
 			return secretOutput{}, nerr
 		}
@@ -72,7 +73,7 @@ func secretsAvailable(ctx context.Context, c *Call, _ struct{}) (secretsOutput, 
 	if c.Env.Secrets == nil {
 		return secretsOutput{}, Errorf(fault.NotFound, "secrets not configured")
 	}
-	names, err := c.Env.Secrets.Names(ctx, c.Name)
+	names, err := c.Env.Secrets.Names(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()))
 	if names == nil {
 		names = []string{}
 	}

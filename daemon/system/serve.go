@@ -54,6 +54,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		s.API.Drain()
+		s.agents.drain()
 		if err := bounded(ctx, requestsBound, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())

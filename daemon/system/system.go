@@ -61,6 +61,8 @@ type System struct {
 	secrets  *secret.Store
 	events   *events
 	store    registry.Store
+	agents   *agents
+	version  string
 	open     []io.Closer // providers that hold something open, and what they share
 
 	mu     sync.Mutex
@@ -93,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, settings: cfg.Settings}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, settings: cfg.Settings, version: cfg.Version}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,9 +142,11 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	s.agents = &agents{system: s}
 	s.API, err = api.New(api.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
+		Mounts: s.agents.mounts(),
 	})
 	if err != nil {
 		return err
@@ -282,11 +286,12 @@ func (s *System) Close(ctx context.Context) error {
 		return nil
 	}
 	s.API.Drain()
+	s.agents.drain()
 	var errs []error
 	if in != nil {
 		errs = append(errs, bounded(ctx, requestsBound, in.close))
 	}
-	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait))
+	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait), bounded(ctx, requestsBound, s.agents.close))
 	s.events.quiet()
 	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
 	return errors.Join(errs...)

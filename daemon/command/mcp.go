@@ -1,0 +1,282 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/mcpserver"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+)
+
+// mcpLabel marks the workspaces that croft mcp and croft tool make of
+// directories. What a crash leaves of them the next one removes.
+const mcpLabel = "croft-mcp"
+
+// toolFlags are the flags of commands that run tools.
+type toolFlags struct {
+	workspace  string
+	workspaces string
+	names      []string
+	provider   string
+	readOnly   bool
+	approve    []string
+	policy     policyFlags
+	announce   bool // say which workspaces there are
+}
+
+func (t *toolFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&t.workspace, "workspace", "", "directory to work in, in place (default the current one)")
+	f.StringVar(&t.workspaces, "workspaces", "", "several directories, as NAME=DIR,NAME=DIR; the name may be left out")
+	f.StringArrayVar(&t.names, "ws", nil, "a workspace that is open already, by its name or id, instead of a directory; may be given several times")
+	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
+	f.BoolVar(&t.readOnly, "read-only", false, "nothing in the workspaces can be changed, and only tools that change nothing are offered")
+	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
+	t.policy.register(f)
+}
+
+type mcpOptions struct {
+	toolFlags
+	http    string
+	hosts   []string
+	toolset string
+	tracker string
+}
+
+func (a *app) mcpCommand() *cobra.Command {
+	var opts mcpOptions
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve tools to an agent over the Model Context Protocol",
+		Long: `Serve tools that work in one or several directories to an agent, over standard input and
+output, or with --http over HTTP at /mcp (and /sse for older clients).
+
+The directories are used in place. Commands run behind a fence: they can write there and
+nowhere else, see nothing of the host's users, and reach nothing over the network unless
+--allow-net says so. Over HTTP every request needs the token: the one given with --token
+or CROFT_TOKEN, else the one of the data directory.`,
+		Example: `  croft mcp --workspace ~/src/app
+  croft mcp --workspaces "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
+  croft mcp --http 127.0.0.1:7071 --read-only
+  claude mcp add croft -- croft mcp --workspace .`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error { return a.mcp(ctx, opts) }),
+	}
+	opts.announce = true
+	f := cmd.Flags()
+	opts.register(f)
+	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
+	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a name of this host by which it is reached; may be given several times")
+	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
+	f.StringVar(&opts.tracker, "read-tracker", "process", "who a Read unlocks a file for: process (every client of this server) or session (the client that read)")
+	return cmd
+}
+
+func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
+	toolset, err := mcpserver.ParseToolset(opts.toolset)
+	if err != nil {
+		return err
+	}
+	scope := tool.ReadScope(opts.tracker)
+	if scope != tool.ReadProcess && scope != tool.ReadSession {
+		return usagef("--read-tracker %q is not process or session", opts.tracker)
+	}
+	if opts.http != "" {
+		if err := system.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
+			return err
+		}
+	}
+	return a.withTools(ctx, opts.toolFlags, scope, func(sys *system.System, env *tool.Env) error {
+		server := mcpserver.New(ctx, mcpserver.Options{Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError)})
+		defer server.Close()
+		if opts.http != "" {
+			return a.serveMCP(ctx, sys, server, opts)
+		}
+		return server.ServeStdio(ctx, a.In, a.Out)
+	})
+}
+
+// serveMCP answers over HTTP until ctx ends.
+func (a *app) serveMCP(ctx context.Context, sys *system.System, server *mcpserver.Server, opts mcpOptions) error {
+	l, err := system.Listen(ctx, opts.http)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(mcpserver.Path, server.Handler())
+	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
+	hosts := upHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	web := &http.Server{
+		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(l) }()
+	a.note("listening on http://%s%s", l.Addr(), mcpserver.Path)
+	if a.givenToken() == "" {
+		a.note("the token is in %s", sys.TokenPath())
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	server.Close()
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if err := web.Shutdown(after); err != nil {
+		err = errors.Join(err, web.Close())
+		<-served
+		return err
+	}
+	<-served
+	return nil
+}
+
+// withTools runs f with tools over the workspaces that the flags name, and lets
+// go of them afterwards.
+func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*system.System, *tool.Env) error) (err error) {
+	if a.server != "" {
+		return usagef("this works on this host; a server has tools of its own: give agents %s%s", a.server, mcpserver.Path)
+	}
+	approval, err := parseApproval(opts.approve)
+	if err != nil {
+		return err
+	}
+	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
+		return usagef("--ws names workspaces that are open: --workspace and --workspaces make no sense with it")
+	}
+	sys, err := a.openSystem(ctx, system.Config{Token: a.givenToken(), Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope}
+	if len(opts.names) > 0 {
+		cfg.SecretsOf = func(_, id string) string { return id }
+		if cfg.Workspaces, err = a.named(ctx, sys, opts); err != nil {
+			return err
+		}
+	} else {
+		set, end, err := a.openDirs(ctx, sys, opts)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		cfg.Workspaces = set
+	}
+	env, err := sys.ToolEnv(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		err = errors.Join(err, env.Close(after))
+	}()
+	return f(sys, env)
+}
+
+func parseApproval(rules []string) (*tool.Approval, error) {
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	a := &tool.Approval{}
+	for _, s := range rules {
+		r, err := tool.ParseRule(s)
+		if err != nil {
+			return nil, err
+		}
+		a.Rules = append(a.Rules, r)
+	}
+	return a, nil
+}
+
+// named returns the workspaces that --ws names.
+func (a *app) named(ctx context.Context, sys *system.System, opts toolFlags) (tool.Workspaces, error) {
+	for _, name := range opts.names {
+		rec, err := sys.Registry.Lookup(ctx, "", name)
+		if err != nil {
+			return nil, err
+		}
+		if opts.readOnly && !rec.Spec.Policy.ReadOnly {
+			return nil, usagef("--read-only: workspace %s was not opened so; open it with croft ws open --read-only", name)
+		}
+	}
+	return sys.Workspaces(opts.names...), nil
+}
+
+// openDirs opens a workspace in each directory. end destroys them; the
+// directories stay.
+func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (_ *tool.Set, end func() error, err error) {
+	dirs, err := mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := sys.Discard(ctx, mcpLabel); err != nil {
+		a.note("croft: remove what an earlier run left: %v", err)
+	}
+	var ids []string
+	end = func() error {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		var errs []error
+		for _, id := range ids {
+			if err := sys.Registry.Destroy(after, id); err != nil && fault.Of(err) != fault.NotFound {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	}
+	set := new(tool.Set)
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
+		ws, err := a.openDir(ctx, sys, opts, dirs[name], &ids)
+		if err == nil {
+			err = set.Add(name, ws)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), end())
+		}
+	}
+	if opts.announce {
+		a.note("%s", mcpserver.StartLine(dirs))
+		if opts.readOnly {
+			a.note("croft mcp: read-only: tools that change things are not offered")
+		}
+	}
+	return set, end, nil
+}
+
+func (a *app) openDir(ctx context.Context, sys *system.System, opts toolFlags, dir string, ids *[]string) (*workspace.Workspace, error) {
+	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
+	kind, err := a.runProvider(opts.provider, &spec)
+	if err != nil {
+		return nil, err
+	}
+	if kind == fenced {
+		spec.Config = json.RawMessage(`{"throwaway": true}`)
+	}
+	if err := opts.policy.apply(&spec); err != nil {
+		return nil, err
+	}
+	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly
+	rec, err := sys.Create(ctx, spec, opts.policy.name)
+	if err != nil {
+		return nil, err
+	}
+	*ids = append(*ids, rec.ID)
+	return sys.Registry.Acquire(ctx, rec.ID)
+}

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/tool"
+)
+
+// maxToolInput is how much is read from standard input.
+const maxToolInput = 64 << 20
+
+type toolOptions struct {
+	toolFlags
+	schema bool
+}
+
+func (a *app) toolCommand() *cobra.Command {
+	var opts toolOptions
+	cmd := &cobra.Command{
+		Use:   "tool [NAME [JSON|-]]",
+		Short: "Run one of the tools that agents have",
+		Long: `Run a tool once, through the same fence, rules and audit as an agent's call, and print what
+it answers. Arguments are a JSON object; - reads it from standard input. Without a name the
+tools are listed. With --json the answer is the data instead of the text.`,
+		Example: `  croft tool
+  croft tool Read '{"file_path": "README.md"}'
+  croft tool Bash '{"command": "make test"}' --workspace ~/src/app
+  croft tool Edit --schema`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error { return a.tool(ctx, opts, args) }),
+	}
+	opts.register(cmd.Flags())
+	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print what the tool takes and answers, as JSON Schema, instead of running it")
+	return cmd
+}
+
+func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
+	input := json.RawMessage("{}")
+	if len(args) == 2 {
+		input = json.RawMessage(args[1])
+		if args[1] == "-" {
+			data, err := io.ReadAll(io.LimitReader(a.In, maxToolInput))
+			if err != nil {
+				return err
+			}
+			input = data
+		}
+	}
+	return a.withTools(ctx, opts.toolFlags, tool.ReadProcess, func(_ *system.System, env *tool.Env) error {
+		if len(args) == 0 || opts.schema {
+			return a.listTools(ctx, env, args, opts.schema)
+		}
+		res, err := env.Run(ctx, tool.Request{Tool: args[0], Args: input, Session: "cli"})
+		if err != nil {
+			return err
+		}
+		return a.answer(res.Structured, func(w io.Writer) error {
+			if res.Text != "" && !strings.HasSuffix(res.Text, "\n") {
+				res.Text += "\n"
+			}
+			_, err := io.WriteString(w, res.Text)
+			return err
+		})
+	})
+}
+
+// toolAnswer is how croft tool --json lists a tool.
+type toolAnswer struct {
+	Name        string `json:"name"`
+	Family      string `json:"family"`
+	Description string `json:"description"`
+	ReadOnly    bool   `json:"readOnly"`
+	Destructive bool   `json:"destructive"`
+	Input       any    `json:"input"`
+	Output      any    `json:"output,omitempty"`
+}
+
+func (a *app) listTools(ctx context.Context, env *tool.Env, names []string, schema bool) error {
+	list, err := env.Available(ctx, "")
+	if err != nil {
+		return err
+	}
+	var out []toolAnswer
+	rows := [][]string{{"NAME", "FAMILY", "DESCRIPTION"}}
+	for _, t := range list {
+		if len(names) > 0 && t.Name != names[0] {
+			continue
+		}
+		out = append(out, toolAnswer{t.Name, string(t.Family), t.Description, t.ReadOnly, t.Destructive, t.Input, t.Output})
+		first, _, _ := strings.Cut(t.Description, ". ")
+		rows = append(rows, []string{t.Name, string(t.Family), strings.TrimSuffix(first, ".")})
+	}
+	if len(names) > 0 && len(out) == 0 {
+		return usagef("unknown tool %q; croft tool lists them", names[0])
+	}
+	if schema && len(out) == 1 {
+		data, err := json.MarshalIndent(out[0], "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.Out, string(data))
+		return err
+	}
+	return a.answer(out, func(w io.Writer) error { return table(w, rows) })
+}

@@ -1,0 +1,198 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/mcpserver"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/workspace"
+)
+
+// ToolEnv returns an Env with every tool, with the secrets and the audit stream of
+// this system. What cfg sets stays.
+func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
+	cfg.Tools = append(all.Coding(), all.Workspace()...)
+	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
+	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
+	return tool.NewEnv(cfg)
+}
+
+// Create records the wish for a workspace, completed as the configuration says;
+// policy is the name of one.
+func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
+	if err := s.admit(ctx, &spec, policy); err != nil {
+		return registry.Record{}, err
+	}
+	return s.Registry.Create(ctx, spec)
+}
+
+// freshFor is how long a workspace that nobody holds may be between being
+// recorded and being held.
+const freshFor = time.Minute
+
+// Discard destroys the workspaces with a label that nobody holds: what programs
+// left that were killed.
+func (s *System) Discard(ctx context.Context, label string) error {
+	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, rec := range list {
+		if time.Since(rec.CreatedAt) < freshFor {
+			continue
+		}
+		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && len(d.Holders) == 0 {
+			if err := s.Registry.Destroy(ctx, rec.ID); err != nil && fault.Of(err) != fault.NotFound {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Workspaces returns the workspaces of this system for tools: by their names, or
+// by their ids where they have none that is unique. With names, those alone.
+func (s *System) Workspaces(names ...string) tool.Workspaces { return recorded{s.Registry, names} }
+
+// recorded is the workspaces of a registry.
+type recorded struct {
+	registry *registry.Registry
+	only     []string // names or ids; nil is all
+}
+
+func (r recorded) List(ctx context.Context) ([]tool.Entry, error) {
+	list, err := r.registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	var out []tool.Entry
+	for _, rec := range list {
+		if rec.State == registry.Failed || rec.State == registry.Destroyed {
+			continue
+		}
+		e := tool.Entry{Name: nameOf(rec)}
+		if r.only != nil && !slices.Contains(r.only, e.Name) && !slices.Contains(r.only, rec.ID) {
+			continue
+		}
+		if rec.Ref != nil {
+			e.Capabilities = rec.Ref.Capabilities
+		}
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// nameOf is how agents call a workspace. The names of owners may be equal.
+func nameOf(rec registry.Record) string {
+	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
+		return rec.ID
+	}
+	return rec.Name
+}
+
+func (r recorded) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
+	rec, err := r.registry.Lookup(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return r.registry.Acquire(ctx, rec.ID)
+}
+
+// agents is the MCP server over all workspaces. It is made when somebody first
+// asks for it, because most programs never do.
+type agents struct {
+	system *System
+	once   sync.Once
+	err    error
+
+	env    *tool.Env
+	server *mcpserver.Server
+	http   http.Handler
+	sse    http.Handler
+	events *event.Subscription
+	wg     sync.WaitGroup
+}
+
+func (a *agents) make(ctx context.Context) error {
+	a.once.Do(func() {
+		if a.env, a.err = a.system.ToolEnv(tool.Config{
+			Workspaces: a.system.Workspaces(), Readers: tool.ReadSession, SecretsOf: func(_, id string) string { return id },
+		}); a.err != nil {
+			return
+		}
+		a.server = mcpserver.New(ctx, mcpserver.Options{Env: a.env, Version: a.system.version, Log: a.system.log})
+		a.http, a.sse = a.server.Handler(), a.server.SSEHandler()
+		a.events = a.system.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
+		ctx := context.WithoutCancel(ctx)
+		a.wg.Go(func() { a.follow(ctx) })
+	})
+	return a.err
+}
+
+// follow tells clients of workspaces that come and go.
+func (a *agents) follow(ctx context.Context) {
+	for e := range a.events.C() {
+		if e.Fields[event.FieldTo] == string(registry.Destroyed) {
+			if err := a.env.Forget(ctx, e.Workspace); err != nil {
+				a.system.log.Warn("forget what tools kept of a workspace", "workspace", e.Workspace, "error", err)
+			}
+		}
+		if err := a.server.Refresh(ctx); err != nil {
+			a.system.log.Warn("tell agents of workspaces", "error", err)
+		}
+	}
+}
+
+// handler serves one of the transports.
+func (a *agents) handler(which func(*agents) http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.make(r.Context()); err != nil {
+			a.system.log.Error("serve agents", "error", err)
+			http.Error(w, "the tools can't be had; the server's log says why", http.StatusInternalServerError)
+			return
+		}
+		which(a).ServeHTTP(w, r)
+	})
+}
+
+// mounts are the routes of agents.
+func (a *agents) mounts() map[string]http.Handler {
+	return map[string]http.Handler{
+		mcpserver.Path:    a.handler(func(a *agents) http.Handler { return a.http }),
+		mcpserver.SSEPath: a.handler(func(a *agents) http.Handler { return a.sse }),
+	}
+}
+
+// drain ends connections and calls; no client is served afterwards.
+func (a *agents) drain() {
+	a.once.Do(func() { a.err = fault.Unavailable })
+	if a.server != nil {
+		a.server.Drain()
+		a.server.Close()
+	}
+}
+
+// close ends what tools keep.
+func (a *agents) close(ctx context.Context) error {
+	a.drain()
+	if a.env == nil {
+		return nil
+	}
+	if a.events != nil {
+		a.events.Close()
+	}
+	a.wg.Wait()
+	return a.env.Close(ctx)
+}

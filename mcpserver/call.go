@@ -1,0 +1,139 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+)
+
+// handler runs a tool for a client.
+func (s *Server) handler(t *tool.Tool, v view) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		start := time.Now()
+		ask := newAsker(req)
+		res, err := s.opts.Env.Run(ctx, tool.Request{
+			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(req), Only: v.only,
+			Progress: progress(ctx, req), Ask: ask.function(),
+		})
+		if ask.question != "" && err != nil {
+			return ask.result(), nil
+		}
+		s.note(ctx, req, t.Name, time.Since(start), err)
+		return result(res, err)
+	}
+}
+
+// sessionName is what events call a client.
+func sessionName(req *mcp.CallToolRequest) string {
+	if id := req.Session.ID(); id != "" {
+		return id
+	}
+	return "stdio"
+}
+
+// result is an answer in the words of the protocol. What the model can act on is
+// a result; a defect of the server ends the exchange.
+func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
+	if err == nil {
+		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
+		if res.Structured != nil {
+			out.StructuredContent = res.Structured
+		}
+		if res.Handle != "" {
+			out.Content = append(out.Content, &mcp.ResourceLink{
+				URI: resultScheme + res.Handle, Name: res.Handle, MIMEType: "text/plain", Description: "the whole answer, which was too long",
+			})
+		}
+		return out, nil
+	}
+	code := fault.Of(err)
+	wire := fault.Encode(err)
+	wire.Message = tool.ErrorText(err)
+	if !code.ToolError() {
+		data, merr := json.Marshal(wire)
+		if merr != nil {
+			return nil, merr
+		}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: wire.Message, Data: data}
+	}
+	out := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: wire.Message}}}
+	out.Meta = mcp.Meta{"croft.run/error": wire}
+	return out, nil
+}
+
+// progress tells a client how a call goes, if it asked to be told.
+func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	last := -1.0
+	return func(p tool.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Done <= last {
+			p.Done = last + 1 // it must grow
+		}
+		last = p.Done
+		// A client that does not hear it misses nothing that it needs.
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: p.Done, Total: p.Total, Message: p.Message})
+	}
+}
+
+// note writes to the log of a client that wants one.
+func (s *Server) note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
+	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
+	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
+	if err != nil {
+		p.Level, data["error"] = "warning", fault.Of(err).Wire()
+	}
+	p.Data = data
+	_ = req.Session.Log(ctx, p) //nolint:staticcheck // as above
+}
+
+// An asker asks the user whether a call may go on. The answer comes with another
+// try of the call, whichever version of the protocol the client speaks.
+type asker struct {
+	req      *mcp.CallToolRequest
+	question string // that was asked now
+}
+
+const approval = "approval"
+
+func newAsker(req *mcp.CallToolRequest) *asker { return &asker{req: req} }
+
+func (a *asker) function() func(context.Context, string) (bool, error) {
+	if caps := a.req.ClientCapabilities(); caps == nil || caps.Elicitation == nil {
+		return nil
+	}
+	return func(_ context.Context, question string) (bool, error) {
+		answer, ok := a.req.Params.InputResponses[approval].(*mcp.ElicitResult)
+		if !ok {
+			a.question = question
+			return false, fmt.Errorf("mcpserver: %w", tool.ErrPending)
+		}
+		yes, _ := answer.Content["allow"].(bool)
+		return answer.Action == "accept" && yes, nil
+	}
+}
+
+func (a *asker) result() *mcp.CallToolResult {
+	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{approval: &mcp.ElicitParams{
+		Mode: "form", Message: a.question,
+		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"allow":{"type":"boolean","title":"Allow it","default":false}},"required":["allow"]}`),
+	}}}
+}

@@ -1,0 +1,119 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// calls knows what runs for whom, so that it can be ended.
+type calls struct {
+	mu       sync.Mutex
+	closed   bool                // +checklocks:mu
+	sessions map[string]*session // +checklocks:mu
+	running  sync.WaitGroup
+}
+
+// A session is a client, as long as it has a connection or a call.
+type session struct {
+	conns int
+	calls map[*call]bool
+	gone  *time.Timer // set while it has calls and no connection
+}
+
+type call struct{ cancel context.CancelCauseFunc }
+
+var errVanished = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
+
+func (c *calls) sessionLocked(id string) *session {
+	if c.sessions == nil {
+		c.sessions = map[string]*session{}
+	}
+	s := c.sessions[id]
+	if s == nil {
+		s = &session{calls: map[*call]bool{}}
+		c.sessions[id] = s
+	}
+	return s
+}
+
+// tidyLocked forgets a session with nothing left.
+func (c *calls) tidyLocked(id string, s *session) {
+	if s.conns == 0 && len(s.calls) == 0 {
+		if s.gone != nil {
+			s.gone.Stop()
+		}
+		delete(c.sessions, id)
+	}
+}
+
+// begin notes a call. done must be called when it has ended.
+func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, fmt.Errorf("mcpserver: %w: the server shuts down", fault.Unavailable)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	s, one := c.sessionLocked(id), &call{cancel}
+	s.calls[one] = true
+	c.running.Add(1)
+	return ctx, func() {
+		cancel(nil)
+		c.mu.Lock()
+		delete(s.calls, one)
+		c.tidyLocked(id, s)
+		c.mu.Unlock()
+		c.running.Done()
+	}, nil
+}
+
+// connect notes a connection of a client. leave must be called at its end, and
+// says whether the client itself broke it off.
+func (c *calls) connect(id string, patience time.Duration) (leave func(broken bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessionLocked(id)
+	s.conns++
+	if s.gone != nil {
+		s.gone.Stop()
+		s.gone = nil
+	}
+	return func(broken bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.conns--
+		if s.conns == 0 && len(s.calls) > 0 && broken {
+			s.gone = time.AfterFunc(patience, func() { c.abandon(id, s) })
+		}
+		c.tidyLocked(id, s)
+	}
+}
+
+// abandon ends the calls of a client that has not come back.
+func (c *calls) abandon(id string, s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.conns > 0 || c.sessions[id] != s {
+		return
+	}
+	for one := range s.calls {
+		one.cancel(errVanished)
+	}
+}
+
+// close ends every call, lets none begin, and waits.
+func (c *calls) close() {
+	c.mu.Lock()
+	c.closed = true
+	for _, s := range c.sessions {
+		for one := range s.calls {
+			one.cancel(errVanished)
+		}
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+}

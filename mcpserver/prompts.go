@@ -1,0 +1,40 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A flow is a prompt for something that people often ask for.
+type flow struct{ name, description, text string }
+
+var flows = []flow{
+	{"fix_tests", "Run the tests and fix what fails.",
+		"Run the tests%[1]s with run_tests, or by the test command that the profile tool shows. For each failure read the test and the code that it tests, find the cause, and fix the code, not the test, " +
+			"unless the test is wrong. Run the failing tests again after each change, and all tests at the end. Say what was wrong."},
+	{"review_changes", "Review what has changed since the last commit.",
+		"Look at what has changed%[1]s since the last commit (git status and git diff). Read the files around each change. Report mistakes, missing tests and what is hard to understand, " +
+			"with file and line, the gravest first. Change nothing."},
+	{"explain_project", "Find out what a project is and how it is worked on.",
+		"Find out what the project%[1]s is: use the profile tool, list the top directories, and read the README and the main entry points. Explain in a page what it does, how it is laid out, and how to build, test and run it. Change nothing."},
+}
+
+// addPrompts adds the flows.
+func (s *Server) addPrompts(m *mcp.Server) {
+	for _, f := range flows {
+		m.AddPrompt(&mcp.Prompt{
+			Name: f.name, Description: f.description,
+			Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
+		}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			where := ""
+			if name := req.Params.Arguments["workspace"]; name != "" {
+				where = fmt.Sprintf(" in workspace %q", name)
+			}
+			return &mcp.GetPromptResult{Description: f.description, Messages: []*mcp.PromptMessage{
+				{Role: "user", Content: &mcp.TextContent{Text: fmt.Sprintf(f.text, where)}},
+			}}, nil
+		})
+	}
+}

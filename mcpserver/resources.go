@@ -1,0 +1,102 @@
+package mcpserver
+
+import (
+	"context"
+	"mime"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/fault"
+)
+
+const (
+	workspaceScheme = "workspace://"
+	resultScheme    = "croft-result:///"
+)
+
+// addTemplates adds files of workspaces, and answers that were cut, as resources.
+func (s *Server) addTemplates(m *mcp.Server, v view) {
+	m.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: workspaceScheme + "{name}/{+path}", Name: "file",
+		Description: "A file of a workspace, or a listing of a directory.",
+	}, s.readFile(v))
+	m.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: resultScheme + "{handle}", Name: "result", MIMEType: "text/plain",
+		Description: "The whole text of an answer that was too long.",
+	}, s.readResult)
+}
+
+// refreshResources lists each workspace as a resource: its top directory.
+func (s *Server) refreshResources(ctx context.Context, v view, m *served) error {
+	list, err := s.opts.Env.Entries(ctx, v.only)
+	if err != nil {
+		return err
+	}
+	var uris []string
+	for _, e := range list {
+		uri := workspaceScheme + url.PathEscape(e.Name) + "/"
+		uris = append(uris, uri)
+		if !slices.Contains(m.resources, uri) {
+			m.AddResource(&mcp.Resource{URI: uri, Name: e.Name, MIMEType: "text/plain", Description: "What is in workspace " + e.Name + "."}, s.readFile(v))
+		}
+	}
+	if gone := missing(m.resources, uris); len(gone) > 0 {
+		m.RemoveResources(gone...)
+	}
+	m.resources = uris
+	return nil
+}
+
+// readFile reads workspace://NAME/PATH.
+func (s *Server) readFile(v view) mcp.ResourceHandler {
+	return func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		uri := req.Params.URI
+		name, rest, ok := strings.Cut(strings.TrimPrefix(uri, workspaceScheme), "/")
+		name, nerr := url.PathUnescape(name)
+		file, ferr := url.PathUnescape(rest)
+		if !ok || nerr != nil || ferr != nil || v.only != "" && v.only != name {
+			return nil, mcp.ResourceNotFoundError(uri)
+		}
+		data, err := s.opts.Env.Resource(ctx, name, file)
+		switch fault.Of(err) {
+		case "":
+		case fault.NotFound, fault.SandboxViolation:
+			return nil, mcp.ResourceNotFoundError(uri)
+		default:
+			return nil, err
+		}
+		return contents(uri, mediaType(file), data), nil
+	}
+}
+
+// readResult reads an answer that was cut.
+func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	text, err := s.opts.Env.Kept(strings.TrimPrefix(req.Params.URI, resultScheme))
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	return contents(req.Params.URI, "text/plain", []byte(text)), nil
+}
+
+// contents is text where it is, and else bytes.
+func contents(uri, media string, data []byte) *mcp.ReadResourceResult {
+	c := &mcp.ResourceContents{URI: uri, MIMEType: media}
+	if utf8.Valid(data) {
+		c.Text = string(data)
+	} else {
+		c.Blob = data
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}
+}
+
+func mediaType(name string) string {
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	return "text/plain"
+}

@@ -1,0 +1,202 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Toolset says which names tools have.
+type Toolset string
+
+// Toolsets.
+const (
+	Coding    Toolset = "coding"
+	Workspace Toolset = "workspace"
+	Both      Toolset = "both"
+)
+
+// ParseToolset reads the name of a toolset; "" is Coding.
+func ParseToolset(s string) (Toolset, error) {
+	switch t := Toolset(s); t {
+	case "":
+		return Coding, nil
+	case Coding, Workspace, Both:
+		return t, nil
+	}
+	return "", fmt.Errorf("mcpserver: toolset %q: %w: choose coding, workspace or both", s, fault.InvalidArgument)
+}
+
+// has reports whether a tool is in the set. What workspaces bring themselves is
+// in every one.
+func (t Toolset) has(name string, family tool.Family) bool {
+	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
+	return t == Both || family == tool.Extra || plain == (t == Workspace)
+}
+
+// Options are what a Server needs. Env is required.
+type Options struct {
+	Env     *tool.Env
+	Version string
+	Toolset Toolset       // "" is Coding; a request over HTTP may name another
+	Vanish  time.Duration // how long calls go on without their client; 0 is DefaultVanish
+	Idle    time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
+	Log     *slog.Logger  // nil is silent
+}
+
+// Defaults of Options.
+const (
+	DefaultVanish = 15 * time.Second
+	DefaultIdle   = 30 * time.Minute
+)
+
+// A Server serves an Env. It is safe for concurrent use.
+type Server struct {
+	opts  Options
+	log   *slog.Logger
+	calls calls
+
+	drained context.Context // ends with drain
+	drain   context.CancelFunc
+
+	mu    sync.Mutex
+	views map[view]*served // +checklocks:mu
+}
+
+// A view is what a client chose to see.
+type view struct {
+	toolset Toolset
+	only    string // one workspace; "" is all
+}
+
+// served is the MCP server of a view, and what it has now.
+type served struct {
+	*mcp.Server
+	tools     []string
+	resources []string
+}
+
+// New returns a server. ctx is for values alone: the server ends with Close.
+func New(ctx context.Context, opts Options) *Server {
+	if opts.Toolset == "" {
+		opts.Toolset = Coding
+	}
+	if opts.Vanish == 0 {
+		opts.Vanish = DefaultVanish
+	}
+	if opts.Idle == 0 {
+		opts.Idle = DefaultIdle
+	}
+	s := &Server{opts: opts, log: opts.Log, views: map[view]*served{}}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.drained, s.drain = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// server returns the MCP server of a view, as the workspaces are now.
+func (s *Server) server(ctx context.Context, v view) (*mcp.Server, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m, ok := s.views[v]; ok {
+		return m.Server, nil
+	}
+	m := &served{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
+		Instructions: instructions,
+		Logger:       s.log,
+		KeepAlive:    0,
+		PageSize:     1000, // some clients read only the first page
+		Capabilities: &mcp.ServerCapabilities{
+			Logging:   &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated in the latest protocol; clients of today use it
+			Tools:     &mcp.ToolCapabilities{ListChanged: true},
+			Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
+		},
+	})}
+	if err := s.refresh(ctx, v, m); err != nil {
+		return nil, err
+	}
+	s.addPrompts(m.Server)
+	s.addTemplates(m.Server, v)
+	s.views[v] = m
+	return m.Server, nil
+}
+
+const instructions = `These tools work in fenced workspaces. Paths are relative to the workspace. ` +
+	`Read a file before you change it. Where there are several workspaces, every call names one with "workspace".`
+
+// Refresh tells clients of tools and workspaces that came or went.
+func (s *Server) Refresh(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v, m := range s.views {
+		if err := s.refresh(ctx, v, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refresh brings a served view up to date.
+func (s *Server) refresh(ctx context.Context, v view, m *served) error {
+	list, err := s.opts.Env.Available(ctx, v.only)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range list {
+		if !v.toolset.has(t.Name, t.Family) {
+			continue
+		}
+		names = append(names, t.Name)
+		if !slices.Contains(m.tools, t.Name) {
+			m.AddTool(describe(t), s.handler(t, v))
+		}
+	}
+	if gone := missing(m.tools, names); len(gone) > 0 {
+		m.RemoveTools(gone...)
+	}
+	m.tools = names
+	return s.refreshResources(ctx, v, m)
+}
+
+// missing returns what of before is not in now.
+func missing(before, now []string) []string {
+	var out []string
+	for _, name := range before {
+		if !slices.Contains(now, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// describe is a tool in the words of the protocol.
+func describe(t *tool.Tool) *mcp.Tool {
+	d := &mcp.Tool{
+		Name: t.Name, Description: t.Description, InputSchema: t.Input,
+		Annotations: &mcp.ToolAnnotations{
+			ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent, DestructiveHint: &t.Destructive, OpenWorldHint: &t.OpenWorld,
+		},
+	}
+	if t.Output != nil {
+		d.OutputSchema = t.Output
+	}
+	return d
+}
+
+// Close ends every stream and every call, and waits for the calls.
+func (s *Server) Close() {
+	s.drain()
+	s.calls.close()
+}

@@ -1,0 +1,60 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// MaxResource is the size of the largest file that Resource returns.
+const MaxResource = 16 << 20
+
+// Resource returns a file of a workspace, or a listing of a directory, without
+// secrets. It counts as no Read.
+func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
+	ws, err := e.Workspaces.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ws.Stat(ctx, path, nil)
+	if err != nil {
+		return nil, PathError("read", path, err)
+	}
+	var data []byte
+	if info.Type == driver.TypeDir {
+		page, err := ws.List(ctx, path, nil)
+		if err != nil {
+			return nil, PathError("read", path, err)
+		}
+		var b strings.Builder
+		for _, i := range page.Entries {
+			b.WriteString(i.Path)
+			if i.Type == driver.TypeDir {
+				b.WriteByte('/')
+			}
+			b.WriteByte('\n')
+		}
+		data = []byte(b.String())
+	} else {
+		body, info, err := ws.Read(ctx, path, nil)
+		if err != nil {
+			return nil, PathError("read", path, err)
+		}
+		defer body.Close()
+		if info.Size > MaxResource {
+			return nil, Errorf(fault.ResourceExhausted, "read: %s has %d bytes; a resource has at most %d", path, info.Size, MaxResource)
+		}
+		if data, err = io.ReadAll(io.LimitReader(body, MaxResource)); err != nil {
+			return nil, fmt.Errorf("read: %w", err)
+		}
+	}
+	scrub, err := e.scrubs.of(ctx, e, e.asWhom(name, ws.ID()))
+	if err != nil {
+		return nil, err
+	}
+	return scrub.Bytes(data), nil
+}
