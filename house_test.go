@@ -65,7 +65,7 @@ var may = []struct{ pkg, imports string }{
 	{"daemon", "workspace/driver daemon/command"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "guest"},
-	{"bench", "fault workspace workspace/driver workspace/workspacetest posix/... provider/... registry internal/..."},
+	{"bench", "fault workspace workspace/driver workspace/workspacetest posix/... provider/... registry tool/... internal/..."},
 }
 
 func TestImports(t *testing.T) {

@@ -64,6 +64,7 @@ type family struct {
 var families = []family{
 	{"grep", benchGrep},
 	{"glob", benchGlob},
+	{"search_code", benchSearchCode},
 	{"files", benchFiles},
 	{"registry", benchRegistry},
 	{"exec", benchExec},

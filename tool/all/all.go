@@ -8,11 +8,12 @@ import (
 
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/ast"
+	"github.com/croft-run/croft/tool/index"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return slices.Concat(tool.Coding(), ast.Tools())
+	return slices.Concat(tool.Coding(), ast.Tools(), index.Tools())
 }
 
 // Workspace returns every tool of the workspace toolset.
@@ -22,7 +23,7 @@ func Workspace() []*tool.Tool {
 
 // Effects returns what happens after a tool has changed files.
 func Effects() []tool.Effect {
-	return nil
+	return []tool.Effect{index.Effect}
 }
 
 // Sources returns where further tools of a workspace come from.

@@ -1,0 +1,321 @@
+package index
+
+import "strings"
+
+// declare looks for a declaration in a line that is code.
+func (s *scanner) declare(n int, line, text string) {
+	if s.groups {
+		s.declareGo(n, line, text)
+		return
+	}
+	if s.defines && strings.HasPrefix(text, "#define ") {
+		if name := ident(strings.TrimSpace(text[len("#define "):])); name != "" {
+			s.add(n, name, "macro", text)
+		}
+		return
+	}
+	if !s.indented && !s.member() {
+		return
+	}
+	word, rest := s.keyword(text)
+	kind, ok := s.kinds[word]
+	switch {
+	case ok && s.named(n, word, kind, rest, line, text):
+	case s.values && (word == "const" || word == "let" || word == "var"):
+		if name := ident(rest); name != "" && (len(s.owners) == 0 && s.depth == 0 || strings.Contains(rest, "=>") || strings.Contains(rest, "function")) {
+			s.add(n, name, valueKind(rest), text)
+		}
+	case s.bare:
+		s.function(n, text)
+	case s.indented && len(line) == len(text):
+		if name := ident(text); name != "" && strings.ToUpper(name) == name && strings.HasPrefix(strings.TrimLeft(text[len(name):], " "), "=") {
+			s.add(n, name, "var", text)
+		}
+	}
+}
+
+func valueKind(rest string) string {
+	if strings.Contains(rest, "=>") || strings.Contains(rest, "function") {
+		return "func"
+	}
+	return "var"
+}
+
+// member reports whether the line is at the top, or directly in an owner.
+func (s *scanner) member() bool {
+	if len(s.owners) == 0 {
+		return s.depth == 0
+	}
+	return s.depth == s.owners[len(s.owners)-1].depth
+}
+
+// keyword skips modifiers and returns the next word and what follows it.
+func (s *scanner) keyword(text string) (word, rest string) {
+	for {
+		word = ident(text)
+		rest = text[len(word):]
+		if strings.HasPrefix(rest, "(") && word == "pub" { // pub(crate)
+			if i := strings.IndexByte(rest, ')'); i >= 0 {
+				rest = rest[i+1:]
+			}
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		if word == "extern" && strings.HasPrefix(rest, `"C"`) {
+			rest = strings.TrimLeft(rest[3:], " \t")
+		}
+		if word == "" || !s.modifiers[word] || rest == "" {
+			return word, rest
+		}
+		if strings.IndexByte("(=:;", rest[0]) >= 0 { // it is a name after all
+			return word, rest
+		}
+		text = rest
+	}
+}
+
+// named declares what a keyword is before.
+func (s *scanner) named(n int, word, kind, rest, line, text string) bool {
+	rest = strings.TrimLeft(rest, "*! \t")
+	if word == "const" { // const fn
+		if next, more := s.keyword(rest); s.kinds[next] == "func" {
+			kind, rest = "func", more
+		}
+	}
+	if word == "impl" {
+		name := implName(rest)
+		if name != "" {
+			s.own(name, line, text)
+		}
+		return true
+	}
+	if word == "enum" {
+		if next := ident(rest); next == "class" || next == "struct" {
+			rest = strings.TrimLeft(rest[len(next):], " ")
+		}
+	}
+	name := ident(rest)
+	if name == "" {
+		return false
+	}
+	after := strings.TrimLeft(rest[len(name):], " \t")
+	if s.defines && (strings.HasPrefix(after, "*") || after != "" && !strings.ContainsAny(text, "{") && strings.HasSuffix(text, ";")) {
+		return false // a variable, or a declaration without a body
+	}
+	if s.defines && strings.Contains(text, "(") && !strings.HasPrefix(after, "{") && !strings.HasPrefix(after, ":") && !strings.HasPrefix(after, "final") {
+		return false // struct foo *f(void) {
+	}
+	s.add(n, name, kind, text)
+	if s.indented {
+		s.last = len(s.units) - 1
+	}
+	if s.classes[word] {
+		s.own(name, line, text)
+	} else if s.indented && kind == "func" {
+		s.owners = append(s.owners, owner{s.units[len(s.units)-1].Symbol, len(line) - len(text) + 1})
+	}
+	return true
+}
+
+// own opens the block of a class: its members follow.
+func (s *scanner) own(name, line, text string) {
+	if strings.HasSuffix(text, ";") || strings.HasSuffix(text, "}") && strings.Contains(text, "{") {
+		return
+	}
+	if len(s.owners) > 0 {
+		name = s.owners[len(s.owners)-1].name + "." + name
+	}
+	depth := s.depth + 1
+	if s.indented {
+		depth = len(line) - len(text) + 1
+	}
+	s.owners = append(s.owners, owner{strings.Clone(name), depth})
+}
+
+// implName is the type of an impl block: the one after for, if any.
+func implName(rest string) string {
+	if strings.HasPrefix(rest, "<") {
+		depth := 0
+		for i := range len(rest) {
+			if rest[i] == '<' {
+				depth++
+			} else if rest[i] == '>' {
+				if depth--; depth == 0 {
+					rest = strings.TrimLeft(rest[i+1:], " ")
+					break
+				}
+			}
+		}
+	}
+	if _, after, ok := strings.Cut(rest, " for "); ok {
+		rest = after
+	}
+	rest = strings.TrimLeft(rest, "&' ")
+	name := ident(rest)
+	for strings.HasPrefix(rest[len(name):], "::") {
+		rest = rest[len(name)+2:]
+		name = ident(rest)
+	}
+	return name
+}
+
+var notNames = words("if for while switch catch return new else do sizeof throw await yield delete function super this typeof case using lock foreach when assert")
+
+// function declares a method or function that no keyword announces: a name before
+// a parenthesis, in a line that opens a block or goes on.
+func (s *scanner) function(n int, text string) {
+	paren := strings.IndexByte(text, '(')
+	if paren <= 0 {
+		return
+	}
+	head := strings.TrimRight(text[:paren], " \t")
+	if strings.HasSuffix(head, ">") { // name<T>(
+		if i := strings.IndexByte(head, '<'); i > 0 && !strings.Contains(head[:i], " ") {
+			head = head[:i]
+		}
+	}
+	start := len(head)
+	for start > 0 && (identByte(head[start-1]) || head[start-1] == ':' || head[start-1] == '~') {
+		start--
+	}
+	name := strings.ReplaceAll(strings.Trim(head[start:], ":"), "::", ".")
+	before := strings.TrimSpace(head[:start])
+	end := strings.TrimRight(text, " \t")
+	opens := strings.HasSuffix(end, "{") || strings.HasSuffix(end, "}") || strings.HasSuffix(end, "(") || strings.HasSuffix(end, ",") || strings.HasSuffix(end, ")")
+	if len(s.owners) > 0 && strings.HasSuffix(end, ";") && before != "" && !s.values {
+		opens = true // the signature of an interface, or of a class in a header
+	}
+	if name == "" || notNames[name] || notNames[ident(before)] || strings.ContainsAny(before, "=.(\"'") || !opens || name[0] >= '0' && name[0] <= '9' {
+		return
+	}
+	if before == "" && len(s.owners) == 0 {
+		return // a call
+	}
+	s.add(n, name, "func", text)
+}
+
+// declareGo knows that gofmt puts declarations at the start of a line.
+func (s *scanner) declareGo(n int, line, text string) {
+	if s.group != "" {
+		s.inGroup(n, line, text)
+		return
+	}
+	if len(line) != len(text) || s.depth > 0 {
+		return
+	}
+	word := ident(text)
+	kind, ok := s.kinds[word]
+	if !ok {
+		return
+	}
+	rest := strings.TrimLeft(text[len(word):], " \t")
+	if word != "func" && strings.HasPrefix(rest, "(") {
+		s.group = kind
+		return
+	}
+	if strings.HasPrefix(rest, "(") { // the receiver
+		i := strings.IndexByte(rest, ')')
+		if i < 0 {
+			return
+		}
+		fields := strings.Fields(rest[1:i])
+		rest = strings.TrimLeft(rest[i+1:], " ")
+		if len(fields) == 0 || ident(rest) == "" {
+			return
+		}
+		receiver, _, _ := strings.Cut(strings.TrimLeft(fields[len(fields)-1], "*"), "[")
+		s.add(n, receiver+"."+ident(rest), "method", text)
+		return
+	}
+	if name := ident(rest); name != "" {
+		s.add(n, name, kind, text)
+	}
+}
+
+func (s *scanner) inGroup(n int, line, text string) {
+	if text[0] == ')' && len(line) == len(text) {
+		s.group = ""
+		return
+	}
+	if s.depth != 1 || len(line)-len(text) != 1 {
+		return
+	}
+	if name := ident(text); name != "" && name != "_" {
+		s.add(n, name, s.group, s.group+" "+text)
+	}
+}
+
+func ident(s string) string {
+	i := 0
+	for i < len(s) && identByte(s[i]) {
+		i++
+	}
+	return s[:i]
+}
+
+func identByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
+}
+
+// state follows braces, strings and comments through a line.
+func (s *scanner) state(line string) {
+	for i := 0; i < len(line); {
+		switch {
+		case s.comment:
+			end := strings.Index(line[i:], "*/")
+			if end < 0 {
+				return
+			}
+			s.comment = false
+			i += end + 2
+		case s.str != "":
+			end := strings.Index(line[i:], s.str)
+			if end < 0 {
+				return
+			}
+			i += end + len(s.str)
+			s.str = ""
+		default:
+			if i = s.code(line, i); i < 0 {
+				return
+			}
+		}
+	}
+}
+
+// code takes one step in code; it answers -1 where the rest is a comment.
+func (s *scanner) code(line string, i int) int {
+	c := line[i]
+	switch {
+	case c == '{' || c == '(':
+		s.depth++
+	case c == '}' || c == ')':
+		s.depth = max(s.depth-1, 0)
+	case c == s.line[0] && strings.HasPrefix(line[i:], s.line):
+		return -1
+	case c == '/' && s.block && strings.HasPrefix(line[i:], "/*"):
+		s.comment = true
+		return i + 2
+	case s.triple && (c == '"' || c == '\'') && i+2 < len(line) && line[i+1] == c && line[i+2] == c:
+		s.str = line[i : i+3]
+		return i + 3
+	case s.raw != "" && c == s.raw[0]:
+		s.str = s.raw
+	case c == '"':
+		return skipString(line, i)
+	case c == '\'' && (!s.lifetimes || i+2 < len(line) && (line[i+1] == '\\' || line[i+2] == c)):
+		return skipString(line, i)
+	}
+	return i + 1
+}
+
+func skipString(line string, i int) int {
+	quote := line[i]
+	for i++; i < len(line); i++ {
+		if line[i] == '\\' {
+			i++
+		} else if line[i] == quote {
+			return i + 1
+		}
+	}
+	return len(line)
+}

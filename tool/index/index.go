@@ -1,0 +1,384 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// An Index is the declarations of one workspace. It is made by New, builds itself
+// at the first Search, and is safe for concurrent use.
+type Index struct {
+	ws *workspace.Workspace
+
+	buildMu sync.Mutex // held while files are read in
+	watch   *follower  // nil before the first search, and where watching can't be
+
+	mu      sync.RWMutex
+	store   *store           // nil before the first search; +checklocks:mu
+	stamps  map[string]stamp // of the files that are in; +checklocks:mu
+	partial string           // what was left out; +checklocks:mu
+}
+
+// A stamp tells whether a file is the one that was read.
+type stamp struct {
+	size  int64
+	mtime time.Time
+}
+
+func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} }
+
+// New returns the index of a workspace. Close ends it.
+func New(ws *workspace.Workspace) *Index { return &Index{ws: ws} }
+
+// Close ends the watch and frees all.
+func (x *Index) Close(context.Context) error {
+	x.buildMu.Lock()
+	watch := x.watch
+	x.watch = nil
+	x.mu.Lock()
+	x.store, x.stamps = nil, nil
+	x.mu.Unlock()
+	x.buildMu.Unlock()
+	if watch != nil {
+		return watch.close()
+	}
+	return nil
+}
+
+// A Result is what Search found.
+type Result struct {
+	Hits    []Hit
+	Files   int           // that are in the index
+	Built   time.Duration // how long it took to build, at the first search
+	Partial string        // what was left out, "" for nothing
+}
+
+// Search returns the declarations that match a query best.
+func (x *Index) Search(ctx context.Context, query string, limit int) (Result, error) {
+	var res Result
+	if err := x.ready(ctx, &res); err != nil {
+		return res, err
+	}
+	const tries = 3
+	for range tries {
+		x.mu.RLock()
+		if x.store == nil {
+			x.mu.RUnlock()
+			return res, fmt.Errorf("index: search: %w: it was closed", fault.WrongState)
+		}
+		res.Hits, res.Files, res.Partial = x.store.search(query, limit), len(x.stamps), x.partial
+		x.mu.RUnlock()
+		stale, err := x.stale(ctx, res.Hits)
+		if err != nil || len(stale) == 0 {
+			return res, err
+		}
+		if err := x.refresh(ctx, stale); err != nil {
+			return res, err
+		}
+	}
+	return res, nil
+}
+
+// ready builds the index if it is not, and otherwise takes in what changed.
+func (x *Index) ready(ctx context.Context, res *Result) error {
+	x.buildMu.Lock()
+	defer x.buildMu.Unlock()
+	x.mu.RLock()
+	built := x.store != nil
+	x.mu.RUnlock()
+	if built {
+		if x.watch.alive() {
+			return nil
+		}
+		return x.rescan(ctx) // nobody tells what changed
+	}
+	start := time.Now()
+	watch, err := follow(ctx, x) // before files are read, so that no change is missed
+	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
+		return fmt.Errorf("index: watch: %w", err)
+	}
+	x.mu.Lock()
+	x.store, x.stamps, x.partial = newStore(), map[string]stamp{}, ""
+	x.mu.Unlock()
+	if err := x.rescan(ctx); err != nil {
+		x.mu.Lock()
+		x.store = nil
+		x.mu.Unlock()
+		if watch != nil {
+			watch.close()
+		}
+		return err
+	}
+	if watch != nil {
+		x.watch = watch
+		watch.start()
+	}
+	res.Built = time.Since(start)
+	return nil
+}
+
+// rescan looks at the whole tree and reads what is new or different.
+func (x *Index) rescan(ctx context.Context) error {
+	infos, err := x.list(ctx, "**")
+	if err != nil {
+		return err
+	}
+	present := make(map[string]bool, len(infos))
+	var changed []workspace.Info
+	x.mu.Lock()
+	if len(infos) > MaxFiles {
+		x.partial = fmt.Sprintf("%d of %d files are searched", MaxFiles, len(infos))
+		infos = infos[:MaxFiles]
+	}
+	for _, info := range infos {
+		present[info.Path] = true
+		if x.stamps[info.Path] != stampOf(info) {
+			changed = append(changed, info)
+		}
+	}
+	for name := range x.stamps {
+		if !present[name] {
+			x.store.remove(name)
+			delete(x.stamps, name)
+		}
+	}
+	x.mu.Unlock()
+	return x.read(ctx, changed)
+}
+
+// below is the pattern for what is in a directory.
+func below(dir string, deep bool) string {
+	pattern := "*"
+	if deep {
+		pattern = "**"
+	}
+	if dir == "." {
+		return pattern
+	}
+	var b strings.Builder
+	for i := range len(dir) {
+		if strings.IndexByte(`*?[]{}\`, dir[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(dir[i])
+	}
+	return b.String() + "/" + pattern
+}
+
+// list returns the source files that match, without what is ignored.
+func (x *Index) list(ctx context.Context, pattern string) ([]workspace.Info, error) {
+	res, err := x.ws.Glob(ctx, pattern, &workspace.GlobOptions{GitIgnore: true, Stat: true})
+	if err != nil {
+		return nil, fmt.Errorf("index: list files: %w", err)
+	}
+	infos := res.Entries[:0]
+	for _, info := range res.Entries {
+		if info.Type == driver.TypeFile && wanted(info.Path) {
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+func wanted(name string) bool {
+	return syntaxOf(name) != nil && !strings.HasPrefix(name, "node_modules/") && !strings.Contains(name, "/node_modules/")
+}
+
+// read reads files and takes in what they declare.
+func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work := make(chan workspace.Info)
+	errs := make(chan error, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(infos)) {
+		wg.Go(func() {
+			c := newCounter()
+			for info := range work {
+				if err := x.readOne(ctx, c, info); err != nil {
+					errs <- err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	func() {
+		defer close(work)
+		for _, info := range infos {
+			select {
+			case work <- info:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	wg.Wait()
+	close(errs)
+	if err := <-errs; err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// readOne reads one file. One that can't be read has no declarations; only the
+// end of ctx, or of the workspace, is an error.
+func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) error {
+	var units []counted
+	c.reset()
+	if info.Size <= MaxFileSize {
+		data, is, err := x.content(ctx, info.Path)
+		switch code := fault.Of(err); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case code == fault.WrongState || code == fault.Evicted || code == fault.Unavailable:
+			return fmt.Errorf("index: read %s: %w", info.Path, err)
+		case code == fault.NotFound:
+			x.forget(info.Path)
+			return nil
+		case err == nil:
+			info = is
+			for _, u := range scan(info.Path, data) {
+				units = append(units, c.count(u))
+			}
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.store == nil {
+		return nil
+	}
+	if len(x.store.units) >= MaxUnits {
+		x.partial = fmt.Sprintf("only the first %d declarations are searched", MaxUnits)
+	}
+	x.store.add(info.Path, units, c)
+	x.stamps[info.Path] = stampOf(info)
+	return nil
+}
+
+func (x *Index) content(ctx context.Context, name string) (string, workspace.Info, error) {
+	body, info, err := x.ws.Read(ctx, name, &workspace.ReadOptions{Limit: MaxFileSize})
+	if err != nil {
+		return "", info, err
+	}
+	defer body.Close()
+	var b strings.Builder
+	b.Grow(int(min(max(info.Size, 0), MaxFileSize)))
+	_, err = io.Copy(&b, body)
+	info.Path = path.Clean(name)
+	return b.String(), info, err
+}
+
+func (x *Index) forget(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.store == nil {
+		return
+	}
+	x.store.remove(name)
+	delete(x.stamps, name)
+	for other := range x.stamps { // name may have been a directory
+		if strings.HasPrefix(other, name+"/") {
+			x.store.remove(other)
+			delete(x.stamps, other)
+		}
+	}
+}
+
+// stale returns the files of hits that are not what was read.
+func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
+	var stale []string
+	looked := map[string]bool{}
+	for _, h := range hits {
+		if looked[h.Path] {
+			continue
+		}
+		looked[h.Path] = true
+		info, err := x.ws.Stat(ctx, h.Path, nil)
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return nil, fmt.Errorf("index: look at %s: %w", h.Path, err)
+		}
+		x.mu.RLock()
+		if err != nil || x.stamps[h.Path] != stampOf(info) {
+			stale = append(stale, h.Path)
+		}
+		x.mu.RUnlock()
+	}
+	return stale, nil
+}
+
+// Touch tells that files changed, for those who can't wait for the watch. It does
+// nothing before the first search.
+func (x *Index) Touch(ctx context.Context, names ...string) error {
+	x.mu.RLock()
+	built := x.store != nil
+	x.mu.RUnlock()
+	if !built {
+		return nil
+	}
+	return x.refresh(ctx, names)
+}
+
+// refresh takes in what is at the given paths now: files, directories, nothing.
+func (x *Index) refresh(ctx context.Context, names []string) error {
+	dirs := map[string]bool{}
+	var known []workspace.Info
+	for _, name := range names {
+		if path.Base(name) == ".gitignore" {
+			x.buildMu.Lock()
+			defer x.buildMu.Unlock()
+			return x.rescan(ctx)
+		}
+		info, err := x.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			x.forget(name)
+		case info.Type == driver.TypeDir:
+			dirs[info.Path] = true
+		case info.Type == driver.TypeFile && wanted(info.Path):
+			if x.has(info.Path) {
+				known = append(known, info)
+			} else {
+				dirs[path.Dir(info.Path)] = false
+			}
+		}
+	}
+	for dir, deep := range dirs {
+		infos, err := x.list(ctx, below(dir, deep)) // from the top, so that what is ignored is known
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			if !x.current(info) {
+				known = append(known, info)
+			}
+		}
+	}
+	return x.read(ctx, known)
+}
+
+func (x *Index) has(name string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	_, ok := x.stamps[name]
+	return ok
+}
+
+func (x *Index) current(info workspace.Info) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.stamps[info.Path] == stampOf(info)
+}

@@ -1,0 +1,99 @@
+package index
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestScan(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string // line symbol [kind] doc
+	}{
+		{"a.go", "// Package p.\npackage p\n\n// Serve serves\n// requests.\nfunc (s *Server[T]) Serve(x int) error {\n\tfunc() {}()\n\treturn `\nfunc no() {}\n`\n}\n\nfunc Plain() {}\n\ntype (\n\t// A is one.\n\tA struct {\n\t\tField int\n\t}\n\tB int\n)\n\nvar x, y = 1, 2\n\nconst (\n\tC = iota\n\tD\n)\n", []string{
+			"6 Server.Serve [method] Serve serves requests.", "13 Plain [func] ", "17 A [type] A is one.", "20 B [type] ", "23 x [var] ", "26 C [const] ", "27 D [const] ",
+		}},
+		{"a.py", "# Adds.\ndef add(a,\n        b):\n    \"\"\"Adds two.\"\"\"\n    return a\n\nLIMIT = 3\n\n@cached\nclass A(B):\n    '''Doc of A.'''\n    async def go(self): pass\n\n    x = \"\"\"\ndef no(): pass\n\"\"\"\n\ndef last(): pass\n", []string{
+			"2 add [func] Adds. Adds two.", "7 LIMIT [var] ", "10 A [class] Doc of A.", "12 A.go [method] ", "18 last [func] ",
+		}},
+		{"a.ts", "/**\n * Makes a thing.\n */\nexport async function make<T>(a: T): Promise<T> {\n  call(a);\n  if (a) {\n  }\n}\nexport default class Box extends Base {\n  private n = 1;\n  constructor(x: number) {\n    super(x);\n  }\n  async get(id: string): Promise<void> {\n  }\n}\nexport const handler = async (e) => {\n  const inner = 1;\n};\ninterface Shape {\n}\ntype Id = string;\nexport enum Color { Red }\n", []string{
+			"4 make [func] Makes a thing.", "9 Box [class] ", "11 Box.constructor [method] ", "14 Box.get [method] ", "17 handler [func] ", "20 Shape [interface] ", "22 Id [type] ", "23 Color [enum] ",
+		}},
+		{"a.rs", "/// A stack.\npub struct Stack<'a, T> {\n    v: Vec<T>,\n}\n\nimpl<'a, T: Clone> Stack<'a, T> {\n    pub(crate) const fn new(x: &'a T) -> Self {\n        let c = '{';\n    }\n    async fn push(&mut self, x: &'a T) {}\n}\nimpl fmt::Display for Stack<'_, u8> {\n    fn fmt(&self) {}\n}\nmacro_rules! m {\n}\nfn main() {}\n", []string{
+			"2 Stack [struct] A stack.", "7 Stack.new [method] ", "10 Stack.push [method] ", "13 Stack.fmt [method] ", "15 m [macro] ", "17 main [func] ",
+		}},
+		{"A.java", "package a;\n\n/** Doc. */\npublic final class A<T> implements B {\n    private int x = f(1);\n    @Override\n    public List<String> names(int a,\n            int b) {\n        if (a) {\n        }\n        return foo(a);\n    }\n    A() {}\n    abstract void no(int x);\n}\ninterface I {\n    void m();\n}\n", []string{
+			"4 A [class] Doc.", "7 A.names [method] ", "13 A.A [method] ", "14 A.no [method] ", "16 I [interface] ", "17 I.m [method] ",
+		}},
+		{"a.cpp", "#define MAX(a) (a)\n// Runs.\nstatic int run(const char *s) {\n  call(s);\n}\nstruct point {\n  int x;\n};\nnamespace n {\nclass A : public B {\n public:\n  int get() const { return 1; }\n};\n}\nint A::size(void)\n{\n}\nextern int proto(void);\nstruct foo *make(void) {\n}\n", []string{
+			"1 MAX [macro] ", "3 run [func] Runs.", "6 point [struct] ", "9 n [namespace] ", "10 n.A [class] ", "12 n.A.get [method] ", "15 A.size [func] ", "19 make [func] ",
+		}},
+		{"a.txt", "func F() {}\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, u := range scan(tt.name, tt.text) {
+				got = append(got, fmt.Sprintf("%d %s [%s] %s", u.Line, u.Symbol, u.Kind, u.Doc))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("units (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for text, want := range map[string]string{
+		"parseHTTPRequest": "parse http request parsehttprequest",
+		"snake_case_name":  "snake case name snake_case_name",
+		"v2Alpha":          "v 2 alpha v2alpha",
+		"the of plain":     "the of plain",
+		"_private":         "private",
+		"größeÄnderung":    "größe änderung größeänderung",
+		"A":                "a",
+		"ID":               "id",
+		"!?":               "",
+		"__init__":         "init",
+	} {
+		var got []string
+		var buf []byte
+		terms(text, &buf, func(b []byte) { got = append(got, string(b)) })
+		if g := strings.Join(got, " "); g != want {
+			t.Errorf("terms of %q = %q, want %q", text, g, want)
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	f.Add("a.go", "func F() {}\ntype (\n\tA int\n)\n")
+	f.Add("a.py", "class A:\n  def f(self):\n    '''x'''\n")
+	f.Add("a.rs", "impl<T> A<T> for B {")
+	f.Add("a.cpp", "int A::f(")
+	f.Add("a.ts", "const f = `\n`;")
+	f.Fuzz(func(t *testing.T, name, text string) {
+		lines := strings.Count(text, "\n") + 1
+		s := newStore()
+		c := newCounter()
+		var units []counted
+		for _, u := range scan(name, text) {
+			if u.Line < 1 || u.Line > lines || u.Symbol == "" || len(u.Signature) > maxSignature || len(u.Doc) > maxDoc {
+				t.Fatalf("unit out of bounds: %+v", u)
+			}
+			units = append(units, c.count(u))
+		}
+		s.add(name, units, c)
+		for _, h := range s.search(text, 10) {
+			if h.Score <= 0 {
+				t.Fatalf("score = %v", h.Score)
+			}
+		}
+		s.remove(name)
+		if hits := s.search(text, 10); len(hits) > 0 || s.total != 0 {
+			t.Fatalf("after it was removed: %d hits, total %d", len(hits), s.total)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits of search_code.
+const (
+	defaultHits = 20
+	maxHits     = 100
+)
+
+// Tools returns the tools of this package.
+func Tools() []*tool.Tool { return []*tool.Tool{searchCode()} }
+
+type input struct {
+	Query string `json:"query" jsonschema:"words: names, parts of names, what it is about"`
+	Limit int    `json:"limit,omitempty" jsonschema:"how many results; default 20, at most 100"`
+}
+
+type output struct {
+	Query   string `json:"query"`
+	Hits    []Hit  `json:"hits"`
+	Files   int    `json:"files" jsonschema:"files that were searched"`
+	Partial string `json:"partial,omitempty" jsonschema:"what was left out"`
+
+	built time.Duration
+}
+
+func (o output) Text() string {
+	var b strings.Builder
+	switch {
+	case o.Files == 0:
+		fmt.Fprintf(&b, "no source files found")
+	case len(o.Hits) == 0:
+		fmt.Fprintf(&b, "no results for %q", o.Query)
+	default:
+		fmt.Fprintf(&b, "%d results for %q:\n\n", len(o.Hits), o.Query)
+	}
+	for i, h := range o.Hits {
+		fmt.Fprintf(&b, "%d. %s:%d   %s  [%s]\n   %s\n", i+1, h.Path, h.Line, h.Symbol, h.Kind, h.Signature)
+		if h.Doc != "" {
+			fmt.Fprintf(&b, "   %s\n", h.Doc)
+		}
+		fmt.Fprintf(&b, "   score %.2f\n\n", h.Score)
+	}
+	if o.Partial != "" {
+		fmt.Fprintf(&b, "\n(%s)", o.Partial)
+	}
+	if o.built > 0 && o.Files > 0 {
+		fmt.Fprintf(&b, "\n(first call: index built in %dms)", o.built.Milliseconds())
+	}
+	return b.String()
+}
+
+func searchCode() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "search_code", Family: tool.Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
+		Description: "Find functions, types and other declarations by words of their names, signatures and comments, best first, with file and line. " +
+			"Go, Python, JavaScript, TypeScript, Rust, Java, Kotlin, C#, C and C++. For exact text use Grep.",
+	}, search)
+}
+
+// of returns the index of the call's workspace.
+func of(c *tool.Call) (*Index, error) {
+	return tool.Keep(c, func() (*Index, error) { return New(c.Workspace), nil })
+}
+
+func search(ctx context.Context, c *tool.Call, in input) (output, error) {
+	if strings.TrimSpace(in.Query) == "" {
+		return output{}, tool.Errorf(fault.InvalidArgument, "query is required")
+	}
+	limit := in.Limit
+	switch {
+	case limit == 0:
+		limit = defaultHits
+	case limit < 0 || limit > maxHits:
+		return output{}, tool.Errorf(fault.InvalidArgument, "limit must be between 1 and %d", maxHits)
+	}
+	x, err := of(c)
+	if err != nil {
+		return output{}, err
+	}
+	res, err := x.Search(ctx, in.Query, limit)
+	if err != nil {
+		return output{}, fmt.Errorf("search_code: %w", err)
+	}
+	return output{Query: in.Query, Hits: append([]Hit{}, res.Hits...), Files: res.Files, Partial: res.Partial, built: res.Built}, nil
+}
+
+// Effect takes in the files that a tool changed, so that the very next search
+// knows them.
+func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
+	x, err := of(c)
+	if err != nil {
+		return "", err
+	}
+	return "", x.Touch(ctx, paths...)
+}

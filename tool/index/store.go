@@ -1,0 +1,310 @@
+package index
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+)
+
+// A Unit is one declaration.
+type Unit struct {
+	Path      string `json:"path"`
+	Line      int    `json:"line"` // 1-based
+	Symbol    string `json:"symbol"`
+	Kind      string `json:"kind"` // func, method, type, class, ...
+	Signature string `json:"signature"`
+	Doc       string `json:"doc,omitempty"`
+}
+
+// BM25's constants, and how much more a word of the symbol counts than one of the
+// signature or the comment.
+const (
+	k1           = 1.5
+	b            = 0.75
+	symbolWeight = 3
+)
+
+// A posting says how often a term is in a unit.
+type posting struct {
+	unit  uint32
+	count uint16
+}
+
+// A store is the inverted index. Units of files that changed are dead until
+// enough of them are to make compacting worth while.
+type store struct {
+	ids   map[string]uint32 // term -> index of lists
+	lists [][]posting       // in order of units
+	live  []uint32          // per term: units that are not dead
+	units []Unit
+	sizes []uint16            // per unit: terms, counted with their weight; 0 is dead
+	files map[string][]uint32 // units by file
+	dead  int
+	total int // of sizes of live units
+
+	generation int // changes when terms get other numbers
+}
+
+func newStore() *store {
+	return &store{ids: map[string]uint32{}, files: map[string][]uint32{}, generation: 1}
+}
+
+// A counted unit has the terms of a unit, found by a worker without the lock. The
+// terms are the counter's, until it is reset.
+type counted struct {
+	Unit
+	terms []termCount
+	size  uint16
+}
+
+type termCount struct {
+	term  uint32 // of the counter
+	count uint16
+}
+
+// A counter counts the terms of units for one worker. It looks each word up once,
+// and numbers the terms it meets; what their numbers are in a store it finds out
+// when they are added.
+type counter struct {
+	buf    []byte
+	ids    map[string]uint32
+	names  []string
+	stop   []bool
+	unit   uint32   // serial number of the present unit
+	seen   []uint32 // per term: the last unit that has it
+	at     []int    // and where in that unit's list
+	slab   []termCount
+	global []uint32 // per term: number in the store, +1; 0 is not known
+	of     int      // generation of the store that global holds for
+}
+
+func newCounter() *counter { return &counter{ids: map[string]uint32{}, unit: 1} }
+
+// reset frees the lists of the units that were counted.
+func (c *counter) reset() { c.slab = c.slab[:0] }
+
+func (c *counter) id(term []byte) uint32 {
+	if id, ok := c.ids[string(term)]; ok {
+		return id
+	}
+	id, name := uint32(len(c.names)), string(term)
+	c.ids[name] = id
+	c.names, c.stop = append(c.names, name), append(c.stop, stopwords[name])
+	c.seen, c.at, c.global = append(c.seen, 0), append(c.at, 0), append(c.global, 0)
+	return id
+}
+
+func (c *counter) count(u Unit) counted {
+	start, size := len(c.slab), 0
+	c.unit++
+	var weight uint16
+	emit := func(t []byte) {
+		id := c.id(t)
+		switch {
+		case c.stop[id]:
+			return
+		case c.seen[id] != c.unit:
+			c.seen[id], c.at[id] = c.unit, len(c.slab)
+			c.slab = append(c.slab, termCount{id, weight})
+		case c.slab[c.at[id]].count < math.MaxUint16-weight:
+			c.slab[c.at[id]].count += weight
+		}
+		size += int(weight)
+	}
+	weight = symbolWeight
+	terms(u.Symbol, &c.buf, emit)
+	weight = 1
+	terms(u.Signature, &c.buf, emit)
+	terms(u.Doc, &c.buf, emit)
+	terms(base(u.Path), &c.buf, emit)
+	return counted{Unit: u, size: uint16(min(size, math.MaxUint16)), terms: c.slab[start:len(c.slab):len(c.slab)]}
+}
+
+// term returns the number that a counter's term has in the store.
+func (s *store) term(c *counter, id uint32) uint32 {
+	if c.of != s.generation {
+		clear(c.global)
+		c.of = s.generation
+	}
+	if n := c.global[id]; n > 0 {
+		return n - 1
+	}
+	n, ok := s.ids[c.names[id]]
+	if !ok {
+		n = uint32(len(s.lists))
+		s.ids[c.names[id]] = n
+		s.lists = append(s.lists, nil)
+		s.live = append(s.live, 0)
+	}
+	c.global[id] = n + 1
+	return n
+}
+
+// add puts the units of a file in, instead of those it had.
+func (s *store) add(path string, units []counted, c *counter) {
+	s.remove(path)
+	ids := make([]uint32, 0, len(units))
+	for i := range units {
+		u := &units[i]
+		if u.size == 0 || len(s.units) >= MaxUnits {
+			continue
+		}
+		id := uint32(len(s.units))
+		s.units = append(s.units, u.Unit)
+		s.sizes = append(s.sizes, u.size)
+		s.total += int(u.size)
+		ids = append(ids, id)
+		for _, t := range u.terms {
+			n := s.term(c, t.term)
+			s.lists[n] = append(s.lists[n], posting{id, t.count})
+			s.live[n]++
+		}
+	}
+	s.files[path] = ids
+}
+
+// remove takes the units of a file out.
+func (s *store) remove(path string) {
+	ids := s.files[path]
+	delete(s.files, path)
+	if len(ids) == 0 {
+		return
+	}
+	c := newCounter()
+	for _, id := range ids {
+		for _, t := range c.count(s.units[id]).terms {
+			s.live[s.term(c, t.term)]--
+		}
+		s.total -= int(s.sizes[id])
+		s.sizes[id], s.units[id] = 0, Unit{}
+		s.dead++
+	}
+	if s.dead > 1000 && s.dead > len(s.units)/2 {
+		s.compact()
+	}
+}
+
+// compact drops what is dead, and terms that nothing has.
+func (s *store) compact() {
+	moved := make([]uint32, len(s.units))
+	var units []Unit
+	var sizes []uint16
+	for id, size := range s.sizes {
+		if size > 0 {
+			moved[id] = uint32(len(units))
+			units, sizes = append(units, s.units[id]), append(sizes, size)
+		}
+	}
+	ids, lists, live := map[string]uint32{}, [][]posting(nil), []uint32(nil)
+	for term, n := range s.ids {
+		if s.live[n] == 0 {
+			continue
+		}
+		list := make([]posting, 0, s.live[n])
+		for _, p := range s.lists[n] {
+			if s.sizes[p.unit] > 0 {
+				list = append(list, posting{moved[p.unit], p.count})
+			}
+		}
+		ids[term] = uint32(len(lists))
+		lists, live = append(lists, list), append(live, s.live[n])
+	}
+	for path, old := range s.files {
+		for i, id := range old {
+			s.files[path][i] = moved[id]
+		}
+	}
+	s.ids, s.lists, s.live, s.units, s.sizes, s.dead = ids, lists, live, units, sizes, 0
+	s.generation++
+}
+
+// A Hit is a unit that a query found.
+type Hit struct {
+	Unit
+	Score float64 `json:"score"`
+}
+
+// search returns the best units for a query.
+func (s *store) search(query string, limit int) []Hit {
+	alive := len(s.units) - s.dead
+	if alive == 0 {
+		return nil
+	}
+	var buf []byte
+	asked := map[uint32]bool{}
+	terms(query, &buf, func(t []byte) {
+		if n, ok := s.ids[string(t)]; ok && !stopwords[string(t)] {
+			asked[n] = true
+		}
+	})
+	average := float64(s.total) / float64(alive)
+	scores := make([]float32, len(s.units))
+	for n := range asked {
+		have := float64(s.live[n])
+		idf := math.Log(1 + (float64(alive)-have+0.5)/(have+0.5))
+		for _, p := range s.lists[n] {
+			if size := s.sizes[p.unit]; size > 0 {
+				tf := float64(p.count)
+				scores[p.unit] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
+			}
+		}
+	}
+	return s.best(scores, limit)
+}
+
+// best returns the units with the highest scores, of equal ones the first by path
+// and line.
+func (s *store) best(scores []float32, limit int) []Hit {
+	top := &ranking{store: s, scores: scores}
+	for id, score := range scores {
+		if score <= 0 {
+			continue
+		}
+		if len(top.ids) < limit {
+			heap.Push(top, uint32(id))
+		} else if top.worse(top.ids[0], uint32(id)) {
+			top.ids[0] = uint32(id)
+			heap.Fix(top, 0)
+		}
+	}
+	slices.SortFunc(top.ids, func(a, b uint32) int {
+		if top.worse(b, a) {
+			return -1
+		}
+		return 1
+	})
+	hits := make([]Hit, len(top.ids))
+	for i, id := range top.ids {
+		hits[i] = Hit{s.units[id], float64(scores[id])}
+	}
+	return hits
+}
+
+// A ranking is a heap of units, the worst first.
+type ranking struct {
+	store  *store
+	scores []float32
+	ids    []uint32
+}
+
+func (r *ranking) worse(a, b uint32) bool {
+	if c := cmp.Compare(r.scores[a], r.scores[b]); c != 0 {
+		return c < 0
+	}
+	x, y := &r.store.units[a], &r.store.units[b]
+	if c := cmp.Compare(x.Path, y.Path); c != 0 {
+		return c > 0
+	}
+	return x.Line > y.Line
+}
+
+func (r *ranking) Len() int           { return len(r.ids) }
+func (r *ranking) Less(i, j int) bool { return r.worse(r.ids[i], r.ids[j]) }
+func (r *ranking) Swap(i, j int)      { r.ids[i], r.ids[j] = r.ids[j], r.ids[i] }
+func (r *ranking) Push(x any)         { r.ids = append(r.ids, x.(uint32)) }
+func (r *ranking) Pop() any {
+	last := r.ids[len(r.ids)-1]
+	r.ids = r.ids[:len(r.ids)-1]
+	return last
+}
