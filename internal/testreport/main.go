@@ -146,10 +146,13 @@ func (r *report) printFailed(out io.Writer) {
 	if names == 0 {
 		return
 	}
-	room := (lastLines-1)/names - 1
+	left := lastLines - 1 - names
+	each := max(left/names, 5) // where there are many, the first ones tell
 	for _, k := range failed[:names] {
 		fmt.Fprintln(out, strings.TrimSpace("FAILED "+k.pkg+" "+k.test))
-		for _, l := range r.said(k, room) {
+		said := r.said(k, min(each, left))
+		left -= len(said)
+		for _, l := range said {
 			fmt.Fprintln(out, l)
 		}
 	}

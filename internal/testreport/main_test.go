@@ -80,6 +80,7 @@ func TestFailuresComeLast(t *testing.T) {
 	}{
 		{1, []string{"1 passed, 2 failed", "FAILED p TestBad/0", "line 49 of 0", "line 12 of 0"}},
 		{3, []string{"FAILED p TestBad/0", "FAILED p TestBad/2", "line 49 of 0", "line 49 of 2", "line 39 of 1"}},
+		{30, []string{"FAILED p TestBad/0", "FAILED p TestBad/29", "line 49 of 0", "line 49 of 1"}},
 		{100, []string{"FAILED p TestBad/0", "FAILED p TestBad/38", "and 61 more"}},
 	}
 	for _, tt := range tests {
