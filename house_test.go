@@ -55,6 +55,7 @@ var may = []struct{ pkg, imports string }{
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},
 	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},
+	{"tool/check", "fault profile workspace workspace/driver tool tool/verify"},
 	{"tool/verify", "fault profile workspace workspace/driver"},
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
 	{"internal/httpguard", "fault"},

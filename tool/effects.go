@@ -34,14 +34,14 @@ func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 		}
 	}
 	for _, path := range paths {
-		c.refresh(ctx, path)
+		c.Refresh(ctx, path)
 	}
 	return b.String()
 }
 
-// refresh keeps a file known to the agent that Croft itself has changed after it,
+// Refresh keeps a file known to the agent that Croft itself has changed after it,
 // by formatting it. Of a file of which only a part was seen nothing is known then.
-func (c *Call) refresh(ctx context.Context, path string) {
+func (c *Call) Refresh(ctx context.Context, path string) {
 	seen, ok := c.Seen(path)
 	if !ok || !seen.Whole() {
 		return

@@ -1,0 +1,44 @@
+package verify
+
+import (
+	"context"
+	"time"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Run says how a command went that is not read any further.
+type Run struct {
+	Command  []string      `json:"command"`
+	Dir      string        `json:"dir"`
+	ExitCode int           `json:"exitCode"`
+	Cause    driver.Cause  `json:"cause,omitempty"`
+	Duration time.Duration `json:"duration"`
+	Output
+}
+
+// Command runs a command of a project, such as one of its scripts.
+func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir string, opts *Options) (*Run, error) {
+	o := opts.orZero()
+	out := &Run{Command: argv, Dir: dir}
+	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	show := lines{limit: 1 << 20, each: func(line []byte) {
+		if o.Progress != nil {
+			o.Progress(Progress{Line: plainText(string(line))})
+		}
+	}}
+	j := job{argv: argv, dir: dir}
+	began := time.Now()
+	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
+	show.end()
+	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+		return nil, err
+	}
+	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)
+	out.Stdout, out.Stderr = stdout.String(), stderr.String()
+	if out.Dropped = stdout.dropped + stderr.dropped; out.Dropped > 0 {
+		out.Session = ran.Session
+	}
+	return out, nil
+}

@@ -1,0 +1,252 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/workspace"
+)
+
+// Method says how it is known which tests cover a file.
+type Method string
+
+// Methods.
+const (
+	// Measured is by running each test with a coverage profile of its own.
+	Measured Method = "measured"
+
+	// Imports is by reading which files import which: a test may reach the file,
+	// nothing says that it does.
+	Imports Method = "imports"
+)
+
+// A Coverage says which test of a project runs which lines.
+type Coverage struct {
+	Language string
+	Dir      string
+	Notes    []string
+
+	At time.Time
+
+	blocks map[string][]covered // by file; one that no test runs is there, too
+}
+
+// covered are lines that a test runs.
+type covered struct {
+	first, last int
+	test        TestRef
+}
+
+// A TestRef names a test.
+type TestRef struct {
+	Package string `json:"package"`        // an import path, or a file
+	Test    string `json:"test,omitempty"` // empty is all tests in it
+}
+
+// Tests returns the tests that run a line of a file, or any where line is 0,
+// sorted.
+func (c *Coverage) Tests(file string, line int) []TestRef {
+	var out []TestRef
+	for _, b := range c.blocks[path.Clean(file)] {
+		if (line == 0 || b.first <= line && line <= b.last) && !slices.Contains(out, b.test) {
+			out = append(out, b.test)
+		}
+	}
+	sortTests(out)
+	return out
+}
+
+func sortTests(list []TestRef) {
+	slices.SortFunc(list, func(a, b TestRef) int {
+		if n := strings.Compare(a.Package, b.Package); n != 0 {
+			return n
+		}
+		return strings.Compare(a.Test, b.Test)
+	})
+}
+
+func (c *Coverage) add(file string, list ...covered) {
+	if c.blocks == nil {
+		c.blocks = map[string][]covered{}
+	}
+	c.blocks[file] = append(c.blocks[file], list...)
+}
+
+// Cover runs the tests of a project so that it is known which of them runs which
+// lines: for Go each test alone, for pytest with the contexts of pytest-cov.
+func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
+	o := opts.orZero()
+	argv, _ := p.Test.All()
+	r, known := runnerOf(argv)
+	c := &Coverage{Language: string(p.Ecosystem), Dir: p.Dir, At: time.Now()}
+	switch {
+	case known && r.name == "go test":
+		return c, c.goTests(ctx, ws, p, argv, o)
+	case known && r.name == "pytest":
+		return c, c.pytest(ctx, ws, p, argv, o)
+	}
+	return nil, fmt.Errorf("verify: cover %s: %w: coverage of single tests is known for go test and pytest only", p.Dir, fault.Unsupported)
+}
+
+// goScript builds each package's tests once and runs each test alone. A profile
+// is preceded by a line that names its test.
+const goScript = `set -u
+d=` + scratch + `
+for p in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$@"); do
+  dir=$(go list -f '{{.Dir}}' "$p")
+  go test -c -covermode=set -coverpkg="$C" -o "$d/t" "$p" >&2 || continue
+  n=0
+  for t in $(cd "$dir" && "$d/t" -test.list '^(Test|Example|Fuzz)' | grep -E '^(Test|Example|Fuzz)'); do
+    n=$((n+1))
+    (cd "$dir" && "$d/t" -test.run "^$t\$" -test.coverprofile="$d/c" >/dev/null 2>&1)
+    [ -e "$d/c" ] || continue
+    [ $n -gt 1 ] || sed -n 's/^\(.*\.go\):.*/file: \1/p' "$d/c" | sort -u >> "$d/report/cover"
+    { echo "test: $p $t"; grep -v ' 0$' "$d/c"; } >> "$d/report/cover"
+    rm -f "$d/c"
+    echo "$t"
+  done
+  rm -f "$d/t"
+done`
+
+func (c *Coverage) goTests(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
+	patterns := argv[slices.Index(argv, "test")+1:]
+	if len(o.Files) > 0 {
+		if scoped, ok := p.ScopedTest.Expand(o.Files); ok {
+			patterns = scoped[slices.Index(scoped, "test")+1:]
+		}
+	}
+	all := argv[slices.Index(argv, "test")+1:]
+	j := job{
+		argv: append([]string{"bash", "-c", goScript, "bash"}, patterns...), dir: p.Test.Dir,
+		env: map[string]string{"C": strings.Join(all, ",")},
+	}
+	ran, stderr, err := c.run(ctx, ws, &j, o)
+	if err != nil {
+		return err
+	}
+	for _, report := range ran.reports {
+		c.readGo(report, tree{root: ws.Traits().Root, dir: p.Test.Dir, module: p.Name})
+	}
+	if len(c.blocks) == 0 && stderr != "" {
+		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, clip(stderr, 1<<10))
+	}
+	return nil
+}
+
+// readGo reads profiles, each after a line that names its test.
+func (c *Coverage) readGo(report []byte, t tree) {
+	var test TestRef
+	for line := range bytes.Lines(report) {
+		s := strings.TrimSpace(string(line))
+		if rest, ok := strings.CutPrefix(s, "test: "); ok {
+			test.Package, test.Test, _ = strings.Cut(rest, " ")
+			continue
+		}
+		if rest, ok := strings.CutPrefix(s, "file: "); ok {
+			c.add(t.goFile(rest))
+			continue
+		}
+		name, span, ok := cutLast(s, ":")
+		if !ok || test.Test == "" || strings.HasPrefix(s, "mode:") {
+			continue
+		}
+		var first, last int
+		var a, b, statements, count int
+		if n, _ := fmt.Sscanf(span, "%d.%d,%d.%d %d %d", &first, &a, &last, &b, &statements, &count); n != 6 || count == 0 {
+			continue
+		}
+		c.add(t.goFile(name), covered{first, last, test})
+	}
+}
+
+// goFile returns a file that a profile names by its import path.
+func (t tree) goFile(name string) string {
+	if rel, ok := strings.CutPrefix(name, t.module+"/"); ok && t.module != "" {
+		name = path.Join(t.dir, rel)
+	}
+	return path.Clean(name)
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func (c *Coverage) pytest(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
+	j := job{
+		argv: append(slices.Clone(argv), "--cov=.", "--cov-config="+scratch+"/rc", "--cov-context=test", "--cov-report=json:"+scratch+"/report/cov.json"),
+		dir:  p.Test.Dir, env: map[string]string{"COVERAGE_FILE": scratch + "/data"},
+		files: map[string]string{"rc": "[json]\nshow_contexts = True\n"},
+	}
+	ran, stderr, err := c.run(ctx, ws, &j, o)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(stderr, "unrecognized arguments: --cov") {
+		return fmt.Errorf("verify: cover %s: %w: pytest-cov is not installed", p.Dir, fault.Unsupported)
+	}
+	for _, report := range ran.reports {
+		c.readPytest(report, tree{root: ws.Traits().Root, dir: p.Test.Dir})
+	}
+	return nil
+}
+
+// readPytest reads the JSON report of coverage.py with contexts, which are the
+// ids of tests with the phase they were in.
+func (c *Coverage) readPytest(report []byte, t tree) {
+	var r struct {
+		Files map[string]struct {
+			Contexts map[string][]string `json:"contexts"`
+		} `json:"files"`
+	}
+	if json.Unmarshal(report, &r) != nil {
+		return
+	}
+	for name, f := range r.Files {
+		c.add(t.file(name))
+		for line, contexts := range f.Contexts {
+			for _, id := range contexts {
+				id, _, _ = cutLast(id, "|")
+				file, test, ok := strings.Cut(id, "::")
+				if n := atoi(line); ok && n > 0 {
+					c.add(t.file(name), covered{n, n, TestRef{t.file(file), test}})
+				}
+			}
+		}
+	}
+}
+
+func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *Options) (ran, string, error) {
+	stderr := &capture{limit: 16 << 10}
+	show := lines{limit: 1 << 20, each: func(line []byte) {
+		if o.Progress != nil {
+			o.Progress(Progress{Line: "coverage: " + plainText(string(line))})
+		}
+	}}
+	ran, err := j.run(ctx, ws, o, show.write, stderr.write)
+	show.end()
+	if err = notFound(j.argv, ran.Result, &capture{}, stderr, err); err != nil {
+		return ran, "", err
+	}
+	if ran.Cause != "" {
+		c.Notes = append(c.Notes, fmt.Sprintf("coverage is not known: it was cut short: %s", ran.Cause))
+	}
+	return ran, strings.TrimSpace(stderr.String()), nil
+}
+
+// Knows reports whether a file was part of what was measured.
+func (c *Coverage) Knows(file string) bool {
+	_, ok := c.blocks[path.Clean(file)]
+	return ok
+}

@@ -1,0 +1,208 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/workspace"
+)
+
+// maxSources bounds how many files are read for their imports.
+const maxSources = 20_000
+
+// Importing returns the tests that may reach a file, by reading which files
+// import which; nothing is run. For Go these are packages, for others files.
+func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, file string) ([]TestRef, error) {
+	g := &graph{project: p, importers: map[string][]string{}, files: map[string]bool{}}
+	var read func(name string, data []byte)
+	var pattern string
+	switch p.Ecosystem {
+	case profile.Go:
+		pattern, read = "**/*.go", g.readGo
+	case profile.Node:
+		pattern, read = "**/*.{js,cjs,mjs,jsx,ts,cts,mts,tsx,vue,svelte}", g.readNode
+	case profile.Python:
+		pattern, read = "**/*.py", g.readPython
+	default:
+		return nil, fmt.Errorf("verify: tests covering %s: %w: imports are read for go, node and python only", file, fault.Unsupported)
+	}
+	res, err := ws.Glob(ctx, pattern, &workspace.GlobOptions{Path: p.Dir, GitIgnore: true, Limit: maxSources})
+	if err != nil {
+		return nil, fmt.Errorf("verify: tests covering %s: %w", file, err)
+	}
+	for _, e := range res.Entries {
+		g.files[e.Path] = true
+	}
+	for _, e := range res.Entries {
+		if strings.Contains("/"+e.Path, "/node_modules/") {
+			continue
+		}
+		data, err := ws.ReadFile(ctx, e.Path)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("verify: tests covering %s: %w", file, ctx.Err())
+			}
+			continue // gone since it was listed
+		}
+		read(e.Path, data)
+	}
+	return g.tests(path.Clean(file)), nil
+}
+
+// graph knows what imports what. A node is a file, or for Go the directory of a
+// package.
+type graph struct {
+	project   profile.Project
+	files     map[string]bool
+	importers map[string][]string // by what is imported
+	holds     map[string]bool     // directories of Go packages with tests
+}
+
+func (g *graph) edge(from, to string) {
+	if from != to && !slices.Contains(g.importers[to], from) {
+		g.importers[to] = append(g.importers[to], from)
+	}
+}
+
+func (g *graph) readGo(name string, data []byte) {
+	dir := path.Dir(name)
+	if strings.HasSuffix(name, "_test.go") {
+		if g.holds == nil {
+			g.holds = map[string]bool{}
+		}
+		g.holds[dir] = true
+		// What only tests import is reached by these tests, and by no importer of
+		// the package.
+		dir += " [test]"
+		g.edge(dir, path.Dir(name))
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ImportsOnly)
+	if f == nil || err != nil && len(f.Imports) == 0 {
+		return
+	}
+	for _, spec := range f.Imports {
+		target := strings.Trim(spec.Path.Value, "`\"")
+		if rel, ok := strings.CutPrefix(target, g.project.Name+"/"); ok && g.project.Name != "" {
+			g.edge(dir, path.Join(g.project.Dir, rel))
+		} else if target == g.project.Name {
+			g.edge(dir, g.project.Dir)
+		}
+	}
+}
+
+var nodeImport = regexp.MustCompile(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*|\bmock\s*\(\s*)["']([^"'\n]+)["']`)
+
+func (g *graph) readNode(name string, data []byte) {
+	for _, m := range nodeImport.FindAllSubmatch(data, -1) {
+		target := string(m[1])
+		if !strings.HasPrefix(target, ".") {
+			continue
+		}
+		base := path.Join(path.Dir(name), target)
+		stem := strings.TrimSuffix(base, path.Ext(base)) // "./x.js" may be x.ts
+		for _, ext := range []string{"", ".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".vue", ".svelte", "/index.js", "/index.ts", "/index.tsx"} {
+			for _, found := range []string{base + ext, stem + ext} {
+				if g.files[found] {
+					g.edge(name, found)
+				}
+			}
+		}
+	}
+}
+
+var pythonImport = regexp.MustCompile(`(?m)^\s*(?:from\s+(\.*[\w.]*)\s+import\s+\(?([\w ,.*]*)|import\s+([\w., ]+))`)
+
+func (g *graph) readPython(name string, data []byte) {
+	for _, m := range pythonImport.FindAllSubmatch(data, -1) {
+		if len(m[3]) > 0 {
+			for module := range strings.SplitSeq(string(m[3]), ",") {
+				module, _, _ = strings.Cut(strings.TrimSpace(module), " ")
+				g.python(name, module)
+			}
+			continue
+		}
+		from := string(m[1])
+		g.python(name, from)
+		for item := range strings.SplitSeq(string(m[2]), ",") {
+			item, _, _ = strings.Cut(strings.TrimSpace(item), " ")
+			if item != "" && item != "*" {
+				g.python(name, strings.TrimSuffix(from, ".")+"."+item)
+			}
+		}
+	}
+}
+
+// python adds an edge to a module, looked for beside the file, below the project
+// and below its src directory.
+func (g *graph) python(name, module string) {
+	if strings.Trim(module, ".") == "" {
+		return
+	}
+	bases := []string{g.project.Dir, path.Join(g.project.Dir, "src"), path.Dir(name)}
+	if dots := len(module) - len(strings.TrimLeft(module, ".")); dots > 0 {
+		up := path.Dir(name)
+		for range dots - 1 {
+			up = path.Dir(up)
+		}
+		bases, module = []string{up}, module[dots:]
+	}
+	rel := strings.ReplaceAll(module, ".", "/")
+	for _, b := range bases {
+		for _, found := range []string{path.Join(b, rel+".py"), path.Join(b, rel, "__init__.py")} {
+			if g.files[found] {
+				g.edge(name, found)
+			}
+		}
+	}
+}
+
+// tests walks from a file to all that imports it, and keeps the tests.
+func (g *graph) tests(file string) []TestRef {
+	start := file
+	if g.project.Ecosystem == profile.Go {
+		start = path.Dir(file)
+	}
+	seen, queue := map[string]bool{start: true}, []string{start}
+	var out []TestRef
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		if ref, ok := g.test(at); ok && !slices.Contains(out, ref) {
+			out = append(out, ref)
+		}
+		for _, next := range g.importers[at] {
+			if !seen[next] {
+				seen[next] = true
+				queue = append(queue, next)
+			}
+		}
+	}
+	sortTests(out)
+	return out
+}
+
+var testFile = regexp.MustCompile(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
+
+// test returns what a node is as a test.
+func (g *graph) test(node string) (TestRef, bool) {
+	if g.project.Ecosystem != profile.Go {
+		return TestRef{Package: node}, testFile.MatchString(node)
+	}
+	dir := strings.TrimSuffix(node, " [test]")
+	if !g.holds[dir] || node == dir && !slices.Contains(g.importers[dir], dir+" [test]") {
+		return TestRef{}, false
+	}
+	name := g.project.Name
+	if rel := strings.TrimPrefix(strings.TrimPrefix(dir, g.project.Dir), "/"); rel != "" && dir != "." {
+		name = path.Join(name, rel)
+	}
+	return TestRef{Package: name}, true
+}
