@@ -8,12 +8,13 @@ import (
 
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/ast"
+	"github.com/croft-run/croft/tool/check"
 	"github.com/croft-run/croft/tool/index"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return slices.Concat(tool.Coding(), ast.Tools(), index.Tools())
+	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools())
 }
 
 // Workspace returns every tool of the workspace toolset.
@@ -21,9 +22,10 @@ func Workspace() []*tool.Tool {
 	return tool.Workspace()
 }
 
-// Effects returns what happens after a tool has changed files.
+// Effects returns what happens after a tool has changed files, in this order: what
+// formatting makes of a file is what the others are to see.
 func Effects() []tool.Effect {
-	return []tool.Effect{index.Effect}
+	return []tool.Effect{check.Effect(nil), index.Effect}
 }
 
 // Sources returns where further tools of a workspace come from.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/verify"
@@ -12,6 +13,9 @@ import (
 
 // Servers returns the language servers of a call's workspace; nil is none.
 type Servers func(c *tool.Call) verify.Diagnoser
+
+// spare is the time that is left to the effects that follow.
+const spare = 150 * time.Millisecond
 
 // Effect returns what happens after files were changed: each is formatted and
 // linted by itself, and what there is to say comes with the answer of the tool
@@ -29,9 +33,14 @@ func Effect(servers Servers) tool.Effect {
 		if servers != nil {
 			o.Server = servers(c)
 		}
+		until := time.Now().Add(verify.EditBound)
+		if d, ok := ctx.Deadline(); ok {
+			until = d
+		}
+		until = until.Add(-spare)
 		var b strings.Builder
 		for _, file := range paths {
-			if ctx.Err() != nil {
+			if o.Bound = time.Until(until); o.Bound <= 0 {
 				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
 				continue
 			}

@@ -63,8 +63,8 @@ func inspectError(verb string, p profile.Project, err error) error {
 	if verb != "lint" {
 		c = p.Typecheck
 	}
-	if argv, ok := c.All(); ok && fault.Of(err) == fault.NotFound && verb == "lint" {
-		return tool.Errorf(fault.NotFound, "linter not installed: %s", argv[0])
+	if argv, ok := c.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
+		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
 	}
 	return failed("run_"+verb, err)
 }

@@ -220,7 +220,7 @@ func cutText(cause driver.Cause, bound time.Duration) string {
 
 func (e *editing) failed(what, tool string, err error) {
 	switch {
-	case errors.Is(err, fault.NotFound):
+	case errors.Is(err, fault.Unsupported):
 		e.note("%s: %s not found on PATH", what, tool)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fault.DeadlineExceeded):
 		e.note("%s: %s did not end in time", what, tool)

@@ -222,16 +222,17 @@ func (t *testRun) show(line []byte) {
 	}
 }
 
-// notFound tells a program that does not exist from one that fails.
+// notFound tells a program that does not exist, which is Unsupported here, from
+// one that fails.
 func notFound(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.NotFound, program)
+		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
 			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
-				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.NotFound, program)
+				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
 			}
 		}
 	}
