@@ -13,12 +13,16 @@ import (
 // Env returns the variables by which programs in a workspace find the proxy at
 // a loopback port there. bundle is the path, in the workspace, of a file with
 // the roots that they trust, made by Bundle; "" leaves theirs alone.
+//
+// ALL_PROXY is the proxy by HTTP although SOCKS5 is served at the same port: a
+// program in Python that finds a SOCKS proxy there, and has no library for it,
+// ends with an error even where it would have used another variable.
 func Env(port int, bundle string) map[string]string {
 	at := "127.0.0.1:" + strconv.Itoa(port)
 	env := map[string]string{
 		"HTTP_PROXY":         "http://" + at,
 		"HTTPS_PROXY":        "http://" + at,
-		"ALL_PROXY":          "socks5h://" + at,
+		"ALL_PROXY":          "http://" + at,
 		"NO_PROXY":           "localhost,127.0.0.1,::1",
 		"NODE_USE_ENV_PROXY": "1", // Node's fetch looks at the others only then
 	}
@@ -51,10 +55,14 @@ var rootFiles = []string{
 
 // SystemRoots returns the roots of this host, for Bundle.
 func SystemRoots() ([]byte, error) {
-	for _, name := range rootFiles {
+	files := rootFiles
+	if name := os.Getenv("SSL_CERT_FILE"); name != "" { // as this process itself is told
+		files = []string{name}
+	}
+	for _, name := range files {
 		if data, err := os.ReadFile(name); err == nil {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("egress: read the roots of the system: %w: there is none of %s", fault.NotFound, strings.Join(rootFiles, ", "))
+	return nil, fmt.Errorf("egress: read the roots of the system: %w: there is none of %s", fault.NotFound, strings.Join(files, ", "))
 }

@@ -130,7 +130,7 @@ func TestGit(t *testing.T) {
 func TestEnv(t *testing.T) {
 	env := Env(3128, "")
 	for k, want := range map[string]string{"HTTP_PROXY": "http://127.0.0.1:3128", "https_proxy": "http://127.0.0.1:3128",
-		"ALL_PROXY": "socks5h://127.0.0.1:3128", "no_proxy": "localhost,127.0.0.1,::1", "SSL_CERT_FILE": ""} {
+		"ALL_PROXY": "http://127.0.0.1:3128", "no_proxy": "localhost,127.0.0.1,::1", "SSL_CERT_FILE": ""} {
 		if env[k] != want {
 			t.Errorf("%s=%q, want %q", k, env[k], want)
 		}

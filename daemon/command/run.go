@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Run a command in a workspace of its own, which is opened for it and destroyed when it
 ends, also on Ctrl-C and SIGTERM. What it writes is shown as it writes it, and on a
 terminal it has one, too. Nothing of the host is writable unless --rw says so, and
-nothing is reached over the network unless --allow-net does.
+nothing is reached over the network unless --allow-net does; what was refused is told at
+the end.
 
 The exit status is that of the command; 125 is a failure of Croft's own.`,
 		Example: `  croft run -- make test
@@ -54,8 +56,8 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
-	f.StringArrayVar(&opts.rw, "rw", nil, "run in this directory of the host, in place")
-	f.StringArrayVar(&opts.ro, "ro", nil, "run in this directory of the host, in place and read-only")
+	f.StringArrayVar(&opts.rw, "rw", nil, "show this directory of the host, writable; the command runs in the first one; may be given several times")
+	f.StringArrayVar(&opts.ro, "ro", nil, "show this directory of the host, read-only; the command runs in it if it is the only one; may be given several times")
 	opts.policy.register(f)
 	opts.command.register(f)
 	return cmd
@@ -78,6 +80,7 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 			if err := a.discard(ctx, c, rec.ID); err != nil {
 				a.note("croft: remove the workspace %s: %v", rec.ID, err)
 			}
+			a.noteRefusals(ctx, c, rec.ID) // when it is gone, all of them are known
 		}()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
@@ -98,26 +101,52 @@ func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	if kind == fenced {
-		spec.Config = json.RawMessage(`{"throwaway": true}`)
-	}
 	if err := opts.policy.apply(&spec); err != nil {
 		return spec, err
 	}
-	if len(opts.rw)+len(opts.ro) > 1 {
-		return spec, fmt.Errorf("run: %w: a workspace is in place in one directory: give --rw or --ro once", fault.Unsupported)
-	}
-	for _, dir := range append(opts.rw, opts.ro...) {
+	return spec, a.runPlace(opts, kind, &spec)
+}
+
+// A shownDir is a directory of the host, as the sandbox wants to be told of it.
+type shownDir struct {
+	Dir      string `json:"dir"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// sandboxOptions are the options of the sandbox for a run.
+type sandboxOptions struct {
+	Throwaway bool       `json:"throwaway,omitempty"`
+	Binds     []shownDir `json:"binds,omitempty"`
+}
+
+// runPlace says where the command runs and which directories it sees: the first
+// writable one is the workspace, in place, and so is a read-only one that is
+// alone. Others are shown beside it.
+func (a *app) runPlace(opts runOptions, kind string, spec *workspace.Spec) error {
+	var dirs []shownDir
+	for i, dir := range slices.Concat(opts.rw, opts.ro) {
 		if a.server != "" && !filepath.IsAbs(dir) {
-			return spec, usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
+			return usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
 		}
-		var err error
-		if spec.Dir, err = filepath.Abs(dir); err != nil {
-			return spec, err
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return err
 		}
+		dirs = append(dirs, shownDir{abs, i >= len(opts.rw)})
 	}
-	spec.Policy.ReadOnly = len(opts.ro) > 0
-	return spec, nil
+	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) {
+		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
+		dirs = dirs[1:]
+	}
+	if kind != fenced {
+		if len(dirs) > 0 {
+			return fmt.Errorf("run: %w: a workspace of kind %s is one directory: give --rw or --ro once", fault.Unsupported, kind)
+		}
+		return nil
+	}
+	data, err := json.Marshal(sandboxOptions{Throwaway: true, Binds: dirs})
+	spec.Config = data
+	return err
 }
 
 // fenced is the kind that a run has unless it is told otherwise.

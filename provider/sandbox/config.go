@@ -73,6 +73,16 @@ type options struct {
 	// with. It is not copied: it shows through until it is written to, and must
 	// not change as long as there are workspaces on it.
 	Template string `json:"template,omitempty"`
+
+	// Binds are further directories of the host that are shown at their own
+	// paths, beside the workspace. Module FS does not reach them.
+	Binds []bind `json:"binds,omitempty"`
+}
+
+// A bind is a directory of the host that commands see where it is.
+type bind struct {
+	Dir      string `json:"dir"` // absolute
+	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
 // A LevelReport says whether a level of isolation works on this host.

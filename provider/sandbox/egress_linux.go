@@ -16,22 +16,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A workspace whose policy allows hosts reaches them through a proxy, package
+// A workspace reaches the hosts that its policy allows through a proxy, package
 // egress, in the process that holds it. The proxy listens on a socket in
 // <root>/<id>/egress, a descriptor of which the guest has; the guest passes a
-// loopback port inside on to it.
+// loopback port inside on to it. Where the policy allows nothing the proxy is
+// there as well, to say so and to leave an event.
+//
+// The roots that programs inside trust are a file in <root>/<id>/roots, which is
+// shown inside: it is written anew when the authority of the workspace changes,
+// while what runs goes on.
 
 const (
 	egressName    = "egress"        // directory of the socket
 	proxyName     = "proxy.sock"    // the socket, as package guest knows it
 	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
 	relayPort     = 3128
-	bundlePath    = "/run/croft-roots.pem" // roots that programs inside trust
+	rootsName     = "roots" // directory of the bundle
+	bundleName    = "roots.pem"
+	bundleDir     = "/run/croft" // that directory inside
 )
 
 // A wayOut is the proxy of one workspace, shared by the handles of this process.
 type wayOut struct {
 	proxy *egress.Proxy
+	roots string // directory of the bundle
 	held  int
 	serve sync.WaitGroup
 }
@@ -43,11 +51,8 @@ type waysOut struct {
 }
 
 // hold returns the proxy of a workspace under a policy, and starts it if this
-// process has none. A policy that allows nothing has none.
+// process has none.
 func (w *waysOut) hold(p *Provider, id string, n driver.Network) (*egress.Proxy, error) {
-	if n.None() {
-		return nil, nil
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	way := w.open[id]
@@ -60,7 +65,7 @@ func (w *waysOut) hold(p *Provider, id string, n driver.Network) (*egress.Proxy,
 			w.open = map[string]*wayOut{}
 		}
 		w.open[id] = way
-	} else if err := way.proxy.SetPolicy(n); err != nil {
+	} else if err := way.set(n); err != nil {
 		return nil, err
 	}
 	way.held++
@@ -89,9 +94,38 @@ func (w *waysOut) update(id string, n driver.Network) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if way := w.open[id]; way != nil {
-		return way.proxy.SetPolicy(n)
+		return way.set(n)
 	}
 	return nil
+}
+
+// set makes the proxy obey a policy, and programs inside trust what it then signs
+// for.
+func (w *wayOut) set(n driver.Network) error {
+	if err := w.proxy.SetPolicy(n); err != nil {
+		return err
+	}
+	if n.None() {
+		return nil
+	}
+	return writeBundle(w.roots, w.proxy)
+}
+
+// writeBundle writes the roots of the system with the authorities of a workspace
+// into a directory, atomically.
+func writeBundle(dir string, proxy *egress.Proxy) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	roots, err := egress.SystemRoots()
+	if err != nil && len(proxy.CAPEM()) > 0 {
+		return err // what a program then trusts must not depend on who is asked
+	}
+	tmp := filepath.Join(dir, "."+driver.NewID())
+	if err := os.WriteFile(tmp, proxy.Bundle(roots), 0o644); err != nil { //nolint:gosec // everyone inside reads it
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, bundleName))
 }
 
 // wayOut starts a proxy.
@@ -111,7 +145,12 @@ func (p *Provider) wayOut(id string, n driver.Network) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	way := &wayOut{proxy: proxy}
+	way := &wayOut{proxy: proxy, roots: p.ground.Path(id, rootsName)}
+	if !n.None() {
+		if err := writeBundle(way.roots, proxy); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	way.serve.Go(func() {
 		if err := proxy.Serve(p.ctx, l); err != nil {
 			p.log.Error("sandbox: the proxy of a workspace ended", "workspace", id, "error", err)
@@ -142,7 +181,7 @@ func listenAt(path string) (net.Listener, error) {
 }
 
 // connect gives a guest that is to be launched its way out.
-func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.File, error) {
+func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 	dir, err := os.Open(p.ground.Path(u.id, egressName))
 	if err != nil {
 		return nil, err
@@ -153,13 +192,8 @@ func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.Fi
 	cfg := serving(l)
 	cfg.Relay = relayPort
 	bundle := ""
-	if len(proxy.CAPEM()) > 0 && l.Config.NewRoot != "" {
-		roots, err := egress.SystemRoots()
-		if err != nil {
-			return dir, err
-		}
-		bundle = bundlePath
-		l.Config.Mounts = append(l.Config.Mounts, guest.Mount{Kind: guest.MountFile, Target: bundle, Source: string(proxy.Bundle(roots))})
+	if u.roots != "" {
+		bundle = bundleDir + "/" + bundleName
 	}
 	for name, value := range egress.Env(relayPort, bundle) {
 		if _, set := cfg.Env[name]; !set {
@@ -167,18 +201,6 @@ func (p *Provider) connect(l *guest.Launch, u unit, proxy *egress.Proxy) (*os.Fi
 		}
 	}
 	return dir, nil
-}
-
-// credentialed lists the hosts that get a credential: the authority inside is
-// made for them.
-func credentialed(n driver.Network) []string {
-	var hosts []string
-	for _, r := range n.Allow {
-		if r.Credential != "" {
-			hosts = append(hosts, r.Host)
-		}
-	}
-	return hosts
 }
 
 // closeTimeout bounds the end of a proxy.

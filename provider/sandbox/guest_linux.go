@@ -33,7 +33,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template, kernel: l.kernel}
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template, kernel: l.kernel, binds: opts.Binds}
 	if m.Dir != "" {
 		u.inside, u.inPlace, u.handed = m.Dir, true, l.kernel
 	}
@@ -43,7 +43,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
-	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(), credentialed(m.Policy.Network)})
+	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
 	}
@@ -112,7 +112,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 		}
 	}
 	if proxy != nil {
-		u.egress, u.roots = filepath.Join(dir, egressName), len(proxy.CAPEM()) > 0
+		u.egress = filepath.Join(dir, egressName)
+	}
+	if proxy != nil && !u.policy.Network.None() {
+		u.roots = p.ground.Path(u.id, rootsName)
 	}
 	l, open, err := want.level.launch(p, u)
 	if err != nil {
@@ -120,7 +123,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	}
 	defer func() { closeAll(open) }()
 	if proxy != nil {
-		out, err := p.connect(l, u, proxy)
+		out, err := p.connect(l, u)
 		if out != nil {
 			open = append(open, out)
 		}

@@ -39,8 +39,13 @@ func (p *Provider) gvisor(u unit) (*guest.Launch, []io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if u.inPlace && len(triggers(u)) > 0 { // gVisor moves directories without a look at what is mounted on them
+	if u.inPlace && len(triggers(u.files, u.inside)) > 0 { // gVisor moves directories without a look at what is mounted on them
 		return nil, nil, errors.Join(fmt.Errorf("a directory in place with files that others run later, which gVisor can't keep read-only: %w", fault.Unsupported), program.Close())
+	}
+	for _, b := range u.binds {
+		if !b.ReadOnly && !u.policy.ReadOnly && len(triggers(b.Dir, b.Dir)) > 0 {
+			return nil, nil, errors.Join(fmt.Errorf("directory %q with files that others run later, which gVisor can't keep read-only: %w", b.Dir, fault.Unsupported), program.Close())
+		}
 	}
 	logs := u.log
 	u.log = "" // as a mount, not as a descriptor
@@ -149,8 +154,11 @@ func (k *kernel) world() {
 	}
 	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
 	k.bind(k.unit.inside, k.unit.policy.ReadOnly)
-	if k.unit.roots {
-		k.bind(bundlePath, true)
+	if k.unit.roots != "" {
+		k.bind(bundleDir, true)
+	}
+	for _, b := range k.unit.binds {
+		k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
 	}
 }
 

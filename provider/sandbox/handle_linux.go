@@ -101,9 +101,11 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := h.wayOut(ctx, m.Policy.Network)
-	if err != nil {
-		return nil, err
+	var proxy *egress.Proxy
+	if !l.plain { // which has no port to reach it by
+		if proxy, err = h.wayOut(ctx, m.Policy.Network); err != nil {
+			return nil, err
+		}
 	}
 	if !h.opts.Throwaway {
 		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
@@ -121,7 +123,7 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) (*egress.Proxy, e
 		return nil, fmt.Errorf("sandbox: start the proxy: %w: %w", fault.Of(err), err)
 	}
 	h.leaveProxy(ctx)
-	h.proxied = proxy != nil
+	h.proxied = true
 	return proxy, nil
 }
 

@@ -73,10 +73,11 @@ type unit struct {
 	template  string // directory below the files
 	layer     string // with a template: directory of the layer above it
 	inPlace   bool   // files is a directory of the user's
+	binds     []bind // directories of the host that are shown besides
+	roots     string // directory with the roots that programs trust; "" leaves them theirs
 	image     string // file that holds the file system of the files, where disk is limited
 	egress    string // directory with the socket of the proxy, where there is one
 	kernel    bool   // in gVisor, which makes files as its own user and then gives them away
-	roots     bool   // the proxy has an authority of its own
 	handed    bool   // in place, where the guest can't change files for the host
 	tmp       string // directory for temporary files, where there are no mounts
 }
@@ -106,7 +107,16 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		closeAll(open)
 		return nil, nil, err
 	}
-	l.Config.Mounts = append(l.Config.Mounts, mounts...)
+	more, err := p.further(u)
+	if err == nil && p.ids.root {
+		trees, err = p.trees(l, more, u.kernel)
+		open = append(open, trees...)
+	}
+	if err != nil {
+		closeAll(open)
+		return nil, nil, err
+	}
+	l.Config.Mounts = append(append(l.Config.Mounts, mounts...), more...)
 	if u.log != "" {
 		dir, err := os.Open(u.log)
 		if err != nil {
@@ -140,7 +150,7 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 	}
 	mounts = append(mounts, m)
 	if u.inPlace {
-		mounts = append(mounts, triggers(u)...)
+		mounts = append(mounts, triggers(u.files, u.inside)...)
 	}
 	return mounts, open, nil
 }
@@ -212,18 +222,18 @@ var trapNames = []string{
 
 // triggers makes those of them that exist read-only. Directories on the way to
 // them are mounts as well, which can't be moved away.
-func triggers(u unit) []guest.Mount {
+func triggers(files, inside string) []guest.Mount {
 	var mounts []guest.Mount
 	held := map[string]bool{}
 	for _, name := range trapNames {
-		if _, err := os.Lstat(filepath.Join(u.files, name)); err != nil {
+		if _, err := os.Lstat(filepath.Join(files, name)); err != nil {
 			continue
 		}
 		if dir := filepath.Dir(name); dir != "." && !held[dir] {
 			held[dir] = true
-			mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(u.inside, dir)})
+			mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, dir)})
 		}
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(u.inside, name), ReadOnly: true})
+		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: true})
 	}
 	return mounts
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -43,9 +44,20 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
 	mounts := append(world(u.policy.Limits.Memory.Max), guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly})
 	if u.inPlace {
-		mounts = append(mounts, triggers(u)...)
+		mounts = append(mounts, triggers(u.files, u.inside)...)
 	}
+	more, err := p.further(u)
+	if err != nil {
+		program.Close()
+		return nil, nil, err
+	}
+	mounts = append(mounts, more...)
 	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{u.inside: u.files}}
+	for _, m := range more {
+		if m.Kind == guest.MountBind {
+			b.source[m.Target] = m.Source
+		}
+	}
 	l.Files = append(l.Files, guest.Named{Name: "program", File: program})
 	if err := errors.Join(b.mounts(mounts), b.log(u)); err != nil {
 		closeAll(b.open)
@@ -219,7 +231,7 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	if u.template != "" {
 		return nil, nil, fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
 	}
-	if u.inPlace && len(triggers(u)) > 0 {
+	if u.inPlace && len(triggers(u.files, u.inside)) > 0 {
 		return nil, nil, fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only without mounts: %w", fault.Unsupported)
 	}
 	const least = 3 // from which on truncation is covered
@@ -236,14 +248,36 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	for k, v := range u.policy.Env {
 		env[k] = v
 	}
-	writable := append([]string{u.tmp, u.files}, usable...)
+	writable, visible, err := p.grants(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: readable},
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: visible},
 	}
 	b := &wrapping{launch: l}
 	if err := b.log(u); err != nil {
 		return nil, nil, err
 	}
 	return l, b.open, nil
+}
+
+// grants lists what a workload without mounts may write, and what it may read.
+func (p *Provider) grants(u unit) (writable, visible []string, err error) {
+	writable, visible = append([]string{u.tmp, u.files}, usable...), slices.Clone(readable)
+	for _, b := range u.binds {
+		real, err := p.host(b.Dir)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case b.ReadOnly || u.policy.ReadOnly:
+			visible = append(visible, real)
+		case len(triggers(real, b.Dir)) > 0:
+			return nil, nil, fmt.Errorf("directory %q with files that others run later, which can't be kept read-only without mounts: %w", b.Dir, fault.Unsupported)
+		default:
+			writable = append(writable, real)
+		}
+	}
+	return writable, visible, nil
 }

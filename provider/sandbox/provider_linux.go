@@ -131,7 +131,10 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 		}
 	}
 	if err := checkPlace(spec.Dir); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
+	}
+	if err := p.checkBinds(spec, &opts); err != nil {
+		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
 	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
@@ -191,12 +194,12 @@ func checkPlace(dir string) error {
 	clean := filepath.Clean(dir)
 	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...) {
 		if clean == taken || strings.HasPrefix(clean, taken+"/") {
-			return fmt.Errorf("sandbox: open: directory %q: %w: %s is the system's", dir, fault.InvalidArgument, taken)
+			return fmt.Errorf("directory %q: %w: %s is the system's", dir, fault.InvalidArgument, taken)
 		}
 	}
 	switch clean {
 	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
-		return fmt.Errorf("sandbox: open: directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
+		return fmt.Errorf("directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
 	}
 	return nil
 }
