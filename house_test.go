@@ -37,6 +37,8 @@ var may = []struct{ pkg, imports string }{
 	{"posix/process", "fault event workspace/driver"},
 	{"posix/guard", "fault event workspace/driver posix/boundary"},
 	{"posix/plot", "fault workspace/driver posix/boundary"},
+	{"snapshot", "fault workspace/driver posix/boundary internal/search"},
+	{"snapshot/bucket", "fault snapshot"},
 	{"guest/guestpb", ""},
 	{"guest/guestbin", "fault"},
 	{"guest/internal/gensyscalls", ""},

@@ -151,6 +151,10 @@ const CauseGone = "gone"
 // CauseStale is the cause of a Failed ref that a newer revision has replaced.
 const CauseStale = "stale"
 
+// CauseCorrupt is the cause of a failure of something stored that is not what it
+// was when it was written.
+const CauseCorrupt = "corrupt"
+
 // mark carries what a code alone can't say. It adds no words to the message.
 type mark struct {
 	error

@@ -73,6 +73,7 @@ type SnapshotInfo struct {
 	Files     int64             `json:"files"`
 	Bytes     int64             `json:"bytes"` // of content
 	Digest    string            `json:"digest"`
-	Frozen    bool              `json:"frozen"` // nothing ran, or all that ran stood still, while it was taken
+	Skipped   int64             `json:"skipped,omitempty"` // pipes, sockets and devices that are not in it
+	Frozen    bool              `json:"frozen"`            // nothing ran, or all that ran stood still, while it was taken
 	Memory    bool              `json:"memory,omitempty"`
 }

@@ -1,0 +1,469 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// MergeOptions are the options of Merge.
+type MergeOptions struct {
+	// Only are the paths whose changes are taken, with all below them; nil is
+	// every change. One at which nothing changed is fault.NotFound.
+	Only []string
+
+	// Hunks are, for paths of files, the hunks that are taken, counted from 1 in
+	// the order in which Diff lists them with the default context.
+	Hunks map[string][]int
+
+	// Markers puts both sides of a conflict into a text, marked as git does it,
+	// and goes on.
+	Markers bool
+
+	// MaxText is how large a file may be to be merged as text; 0 is 4 MiB.
+	MaxText int64
+}
+
+// A Merged is the outcome of a merge: what becomes of ours.
+type Merged struct {
+	Applied   []string   `json:"applied"`             // paths that change
+	Same      []string   `json:"same,omitempty"`      // paths that ours has already as theirs does
+	Conflicts []Conflict `json:"conflicts,omitempty"` // where nothing changes, or markers are
+
+	patches map[string]patch
+}
+
+// A Conflict is a path that both sides changed in ways that do not go together.
+type Conflict struct {
+	Path   string         `json:"path"`
+	Reason string         `json:"reason"`
+	Text   []TextConflict `json:"text,omitempty"`
+}
+
+// Merge finds what brings the changes from base to theirs into ours. Ours stays as
+// it is; see Apply.
+func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
+	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if m.opts.MaxText == 0 {
+		m.opts.MaxText = 4 << 20
+	}
+	only := m.opts.Only
+	if only == nil && len(m.opts.Hunks) > 0 {
+		only = slices.Sorted(maps.Keys(m.opts.Hunks))
+	}
+	d, err := Diff(ctx, base, theirs, &DiffOptions{NoRenames: true, Only: only})
+	if err != nil {
+		return nil, err
+	}
+	if err := found(only, d); err != nil {
+		return nil, err
+	}
+	// What goes, goes from the bottom up: a directory can only go when it is empty.
+	for _, c := range slices.Backward(d.Changes) {
+		if c.Kind == Removed {
+			if err := m.path(ctx, c.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, c := range d.Changes {
+		if c.Kind != Removed {
+			if err := m.path(ctx, c.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(m.out.Applied)
+	m.out.Applied = slices.Compact(m.out.Applied)
+	return m.out, nil
+}
+
+func found(only []string, d *Comparison) error {
+	for _, p := range only {
+		if !slices.ContainsFunc(d.Changes, func(c Change) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
+			return fmt.Errorf("snapshot: apply %s: %w: nothing changed there", p, fault.NotFound)
+		}
+	}
+	return nil
+}
+
+type merger struct {
+	base, ours, theirs Tree
+	opts               MergeOptions
+	out                *Merged
+}
+
+// at describes what is at a path; nil is nothing.
+func at(ctx context.Context, t Tree, name string) (*Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if n.Type == driver.TypeFile && n.Content.IsZero() {
+		n.Content, err = contentID(ctx, dir, n)
+	}
+	return n, err
+}
+
+// equal compares two nodes, without times.
+func equal(a, b *Node) bool {
+	switch {
+	case a == nil || b == nil:
+		return a == b
+	case a.Type != b.Type:
+		return false
+	case a.Type == driver.TypeSymlink:
+		return a.Target == b.Target
+	}
+	return a.Mode&0o777 == b.Mode&0o777 && (a.Type != driver.TypeFile || a.Content == b.Content)
+}
+
+func isType(t driver.FileType, nodes ...*Node) bool {
+	return !slices.ContainsFunc(nodes, func(n *Node) bool { return n == nil || n.Type != t })
+}
+
+// path merges one path.
+func (m *merger) path(ctx context.Context, name string) error {
+	b, err := at(ctx, m.base, name)
+	if err != nil {
+		return err
+	}
+	o, err := at(ctx, m.ours, name)
+	if err != nil {
+		return err
+	}
+	t, err := at(ctx, m.theirs, name)
+	if err != nil {
+		return err
+	}
+	chosen, some := m.opts.Hunks[name]
+	switch {
+	case some:
+		return m.hunks(ctx, name, b, o, t, chosen)
+	case equal(o, t):
+		m.out.Same = append(m.out.Same, name)
+		return nil
+	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
+		return m.directory(ctx, name, t)
+	case equal(o, b):
+		return m.take(ctx, name, t, fromTree(m.theirs, name))
+	case isType(driver.TypeDir, o, t):
+		m.mode(name, b, o, t)
+		return nil
+	case isType(driver.TypeFile, b, o, t):
+		theirs, err := m.read(ctx, m.theirs, name, t)
+		if err != nil {
+			return err
+		}
+		return m.text(ctx, name, b, o, t, theirs)
+	}
+	m.conflict(name, why(b, o, t), nil)
+	return nil
+}
+
+func why(b, o, t *Node) string {
+	switch {
+	case o == nil:
+		return "it is gone here, and changed there"
+	case t == nil:
+		return "it was changed here, and is gone there"
+	case b == nil:
+		return "it is new on both sides, and differs"
+	}
+	return "it was changed on both sides, and is no text that can be merged"
+}
+
+func (m *merger) conflict(name, reason string, text []TextConflict) {
+	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Reason: reason, Text: text})
+}
+
+// directory replaces or removes a directory, whose own files have had their turn.
+func (m *merger) directory(ctx context.Context, name string, t *Node) error {
+	dir, _, err := openDir(ctx, &edited{m.ours, m.out.patches}, name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	nodes, err := dir.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 {
+		return m.take(ctx, name, t, fromTree(m.theirs, name))
+	}
+	if t == nil {
+		m.out.Same = append(m.out.Same, name) // it stays for what others have in it
+		return nil
+	}
+	m.conflict(name, "it is a directory here that has more in it", nil)
+	return nil
+}
+
+// take makes a path what it is in theirs.
+func (m *merger) take(ctx context.Context, name string, t *Node, open opener) error {
+	p := patch{open: open}
+	if t != nil {
+		n := *t
+		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
+		p.node = &n
+		if err := m.above(ctx, name); err != nil {
+			return err
+		}
+	}
+	m.out.patches[name] = p
+	m.out.Applied = append(m.out.Applied, name)
+	return nil
+}
+
+// above makes the directories that lead to a path and are not in ours.
+func (m *merger) above(ctx context.Context, name string) error {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if p, ok := m.out.patches[dir]; ok && p.node != nil {
+			continue
+		}
+		o, err := at(ctx, m.ours, dir)
+		if err != nil {
+			return err
+		}
+		if _, gone := m.out.patches[dir]; isType(driver.TypeDir, o) && !gone {
+			return nil
+		}
+		if o != nil && o.Type != driver.TypeDir {
+			return nil // its own change has made it a directory, or is a conflict
+		}
+		t, err := at(ctx, m.theirs, dir)
+		if err != nil {
+			return err
+		}
+		n := &Node{Type: driver.TypeDir, Mode: 0o755, ModTime: time.Now()}
+		if t != nil {
+			n.Mode = t.Mode
+		}
+		m.out.patches[dir] = patch{node: n}
+	}
+	return nil
+}
+
+// mode merges the modes of two directories or files of equal content.
+func (m *merger) mode(name string, b, o, t *Node) {
+	if b != nil && o.Mode == b.Mode {
+		n := *o
+		n.Mode, n.stat = t.Mode, nil
+		m.out.patches[name] = patch{node: &n, open: fromTree(m.ours, name)}
+		m.out.Applied = append(m.out.Applied, name)
+		return
+	}
+	m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+}
+
+// read returns a file as text, or nil if it is none that can be merged.
+func (m *merger) read(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
+	if n.Size > m.opts.MaxText {
+		return nil, nil
+	}
+	data, err := readFile(ctx, t, name, m.opts.MaxText)
+	if err != nil || isBinary(data) {
+		return nil, err
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
+
+// hunks merges some of the changes of a file.
+func (m *merger) hunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
+	if !isType(driver.TypeFile, b, o, t) {
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is not a file on all sides", name, fault.InvalidArgument)
+	}
+	base, err := m.read(ctx, m.base, name, b)
+	if err != nil {
+		return err
+	}
+	theirs, err := m.read(ctx, m.theirs, name, t)
+	if err != nil {
+		return err
+	}
+	if base == nil || theirs == nil {
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is no text, or too large", name, fault.InvalidArgument)
+	}
+	picked, count := pickHunks(base, theirs, 3, chosen)
+	for _, c := range chosen {
+		if c < 1 || c > count {
+			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: it has 1 to %d", c, name, fault.InvalidArgument, count)
+		}
+	}
+	n := *t
+	n.Mode, n.Content = b.Mode, sum(picked) // the mode is no part of any hunk
+	return m.text(ctx, name, b, o, &n, picked)
+}
+
+// text merges three files, of which theirs is given.
+func (m *merger) text(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
+	mode := o.Mode
+	switch {
+	case o.Mode == b.Mode:
+		mode = t.Mode
+	case t.Mode != b.Mode && t.Mode != o.Mode:
+		m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+		return nil
+	}
+	n := *o
+	n.Mode, n.stat, n.ModTime = mode, nil, time.Now()
+	if o.Content == t.Content || t.Content == b.Content {
+		return m.take(ctx, name, &n, fromTree(m.ours, name))
+	}
+	base, err := m.read(ctx, m.base, name, b)
+	if err != nil {
+		return err
+	}
+	ours, err := m.read(ctx, m.ours, name, o)
+	if err != nil {
+		return err
+	}
+	if base == nil || ours == nil || theirs == nil {
+		if o.Content == b.Content {
+			n.Content, n.Size, n.List = t.Content, t.Size, t.List
+			return m.take(ctx, name, &n, fromTree(m.theirs, name))
+		}
+		m.conflict(name, why(b, o, t), nil)
+		return nil
+	}
+	merged, conflicts := MergeText(base, ours, theirs, m.opts.Markers)
+	if len(conflicts) > 0 {
+		m.conflict(name, "both sides changed the same lines", conflicts)
+		if !m.opts.Markers {
+			return nil
+		}
+	}
+	n.Content, n.Size, n.List = sum(merged), int64(len(merged)), ID{}
+	return m.take(ctx, name, &n, inMemory(merged))
+}
+
+// ApplyOptions are the options of Apply.
+type ApplyOptions struct {
+	MergeOptions
+	DryRun bool // say what would be done
+
+	// Undo is the store that keeps what the directory had before, so that the
+	// change can be undone; nil is none.
+	Undo *Store
+	Info driver.SnapshotInfo // of that snapshot
+
+	Stage string // see RestoreOptions
+	Owner *Owner
+}
+
+// Applied says what Apply did.
+type Applied struct {
+	*Merged
+	Done bool   `json:"done"`           // false where there were conflicts, or in a dry run: nothing was changed
+	Undo string `json:"undo,omitempty"` // the snapshot that Undo takes
+}
+
+// AfterLabel is the label of a snapshot for Undo that holds the digest of what was
+// applied.
+const AfterLabel = "croft.apply.after"
+
+// Apply merges the changes from base to theirs into a directory of this host: all of
+// them or, where there is a conflict and no markers were asked for, none. Each file
+// is replaced at once, and a kill leaves the old directory or, after Recover, the
+// new one.
+func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
+	if opts == nil {
+		opts = &ApplyOptions{}
+	}
+	if err := Recover(ctx, dir, opts.Stage); err != nil {
+		return nil, err
+	}
+	ours := HostDir(dir, nil)
+	m, err := Merge(ctx, base, ours, theirs, &opts.MergeOptions)
+	if err != nil {
+		return nil, err
+	}
+	res := &Applied{Merged: m}
+	if len(m.Conflicts) > 0 && !opts.Markers || opts.DryRun || len(m.patches) == 0 {
+		res.Done = len(m.patches) == 0 && len(m.Conflicts) == 0
+		return res, nil
+	}
+	paths := slices.Sorted(maps.Keys(m.patches))
+	next := &edited{ours, m.patches}
+	if opts.Undo != nil {
+		if res.Undo, err = keepUndo(ctx, opts, ours, next, paths); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Owner: opts.Owner}); err != nil {
+		return nil, err
+	}
+	res.Done = true
+	return res, nil
+}
+
+// keepUndo remembers what is at paths, before they become what they are in next.
+func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
+	after, err := Digest(ctx, Subset(next, paths))
+	if err != nil {
+		return "", err
+	}
+	info := opts.Info
+	info.Labels = maps.Clone(info.Labels)
+	if info.Labels == nil {
+		info.Labels = map[string]string{}
+	}
+	info.Labels[AfterLabel] = after
+	m, err := opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths})
+	if err != nil {
+		return "", err
+	}
+	return m.ID, nil
+}
+
+// UndoOptions are the options of Undo.
+type UndoOptions struct {
+	Force bool // also where what was applied was changed since
+	Stage string
+	Owner *Owner
+}
+
+// Undo takes back what Apply did to a directory. Where what it applied was changed
+// since, that is fault.Conflict.
+func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
+	if opts == nil {
+		opts = &UndoOptions{}
+	}
+	m, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	after, ok := m.Labels[AfterLabel]
+	if !ok || len(m.Paths) == 0 {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it is no snapshot that apply made", id, fault.InvalidArgument)
+	}
+	if err := Recover(ctx, dir, opts.Stage); err != nil {
+		return nil, err
+	}
+	paths := m.paths()
+	now, err := Digest(ctx, Subset(HostDir(dir, nil), paths))
+	if err != nil {
+		return nil, err
+	}
+	if now != after && !opts.Force {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: what was applied was changed since", id, fault.Conflict)
+	}
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Owner: opts.Owner})
+}

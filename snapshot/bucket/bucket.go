@@ -1,0 +1,137 @@
+// Package bucket keeps a store of snapshots in a bucket: any that gocloud.dev/blob
+// knows, such as S3, a directory or memory. It is a package of its own so that who
+// keeps snapshots in a directory does not carry what buckets need.
+//
+// A bucket has no locks. So gc works in two steps there: it condemns what nobody
+// needs, and removes it in a later run, after a grace period in which snapshots
+// that were being taken have ended. See snapshot.Options.Grace.
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+)
+
+// New returns a backend in a bucket, below a prefix, which may be "". The bucket is
+// the caller's to close.
+func New(b *blob.Bucket, prefix string) snapshot.Backend {
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
+	}
+	return &backend{b: b, prefix: prefix}
+}
+
+type backend struct {
+	b      *blob.Bucket
+	prefix string
+}
+
+var _ snapshot.Backend = (*backend)(nil)
+
+// failed gives an error of the bucket its code.
+func failed(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := fault.Unavailable
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		code = fault.NotFound
+	case gcerrors.PermissionDenied:
+		code = fault.PermissionDenied
+	case gcerrors.ResourceExhausted:
+		code = fault.ResourceExhausted
+	case gcerrors.Canceled:
+		code = fault.Canceled
+	case gcerrors.DeadlineExceeded:
+		code = fault.DeadlineExceeded
+	}
+	return fmt.Errorf("snapshot: bucket: %s %s: %w: %w", verb, name, code, err)
+}
+
+func (b *backend) Create(ctx context.Context, name string) (snapshot.Pending, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w, err := b.b.NewWriter(ctx, b.prefix+name, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		cancel()
+		return nil, failed("create", name, err)
+	}
+	return &pending{w: w, name: name, cancel: cancel}, nil
+}
+
+// pending is an object that the bucket makes visible when its writer is closed.
+type pending struct {
+	w      *blob.Writer
+	name   string
+	cancel context.CancelFunc
+	done   bool
+}
+
+func (p *pending) Write(data []byte) (int, error) {
+	n, err := p.w.Write(data)
+	return n, failed("write", p.name, err)
+}
+
+func (p *pending) Commit(context.Context) error {
+	p.done = true
+	defer p.cancel()
+	return failed("write", p.name, p.w.Close())
+}
+
+// Abort closes the writer under a context that has ended, which drops the object.
+func (p *pending) Abort() {
+	if !p.done {
+		p.done = true
+		p.cancel()
+		p.w.Close() //nolint:errcheck // that it fails is the point
+	}
+}
+
+func (b *backend) ReadRange(ctx context.Context, name string, off, n int64) ([]byte, error) {
+	r, err := b.b.NewRangeReader(ctx, b.prefix+name, off, n, nil)
+	if err != nil {
+		return nil, failed("read", name, err)
+	}
+	defer r.Close() //nolint:errcheck // it was only read
+	buf := make([]byte, n)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			err := fmt.Errorf("snapshot: bucket: read %s: %w: it ends before byte %d", name, fault.Failed, off+n)
+			return nil, fault.WithCause(err, fault.CauseCorrupt)
+		}
+		return nil, failed("read", name, err)
+	}
+	return buf, nil
+}
+
+func (b *backend) List(ctx context.Context, kind string) ([]snapshot.Entry, error) {
+	prefix := b.prefix + kind + "/"
+	var list []snapshot.Entry
+	for iter := b.b.List(&blob.ListOptions{Prefix: prefix}); ; {
+		o, err := iter.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, failed("list", kind, err)
+		}
+		list = append(list, snapshot.Entry{ID: strings.TrimPrefix(o.Key, prefix), Size: o.Size, ModTime: o.ModTime})
+	}
+}
+
+func (b *backend) Delete(ctx context.Context, name string) error {
+	err := b.b.Delete(ctx, b.prefix+name)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil
+	}
+	return failed("delete", name, err)
+}

@@ -1,0 +1,136 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// cached is what is known of a file that looks like stat.
+type cached struct {
+	stat    stat
+	content ID
+	list    ID
+	xattrs  []Xattr
+}
+
+type cachedPath struct {
+	path string
+	cached
+}
+
+const cacheHead = "croft-stat-cache 2\n"
+
+// settle is how old a change must be to be told from a later one: the clock of
+// file systems moves in steps.
+const settle = 50 * time.Millisecond
+
+// remember notes what a file looked like, for the next time.
+func (k *taker) remember(at string, n *Node) {
+	if n.stat == nil || k.opts.Cache == "" || k.w.s.cache == "" {
+		return
+	}
+	// A file that was changed just now may be changed again without looking
+	// any different.
+	if last := max(n.stat.ctime, n.stat.mtime); k.started.UnixNano()-last < int64(settle) || n.Size != n.stat.size {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fresh = append(k.fresh, cachedPath{at + n.Name, cached{*n.stat, n.Content, n.List, n.Xattrs}})
+}
+
+func (s *Store) cachePath(key string) string {
+	return filepath.Join(s.cache, driver.DigestBytes([]byte(key))[len(driver.DigestPrefix):][:32])
+}
+
+// saveCache replaces what is kept of a tree. It is a help and no more: where it
+// can't be written, the next Take reads everything.
+func (s *Store) saveCache(key string, k *taker) {
+	if key == "" || s.cache == "" {
+		return
+	}
+	buf := make([]byte, 0, len(cacheHead)+len(k.fresh)*160)
+	buf = append(buf, cacheHead...)
+	for i := range k.fresh {
+		buf = appendCached(buf, &k.fresh[i])
+	}
+	digest := sum(buf)
+	buf = append(buf, digest[:]...)
+	if err := os.MkdirAll(s.cache, 0o700); err != nil {
+		s.log.Warn("snapshot: the cache can't be written", "error", err)
+		return
+	}
+	path := s.cachePath(key)
+	temp := path + "-" + driver.NewID()
+	err := os.WriteFile(temp, buf, 0o600)
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		os.Remove(temp)
+		s.log.Warn("snapshot: the cache can't be written", "error", err)
+	}
+}
+
+func appendCached(buf []byte, c *cachedPath) []byte {
+	buf = appendString(buf, c.path)
+	for _, v := range []uint64{c.stat.dev, c.stat.ino, uint64(c.stat.size), uint64(c.stat.mtime), uint64(c.stat.ctime)} {
+		buf = binary.LittleEndian.AppendUint64(buf, v)
+	}
+	buf = append(buf, c.content[:]...)
+	if c.stat.size > ChunkSize {
+		buf = append(buf, c.list[:]...)
+	}
+	buf = binary.AppendUvarint(buf, uint64(len(c.xattrs)))
+	for _, x := range c.xattrs {
+		buf = appendString(appendString(buf, x.Name), string(x.Value))
+	}
+	return buf
+}
+
+// loadCache reads what is kept of a tree; one that is damaged is none.
+func (s *Store) loadCache(key string) map[string]cached {
+	if key == "" || s.cache == "" {
+		return nil
+	}
+	data, err := os.ReadFile(s.cachePath(key))
+	if err != nil || len(data) < len(cacheHead)+len(ID{}) || !bytes.HasPrefix(data, []byte(cacheHead)) {
+		return nil
+	}
+	body := data[:len(data)-len(ID{})]
+	if digest := sum(body); !bytes.Equal(digest[:], data[len(body):]) {
+		return nil
+	}
+	d := decoder{data: body[len(cacheHead):]}
+	all := make(map[string]cached, len(body)/120)
+	for len(d.data) > 0 && d.err == nil {
+		path := d.string()
+		var c cached
+		c.stat.dev, c.stat.ino = d.uint64(), d.uint64()
+		c.stat.size, c.stat.mtime, c.stat.ctime = int64(d.uint64()), int64(d.uint64()), int64(d.uint64())
+		c.content = d.id()
+		if c.stat.size > ChunkSize {
+			c.list = d.id()
+		}
+		var n Node
+		d.xattrs(&n)
+		c.xattrs = n.Xattrs
+		all[path] = c
+	}
+	if d.err != nil {
+		return nil
+	}
+	return all
+}
+
+func (d *decoder) uint64() uint64 {
+	if b := d.take(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}

@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Report is what Check found.
+type Report struct {
+	Snapshots int       `json:"snapshots"`
+	Packs     int       `json:"packs"`
+	Objects   int       `json:"objects"`  // that were read and verified
+	Unneeded  int       `json:"unneeded"` // objects that no snapshot needs, for gc to remove
+	Problems  []Problem `json:"problems"`
+}
+
+// OK reports whether nothing is wrong.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+// A Problem is something in a store that is not as it must be.
+type Problem struct {
+	What     string `json:"what"`               // the object, pack or snapshot
+	Snapshot string `json:"snapshot,omitempty"` // one that can't be restored for it
+	Error    string `json:"error"`
+}
+
+// Check reads all that is in the store and verifies it: every pack, every object
+// and, for every snapshot, that all that it needs is there. Reasons why it could
+// not look are the error; what it found is the report.
+func (s *Store) Check(ctx context.Context) (*Report, error) {
+	unlock, err := s.share(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r := &Report{Problems: []Problem{}}
+	good, err := s.checkPacks(ctx, r)
+	if err != nil {
+		return r, err
+	}
+	if err := s.refresh(ctx); err != nil {
+		return r, err
+	}
+	return r, s.checkSnapshots(ctx, r, good)
+}
+
+// checkPacks verifies every object of every pack and returns those that are good.
+func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) {
+	good := map[ID]bool{}
+	packs, err := s.be.List(ctx, kindPacks)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range packs {
+		r.Packs++
+		f, err := readFooter(ctx, s.be, e.ID, e.Size)
+		if err == nil {
+			err = s.checkHead(ctx, e.ID)
+		}
+		if err != nil {
+			if err := r.note("pack "+e.ID, "", err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := s.checkBlocks(ctx, r, e.ID, f, good); err != nil {
+			return nil, err
+		}
+	}
+	return good, nil
+}
+
+func (s *Store) checkHead(ctx context.Context, pack string) error {
+	head, err := s.be.ReadRange(ctx, kindPacks+"/"+pack, 0, int64(len(packMagic)))
+	if err == nil && string(head) != packMagic {
+		err = corrupt("pack %s: it does not begin as a pack", pack)
+	}
+	return err
+}
+
+func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *footer, good map[ID]bool) error {
+	at := 0
+	for i, b := range f.blocks {
+		plain, err := readBlock(ctx, s.be, pack, b)
+		if err != nil {
+			if err := r.note("pack "+pack, "", err); err != nil {
+				return err
+			}
+		}
+		for ; at < len(f.entries) && f.entries[at].block == i; at++ {
+			e := f.entries[at]
+			if err != nil {
+				continue
+			}
+			r.Objects++
+			if got := sum(plain[e.off : e.off+e.size]); got != e.id {
+				r.Problems = append(r.Problems, Problem{What: "object " + e.id.String(), Error: fmt.Sprintf("in pack %s its content has the digest %s", pack, got)})
+				continue
+			}
+			good[e.id] = true
+		}
+	}
+	return nil
+}
+
+// note adds a problem, unless the error is no property of the store.
+func (r *Report) note(what, snapshot string, err error) error {
+	code := fault.Of(err)
+	if fault.CauseOf(err) != fault.CauseCorrupt && code != fault.NotFound {
+		return err
+	}
+	r.Problems = append(r.Problems, Problem{What: what, Snapshot: snapshot, Error: err.Error()})
+	return nil
+}
+
+// checkSnapshots verifies that all that snapshots need is among the good.
+func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool) error {
+	entries, err := s.be.List(ctx, kindSnapshots)
+	if err != nil {
+		return err
+	}
+	needed := map[ID]bool{}
+	for _, e := range entries {
+		m, err := s.read(ctx, e)
+		if fault.Of(err) == fault.NotFound {
+			continue
+		}
+		r.Snapshots++
+		if err == nil {
+			g := &collection{s: s, live: map[ID]bool{}}
+			err = g.markTree(ctx, m.Root)
+			for id := range g.live {
+				needed[id] = true
+				if !good[id] {
+					r.Problems = append(r.Problems, Problem{What: "object " + id.String(), Snapshot: e.ID, Error: "it is missing or damaged"})
+				}
+			}
+		}
+		if err != nil {
+			if err := r.note("snapshot "+e.ID, e.ID, err); err != nil {
+				return err
+			}
+		}
+	}
+	for id := range good {
+		if !needed[id] {
+			r.Unneeded++
+		}
+	}
+	return nil
+}
+
+// inOrder sorts objects by where they are, so that each block is read once.
+func (s *Store) inOrder(ids []ID) []ID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	slices.SortFunc(ids, func(a, b ID) int {
+		x, y := s.index[a], s.index[b]
+		return cmp.Or(cmp.Compare(x.pack, y.pack), cmp.Compare(x.block, y.block), cmp.Compare(x.off, y.off))
+	})
+	return ids
+}

@@ -1,0 +1,476 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// DiffOptions are the options of Diff.
+type DiffOptions struct {
+	Text    bool // fill hunks and the numbers of lines
+	Context int  // lines around a change; 0 is 3, and -1 none
+
+	// Only are the paths to compare, with all below them; nil is everything.
+	Only []string
+
+	// NoRenames tells a file that moved as one that was removed and one that
+	// was added.
+	NoRenames bool
+
+	// MaxText is how large a file may be to be compared as text; 0 is 4 MiB.
+	MaxText int64
+}
+
+// ChangeKind says what happened to a path.
+type ChangeKind string
+
+// What happens to paths.
+const (
+	Added    ChangeKind = "added"
+	Removed  ChangeKind = "removed"
+	Modified ChangeKind = "modified"
+	Renamed  ChangeKind = "renamed"
+	ModeOnly ChangeKind = "mode"
+	Retyped  ChangeKind = "type" // a file became a directory, or the like
+)
+
+// A Comparison is what Diff found, sorted by path.
+type Comparison struct {
+	Changes []Change `json:"changes"`
+	Stats   Stats    `json:"stats"`
+}
+
+// Stats sums a comparison up.
+type Stats struct {
+	Added        int `json:"added"`
+	Removed      int `json:"removed"`
+	Modified     int `json:"modified"`
+	Renamed      int `json:"renamed"`
+	Mode         int `json:"mode"`
+	LinesAdded   int `json:"linesAdded"`
+	LinesRemoved int `json:"linesRemoved"`
+}
+
+// A Change is a path that differs.
+type Change struct {
+	Path   string     `json:"path"`
+	From   string     `json:"from,omitempty"` // where it was, if it was renamed
+	Kind   ChangeKind `json:"kind"`
+	Old    *Side      `json:"old,omitempty"`
+	New    *Side      `json:"new,omitempty"`
+	Binary bool       `json:"binary,omitempty"`
+	TooBig bool       `json:"tooBig,omitempty"` // for MaxText
+
+	LinesAdded   int    `json:"linesAdded,omitempty"`
+	LinesRemoved int    `json:"linesRemoved,omitempty"`
+	Hunks        []Hunk `json:"hunks,omitempty"`
+}
+
+// A Side is what is at a path in one of the trees.
+type Side struct {
+	Type   driver.FileType `json:"type"`
+	Mode   fs.FileMode     `json:"mode"`
+	Size   int64           `json:"size"`
+	Digest string          `json:"digest,omitempty"`
+	Target string          `json:"target,omitempty"`
+}
+
+// A Hunk is a part of a file that differs. Lines begin with a space, a minus or a
+// plus, and keep their newline.
+type Hunk struct {
+	OldStart int      `json:"oldStart"` // 1-based; 0 where OldLines is 0 and it is before the first
+	OldLines int      `json:"oldLines"`
+	NewStart int      `json:"newStart"`
+	NewLines int      `json:"newLines"`
+	Lines    []string `json:"lines"`
+}
+
+// Diff compares two trees. Times do not count. Directories and files that have
+// digests are compared by them, so that what is equal costs nothing.
+func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error) {
+	d := &comparing{a: a, b: b, out: &Comparison{Changes: []Change{}}}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.MaxText == 0 {
+		d.opts.MaxText = 4 << 20
+	}
+	switch {
+	case d.opts.Context == 0:
+		d.opts.Context = 3
+	case d.opts.Context < 0:
+		d.opts.Context = 0
+	}
+	from, err := a.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	to, err := b.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer to.Close()
+	if err := d.dirs(ctx, from, to, ""); err != nil {
+		return nil, err
+	}
+	if !d.opts.NoRenames {
+		d.renames()
+	}
+	if err := d.texts(ctx); err != nil {
+		return nil, err
+	}
+	d.sum()
+	return d.out, nil
+}
+
+type comparing struct {
+	a, b Tree
+	opts DiffOptions
+	out  *Comparison
+}
+
+func sideOf(n *Node) *Side {
+	info := n.Info("")
+	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
+}
+
+func (d *comparing) wants(name string, dir bool) bool {
+	if d.opts.Only == nil {
+		return true
+	}
+	return slices.ContainsFunc(d.opts.Only, func(only string) bool {
+		return only == "." || name == only || strings.HasPrefix(name, only+"/") || dir && strings.HasPrefix(only, name+"/")
+	})
+}
+
+func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("snapshot: diff: %w", err)
+	}
+	old, err := a.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := b.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for len(old) > 0 || len(now) > 0 {
+		var o, n *Node
+		if len(now) == 0 || len(old) > 0 && old[0].Name <= now[0].Name {
+			o = &old[0]
+		}
+		if len(old) == 0 || len(now) > 0 && now[0].Name <= old[0].Name {
+			n = &now[0]
+		}
+		if o != nil {
+			old = old[1:]
+		}
+		if n != nil {
+			now = now[1:]
+		}
+		if err := d.entry(ctx, a, b, o, n, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry compares what is under one name; either may be nil.
+func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
+	one := o
+	if one == nil {
+		one = n
+	}
+	name := at + one.Name
+	isDir := o != nil && o.Type == driver.TypeDir || n != nil && n.Type == driver.TypeDir
+	if !d.wants(name, isDir) {
+		return nil
+	}
+	same := o != nil && n != nil && o.Type == n.Type
+	if same && o.Type == driver.TypeDir {
+		return d.sameDir(ctx, a, b, o, n, name)
+	}
+	if same {
+		return d.sameType(ctx, a, b, o, n, name)
+	}
+	if o != nil {
+		if err := d.oneSided(ctx, a, o, name, Removed); err != nil {
+			return err
+		}
+	}
+	if n != nil {
+		return d.oneSided(ctx, b, n, name, Added)
+	}
+	return nil
+}
+
+func (d *comparing) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+	if o.Mode != n.Mode && d.wants(name, false) {
+		d.add(Change{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+	}
+	if !o.Content.IsZero() && o.Content == n.Content {
+		return nil
+	}
+	return d.descend(ctx, a, b, o, n, name)
+}
+
+// descend compares directories, either of which may be missing.
+func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+	from, to := Directory(empty{}), Directory(empty{})
+	var err error
+	if o != nil {
+		if from, err = a.Dir(ctx, o); err != nil {
+			return err
+		}
+		defer from.Close()
+	}
+	if n != nil {
+		if to, err = b.Dir(ctx, n); err != nil {
+			return err
+		}
+		defer to.Close()
+	}
+	return d.dirs(ctx, from, to, name+"/")
+}
+
+func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+	switch o.Type {
+	case driver.TypeSymlink:
+		if o.Target != n.Target {
+			d.add(Change{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+		}
+	case driver.TypeFile:
+		same, err := sameContent(ctx, a, b, o, n)
+		if err != nil {
+			return within(name, err)
+		}
+		switch {
+		case !same:
+			for _, side := range []struct {
+				dir Directory
+				n   *Node
+			}{{a, o}, {b, n}} {
+				if side.n.Content.IsZero() {
+					if side.n.Content, err = contentID(ctx, side.dir, side.n); err != nil {
+						return within(name, err)
+					}
+				}
+			}
+			d.add(Change{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+		case o.Mode != n.Mode:
+			d.add(Change{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+		}
+	}
+	return nil
+}
+
+// oneSided tells of something that is in one tree alone, with all below it.
+func (d *comparing) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
+	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
+		return nil
+	}
+	if n.Type == driver.TypeFile && n.Content.IsZero() {
+		var err error
+		if n.Content, err = contentID(ctx, dir, n); err != nil {
+			return within(name, err)
+		}
+	}
+	c := Change{Path: name, Kind: kind}
+	if kind == Added {
+		c.New = sideOf(n)
+	} else {
+		c.Old = sideOf(n)
+	}
+	if d.wants(name, false) {
+		d.add(c)
+	}
+	if n.Type != driver.TypeDir {
+		return nil
+	}
+	if kind == Added {
+		return d.descend(ctx, nil, dir, nil, n, name)
+	}
+	return d.descend(ctx, dir, nil, n, nil, name)
+}
+
+func (d *comparing) add(c Change) { d.out.Changes = append(d.out.Changes, c) }
+
+// renames joins files that were removed with files of the same content that were
+// added. Empty files say nothing of where they come from.
+func (d *comparing) renames() {
+	gone := map[string][]int{}
+	for i, c := range d.out.Changes {
+		if c.Kind == Removed && c.Old.Type == driver.TypeFile && c.Old.Size > 0 {
+			gone[c.Old.Digest] = append(gone[c.Old.Digest], i)
+		}
+	}
+	var drop []int
+	for i := range d.out.Changes {
+		c := &d.out.Changes[i]
+		if c.Kind != Added || c.New.Type != driver.TypeFile || len(gone[c.New.Digest]) == 0 {
+			continue
+		}
+		from := gone[c.New.Digest][0]
+		gone[c.New.Digest] = gone[c.New.Digest][1:]
+		c.Kind, c.From, c.Old = Renamed, d.out.Changes[from].Path, d.out.Changes[from].Old
+		drop = append(drop, from)
+	}
+	slices.Sort(drop)
+	for _, i := range slices.Backward(drop) {
+		d.out.Changes = slices.Delete(d.out.Changes, i, i+1)
+	}
+}
+
+// texts compares what is in files.
+func (d *comparing) texts(ctx context.Context) error {
+	slices.SortStableFunc(d.out.Changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	if !d.opts.Text {
+		return nil
+	}
+	for i := range d.out.Changes {
+		c := &d.out.Changes[i]
+		if c.Kind == ModeOnly || c.Kind == Renamed || c.isDir() {
+			continue
+		}
+		old, err := d.load(ctx, d.a, c.Path, c.Old, c)
+		if err != nil {
+			return err
+		}
+		now, err := d.load(ctx, d.b, c.Path, c.New, c)
+		if err != nil {
+			return err
+		}
+		if c.Binary || c.TooBig {
+			continue
+		}
+		a, b := splitLines(old), splitLines(now)
+		c.Hunks = hunks(a, b, diffLines(a, b), d.opts.Context)
+		for _, h := range c.Hunks {
+			for _, l := range h.Lines {
+				switch l[0] {
+				case '+':
+					c.LinesAdded++
+				case '-':
+					c.LinesRemoved++
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Change) isDir() bool {
+	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
+}
+
+// load reads a side as text. That of a symlink is its target.
+func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *Change) ([]byte, error) {
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.Type == driver.TypeSymlink:
+		return []byte(s.Target), nil
+	case s.Size > d.opts.MaxText:
+		c.TooBig = true
+		return nil, nil
+	}
+	data, err := readFile(ctx, t, name, d.opts.MaxText)
+	if err != nil {
+		return nil, err
+	}
+	if isBinary(data) {
+		c.Binary = true
+	}
+	return data, nil
+}
+
+// isBinary looks for a NUL, as git does.
+func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 }
+
+// readFile reads a file that has at most so many bytes.
+func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, error) {
+	r, _, err := OpenFile(ctx, t, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: read %s: %w: %w", name, fault.Of(err), err)
+	}
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("snapshot: read %s: %w: it has more than %d bytes", name, fault.ResourceExhausted, most)
+	}
+	return data, nil
+}
+
+func (d *comparing) sum() {
+	s := &d.out.Stats
+	for _, c := range d.out.Changes {
+		switch c.Kind {
+		case Added:
+			s.Added++
+		case Removed:
+			s.Removed++
+		case Renamed:
+			s.Renamed++
+		case ModeOnly:
+			s.Mode++
+		default:
+			s.Modified++
+		}
+		s.LinesAdded += c.LinesAdded
+		s.LinesRemoved += c.LinesRemoved
+	}
+}
+
+// hunks puts edits together that are close to each other, with what is around them.
+func hunks(a, b []string, edits []edit, context int) []Hunk {
+	var out []Hunk
+	for len(edits) > 0 {
+		n := 1
+		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
+			n++
+		}
+		out = append(out, hunk(a, b, edits[:n], context))
+		edits = edits[n:]
+	}
+	return out
+}
+
+func hunk(a, b []string, edits []edit, context int) Hunk {
+	first, last := edits[0], edits[len(edits)-1]
+	lead := min(context, first.a0)
+	tail := min(context, len(a)-last.a1)
+	h := Hunk{OldStart: first.a0 - lead + 1, NewStart: first.b0 - lead + 1, OldLines: last.a1 - first.a0 + lead + tail, NewLines: last.b1 - first.b0 + lead + tail}
+	if h.OldLines == 0 {
+		h.OldStart--
+	}
+	if h.NewLines == 0 {
+		h.NewStart--
+	}
+	at := first.a0 - lead
+	put := func(sign string, lines []string) {
+		for _, l := range lines {
+			h.Lines = append(h.Lines, sign+l)
+		}
+	}
+	for _, e := range edits {
+		put(" ", a[at:e.a0])
+		put("-", a[e.a0:e.a1])
+		put("+", b[e.b0:e.b1])
+		at = e.a1
+	}
+	put(" ", a[at:last.a1+tail])
+	return h
+}

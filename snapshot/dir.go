@@ -1,0 +1,183 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Dir returns the backend that keeps objects in a directory, which is made when
+// something is first put there.
+func Dir(path string) Backend { return &dirBackend{root: path} }
+
+type dirBackend struct{ root string }
+
+var (
+	_ Backend = (*dirBackend)(nil)
+	_ Locker  = (*dirBackend)(nil)
+)
+
+// tempDir holds what is being written.
+const tempDir = "tmp"
+
+func (b *dirBackend) path(name string) string { return filepath.Join(b.root, filepath.FromSlash(name)) }
+
+func (b *dirBackend) fail(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("snapshot: %s %s: %w: %w", verb, name, fault.Of(err), err)
+}
+
+func (b *dirBackend) Create(_ context.Context, name string) (Pending, error) {
+	temp := b.path(tempDir + "/" + driver.NewID())
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(temp), 0o700); err == nil {
+			f, err = os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, b.fail("create", name, err)
+	}
+	return &pendingFile{b: b, f: f, name: name}, nil
+}
+
+type pendingFile struct {
+	b    *dirBackend
+	f    *os.File
+	name string
+	done bool
+}
+
+func (p *pendingFile) Write(data []byte) (int, error) {
+	n, err := p.f.Write(data)
+	return n, p.b.fail("write", p.name, err)
+}
+
+func (p *pendingFile) Commit(context.Context) error {
+	final := p.b.path(p.name)
+	err := p.f.Sync()
+	if cerr := p.f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(final), 0o700)
+	}
+	if err == nil {
+		err = os.Rename(p.f.Name(), final)
+	}
+	if err != nil {
+		os.Remove(p.f.Name())
+		p.done = true
+		return p.b.fail("write", p.name, err)
+	}
+	p.done = true
+	return p.b.fail("write", p.name, syncDir(filepath.Dir(final)))
+}
+
+func (p *pendingFile) Abort() {
+	if !p.done {
+		p.done = true
+		p.f.Close()
+		os.Remove(p.f.Name())
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]byte, error) {
+	f, err := os.Open(b.path(name))
+	if err != nil {
+		return nil, b.fail("read", name, err)
+	}
+	defer f.Close()
+	buf := make([]byte, n)
+	if _, err := f.ReadAt(buf, off); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, corrupt("read %s: it ends before byte %d", name, off+n)
+		}
+		return nil, b.fail("read", name, err)
+	}
+	return buf, nil
+}
+
+func (b *dirBackend) List(_ context.Context, kind string) ([]Entry, error) {
+	entries, err := os.ReadDir(b.path(kind))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, b.fail("list", kind, err)
+	}
+	list := make([]Entry, 0, len(entries))
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, b.fail("list", kind, err)
+		}
+		if info.Mode().IsRegular() {
+			list = append(list, Entry{ID: e.Name(), Size: info.Size(), ModTime: info.ModTime()})
+		}
+	}
+	return list, nil
+}
+
+func (b *dirBackend) Delete(_ context.Context, name string) error {
+	err := os.Remove(b.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return b.fail("delete", name, err)
+}
+
+// Lock locks a file of the store, with flock(2).
+func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
+	if err := os.MkdirAll(b.root, 0o700); err != nil {
+		return nil, b.fail("lock", b.root, err)
+	}
+	l := flock.New(b.path("lock"))
+	take := l.TryLockContext
+	if shared {
+		take = l.TryRLockContext
+	}
+	if _, err := take(ctx, 2*time.Millisecond); err != nil {
+		return nil, b.fail("lock", b.root, err)
+	}
+	return func() {
+		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	}, nil
+}
+
+func (b *dirBackend) Clean(context.Context) error {
+	entries, err := os.ReadDir(b.path(tempDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if rerr := os.Remove(b.path(tempDir + "/" + e.Name())); err == nil {
+			err = rerr
+		}
+	}
+	return b.fail("clean", tempDir, err)
+}

@@ -1,0 +1,284 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// GCResult says what GC did.
+type GCResult struct {
+	Snapshots int   `json:"snapshots"` // that are there
+	Objects   int   `json:"objects"`   // that they need
+	Packs     int   `json:"packs"`     // that are left
+	Removed   int   `json:"removed"`   // packs that were removed
+	Condemned int   `json:"condemned"` // packs that a later run removes
+	Rewritten int   `json:"rewritten"` // packs whose objects were moved into fuller ones
+	Freed     int64 `json:"freed"`     // bytes
+}
+
+// GC removes what no snapshot needs. Packs that are mostly needless, or small,
+// are written anew. It refuses to remove anything while a manifest or a tree
+// can't be read, since then it is not known what is needed.
+func (s *Store) GC(ctx context.Context) (GCResult, error) {
+	locker, locks := s.be.(Locker)
+	if locks {
+		unlock, err := locker.Lock(ctx, false)
+		if err != nil {
+			return GCResult{}, err
+		}
+		defer unlock()
+		if err := locker.Clean(ctx); err != nil {
+			return GCResult{}, err
+		}
+	}
+	if err := s.refresh(ctx); err != nil {
+		return GCResult{}, err
+	}
+	g := &collection{s: s, live: map[ID]bool{}, locks: locks}
+	if err := g.mark(ctx); err != nil {
+		return g.res, fmt.Errorf("snapshot: gc: nothing was removed: %w", err)
+	}
+	err := g.sweep(ctx)
+	s.blocks.forget()
+	return g.res, errors.Join(err, s.refresh(ctx))
+}
+
+// A collection is a GC under way.
+type collection struct {
+	s     *Store
+	live  map[ID]bool
+	locks bool
+	res   GCResult
+}
+
+// mark finds all that is needed.
+func (g *collection) mark(ctx context.Context) error {
+	all, err := g.s.List(ctx)
+	if err != nil {
+		return err
+	}
+	g.res.Snapshots = len(all)
+	for _, m := range all {
+		if err := g.markTree(ctx, m.Root); err != nil {
+			return fmt.Errorf("of snapshot %s: %w", m.ID, err)
+		}
+	}
+	g.res.Objects = len(g.live)
+	return nil
+}
+
+func (g *collection) markTree(ctx context.Context, id ID) error {
+	if g.live[id] {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	nodes, err := g.s.tree(ctx, id)
+	if err != nil {
+		return err
+	}
+	g.live[id] = true
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case n.Type == driver.TypeDir:
+			if err := g.markTree(ctx, n.Content); err != nil {
+				return err
+			}
+		case n.Type != driver.TypeFile || n.Size == 0:
+		case n.Size <= ChunkSize:
+			g.live[n.Content] = true
+		case !g.live[n.List]:
+			chunks, err := g.s.chunks(ctx, n.List, n.Size)
+			if err != nil {
+				return err
+			}
+			g.live[n.List] = true
+			for _, c := range chunks {
+				if !c.IsZero() {
+					g.live[c] = true
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// small is a pack that is worth to be joined with others; many is how many of
+// them are.
+const (
+	small = packSize / 8
+	many  = 8
+)
+
+// sweep rewrites and removes packs.
+func (g *collection) sweep(ctx context.Context) error {
+	g.s.mu.RLock()
+	liveIn := map[uint32]int64{} // bytes
+	for id := range g.live {
+		if at, ok := g.s.index[id]; ok {
+			liveIn[at.pack] += int64(at.size)
+		}
+	}
+	var drop, sparse, tiny, spared []string
+	for name, p := range g.s.packs {
+		live, raw := liveIn[p.number], int64(0)
+		for _, b := range p.blocks {
+			raw += b.raw
+		}
+		switch {
+		case live == 0:
+			drop = append(drop, name)
+		case live < raw/2:
+			sparse = append(sparse, name)
+		case g.s.condemned[name]:
+			spared = append(spared, name)
+		case p.size < small:
+			tiny = append(tiny, name)
+		}
+	}
+	g.res.Packs = len(g.s.packs) - len(drop)
+	g.s.mu.RUnlock()
+	for _, name := range spared { // a snapshot that was being taken meanwhile needs it
+		if err := g.s.be.Delete(ctx, kindCondemned+"/"+name); err != nil {
+			return err
+		}
+	}
+	if len(tiny) >= many {
+		sparse = append(sparse, tiny...)
+	}
+	if len(sparse) > 0 {
+		if err := g.rewrite(ctx, sparse); err != nil {
+			return err
+		}
+		g.res.Rewritten = len(sparse)
+		drop = append(drop, sparse...)
+	}
+	for _, name := range drop {
+		if err := g.remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite copies what is needed in packs into new ones.
+func (g *collection) rewrite(ctx context.Context, packs []string) error {
+	from := map[uint32]bool{}
+	g.s.mu.RLock()
+	for _, name := range packs {
+		from[g.s.packs[name].number] = true
+	}
+	var move []ID
+	for id := range g.live {
+		if at, ok := g.s.index[id]; ok && from[at.pack] {
+			move = append(move, id)
+		}
+	}
+	before := len(g.s.packs)
+	g.s.mu.RUnlock()
+	w := &writer{s: g.s, unlock: func() {}, base: ctx, fresh: map[ID]bool{}, moving: true}
+	w.begin(ctx)
+	defer w.close()
+	for _, id := range g.s.inOrder(move) {
+		data, err := g.s.get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := w.putAs(id, data); err != nil {
+			return err
+		}
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	g.s.mu.RLock()
+	g.res.Packs += len(g.s.packs) - before - len(packs)
+	g.s.mu.RUnlock()
+	g.res.Freed -= w.added
+	return nil
+}
+
+// remove removes a pack, or condemns it where those who write can't be waited for.
+func (g *collection) remove(ctx context.Context, name string) error {
+	g.s.mu.RLock()
+	size := g.s.packs[name].size
+	g.s.mu.RUnlock()
+	if !g.locks {
+		ripe, err := g.condemn(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !ripe {
+			g.res.Condemned++
+			return nil
+		}
+	}
+	if err := g.s.be.Delete(ctx, kindPacks+"/"+name); err != nil {
+		return err
+	}
+	if !g.locks {
+		if err := g.s.be.Delete(ctx, kindCondemned+"/"+name); err != nil {
+			return err
+		}
+	}
+	g.res.Removed++
+	g.res.Freed += size
+	return nil
+}
+
+// condemn marks a pack that nobody is to build on any more, and reports whether
+// it was marked so long ago that nobody does. Times are those of the backend.
+func (g *collection) condemn(ctx context.Context, name string) (ripe bool, err error) {
+	now, err := g.clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	marks, err := g.s.be.List(ctx, kindCondemned)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range marks {
+		if m.ID == name {
+			return now.Sub(m.ModTime) >= g.s.grace, nil
+		}
+	}
+	return false, g.s.put(ctx, kindCondemned+"/"+name, []byte(name))
+}
+
+// clock asks the backend what time it is.
+func (g *collection) clock(ctx context.Context) (time.Time, error) {
+	id := "clock" + driver.NewID()
+	if err := g.s.put(ctx, kindCondemned+"/"+id, []byte("now")); err != nil {
+		return time.Time{}, err
+	}
+	defer g.s.be.Delete(ctx, kindCondemned+"/"+id) //nolint:errcheck // it condemns nothing, and the next run ignores it
+	marks, err := g.s.be.List(ctx, kindCondemned)
+	for _, m := range marks {
+		if m.ID == id {
+			return m.ModTime, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("snapshot: the backend does not list what was written: %w", fault.Unavailable)
+	}
+	return time.Time{}, err
+}
+
+func (s *Store) put(ctx context.Context, name string, data []byte) error {
+	out, err := s.be.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(data); err != nil {
+		return err
+	}
+	return out.Commit(ctx)
+}

@@ -1,0 +1,366 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Repository is a git repository of this host, used by git's plumbing alone. Its
+// configuration and its hooks run nothing: no filter, no hook, no pager, no helper,
+// no transport; and neither its work tree nor its index is looked at.
+type Repository struct{ dir string }
+
+// OpenRepository returns the repository at a path: a work tree, or a bare one.
+func OpenRepository(ctx context.Context, path string) (*Repository, error) {
+	out, err := (&Repository{path}).git(ctx, nil, nil, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
+	}
+	return &Repository{strings.TrimSuffix(string(out), "\n")}, nil
+}
+
+// git runs a command of git's.
+func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
+	cmd := r.command(ctx, env, args...)
+	cmd.Stdin = in
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("git: %w: it is not installed", fault.Unavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %s: %w", args[0], strings.TrimSpace(stderr.String()), fault.Failed)
+	}
+	return out, nil
+}
+
+func (r *Repository) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
+	safe := []string{
+		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "core.pager=cat",
+		"-c", "core.untrackedCache=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "protocol.allow=never", "-c", "core.alternateRefsCommand=",
+	}
+	cmd := exec.CommandContext(ctx, "git", append(safe, args...)...)
+	cmd.Dir = r.dir
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1",
+		// The user named this repository; whoever owns its files is no reason to
+		// refuse it, since nothing that it says is run.
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	}, env...)
+	return cmd
+}
+
+// Commit returns the commit that a revision stands for; "" is fault.NotFound.
+func (r *Repository) Commit(ctx context.Context, revision string) (string, error) {
+	out, err := r.git(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("snapshot: revision %q: %w", revision, fault.NotFound)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Tree returns the tree of a commit. Times are that of the commit; submodules are
+// empty directories.
+func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
+	when, err := r.git(ctx, nil, nil, "show", "-s", "--format=%ct", "--no-textconv", "--no-ext-diff", "--end-of-options", commit)
+	if err != nil {
+		return nil, err
+	}
+	sec, _ := strconv.ParseInt(strings.TrimSpace(string(when)), 10, 64) // an odd time is the epoch
+	out, err := r.git(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	if err != nil {
+		return nil, err
+	}
+	t := &gitTree{r: r, dirs: map[string][]Node{"": nil}, blobs: map[string]string{}}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if line == "" {
+			continue
+		}
+		if err := t.add(ctx, line, time.Unix(sec, 0).UTC()); err != nil {
+			return nil, err
+		}
+	}
+	for _, nodes := range t.dirs {
+		slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return t, nil
+}
+
+// gitTree is the tree of a commit.
+type gitTree struct {
+	r     *Repository
+	dirs  map[string][]Node // by path, with a slash at the end
+	blobs map[string]string // git's names, by path
+}
+
+// add reads a line of ls-tree: mode, type, name, size and path.
+func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
+	head, name, ok := strings.Cut(line, "\t")
+	f := strings.Fields(head)
+	if !ok || len(f) != 4 || !driver.ValidName(name) {
+		return corrupt("the repository lists %q", line)
+	}
+	dir, base := parent(name)
+	if dir != "" {
+		dir += "/"
+	}
+	n := Node{Name: base, ModTime: when}
+	switch f[0] {
+	case "040000", "160000":
+		n.Type, n.Mode = driver.TypeDir, 0o755
+		t.dirs[name+"/"] = nil
+	case "120000":
+		target, err := t.r.git(ctx, nil, nil, "cat-file", "blob", f[2])
+		if err != nil {
+			return err
+		}
+		n.Type, n.Target = driver.TypeSymlink, string(target)
+	default:
+		n.Type, n.Mode = driver.TypeFile, 0o644
+		if f[0] == "100755" {
+			n.Mode = 0o755
+		}
+		var err error
+		if n.Size, err = strconv.ParseInt(f[3], 10, 64); err != nil {
+			return corrupt("the repository lists %q", line)
+		}
+	}
+	t.blobs[name] = f[2]
+	t.dirs[dir] = append(t.dirs[dir], n)
+	return nil
+}
+
+func (t *gitTree) Root(context.Context) (Directory, error) { return &gitDir{t, ""}, nil }
+
+type gitDir struct {
+	t  *gitTree
+	at string
+}
+
+func (d *gitDir) Nodes(context.Context) ([]Node, error) { return slices.Clone(d.t.dirs[d.at]), nil }
+
+func (d *gitDir) Dir(_ context.Context, n *Node) (Directory, error) {
+	return &gitDir{d.t, d.at + n.Name + "/"}, nil
+}
+
+func (d *gitDir) Close() {}
+
+func (d *gitDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
+	cmd := d.t.r.command(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: git cat-file: %w: %w", fault.Unavailable, err)
+	}
+	return &gitFile{out, cmd}, nil
+}
+
+type gitFile struct {
+	io.Reader
+	cmd *exec.Cmd
+}
+
+func (f *gitFile) Close() error {
+	if f.cmd.Process != nil {
+		f.cmd.Process.Kill() //nolint:errcheck // it may have ended
+	}
+	f.cmd.Wait() //nolint:errcheck // what it had to say was read
+	return nil
+}
+
+// BranchOptions are the options of ApplyBranch.
+type BranchOptions struct {
+	MergeOptions
+	Message string // required
+	Author  string // "Name <address>"; "" is Croft
+	From    string // the revision to start from, where the branch is new; "" is HEAD
+}
+
+// Branched says what ApplyBranch did.
+type Branched struct {
+	*Merged
+	Done   bool   `json:"done"`
+	Branch string `json:"branch"`
+	Commit string `json:"commit,omitempty"`
+	Parent string `json:"parent,omitempty"`
+}
+
+// ApplyBranch merges the changes from base to theirs into a branch, which is made
+// where it does not exist, as one commit. Work tree, index and HEAD stay as they
+// are; so a branch that is checked out is refused.
+func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
+	ref := "refs/heads/" + branch
+	if _, err := r.git(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
+		return nil, fmt.Errorf("snapshot: branch %q: %w: it must be a valid name, and the message must not be empty", branch, fault.InvalidArgument)
+	}
+	if head, err := r.git(ctx, nil, nil, "symbolic-ref", "--quiet", "HEAD"); err == nil && strings.TrimSpace(string(head)) == ref {
+		return nil, fmt.Errorf("snapshot: branch %q: %w: it is checked out; name another one", branch, fault.WrongState)
+	}
+	res := &Branched{Branch: branch}
+	old, err := r.Commit(ctx, ref)
+	if fault.Of(err) == fault.NotFound {
+		from := opts.From
+		if from == "" {
+			from = "HEAD"
+		}
+		old = ""
+		res.Parent, err = r.Commit(ctx, from)
+	} else {
+		res.Parent = old
+	}
+	if err != nil {
+		return nil, err
+	}
+	ours, err := r.Tree(ctx, res.Parent)
+	if err != nil {
+		return nil, err
+	}
+	if res.Merged, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &opts.MergeOptions); err != nil {
+		return nil, err
+	}
+	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 {
+		return res, nil
+	}
+	if res.Commit, err = r.commit(ctx, res, old, ref, opts); err != nil {
+		return nil, err
+	}
+	res.Done = true
+	return res, nil
+}
+
+// commit writes the patches as a commit on top of the parent.
+func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
+	temp, err := os.MkdirTemp("", "croft-index-*")
+	if err != nil {
+		return "", hostError("make", "an index", err)
+	}
+	defer os.RemoveAll(temp)
+	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, author(opts.Author)...)
+	if _, err := r.git(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
+		return "", err
+	}
+	var info bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(res.patches)) {
+		if err := r.entry(ctx, &info, name, res.patches[name]); err != nil {
+			return "", err
+		}
+	}
+	if _, err := r.git(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
+		return "", err
+	}
+	tree, err := r.git(ctx, nil, env, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	out, err := r.git(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
+	if err != nil {
+		return "", err
+	}
+	commit := strings.TrimSpace(string(out))
+	if old == "" {
+		old = strings.Repeat("0", len(commit))
+	}
+	if _, err := r.git(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
+		return "", fmt.Errorf("snapshot: branch %s: %w: %w", res.Branch, fault.Conflict, err)
+	}
+	return commit, nil
+}
+
+// entry writes what update-index needs to know of a path.
+func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, name string, p patch) error {
+	const none = "0000000000000000000000000000000000000000"
+	if p.node == nil {
+		fmt.Fprintf(info, "0 %s\t%s\x00", none, name)
+		return nil
+	}
+	var body io.Reader = strings.NewReader(p.node.Target)
+	mode := "120000"
+	switch p.node.Type {
+	case driver.TypeDir:
+		return nil // git has no directories
+	case driver.TypeFile:
+		rc, err := p.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer rc.Close()
+		body, mode = rc, "100644"
+		if p.node.Mode&0o100 != 0 {
+			mode = "100755"
+		}
+	}
+	sha, err := r.git(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(info, "%s %s\t%s\x00", mode, strings.TrimSpace(string(sha)), name)
+	return nil
+}
+
+func author(who string) []string {
+	name, mail := "Croft", "croft@localhost"
+	if n, rest, ok := strings.Cut(who, "<"); ok {
+		name, mail = strings.TrimSpace(n), strings.TrimSuffix(strings.TrimSpace(rest), ">")
+	}
+	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
+}
+
+// gitView is a tree as git would have it: files are 0644 or 0755. What is in a
+// directory .git, at the top or below it, is no content of a repository.
+type gitView struct{ Tree }
+
+func (v *gitView) Root(ctx context.Context) (Directory, error) {
+	dir, err := v.Tree.Root(ctx)
+	return &gitViewDir{dir}, err
+}
+
+type gitViewDir struct{ Directory }
+
+func (d *gitViewDir) Nodes(ctx context.Context) ([]Node, error) {
+	nodes, err := d.Directory.Nodes(ctx)
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return strings.EqualFold(n.Name, ".git") })
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case n.Type == driver.TypeDir:
+			n.Mode = 0o755
+		case n.Type == driver.TypeFile && n.Mode&0o100 != 0:
+			n.Mode = 0o755
+		case n.Type == driver.TypeFile:
+			n.Mode = 0o644
+		}
+	}
+	return nodes, err
+}
+
+func (d *gitViewDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+	sub, err := d.Directory.Dir(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return &gitViewDir{sub}, nil
+}

@@ -1,0 +1,314 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// HostOptions are the options of HostDir.
+type HostOptions struct {
+	// Upper says that the directory is the upper layer of an overlay: its
+	// whiteouts and opaque directories are told as such.
+	Upper bool
+}
+
+// HostDir returns the tree in a directory of this host. Whoever writes there
+// meanwhile can't lead it out: every element is opened below the one before, and
+// no symlink is followed. Temporary files of package boundary are not in it.
+func HostDir(path string, opts *HostOptions) Tree {
+	t := &hostTree{path: path}
+	if opts != nil {
+		t.opts = *opts
+	}
+	return t
+}
+
+type hostTree struct {
+	path string
+	opts HostOptions
+}
+
+func (t *hostTree) Root(context.Context) (Directory, error) {
+	fd, err := openRetry(unix.AT_FDCWD, t.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, hostError("open", t.path, err)
+	}
+	return &hostDir{t: t, f: os.NewFile(uintptr(fd), t.path)}, nil
+}
+
+type hostDir struct {
+	t *hostTree
+	f *os.File
+}
+
+func hostError(verb, name string, err error) error {
+	return fmt.Errorf("snapshot: %s %s: %w: %w", verb, name, fault.Of(err), err)
+}
+
+func openRetry(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// A stat is what a file looked like; a file that still looks so has the same
+// content, since nobody can set the time of its last change.
+type stat struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime int64 // nanoseconds
+}
+
+func (d *hostDir) fd() int { return int(d.f.Fd()) }
+
+func (d *hostDir) Close() { d.f.Close() }
+
+func (d *hostDir) Nodes(context.Context) ([]Node, error) {
+	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
+		return nil, hostError("list", d.f.Name(), err)
+	}
+	names, err := d.f.Readdirnames(-1)
+	if err != nil {
+		return nil, hostError("list", d.f.Name(), err)
+	}
+	slices.Sort(names)
+	nodes := make([]Node, 0, len(names))
+	for _, name := range names {
+		if strings.HasPrefix(name, boundary.TempPrefix) {
+			continue
+		}
+		n, err := d.node(name)
+		if errors.Is(err, unix.ENOENT) {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			return nil, hostError("stat", name, err)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// node describes an entry.
+func (d *hostDir) node(name string) (Node, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Node{}, err
+	}
+	n := nodeOf(name, &st)
+	switch n.Type {
+	case driver.TypeSymlink:
+		target, err := readlink(d.fd(), name, int(st.Size))
+		if err != nil {
+			return Node{}, err
+		}
+		n.Target, n.Mode = target, 0
+	case driver.TypeOther:
+		if d.t.opts.Upper && uint32(st.Mode)&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
+			n.Type, n.Mode = TypeWhiteout, 0
+		}
+	case driver.TypeDir:
+		return n, d.dirAttrs(&n)
+	}
+	return n, nil
+}
+
+func nodeOf(name string, st *unix.Stat_t) Node {
+	mtime := time.Unix(st.Mtim.Unix())
+	n := Node{Name: name, Mode: fs.FileMode(uint32(st.Mode) & 0o7777), ModTime: mtime.UTC(), Type: driver.TypeOther}
+	switch uint32(st.Mode) & unix.S_IFMT {
+	case unix.S_IFREG:
+		n.Type, n.Size = driver.TypeFile, st.Size
+		n.stat = &stat{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano()}
+	case unix.S_IFDIR:
+		n.Type = driver.TypeDir
+	case unix.S_IFLNK:
+		n.Type = driver.TypeSymlink
+	}
+	return n
+}
+
+func readlink(dir int, name string, size int) (string, error) {
+	for buf := make([]byte, max(size+1, 128)); ; buf = make([]byte, 2*len(buf)) {
+		n, err := unix.Readlinkat(dir, name, buf)
+		if err != nil {
+			return "", err
+		}
+		if n < len(buf) {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// dirAttrs reads the attributes of a directory. One that can't be opened has
+// none: who can't read it fails later, where it is entered.
+func (d *hostDir) dirAttrs(n *Node) error {
+	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	attrs, err := listXattrs(fd)
+	if err != nil {
+		return err
+	}
+	for _, x := range attrs {
+		switch x.Name {
+		case "trusted.overlay.opaque", "user.overlay.opaque":
+			n.Opaque = d.t.opts.Upper && string(x.Value) == "y"
+		case "trusted.overlay.redirect", "user.overlay.redirect":
+			if d.t.opts.Upper {
+				return fmt.Errorf("a directory that the overlay redirects: %w", fault.Unsupported)
+			}
+		}
+	}
+	n.Xattrs = userXattrs(attrs)
+	return nil
+}
+
+// userXattrs leaves those that the user may set, and the kernel does not.
+func userXattrs(attrs []Xattr) []Xattr {
+	return slices.DeleteFunc(attrs, func(x Xattr) bool {
+		return !strings.HasPrefix(x.Name, "user.") || strings.HasPrefix(x.Name, "user.overlay.")
+	})
+}
+
+// listXattrs reads the attributes of an open file, sorted by name; none where the
+// file system has none.
+func listXattrs(fd int) ([]Xattr, error) {
+	n, err := unix.Flistxattr(fd, nil)
+	if err != nil || n == 0 {
+		return nil, ignoreNoXattr(err)
+	}
+	list := make([]byte, n+1024)
+	if n, err = unix.Flistxattr(fd, list); err != nil {
+		return nil, ignoreNoXattr(err)
+	}
+	var attrs []Xattr
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list[:n]), "\x00"), "\x00") {
+		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "trusted.overlay.") {
+			continue
+		}
+		value := make([]byte, 64<<10) // the most that Linux keeps
+		n, err := unix.Fgetxattr(fd, name, value)
+		if err != nil {
+			if err := ignoreNoXattr(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		attrs = append(attrs, Xattr{Name: name, Value: slices.Clone(value[:n])})
+	}
+	slices.SortFunc(attrs, func(a, b Xattr) int { return strings.Compare(a.Name, b.Name) })
+	return attrs, nil
+}
+
+func ignoreNoXattr(err error) error {
+	for _, none := range []error{unix.ENOTSUP, unix.EPERM, unix.EACCES, errNoAttr, unix.EINVAL, unix.ERANGE} {
+		if errors.Is(err, none) {
+			return nil
+		}
+	}
+	return err
+}
+
+// Open opens a file. It never waits: what has become a pipe since it was listed
+// is refused.
+func (d *hostDir) Open(_ context.Context, n *Node) (io.ReadCloser, error) {
+	f, err := d.open(n)
+	if err != nil {
+		return nil, hostError("read", n.Name, err)
+	}
+	return f, nil
+}
+
+func (d *hostDir) open(n *Node) (*hostFile, error) {
+	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd) //nolint:errcheck // it was only read
+		if err == nil {
+			err = fmt.Errorf("it is no regular file any more: %w", fault.Conflict)
+		}
+		return nil, err
+	}
+	now := nodeOf(n.Name, &st)
+	n.Size, n.Mode, n.ModTime, n.stat = now.Size, now.Mode, now.ModTime, now.stat
+	return &hostFile{fd: fd, name: n.Name, size: n.Size}, nil
+}
+
+// A hostFile is an open file of this host, up to the size that it had when it was
+// opened: who appends to it all the time does not keep its reader forever.
+type hostFile struct {
+	fd   int
+	name string
+	off  int64
+	size int64
+}
+
+func (f *hostFile) Read(buf []byte) (int, error) {
+	n, err := f.readAt(buf, f.off)
+	f.off += int64(n)
+	if n == 0 && err == nil && len(buf) > 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// readAt fills buf as far as there is something to read.
+func (f *hostFile) readAt(buf []byte, off int64) (int, error) {
+	if rest := f.size - off; int64(len(buf)) > rest {
+		buf = buf[:max(rest, 0)]
+	}
+	total := 0
+	for total < len(buf) {
+		n, err := unix.Pread(f.fd, buf[total:], off+int64(total))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return total, hostError("read", f.name, err)
+		}
+		if n == 0 {
+			break
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func (f *hostFile) Close() error {
+	if f.fd < 0 {
+		return nil
+	}
+	err := unix.Close(f.fd)
+	f.fd = -1
+	return err
+}
+
+func (d *hostDir) Dir(_ context.Context, n *Node) (Directory, error) {
+	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, hostError("open", n.Name, err)
+	}
+	return &hostDir{t: d.t, f: os.NewFile(uintptr(fd), n.Name)}, nil
+}

@@ -1,0 +1,200 @@
+package snapshot
+
+import (
+	"bytes"
+	"slices"
+)
+
+// splitLines splits text after each newline; the last line may lack one.
+func splitLines(data []byte) []string {
+	lines := make([]string, 0, bytes.Count(data, []byte("\n"))+1)
+	for len(data) > 0 {
+		n := bytes.IndexByte(data, '\n') + 1
+		if n == 0 {
+			n = len(data)
+		}
+		lines = append(lines, string(data[:n]))
+		data = data[n:]
+	}
+	return lines
+}
+
+// An edit says that lines a[a0:a1] are replaced by b[b0:b1].
+type edit struct{ a0, a1, b0, b1 int }
+
+// diffLines returns the edits that turn a into b, in order. It is the shortest
+// list of them where that is not too far; between texts that have little in
+// common, lines that are unique in both hold it together.
+func diffLines(a, b []string) []edit {
+	d := differ{}
+	ids := map[string]int{}
+	number := func(lines []string) []int {
+		out := make([]int, len(lines))
+		for i, l := range lines {
+			id, ok := ids[l]
+			if !ok {
+				id = len(ids)
+				ids[l] = id
+			}
+			out[i] = id
+		}
+		return out
+	}
+	d.a, d.b = number(a), number(b)
+	d.diff(0, len(a), 0, len(b))
+	return d.edits
+}
+
+type differ struct {
+	a, b  []int
+	edits []edit
+}
+
+// add appends an edit, joined with the one before where they touch.
+func (d *differ) add(e edit) {
+	if e.a0 == e.a1 && e.b0 == e.b1 {
+		return
+	}
+	if n := len(d.edits); n > 0 && d.edits[n-1].a1 == e.a0 && d.edits[n-1].b1 == e.b0 {
+		d.edits[n-1].a1, d.edits[n-1].b1 = e.a1, e.b1
+		return
+	}
+	d.edits = append(d.edits, e)
+}
+
+func (d *differ) diff(a0, a1, b0, b1 int) {
+	for a0 < a1 && b0 < b1 && d.a[a0] == d.b[b0] {
+		a0, b0 = a0+1, b0+1
+	}
+	for a0 < a1 && b0 < b1 && d.a[a1-1] == d.b[b1-1] {
+		a1, b1 = a1-1, b1-1
+	}
+	if a0 == a1 || b0 == b1 {
+		d.add(edit{a0, a1, b0, b1})
+		return
+	}
+	if d.shortest(a0, a1, b0, b1) {
+		return
+	}
+	anchors := d.unique(a0, a1, b0, b1)
+	if len(anchors) == 0 {
+		d.add(edit{a0, a1, b0, b1})
+		return
+	}
+	for _, at := range anchors {
+		d.diff(a0, at[0], b0, at[1])
+		a0, b0 = at[0], at[1]
+	}
+	d.diff(a0, a1, b0, b1)
+}
+
+// maxDistance is how many lines that differ are looked for.
+const maxDistance = 400
+
+// shortest finds the shortest way from a to b, as Myers describes it, unless it is
+// too long. v[k] is how far one gets in a on the diagonal k.
+func (d *differ) shortest(a0, a1, b0, b1 int) bool {
+	n, m := a1-a0, b1-b0
+	const off = maxDistance + 1
+	v := make([]int, 2*off+1)
+	var trace [][]int
+	for dist := 0; dist <= min(n+m, maxDistance); dist++ {
+		trace = append(trace, slices.Clone(v[off-dist-1:off+dist+2]))
+		for k := -dist; k <= dist; k += 2 {
+			x := v[off+k-1] + 1
+			if k == -dist || k != dist && v[off+k-1] < v[off+k+1] {
+				x = v[off+k+1]
+			}
+			for x < n && x-k < m && x-k >= 0 && d.a[a0+x] == d.b[b0+x-k] {
+				x++
+			}
+			v[off+k] = x
+			if x >= n && x-k >= m {
+				d.walk(trace, dist, k, a0, b0, n)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// walk follows the trace back and adds what changed on the way.
+func (d *differ) walk(trace [][]int, dist, k, a0, b0, x int) {
+	var steps []edit
+	y := x - k
+	for ; dist > 0; dist-- {
+		v := trace[dist] // of diagonals -dist-1 to dist+1
+		at := func(k int) int { return v[k+dist+1] }
+		prev := k - 1
+		if k == -dist || k != dist && at(k-1) < at(k+1) {
+			prev = k + 1
+		}
+		px := at(prev)
+		py := px - prev
+		if prev == k+1 {
+			steps = append(steps, edit{a0 + px, a0 + px, b0 + py, b0 + py + 1})
+		} else {
+			steps = append(steps, edit{a0 + px, a0 + px + 1, b0 + py, b0 + py})
+		}
+		x, y, k = px, py, prev
+	}
+	_, _ = x, y
+	for _, e := range slices.Backward(steps) {
+		d.add(e)
+	}
+}
+
+// unique finds lines that are once in each part, in the longest order that both
+// have.
+func (d *differ) unique(a0, a1, b0, b1 int) [][2]int {
+	type seen struct{ inA, inB, a, b int }
+	lines := map[int]*seen{}
+	for i := a0; i < a1; i++ {
+		s := lines[d.a[i]]
+		if s == nil {
+			s = &seen{}
+			lines[d.a[i]] = s
+		}
+		s.inA, s.a = s.inA+1, i
+	}
+	for i := b0; i < b1; i++ {
+		if s := lines[d.b[i]]; s != nil {
+			s.inB, s.b = s.inB+1, i
+		}
+	}
+	var pairs [][2]int
+	for i := a0; i < a1; i++ {
+		if s := lines[d.a[i]]; s.inA == 1 && s.inB == 1 {
+			pairs = append(pairs, [2]int{s.a, s.b})
+		}
+	}
+	return increasing(pairs)
+}
+
+// increasing returns the longest run of pairs, which are in the order of their
+// first, whose second increase.
+func increasing(pairs [][2]int) [][2]int {
+	var tops, prev []int // tops: ends of the best runs by length; prev: what is before each pair
+	for i, p := range pairs {
+		at, _ := slices.BinarySearchFunc(tops, p[1], func(top, second int) int { return pairs[top][1] - second })
+		if at == len(tops) {
+			tops = append(tops, i)
+		} else {
+			tops[at] = i
+		}
+		before := -1
+		if at > 0 {
+			before = tops[at-1]
+		}
+		prev = append(prev, before)
+	}
+	if len(tops) == 0 {
+		return nil
+	}
+	var run [][2]int
+	for i := tops[len(tops)-1]; i >= 0; i = prev[i] {
+		run = append(run, pairs[i])
+	}
+	slices.Reverse(run)
+	return run
+}

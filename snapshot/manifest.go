@@ -1,0 +1,208 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Manifest is what a store keeps of a snapshot besides its objects.
+type Manifest struct {
+	driver.SnapshotInfo
+
+	// Root names the object of the directory at the top.
+	Root ID `json:"root"`
+
+	// Base is what the tree is the upper layer of; zero where it is whole.
+	Base Base `json:"base,omitzero"`
+
+	// Paths are what the snapshot is of, where that is not all: names are bytes.
+	Paths [][]byte `json:"paths,omitempty"`
+
+	Ignore  []string `json:"ignore,omitempty"`  // what was left out on request
+	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out; the first of them
+}
+
+// A Base names the layer below a tree, in the words of the provider that
+// understands it.
+type Base struct {
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+func (m *Manifest) paths() []string {
+	var paths []string
+	for _, p := range m.Paths {
+		paths = append(paths, string(p))
+	}
+	return paths
+}
+
+// manifestHead begins a manifest; the digest of what follows it comes next.
+const manifestHead = "croft-snapshot 1 "
+
+func encodeManifest(m *Manifest) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	body = append(body, '\n')
+	return append([]byte(manifestHead+driver.DigestBytes(body)+"\n"), body...), nil
+}
+
+func decodeManifest(data []byte) (*Manifest, error) {
+	head, body, ok := bytes.Cut(data, []byte("\n"))
+	digest, isHead := strings.CutPrefix(string(head), manifestHead)
+	if !ok || !isHead {
+		return nil, errors.New("it does not begin as a manifest")
+	}
+	if got := driver.DigestBytes(body); got != digest {
+		return nil, fmt.Errorf("its content has the digest %s, not %s", got, digest)
+	}
+	m := &Manifest{}
+	if err := driver.DecodeStrict(body, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// publish makes a snapshot visible. All that it needs is on stable storage.
+func (s *Store) publish(ctx context.Context, m *Manifest) error {
+	data, err := encodeManifest(m)
+	if err != nil {
+		return fmt.Errorf("snapshot: write the manifest: %w: %w", fault.InvalidArgument, err)
+	}
+	out, err := s.be.Create(ctx, kindSnapshots+"/"+m.ID)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(data); err != nil {
+		return err
+	}
+	return out.Commit(ctx)
+}
+
+// Get reads the manifest of a snapshot.
+func (s *Store) Get(ctx context.Context, id string) (*Manifest, error) {
+	if !driver.ValidID(id) {
+		return nil, fmt.Errorf("snapshot: snapshot %q: %w: an id is %d of [a-z0-9]", id, fault.NotFound, driver.IDLength)
+	}
+	list, err := s.be.List(ctx, kindSnapshots)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(list, func(e Entry) bool { return e.ID == id })
+	if at < 0 {
+		return nil, fmt.Errorf("snapshot: snapshot %s: %w", id, fault.NotFound)
+	}
+	return s.read(ctx, list[at])
+}
+
+func (s *Store) read(ctx context.Context, e Entry) (*Manifest, error) {
+	const most = 16 << 20
+	if e.Size > most {
+		return nil, corrupt("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
+	}
+	data, err := s.be.ReadRange(ctx, kindSnapshots+"/"+e.ID, 0, e.Size)
+	if fault.Of(err) == fault.NotFound {
+		return nil, fmt.Errorf("snapshot: snapshot %s: %w", e.ID, fault.NotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeManifest(data)
+	if err != nil {
+		return nil, corrupt("snapshot %s: %v", e.ID, err)
+	}
+	if m.ID != e.ID {
+		return nil, corrupt("snapshot %s: its manifest is that of %s", e.ID, m.ID)
+	}
+	return m, nil
+}
+
+// List lists all snapshots, the newest first. Those whose manifests are damaged
+// are in the error, which comes with all others.
+func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
+	entries, err := s.be.List(ctx, kindSnapshots)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Manifest
+	var errs []error
+	for _, e := range entries {
+		m, err := s.read(ctx, e)
+		switch {
+		case fault.Of(err) == fault.NotFound: // deleted since it was listed
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Manifest) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+	})
+	return all, errors.Join(errs...)
+}
+
+// Delete forgets a snapshot. What only it needed is removed by GC.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	if _, err := s.Get(ctx, id); err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return err
+	}
+	return s.be.Delete(ctx, kindSnapshots+"/"+id)
+}
+
+// Tree returns the tree of a snapshot, which for one with a Base is the upper
+// layer alone.
+func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
+	m, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.StoredTree(m.Root), m, nil
+}
+
+// Retention says which snapshots to keep. Zero keeps all.
+type Retention struct {
+	Keep   int           // the newest so many; 0 is no such rule
+	MaxAge time.Duration // those that are younger; 0 is no such rule
+}
+
+// Prune deletes, of the snapshots that match, those that no rule keeps, and
+// returns them. With both rules a snapshot that either keeps stays.
+func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
+	if r == (Retention{}) {
+		return nil, nil
+	}
+	all, err := s.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	now, seen := time.Now(), 0
+	var gone []*Manifest
+	for _, m := range all {
+		if match != nil && !match(m) {
+			continue
+		}
+		seen++
+		if r.Keep > 0 && seen <= r.Keep || r.MaxAge > 0 && now.Sub(m.Created) < r.MaxAge {
+			continue
+		}
+		if err := s.be.Delete(ctx, kindSnapshots+"/"+m.ID); err != nil {
+			return gone, err
+		}
+		gone = append(gone, m)
+	}
+	return gone, nil
+}

@@ -1,0 +1,138 @@
+package snapshot
+
+import (
+	"slices"
+	"strings"
+)
+
+// A TextConflict is a place where both sides changed the same lines in different
+// ways. Lines are 1-based, in ours.
+type TextConflict struct {
+	Line   int      `json:"line"`
+	Base   []string `json:"base"`
+	Ours   []string `json:"ours"`
+	Theirs []string `json:"theirs"`
+}
+
+// MergeText merges two changes of one text. Where they touch the same lines and do
+// not agree there is a conflict: with markers, both are in the text, marked as git
+// does it; otherwise ours is.
+func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict) {
+	m := &merging{base: splitLines(base), ours: splitLines(ours), theirs: splitLines(theirs), markers: markers}
+	m.run(diffLines(m.base, m.ours), diffLines(m.base, m.theirs))
+	return []byte(m.out.String()), m.conflicts
+}
+
+type merging struct {
+	base, ours, theirs []string
+	markers            bool
+	out                strings.Builder
+	conflicts          []TextConflict
+}
+
+// run goes through the edits of both sides in the order of the base. Edits that
+// overlap, or touch, belong together.
+func (m *merging) run(ours, theirs []edit) {
+	at := 0                // in base
+	shiftO, shiftT := 0, 0 // how far ours and theirs are from base
+	for len(ours) > 0 || len(theirs) > 0 {
+		start, end := len(m.base)+1, -1
+		var o, t []edit
+		for grew := true; grew; {
+			grew = false
+			if len(ours) > 0 && belongs(ours[0], theirs, start, end) {
+				start, end = min(start, ours[0].a0), max(end, ours[0].a1)
+				o, ours, grew = append(o, ours[0]), ours[1:], true
+			}
+			if len(theirs) > 0 && belongs(theirs[0], ours, start, end) {
+				start, end = min(start, theirs[0].a0), max(end, theirs[0].a1)
+				t, theirs, grew = append(t, theirs[0]), theirs[1:], true
+			}
+		}
+		m.write(m.base[at:start])
+		m.chunk(start, end, m.ours[start+shiftO:end+shiftO+delta(o)], m.theirs[start+shiftT:end+shiftT+delta(t)], len(o) > 0, len(t) > 0, start+shiftO)
+		shiftO, shiftT = shiftO+delta(o), shiftT+delta(t)
+		at = end
+	}
+	m.write(m.base[at:])
+}
+
+// belongs reports whether an edit is part of the chunk from start to end or,
+// where that is empty, is the first of all.
+func belongs(e edit, others []edit, start, end int) bool {
+	if end >= 0 {
+		return e.a0 <= end
+	}
+	return len(others) == 0 || e.a0 <= others[0].a0
+}
+
+// delta is how many lines edits add.
+func delta(edits []edit) int {
+	n := 0
+	for _, e := range edits {
+		n += (e.b1 - e.b0) - (e.a1 - e.a0)
+	}
+	return n
+}
+
+func (m *merging) write(lines []string) {
+	for _, l := range lines {
+		m.out.WriteString(l)
+	}
+}
+
+func (m *merging) chunk(start, end int, ours, theirs []string, byUs, byThem bool, line int) {
+	switch {
+	case !byThem || slices.Equal(ours, theirs):
+		m.write(ours)
+	case !byUs:
+		m.write(theirs)
+	default:
+		m.conflicts = append(m.conflicts, TextConflict{Line: line + 1, Base: m.base[start:end], Ours: ours, Theirs: theirs})
+		if !m.markers {
+			m.write(ours)
+			return
+		}
+		m.mark("<<<<<<< ours\n", ours)
+		m.mark("=======\n", theirs)
+		m.mark(">>>>>>> theirs\n", nil)
+	}
+}
+
+// mark writes a marker on a line of its own, and what follows it.
+func (m *merging) mark(marker string, lines []string) {
+	if s := m.out.String(); s != "" && !strings.HasSuffix(s, "\n") {
+		m.out.WriteByte('\n')
+	}
+	m.out.WriteString(marker)
+	m.write(lines)
+}
+
+// pickHunks returns base with some of the edits that lead to theirs: those of the
+// hunks, counted from 1, that hunks of the same context makes of them.
+func pickHunks(base, theirs []byte, context int, chosen []int) ([]byte, int) {
+	a, b := splitLines(base), splitLines(theirs)
+	edits := diffLines(a, b)
+	var out strings.Builder
+	at, number := 0, 0
+	for i, e := range edits {
+		if i == 0 || e.a0-edits[i-1].a1 > 2*context {
+			number++
+		}
+		for _, l := range a[at:e.a0] {
+			out.WriteString(l)
+		}
+		lines := a[e.a0:e.a1]
+		if slices.Contains(chosen, number) {
+			lines = b[e.b0:e.b1]
+		}
+		for _, l := range lines {
+			out.WriteString(l)
+		}
+		at = e.a1
+	}
+	for _, l := range a[at:] {
+		out.WriteString(l)
+	}
+	return []byte(out.String()), number
+}

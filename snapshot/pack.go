@@ -1,0 +1,184 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A pack is a magic word, blocks, a footer and a trailer. A block is a zstd frame
+// of objects one after another. The footer says where blocks begin, and where in
+// them the objects are; the trailer says how long the footer is, and its digest.
+const (
+	packMagic   = "croftpk1"
+	trailerSize = 4 + 32 + len(packMagic)
+
+	blockSize = 512 << 10 // a block is closed when it has so many bytes
+	packSize  = 32 << 20  // and a pack
+
+	// No block that Croft writes is larger: a full one, and one object more.
+	maxBlock  = blockSize + maxObject
+	maxObject = 64 << 20
+)
+
+// block says where a block is in its pack, and how long it is in plain.
+type block struct {
+	off  int64
+	size int64
+	raw  int64
+	sum  [8]byte // the first bytes of its digest
+}
+
+func blockSum(data []byte) [8]byte {
+	digest := sum(data)
+	return [8]byte(digest[:8])
+}
+
+// entry says where an object is.
+type entry struct {
+	id    ID
+	block int
+	off   int64 // in the plain block
+	size  int64
+}
+
+// footer is the end of a pack.
+type footer struct {
+	blocks  []block
+	entries []entry
+}
+
+func (f *footer) encode() []byte {
+	buf := binary.AppendUvarint(nil, uint64(len(f.blocks)))
+	for _, b := range f.blocks {
+		buf = binary.AppendUvarint(buf, uint64(b.size))
+		buf = binary.AppendUvarint(buf, uint64(b.raw))
+		buf = append(buf, b.sum[:]...)
+	}
+	buf = binary.AppendUvarint(buf, uint64(len(f.entries)))
+	for _, e := range f.entries {
+		buf = append(buf, e.id[:]...)
+		buf = binary.AppendUvarint(buf, uint64(e.block))
+		buf = binary.AppendUvarint(buf, uint64(e.off))
+		buf = binary.AppendUvarint(buf, uint64(e.size))
+	}
+	return buf
+}
+
+// trailer returns what follows the footer.
+func trailer(foot []byte) []byte {
+	digest := sum(foot)
+	buf := binary.BigEndian.AppendUint32(nil, uint32(len(foot)))
+	return append(append(buf, digest[:]...), packMagic...)
+}
+
+// decodeFooter checks that all that it says lies within a pack whose footer
+// begins at end.
+func decodeFooter(data []byte, end int64) (*footer, error) {
+	d := decoder{data: data}
+	f := &footer{}
+	off := int64(len(packMagic))
+	for range d.count() {
+		b := block{off: off, size: int64(d.uvarint()), raw: int64(d.uvarint())}
+		copy(b.sum[:], d.take(uint64(len(b.sum))))
+		if d.err != nil || b.size <= 0 || b.size > end-off || b.raw < 0 || b.raw > maxBlock {
+			return nil, fmt.Errorf("a block is out of bounds")
+		}
+		off += b.size
+		f.blocks = append(f.blocks, b)
+	}
+	for range d.count() {
+		e := entry{id: d.id(), block: int(d.uvarint()), off: int64(d.uvarint()), size: int64(d.uvarint())}
+		if d.err != nil || e.block < 0 || e.block >= len(f.blocks) || e.off < 0 || e.size < 0 ||
+			len(f.entries) > 0 && f.entries[len(f.entries)-1].block > e.block ||
+			e.off > f.blocks[e.block].raw || e.size > f.blocks[e.block].raw-e.off {
+			return nil, fmt.Errorf("an object is out of bounds")
+		}
+		f.entries = append(f.entries, e)
+	}
+	if d.err == nil && (len(d.data) > 0 || off != end) {
+		d.err = fmt.Errorf("its parts do not add up")
+	}
+	return f, d.err
+}
+
+// count reads how many of something follow; each takes at least a byte.
+func (d *decoder) count() uint64 {
+	n := d.uvarint()
+	if n > uint64(len(d.data)) {
+		d.fail("it ends early")
+		return 0
+	}
+	return n
+}
+
+// readFooter reads the footer of a pack of the given size.
+func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer, error) {
+	name := kindPacks + "/" + id
+	if size < int64(len(packMagic)+trailerSize) {
+		return nil, corrupt("pack %s: it has %d bytes, which is too short", id, size)
+	}
+	guess := min(size, 64<<10)
+	tail, err := b.ReadRange(ctx, name, size-guess, guess)
+	if err != nil {
+		return nil, err
+	}
+	end := tail[len(tail)-trailerSize:]
+	if string(end[4+32:]) != packMagic {
+		return nil, corrupt("pack %s: it does not end as a pack", id)
+	}
+	n := int64(binary.BigEndian.Uint32(end))
+	if n > size-int64(trailerSize+len(packMagic)) {
+		return nil, corrupt("pack %s: its footer is out of bounds", id)
+	}
+	at := size - int64(trailerSize) - n
+	foot := tail[:len(tail)-trailerSize]
+	if int64(len(foot)) >= n {
+		foot = foot[int64(len(foot))-n:]
+	} else if foot, err = b.ReadRange(ctx, name, at, n); err != nil {
+		return nil, err
+	}
+	if digest := sum(foot); !bytes.Equal(digest[:], end[4:4+32]) {
+		return nil, corrupt("pack %s: its footer is not what was written", id)
+	}
+	f, err := decodeFooter(foot, at)
+	if err != nil {
+		return nil, corrupt("pack %s: %v", id, err)
+	}
+	return f, nil
+}
+
+// compressor and decompressor are safe for concurrent use by their All methods.
+var (
+	compressor   = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(16), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20)))
+	decompressor = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(16), zstd.WithDecoderMaxMemory(maxBlock+1<<20), zstd.WithDecoderMaxWindow(8<<20)))
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return v
+}
+
+// readBlock reads a block and decompresses it.
+func readBlock(ctx context.Context, be Backend, pack string, b block) ([]byte, error) {
+	data, err := be.ReadRange(ctx, kindPacks+"/"+pack, b.off, b.size)
+	if err != nil {
+		return nil, err
+	}
+	if blockSum(data) != b.sum {
+		return nil, corrupt("pack %s: the block at %d is not what was written", pack, b.off)
+	}
+	plain, err := decompressor.DecodeAll(data, make([]byte, 0, b.raw))
+	if err != nil {
+		return nil, corrupt("pack %s: the block at %d: %v", pack, b.off, err)
+	}
+	if int64(len(plain)) != b.raw {
+		return nil, corrupt("pack %s: the block at %d has %d bytes, not %d", pack, b.off, len(plain), b.raw)
+	}
+	return plain, nil
+}

@@ -1,0 +1,365 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// An Owner is whose the files are that are made.
+type Owner struct{ UID, GID int }
+
+// A placer makes what is in a tree in directories of this host that it is given,
+// by names that nobody else knows yet.
+type placer struct {
+	owner  *Owner
+	sync   bool
+	plain  bool // no set-user-id, set-group-id and sticky
+	layer  bool // whiteouts and opaque directories are made, too
+	tokens chan struct{}
+}
+
+func newPlacer(o *RestoreOptions) *placer {
+	return &placer{owner: o.Owner, sync: o.Sync, plain: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
+}
+
+// make makes a node under a name in the directory to.
+func (p *placer) make(ctx context.Context, from Directory, n *Node, to int, name string) error {
+	var err error
+	switch n.Type {
+	case driver.TypeFile:
+		err = p.file(ctx, from, n, to, name)
+	case driver.TypeDir:
+		err = p.dir(ctx, from, n, to, name)
+	case driver.TypeSymlink:
+		if err = unix.Symlinkat(n.Target, to, name); err == nil {
+			err = p.finish(to, name, n)
+		}
+	case TypeWhiteout:
+		if !p.layer {
+			return nil
+		}
+		err = makeWhiteout(to, name)
+	default:
+		return fmt.Errorf("snapshot: make %s: a %s: %w", n.Name, n.Type, fault.Unsupported)
+	}
+	if _, coded := errors.AsType[fault.Code](err); err != nil && !coded {
+		err = hostError("make", n.Name, err)
+	}
+	return err
+}
+
+// finish sets owner and time of what is not opened.
+func (p *placer) finish(dir int, name string, n *Node) error {
+	if p.owner != nil {
+		if err := unix.Fchownat(dir, name, p.owner.UID, p.owner.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+	return setTime(dir, name, n)
+}
+
+func setTime(dir int, name string, n *Node) error {
+	t, err := unix.TimeToTimespec(n.ModTime)
+	if err != nil {
+		return err
+	}
+	return unix.UtimesNanoAt(dir, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (p *placer) mode(n *Node) uint32 {
+	if p.plain {
+		return uint32(n.Mode & 0o777)
+	}
+	return uint32(n.Mode & 0o7777)
+}
+
+// dir makes a directory with all that is in it.
+func (p *placer) dir(ctx context.Context, from Directory, n *Node, to int, name string) error {
+	if err := unix.Mkdirat(to, name, 0o700); err != nil {
+		return err
+	}
+	fd, err := openRetry(to, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
+	sub, err := from.Dir(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	if err := p.fill(ctx, sub, fd); err != nil {
+		return err
+	}
+	return p.setDir(fd, n)
+}
+
+// fill makes all that is in a directory.
+func (p *placer) fill(ctx context.Context, from Directory, to int) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("snapshot: restore: %w", err)
+	}
+	nodes, err := from.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	g := tasks{tokens: p.tokens}
+	const batch = 64
+	for start := 0; start < len(nodes); start += batch {
+		part := nodes[start:min(start+batch, len(nodes))]
+		g.do(func() error {
+			for i := range part {
+				if part[i].Type == driver.TypeDir {
+					continue
+				}
+				if err := p.make(ctx, from, &part[i], to, part[i].Name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.Type == driver.TypeDir {
+			g.do(func() error { return p.make(ctx, from, n, to, n.Name) })
+		}
+	}
+	return g.wait()
+}
+
+// setDir gives an open directory what it has besides its entries.
+func (p *placer) setDir(fd int, n *Node) error {
+	if p.layer && n.Opaque {
+		if err := setOpaque(fd); err != nil {
+			return err
+		}
+	}
+	return p.set(fd, n, true)
+}
+
+// set gives an open file or directory its attributes, owner, mode and time. The
+// owner comes before the mode, since a change of it clears bits of that.
+func (p *placer) set(fd int, n *Node, fresh bool) error {
+	if !fresh || len(n.Xattrs) > 0 {
+		if err := setXattrs(fd, n.Xattrs); err != nil {
+			return err
+		}
+	}
+	if p.owner != nil {
+		if err := unix.Fchown(fd, p.owner.UID, p.owner.GID); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchmod(fd, p.mode(n)); err != nil {
+		return err
+	}
+	if p.sync {
+		if err := unix.Fsync(fd); err != nil {
+			return err
+		}
+	}
+	return setTimeFD(fd, n)
+}
+
+// setXattrs makes the attributes of the user those that are given. A file system
+// that has none loses them.
+func setXattrs(fd int, want []Xattr) error {
+	have, err := listXattrs(fd)
+	if err != nil {
+		return err
+	}
+	for _, x := range userXattrs(have) {
+		if !hasXattr(want, x.Name) {
+			if err := unix.Fremovexattr(fd, x.Name); ignoreNoXattr(err) != nil {
+				return err
+			}
+		}
+	}
+	for _, x := range want {
+		if err := unix.Fsetxattr(fd, x.Name, x.Value, 0); ignoreNoXattr(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hasXattr(list []Xattr, name string) bool {
+	for _, x := range list {
+		if x.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// file makes a file. Where its content has zeros for the length of a page or
+// more, the file has a hole.
+func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
+	r, err := from.Open(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if f, ok := r.(*hostFile); ok {
+		attrs, err := listXattrs(f.fd)
+		if err != nil {
+			return err
+		}
+		n.Xattrs = userXattrs(attrs)
+	}
+	fd, err := unix.Openat(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := unix.Close(fd); err == nil {
+			err = cerr
+		}
+	}()
+	size, err := copyTo(ctx, fd, r, n)
+	if err != nil {
+		return err
+	}
+	if n.Content.IsZero() || n.stat != nil {
+		n.Size = size
+	}
+	if size != n.Size {
+		return corrupt("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
+	}
+	return p.set(fd, n, true)
+}
+
+// copyTo writes what r yields to a file that is empty.
+func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
+	if f, ok := r.(*storedFile); ok {
+		return f.writeTo(fd)
+	}
+	var b buffer
+	defer b.release()
+	buf := b.get(ChunkSize)[:ChunkSize]
+	var off int64
+	for {
+		count, err := io.ReadFull(contextReader{ctx, r}, buf)
+		if err := pwrite(fd, buf[:count], off); err != nil {
+			return off, err
+		}
+		off += int64(count)
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return off, unix.Ftruncate(fd, off)
+		case err != nil:
+			return off, fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
+		}
+	}
+}
+
+// writeTo writes the chunks of a file, but those of zeros.
+func (f *storedFile) writeTo(fd int) (int64, error) {
+	var off int64
+	for f.left > 0 {
+		hole := f.chunks[0].IsZero()
+		if err := f.next(); err != nil {
+			return off, err
+		}
+		if !hole {
+			if err := pwrite(fd, f.now, off); err != nil {
+				return off, err
+			}
+		}
+		off += int64(len(f.now))
+		if hole && f.left == 0 {
+			return off, unix.Ftruncate(fd, off)
+		}
+	}
+	return off, nil
+}
+
+func pwrite(fd int, data []byte, off int64) error {
+	for len(data) > 0 {
+		n, err := unix.Pwrite(fd, data, off)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data, off = data[n:], off+int64(n)
+	}
+	return nil
+}
+
+// removeAll removes what is at name in the directory dir, and all below it.
+// What is not there is removed.
+func removeAll(dir int, name string) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if err == nil || err == unix.ENOENT { //nolint:errorlint // an errno
+		return nil
+	}
+	fd, oerr := openRetry(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if oerr == unix.EACCES { //nolint:errorlint // an errno
+		if unix.Fchmodat(dir, name, 0o700, 0) == nil {
+			fd, oerr = openRetry(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		}
+	}
+	if oerr == unix.ENOENT { //nolint:errorlint // an errno
+		return nil
+	}
+	if oerr != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&0o300 != 0o300 {
+			unix.Fchmod(fd, 0o700) //nolint:errcheck // the removal answers
+		}
+	}
+	for _, sub := range names {
+		if err := removeAll(fd, sub); err != nil {
+			return err
+		}
+	}
+	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+		return err
+	}
+	return nil
+}
+
+// openBelow opens the directory at a path below root, following no symlink.
+func openBelow(root int, path string) (int, error) {
+	fd, err := openRetry(root, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if path == "." || path == "" {
+		return fd, err
+	}
+	for elem := range strings.SplitSeq(path, "/") {
+		if err != nil {
+			return -1, err
+		}
+		var next int
+		next, err = openRetry(fd, elem, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		unix.Close(fd) //nolint:errcheck // nothing is written through it
+		fd = next
+	}
+	return fd, err
+}
+
+// isNotExist reports whether something is not there, or something above it.
+func isNotExist(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}

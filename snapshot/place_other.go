@@ -1,0 +1,21 @@
+//go:build !linux
+
+package snapshot
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// setTimeFD sets the time of an open file.
+func setTimeFD(fd int, n *Node) error {
+	t := unix.NsecToTimeval(n.ModTime.UnixNano())
+	return unix.Futimes(fd, []unix.Timeval{t, t})
+}
+
+func makeWhiteout(int, string) error { return fmt.Errorf("layers: %w", fault.Unsupported) }
+
+func setOpaque(int) error { return fmt.Errorf("layers: %w", fault.Unsupported) }

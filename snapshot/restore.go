@@ -1,0 +1,291 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// RestoreOptions are the options of Restore.
+type RestoreOptions struct {
+	Owner      *Owner // of what is made; nil is who runs
+	Sync       bool   // on stable storage before it returns
+	PlainModes bool   // without set-user-id, set-group-id and sticky bits
+	Upper      bool   // the directory is the upper layer of an overlay
+
+	// Only are the paths to restore, with all below them; nil is everything. One
+	// that is not in the tree is removed.
+	Only []string
+
+	// Keep, where it is set, says which paths are left as they are, with all
+	// below them.
+	Keep func(path string) bool
+
+	// Stage is a directory on the same file system, outside the tree, in which
+	// what is new is made ready; "" is a hidden one in the tree.
+	Stage string
+}
+
+// RestoreResult says what Restore did.
+type RestoreResult struct {
+	Changed int      `json:"changed"` // entries that were made, replaced, removed or given other attributes
+	Paths   []string `json:"paths,omitempty"`
+}
+
+// Fill makes, in a directory that is empty, what is in a tree. It is the fast way
+// to a directory that nobody uses yet: where it fails, part of the tree is there.
+func Fill(ctx context.Context, t Tree, dir string, opts *RestoreOptions) error {
+	if opts == nil {
+		opts = &RestoreOptions{}
+	}
+	fd, err := openRetry(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return hostError("open", dir, err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
+	root, err := t.Root(ctx)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	p := newPlacer(opts)
+	if err := p.fill(ctx, root, fd); err != nil {
+		return err
+	}
+	if opts.Sync {
+		if err := unix.Fsync(fd); err != nil {
+			return hostError("sync", dir, err)
+		}
+	}
+	return nil
+}
+
+// Restore makes a directory of this host equal to a tree, by writing what
+// differs. Pipes, sockets and devices in it stay. Where the process is killed the
+// directory is as it was or, after Recover, as it was to be.
+func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*RestoreResult, error) {
+	if opts == nil {
+		opts = &RestoreOptions{}
+	}
+	if err := Recover(ctx, dir, opts.Stage); err != nil {
+		return nil, err
+	}
+	r, err := newChange(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	src, err := t.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	dst, err := HostDir(dir, &HostOptions{Upper: opts.Upper}).Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer dst.Close()
+	if _, err := r.compare(ctx, src, dst.(*hostDir), ""); err != nil {
+		return nil, err
+	}
+	return r.result(), r.commit(ctx)
+}
+
+func (c *change) result() *RestoreResult {
+	res := &RestoreResult{}
+	seen := map[string]bool{}
+	for _, o := range c.ops {
+		if p := string(o.Path); !o.Touch && !seen[p] {
+			seen[p] = true
+			res.Paths = append(res.Paths, p)
+		}
+	}
+	slices.Sort(res.Paths)
+	res.Changed = len(res.Paths)
+	return res
+}
+
+// compare finds what makes dst equal to src, and reports whether entries of dst
+// itself change.
+func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("snapshot: restore: %w", err)
+	}
+	want, err := src.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	have, err := dst.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	changed := false
+	for len(want) > 0 || len(have) > 0 {
+		switch {
+		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
+			h := &have[0]
+			have = have[1:]
+			if h.Type != driver.TypeOther && c.selects(at+h.Name) {
+				c.remove(at + h.Name)
+				changed = true
+			}
+		case len(have) == 0 || want[0].Name < have[0].Name:
+			w := &want[0]
+			want = want[1:]
+			if c.selects(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
+				if err := c.put(ctx, src, w, at+w.Name); err != nil {
+					return false, err
+				}
+				changed = true
+			}
+		default:
+			w, h := &want[0], &have[0]
+			want, have = want[1:], have[1:]
+			replaced, err := c.both(ctx, src, dst, w, h, at)
+			if err != nil {
+				return false, err
+			}
+			changed = changed || replaced
+		}
+	}
+	return changed, nil
+}
+
+// selects reports whether a path is to be restored, or has something below it
+// that is.
+func (c *change) selects(name string) bool {
+	if c.opts.Keep != nil && c.opts.Keep(name) {
+		return false
+	}
+	if c.opts.Only == nil {
+		return true
+	}
+	return slices.ContainsFunc(c.opts.Only, func(only string) bool {
+		return only == "." || name == only || strings.HasPrefix(name, only+"/")
+	})
+}
+
+// enters reports whether anything below a path may be selected.
+func (c *change) enters(name string) bool {
+	return c.opts.Only == nil || c.selects(name) ||
+		slices.ContainsFunc(c.opts.Only, func(only string) bool { return strings.HasPrefix(only, name+"/") })
+}
+
+// both compares two entries of one name, and reports whether the entry is replaced.
+func (c *change) both(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
+	name := at + w.Name
+	if w.Type == driver.TypeDir && h.Type == driver.TypeDir && w.Opaque == h.Opaque {
+		return false, c.dirs(ctx, src, dst, w, h, name)
+	}
+	if !c.selects(name) || w.Type == TypeWhiteout && h.Type == TypeWhiteout {
+		return false, nil
+	}
+	if w.Type != h.Type || w.Type == driver.TypeDir || w.Type == driver.TypeSymlink && w.Target != h.Target {
+		return true, c.put(ctx, src, w, name)
+	}
+	if w.Type == driver.TypeFile {
+		same, err := sameContent(ctx, src, dst, w, h)
+		if err != nil {
+			return false, err
+		}
+		if !same {
+			return true, c.put(ctx, src, w, name)
+		}
+	}
+	if !c.sameAttrs(w, h) {
+		c.attr(w, name, false)
+	}
+	return false, nil
+}
+
+// dirs compares two directories.
+func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
+	if !c.enters(name) || c.opts.Keep != nil && c.opts.Keep(name) {
+		return nil
+	}
+	from, err := src.Dir(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := dst.Dir(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	changed, err := c.compare(ctx, from, to.(*hostDir), name+"/")
+	if err != nil {
+		return err
+	}
+	switch selected := c.selects(name); {
+	case selected && (changed || !c.sameAttrs(w, h)):
+		c.attr(w, name, c.sameAttrs(w, h))
+	case !selected && changed:
+		c.attr(h, name, true) // as it was, but for what was to be restored below it
+	}
+	return nil
+}
+
+func (c *change) sameAttrs(w, h *Node) bool {
+	wm, hm := w.Mode, h.Mode
+	if c.opts.PlainModes {
+		wm, hm = wm&0o777, hm&0o777
+	}
+	return wm == hm && w.ModTime.Equal(h.ModTime) && slices.EqualFunc(w.Xattrs, h.Xattrs, func(a, b Xattr) bool {
+		return a.Name == b.Name && bytes.Equal(a.Value, b.Value)
+	})
+}
+
+// sameContent compares two files. What it has to read of h it notes there.
+func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) (bool, error) {
+	if w.Size != h.Size {
+		return false, nil
+	}
+	for _, side := range []struct {
+		dir Directory
+		n   *Node
+	}{{src, w}, {dst, h}} {
+		if !side.n.Content.IsZero() {
+			continue
+		}
+		r, err := side.dir.Open(ctx, side.n)
+		if err != nil {
+			return false, err
+		}
+		side.n.Content, err = hashOpen(ctx, r, side.n)
+		r.Close()
+		if err != nil {
+			return false, err
+		}
+	}
+	return w.Content == h.Content, nil
+}
+
+// hashOpen reads a file to the end, and the attributes of one of this host.
+func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *Node) (ID, error) {
+	if f, ok := r.(*hostFile); ok {
+		attrs, err := listXattrs(f.fd)
+		if err != nil {
+			return ID{}, hostError("read the attributes of", n.Name, err)
+		}
+		n.Xattrs = userXattrs(attrs)
+	}
+	id, err := driver.DigestReader(contextReader{ctx, r})
+	if err != nil {
+		return ID{}, fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
+	}
+	return ParseID(id)
+}
+
+func parent(name string) (dir, base string) {
+	dir, base = path.Split(name)
+	return strings.TrimSuffix(dir, "/"), base
+}

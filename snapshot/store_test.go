@@ -1,0 +1,512 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func take(t testing.TB, s *Store, dir string, opts *TakeOptions) *Manifest {
+	t.Helper()
+	m, err := s.Take(t.Context(), HostDir(dir, nil), opts)
+	must0(t, err)
+	return m
+}
+
+func diskUse(t testing.TB, dir string) (files int, size int64) {
+	t.Helper()
+	must0(t, filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			files, size = files+1, size+info.Size()
+		}
+		return err
+	}))
+	return files, size
+}
+
+func TestManySmallFilesAreFewObjects(t *testing.T) {
+	dir, store := t.TempDir(), filepath.Join(t.TempDir(), "store")
+	for i := range 3000 {
+		must0(t, os.MkdirAll(filepath.Join(dir, strconv.Itoa(i%50)), 0o755))
+		must0(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i%50), strconv.Itoa(i)), []byte(fmt.Sprintf("file %d\n", i)), 0o644))
+	}
+	s := Open(Dir(store), &Options{CacheDir: filepath.Join(store, "cache")})
+	take(t, s, dir, &TakeOptions{Cache: "x"})
+	files, first := diskUse(t, filepath.Join(store, "packs"))
+	if files != 1 {
+		t.Errorf("3000 small files are in %d packs, want 1", files)
+	}
+	must0(t, os.WriteFile(filepath.Join(dir, "1", "1"), []byte("changed"), 0o644))
+	take(t, s, dir, &TakeOptions{Cache: "x"})
+	if _, second := diskUse(t, filepath.Join(store, "packs")); second-first > 16<<10 {
+		t.Errorf("a second snapshot with one change takes %d bytes more", second-first)
+	}
+}
+
+// TestCacheSeesChanges changes files in all the ways that leave size or times alone.
+func TestCacheSeesChanges(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	s := Open(Dir(store), &Options{CacheDir: filepath.Join(store, "cache")})
+	path := filepath.Join(dir, "f")
+	must0(t, os.WriteFile(path, []byte("aaaa"), 0o644))
+	old := time.Now().Add(-time.Hour)
+	must0(t, os.Chtimes(path, old, old))
+	time.Sleep(2 * settle)
+	first := take(t, s, dir, &TakeOptions{Cache: "k"})
+	if again := take(t, s, dir, &TakeOptions{Cache: "k"}); again.Digest != first.Digest {
+		t.Errorf("an unchanged tree has the digests %s and %s", first.Digest, again.Digest)
+	}
+	must0(t, os.WriteFile(path, []byte("bbbb"), 0o644))
+	must0(t, os.Chtimes(path, old, old))
+	if got := take(t, s, dir, &TakeOptions{Cache: "k"}); got.Digest == first.Digest {
+		t.Error("a change that keeps size and time was not seen")
+	}
+	must0(t, os.WriteFile(path+"2", []byte("cccc"), 0o644))
+	must0(t, os.Chtimes(path+"2", old, old))
+	before := take(t, s, dir, &TakeOptions{Cache: "k"})
+	must0(t, os.Rename(path+"2", path))
+	if got := take(t, s, dir, &TakeOptions{Cache: "k"}); got.Digest == before.Digest {
+		t.Error("a file that replaced another was not seen")
+	}
+	must0(t, os.WriteFile(s.cachePath("k"), []byte("damaged"), 0o600))
+	take(t, s, dir, &TakeOptions{Cache: "k"})
+}
+
+// TestCacheKnowsWhatGCRemoved: the cache names an object that is gone.
+func TestCacheKnowsWhatGCRemoved(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	s := Open(Dir(store), &Options{CacheDir: filepath.Join(store, "cache")})
+	must0(t, os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("0123456789"), 200_000), 0o644))
+	must0(t, os.WriteFile(filepath.Join(dir, "g"), []byte("small"), 0o644))
+	time.Sleep(2 * settle)
+	m := take(t, s, dir, &TakeOptions{Cache: "k"})
+	must0(t, s.Delete(t.Context(), m.ID))
+	if _, err := s.GC(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take(t, s, dir, &TakeOptions{Cache: "k"})
+	sound(t, s)
+}
+
+func TestIgnoreAndCredentials(t *testing.T) {
+	dir := plant(t, map[string]string{"a.go": "x", "a.log": "x", "build/out": "x", ".env": "TOKEN=1", ".env.example": "TOKEN=", "sub/id_rsa": "k", ".ssh/config": "h"})
+	s := Open(Memory(), nil)
+	names := func(m *Manifest) (all []string) {
+		must0(t, Walk(t.Context(), s.StoredTree(m.Root), func(p string, _ Directory, n *Node) (bool, error) {
+			if n.Type != driver.TypeDir {
+				all = append(all, p)
+			}
+			return true, nil
+		}))
+		return all
+	}
+	if diff := cmp.Diff([]string{".env", ".env.example", ".ssh/config", "a.go", "sub/id_rsa"}, names(take(t, s, dir, &TakeOptions{Ignore: []string{"*.log", "build/"}}))); diff != "" {
+		t.Errorf("with rules -want +got:\n%s", diff)
+	}
+	m := take(t, s, dir, &TakeOptions{NoCredentials: true})
+	if diff := cmp.Diff([]string{".env.example", "a.go", "a.log", "build/out"}, names(m)); diff != "" {
+		t.Errorf("without credentials -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{".env", ".ssh", "sub/id_rsa"}, m.LeftOut); diff != "" {
+		t.Errorf("left out -want +got:\n%s", diff)
+	}
+}
+
+func TestSpecialFilesAreCounted(t *testing.T) {
+	dir := plant(t, map[string]string{"a": "x"})
+	must0(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	if m := take(t, Open(Memory(), nil), dir, nil); m.Files != 1 || m.Skipped != 1 {
+		t.Errorf("%d files and %d left out, want 1 and 1", m.Files, m.Skipped)
+	}
+}
+
+// TestSparseFile takes and restores a large file that is mostly a hole, with
+// bounded memory. CROFT_SNAPSHOT_SPARSE is its size in MiB.
+func TestSparseFile(t *testing.T) {
+	size := int64(rounds("CROFT_SNAPSHOT_SPARSE", 256)) << 20
+	dir, out := t.TempDir(), t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "disk.img"))
+	must0(t, err)
+	_, err = f.WriteAt([]byte("in the middle"), size/2+12345)
+	must0(t, err)
+	must0(t, f.Truncate(size))
+	must0(t, f.Close())
+	s := Open(Dir(filepath.Join(t.TempDir(), "store")), nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	m := take(t, s, dir, nil)
+	must0(t, Fill(t.Context(), s.StoredTree(m.Root), out, nil))
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		t.Errorf("it took %d MiB of memory", used>>20)
+	}
+	var st syscall.Stat_t
+	must0(t, syscall.Stat(filepath.Join(out, "disk.img"), &st))
+	if st.Size != size || st.Blocks*512 > 4<<20 {
+		t.Errorf("the restored file has %d bytes and takes %d", st.Size, st.Blocks*512)
+	}
+	got, err := Digest(t.Context(), HostDir(out, nil))
+	must0(t, err)
+	if got != m.Digest {
+		t.Errorf("the restored file differs")
+	}
+}
+
+// TestDamageIsFound flips a bit in every file of a store, one after another, at
+// several places, and wants to hear of it: from Check, and from whoever reads.
+func TestDamageIsFound(t *testing.T) {
+	dir := plant(t, map[string]string{"a": "some text\n", "dir/b": strings.Repeat("other text\n", 1000), "dir/c": "-> a"})
+	must0(t, os.WriteFile(filepath.Join(dir, "big"), bytes.Repeat([]byte("0123456789abcdef"), 100_000), 0o644))
+	store := filepath.Join(t.TempDir(), "store")
+	m := take(t, Open(Dir(store), nil), dir, nil)
+	want := describe(t, HostDir(dir, nil))
+	for _, kind := range []string{kindPacks, kindSnapshots} {
+		entries, err := os.ReadDir(filepath.Join(store, kind))
+		must0(t, err)
+		path := filepath.Join(store, kind, entries[0].Name())
+		good, err := os.ReadFile(path)
+		must0(t, err)
+		for i := range 40 {
+			at := i * (len(good) - 1) / 39
+			bad := bytes.Clone(good)
+			bad[at] ^= 0x10
+			must0(t, os.WriteFile(path, bad, 0o600))
+			s := Open(Dir(store), nil)
+			r, err := s.Check(t.Context())
+			must0(t, err)
+			if r.OK() {
+				t.Errorf("%s: a bit at %d of %d flipped, and Check found nothing", kind, at, len(good))
+			}
+			out := t.TempDir()
+			tree, _, err := s.Tree(t.Context(), m.ID)
+			if err == nil {
+				err = Fill(t.Context(), tree, out, nil)
+			}
+			if err == nil { // what begins a pack is not read
+				if diff := cmp.Diff(want, describe(t, HostDir(out, nil))); diff != "" {
+					t.Fatalf("%s: a bit at %d flipped, and this was restored:\n%s", kind, at, diff)
+				}
+				if kind != kindPacks || at >= len(packMagic) {
+					t.Errorf("%s: a bit at %d flipped, and it was restored all the same", kind, at)
+				}
+			} else if fault.CauseOf(err) != fault.CauseCorrupt {
+				t.Errorf("%s: a bit at %d: %v, which has not the cause corrupt", kind, at, err)
+			}
+			s.GC(t.Context())
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, bad) {
+				t.Fatalf("%s: a bit at %d: gc touched what a snapshot needs: %v", kind, at, err)
+			}
+		}
+		must0(t, os.WriteFile(path, good[:len(good)/2], 0o600))
+		if r, err := Open(Dir(store), nil).Check(t.Context()); err != nil || r.OK() {
+			t.Errorf("%s: cut in half: %+v, %v", kind, r, err)
+		}
+		must0(t, os.WriteFile(path, good, 0o600))
+	}
+	sound(t, Open(Dir(store), nil))
+}
+
+func TestGCAndRetention(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	s := Open(Dir(store), nil)
+	var all []*Manifest
+	var want [][]string
+	for i := range 24 {
+		dir := plant(t, map[string]string{"common": strings.Repeat("common\n", 100), "own": strconv.Itoa(i), "bulk": randomBytes(uint64(i), 50_000)})
+		m := take(t, s, dir, &TakeOptions{Info: driver.SnapshotInfo{Workspace: strconv.Itoa(i % 2)}})
+		all, want = append(all, m), append(want, describe(t, HostDir(dir, nil)))
+	}
+	gone, err := s.Prune(t.Context(), Retention{Keep: 3}, func(m *Manifest) bool { return m.Workspace == "1" })
+	must0(t, err)
+	if len(gone) != 9 {
+		t.Errorf("%d were pruned, want 9", len(gone))
+	}
+	if gone, err := s.Prune(t.Context(), Retention{Keep: 1, MaxAge: time.Hour}, nil); err != nil || len(gone) != 0 {
+		t.Errorf("what is younger than an hour was pruned: %v, %v", gone, err)
+	}
+	_, before := diskUse(t, store)
+	res, err := s.GC(t.Context())
+	must0(t, err)
+	_, after := diskUse(t, store)
+	if before-after < 9*50_000 || res.Freed < 9*50_000 {
+		t.Errorf("gc freed %d bytes and says %+v", before-after, res)
+	}
+	if res.Packs > 3 {
+		t.Errorf("gc left %d packs of %d; small ones are to be joined", res.Packs, len(all))
+	}
+	fresh := Open(Dir(store), nil)
+	if r := sound(t, fresh); r.Snapshots != 15 || r.Unneeded != 0 {
+		t.Errorf("after gc: %+v", r)
+	}
+	for i, m := range all {
+		tree, _, err := fresh.Tree(t.Context(), m.ID)
+		if fault.Of(err) == fault.NotFound && i%2 == 1 {
+			continue
+		}
+		must0(t, err)
+		if diff := cmp.Diff(want[i], describe(t, tree)); diff != "" {
+			t.Errorf("snapshot %d after gc:\n%s", i, diff)
+		}
+		if diff := cmp.Diff(want[i], describe(t, s.StoredTree(m.Root))); diff != "" {
+			t.Errorf("snapshot %d after gc, by the one who did it:\n%s", i, diff)
+		}
+	}
+}
+
+func randomBytes(seed uint64, n int) string {
+	r := rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return string(b)
+}
+
+// noLocks hides that a backend can be locked, as a bucket can't.
+type noLocks struct{ Backend }
+
+// TestGCWithoutLocks: what a snapshot that is being taken builds on is not removed
+// under it, and what nobody needs goes after the grace period.
+func TestGCWithoutLocks(t *testing.T) {
+	be := noLocks{Memory()}
+	const grace = 300 * time.Millisecond
+	s, other := Open(be, &Options{Grace: grace}), Open(be, &Options{Grace: grace})
+	dir := plant(t, map[string]string{"f": randomBytes(1, 10_000)})
+	m := take(t, s, dir, nil)
+	must0(t, s.Delete(t.Context(), m.ID))
+	w, err := s.newWriter(t.Context())
+	must0(t, err)
+	late, err := w.take(t.Context(), HostDir(dir, nil), &TakeOptions{}) // builds on what is there
+	must0(t, err)
+	res, err := other.GC(t.Context())
+	must0(t, err)
+	if res.Condemned != 1 || res.Removed != 0 {
+		t.Errorf("the first gc: %+v, want one condemned", res)
+	}
+	must0(t, w.late())
+	must0(t, s.publish(t.Context(), late))
+	w.close()
+	time.Sleep(grace)
+	res, err = other.GC(t.Context())
+	must0(t, err)
+	if res.Removed != 0 {
+		t.Errorf("gc removed what a snapshot needs: %+v", res)
+	}
+	sound(t, other)
+	must0(t, s.Delete(t.Context(), late.ID))
+	if _, err = other.GC(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := take(t, s, dir, nil) // must not build on what is condemned
+	time.Sleep(grace)
+	if res, err = other.GC(t.Context()); err != nil || res.Removed != 1 {
+		t.Errorf("after the grace period: %+v, %v, want one removed", res, err)
+	}
+	sound(t, other)
+	if diff := cmp.Diff(describe(t, HostDir(dir, nil)), describe(t, s.StoredTree(again.Root))); diff != "" {
+		t.Error(diff)
+	}
+	slow, err := s.newWriter(t.Context())
+	must0(t, err)
+	slow.started = slow.started.Add(-grace)
+	if err := slow.late(); fault.Of(err) != fault.Conflict {
+		t.Errorf("a snapshot that took too long: %v, want Conflict", err)
+	}
+	slow.close()
+}
+
+// TestManyWriters takes snapshots in several stores at once, while gc runs.
+func TestManyWriters(t *testing.T) {
+	base := t.TempDir()
+	store := filepath.Join(base, "store")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg, gc sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			s := Open(Dir(store), nil)
+			r := rand.New(rand.NewPCG(uint64(i), 9))
+			dir := filepath.Join(base, strconv.Itoa(i))
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Error(err)
+			}
+			for range 8 {
+				budget := 10
+				grow(t, r, dir, &budget, 3)
+				m, err := s.Take(t.Context(), HostDir(dir, nil), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r.IntN(2) == 0 {
+					if err := s.Delete(t.Context(), m.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	gc.Go(func() {
+		s := Open(Dir(store), nil)
+		for ctx.Err() == nil {
+			if _, err := s.GC(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("gc: %v", err)
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	wg.Wait()
+	cancel()
+	gc.Wait()
+	sound(t, Open(Dir(store), nil))
+}
+
+// TestKilled kills a process in the middle of snapshots, restores, applies and gc.
+// CROFT_SNAPSHOT_KILLS is how often.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("CROFT_SNAPSHOT_VICTIM"); dir != "" {
+		victim(t, dir)
+		return
+	}
+	base := t.TempDir()
+	for _, side := range []string{"a", "b"} {
+		must0(t, os.MkdirAll(filepath.Join(base, side), 0o755))
+		r := rand.New(rand.NewPCG(11, uint64(side[0])))
+		for range 3 {
+			budget := 40
+			grow(t, r, filepath.Join(base, side), &budget, 0)
+		}
+	}
+	must0(t, os.MkdirAll(filepath.Join(base, "target"), 0o755))
+	must0(t, os.MkdirAll(filepath.Join(base, "stage"), 0o755))
+	s := Open(Dir(filepath.Join(base, "store")), nil)
+	a, b := take(t, s, filepath.Join(base, "a"), nil), take(t, s, filepath.Join(base, "b"), nil)
+	states := map[string]bool{a.Digest: true, b.Digest: true}
+	must0(t, Fill(t.Context(), s.StoredTree(a.Root), filepath.Join(base, "target"), nil))
+	seen := map[string]int{}
+	r := rand.New(rand.NewPCG(5, uint64(time.Now().UnixNano())))
+	for i := range rounds("CROFT_SNAPSHOT_KILLS", 20) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), "CROFT_SNAPSHOT_VICTIM="+base, "A="+a.Root.String(), "B="+b.Root.String())
+		out, err := cmd.StdoutPipe()
+		must0(t, err)
+		must0(t, cmd.Start())
+		io.ReadFull(out, make([]byte, 3))
+		time.Sleep(time.Duration(r.IntN(80_000)) * time.Microsecond)
+		must0(t, cmd.Process.Kill())
+		cmd.Wait()
+		target := filepath.Join(base, "target")
+		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage")))
+		got, err := Digest(t.Context(), HostDir(target, nil))
+		must0(t, err)
+		if !states[got] {
+			t.Fatalf("round %d: after the kill the tree is neither the old nor the new one", i)
+		}
+		seen[got]++
+		sound(t, Open(Dir(filepath.Join(base, "store")), nil))
+		for _, m := range []*Manifest{a, b} {
+			if got, err := Digest(t.Context(), s.StoredTree(m.Root)); err != nil || got != m.Digest {
+				t.Fatalf("round %d: a snapshot is lost: %v", i, err)
+			}
+		}
+	}
+	t.Logf("states after kills: %v", seen)
+}
+
+// victim works until it is killed.
+func victim(t *testing.T, base string) {
+	s := Open(Dir(filepath.Join(base, "store")), &Options{CacheDir: filepath.Join(base, "cache")})
+	target := filepath.Join(base, "target")
+	os.Stdout.WriteString("go\n")
+	for i := time.Now().Nanosecond() >> 8; ; i++ {
+		root, err := ParseID(os.Getenv([]string{"A", "B"}[i%2]))
+		must0(t, err)
+		_, err = Restore(t.Context(), s.StoredTree(root), target, &RestoreOptions{Stage: filepath.Join(base, "stage")})
+		must0(t, err)
+		m := take(t, s, target, &TakeOptions{Cache: "target"})
+		must0(t, s.Delete(t.Context(), m.ID))
+		if _, err := s.GC(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTakeIsAllOrNothing(t *testing.T) {
+	s := Open(Memory(), nil)
+	dir := plant(t, map[string]string{"a": "x"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Take(ctx, HostDir(dir, nil), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled take: %v", err)
+	}
+	if _, err := s.Take(t.Context(), HostDir(filepath.Join(dir, "nowhere"), nil), nil); fault.Of(err) != fault.NotFound {
+		t.Errorf("a tree that is not there: %v", err)
+	}
+	if list, err := s.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("there are %d snapshots, %v", len(list), err)
+	}
+	if _, err := s.Get(t.Context(), "../../etc/passwd"); fault.Of(err) != fault.NotFound {
+		t.Errorf("a snapshot that is no id: %v", err)
+	}
+}
+
+func FuzzDecodeTree(f *testing.F) {
+	f.Add(encodeTree(nil))
+	f.Add(encodeTree([]Node{{Name: "a", Type: driver.TypeFile, Mode: 0o644, Size: 5, ModTime: time.Unix(1, 2), Xattrs: []Xattr{{"user.x", []byte("y")}}}, {Name: "b", Type: driver.TypeDir, Opaque: true}, {Name: "c", Type: driver.TypeSymlink, Target: "a"}, {Name: "d", Type: TypeWhiteout}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		nodes, err := decodeTree(data)
+		if err != nil {
+			return
+		}
+		if again := encodeTree(nodes); !bytes.Equal(again, data) {
+			t.Errorf("%x decodes to %+v, which is %x", data, nodes, again)
+		}
+	})
+}
+
+func FuzzDecodeFooter(f *testing.F) {
+	foot := footer{blocks: []block{{size: 10, raw: 20}}, entries: []entry{{block: 0, off: 5, size: 15}}}
+	f.Add(foot.encode(), int64(18))
+	f.Fuzz(func(t *testing.T, data []byte, end int64) {
+		got, err := decodeFooter(data, end)
+		if err != nil {
+			return
+		}
+		for _, e := range got.entries {
+			if b := got.blocks[e.block]; e.off+e.size > b.raw || b.off+b.size > end {
+				t.Errorf("out of bounds: %+v in %+v", e, b)
+			}
+		}
+	})
+}
+
+func FuzzDecodeManifest(f *testing.F) {
+	good, _ := encodeManifest(&Manifest{})
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if m, err := decodeManifest(data); err == nil {
+			if _, err := encodeManifest(m); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,526 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/search"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TakeOptions are the options of Take.
+type TakeOptions struct {
+	// Info is what is known of the snapshot: name, labels, provider, workspace,
+	// session, frozen. The rest is filled in.
+	Info driver.SnapshotInfo
+
+	Base   Base     // what the tree is the upper layer of
+	Paths  []string // what the tree is of, where it is a Subset
+	Ignore []string // patterns in the manner of .gitignore, to leave out
+
+	// NoCredentials leaves out files that are known to hold credentials (see
+	// CredentialFiles), for a store that others read. The manifest says which.
+	NoCredentials bool
+
+	// Cache names the tree, for one of this host, so that the next Take with the
+	// same name reads only what changed since. "" is never.
+	Cache string
+
+	// Progress, where it is set, is told now and then how far it is.
+	Progress func(files, bytes int64)
+}
+
+// CredentialFiles are patterns, in the manner of .gitignore, of files that are
+// known to hold credentials.
+var CredentialFiles = []string{
+	".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
+	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token",
+	"id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.p12", "*.pfx", "*.keystore", "*.jks", "*.kdbx", "*.ppk",
+	"*.key", "*-key.pem", "*.key.pem", "service-account*.json",
+	".ssh/", ".aws/credentials", ".aws/config", ".azure/", ".config/gcloud/", ".config/gh/hosts.yml", ".docker/config.json",
+	".kube/config", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", "terraform.tfstate",
+	".croft/token",
+}
+
+// Take remembers a tree. When it returns, the snapshot is on stable storage;
+// where it fails, there is none.
+func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, error) {
+	if opts == nil {
+		opts = &TakeOptions{}
+	}
+	w, err := s.newWriter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	m, err := w.take(ctx, t, opts)
+	if err == nil {
+		err = w.late()
+	}
+	if err == nil {
+		err = s.publish(ctx, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Store puts a tree into the store without making it a snapshot: until the
+// returned function is called, gc leaves it alone where the backend has locks,
+// and for the grace period elsewhere.
+func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, func(), error) {
+	if opts == nil {
+		opts = &TakeOptions{}
+	}
+	w, err := s.newWriter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := w.take(ctx, t, opts)
+	if err != nil {
+		w.close()
+		return nil, nil, err
+	}
+	return m, w.close, nil
+}
+
+// Publish makes a tree that is in the store a snapshot, with what m says of it;
+// a fresh id and time are filled in. It is how a snapshot is copied.
+func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
+	unlock, err := s.share(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if _, err := s.tree(ctx, m.Root); err != nil {
+		return nil, err
+	}
+	m.ID, m.Created = driver.NewID(), time.Now().UTC()
+	return &m, s.publish(ctx, &m)
+}
+
+func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, error) {
+	k := &taker{w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now()}
+	if len(opts.Ignore) > 0 {
+		k.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
+	}
+	if opts.NoCredentials {
+		k.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(CredentialFiles, "\n")))
+	}
+	k.cache = w.s.loadCache(opts.Cache)
+	root, err := t.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	top := &treeDir{}
+	err = k.dir(ctx, root, "", top)
+	root.Close()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.flush(ctx); err != nil {
+		return nil, err
+	}
+	m := k.manifest(top)
+	w.s.saveCache(opts.Cache, k)
+	return m, nil
+}
+
+// manifest describes what was taken.
+func (k *taker) manifest(top *treeDir) *Manifest {
+	digest := driver.NewTreeDigest()
+	if k.opts.Base != (Base{}) {
+		digest.Add("", driver.Info{Type: "base"}, k.opts.Base.Kind+":"+k.opts.Base.Name)
+	}
+	top.digest(digest, "")
+	m := &Manifest{SnapshotInfo: k.opts.Info, Root: top.id, Base: k.opts.Base, Ignore: k.opts.Ignore, LeftOut: k.leftOut}
+	slices.Sort(m.LeftOut)
+	for _, p := range k.opts.Paths {
+		m.Paths = append(m.Paths, []byte(p))
+	}
+	m.ID = driver.NewID()
+	m.Labels = maps.Clone(k.opts.Info.Labels)
+	m.Created = time.Now().UTC()
+	m.Files, m.Bytes, m.Skipped, m.Digest = k.files.Load(), k.bytes.Load(), k.special.Load(), digest.Sum()
+	return m
+}
+
+// A taker is a Take under way.
+type taker struct {
+	w       *writer
+	opts    *TakeOptions
+	ignore  *search.Ignore
+	secret  *search.Ignore
+	tokens  chan struct{} // who has one may start a goroutine
+	started time.Time
+	cache   map[string]cached
+
+	files, bytes, special atomic.Int64
+
+	mu      sync.Mutex
+	leftOut []string
+	fresh   []cachedPath
+}
+
+// treeDir is a directory that was taken.
+type treeDir struct {
+	id    ID
+	nodes []Node
+	subs  []*treeDir // of the nodes that are directories, in order
+}
+
+func (d *treeDir) digest(sum *driver.TreeDigest, at string) {
+	sub := 0
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		info := n.Info("")
+		sum.Add(at+n.Name, info, info.Digest)
+		if n.Type == driver.TypeDir {
+			d.subs[sub].digest(sum, at+n.Name+"/")
+			sub++
+		}
+	}
+}
+
+// dir takes a directory with all that is in it.
+func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("snapshot: take: %w", err)
+	}
+	nodes, err := dir.Nodes(ctx)
+	if err != nil {
+		return within(at, err)
+	}
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return k.leaves(at, &n) })
+	var g tasks
+	g.tokens = k.tokens
+	const batch = 64
+	for start := 0; start < len(nodes); start += batch {
+		part := nodes[start:min(start+batch, len(nodes))]
+		g.do(func() error { return k.someFiles(ctx, dir, at, part) })
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Type != driver.TypeDir {
+			continue
+		}
+		sub := &treeDir{}
+		out.subs = append(out.subs, sub)
+		g.do(func() error { return k.subdir(ctx, dir, at, n, sub) })
+	}
+	if err := g.wait(); err != nil {
+		return err
+	}
+	out.nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Type == "" })
+	out.subs = slices.DeleteFunc(out.subs, func(d *treeDir) bool { return d.id.IsZero() })
+	out.id, err = k.w.put(encodeTree(out.nodes))
+	return err
+}
+
+// leaves reports whether a node stays out.
+func (k *taker) leaves(at string, n *Node) bool {
+	isDir := n.Type == driver.TypeDir
+	switch {
+	case k.ignore != nil && k.ignore.Ignores(at+n.Name, isDir):
+		return true
+	case k.secret != nil && k.secret.Ignores(at+n.Name, isDir):
+		const listed = 1000
+		k.mu.Lock()
+		if len(k.leftOut) < listed {
+			k.leftOut = append(k.leftOut, at+n.Name)
+		}
+		k.mu.Unlock()
+		return true
+	case n.Type == driver.TypeOther:
+		k.special.Add(1)
+		return true
+	}
+	return false
+}
+
+func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, out *treeDir) error {
+	sub, err := dir.Dir(ctx, n)
+	if vanished(err) {
+		n.Type = ""
+		return nil
+	}
+	if err != nil {
+		return within(at, err)
+	}
+	defer sub.Close()
+	if err := k.dir(ctx, sub, at+n.Name+"/", out); err != nil {
+		return err
+	}
+	n.Content = out.id
+	return nil
+}
+
+// vanished reports whether what was listed is gone, or something else, since.
+func vanished(err error) bool {
+	code := fault.Of(err)
+	return code == fault.NotFound || code == fault.Conflict || code == fault.InvalidArgument
+}
+
+func within(at string, err error) error {
+	if at == "" {
+		return err
+	}
+	return fmt.Errorf("in %s: %w", strings.TrimSuffix(at, "/"), err)
+}
+
+// someFiles takes the files among nodes.
+func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes []Node) error {
+	var b buffer
+	defer b.release()
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Type != driver.TypeFile {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("snapshot: take: %w", err)
+		}
+		if !k.known(at, n) {
+			err := k.file(ctx, dir, at, n, &b)
+			if vanished(err) {
+				n.Type = ""
+				continue
+			}
+			if err != nil {
+				return within(at, err)
+			}
+		}
+		files, bytes := k.files.Add(1), k.bytes.Add(n.Size)
+		if k.opts.Progress != nil && files%1000 == 0 {
+			k.opts.Progress(files, bytes)
+		}
+	}
+	return nil
+}
+
+// known fills in what the cache, or the tree itself, knows of a file whose
+// content is in the store.
+func (k *taker) known(at string, n *Node) bool {
+	if n.stat == nil {
+		return !n.Content.IsZero() && k.stored(n)
+	}
+	c, ok := k.cache[at+n.Name]
+	if !ok || c.stat != *n.stat {
+		return false
+	}
+	n.Content, n.List, n.Xattrs = c.content, c.list, c.xattrs
+	if !k.stored(n) {
+		n.Content, n.List, n.Xattrs = ID{}, ID{}, nil
+		return false
+	}
+	k.remember(at, n)
+	return true
+}
+
+// stored reports whether all of a file's content is in the store.
+func (k *taker) stored(n *Node) bool {
+	if n.Size == 0 {
+		return true
+	}
+	if n.Size <= ChunkSize {
+		return k.w.has(n.Content)
+	}
+	if n.List.IsZero() || !k.w.s.has(n.List) {
+		return false
+	}
+	chunks, err := k.w.s.chunks(k.w.base, n.List, n.Size)
+	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !k.w.has(id) })
+}
+
+// file reads a file into the store.
+func (k *taker) file(ctx context.Context, dir Directory, at string, n *Node, b *buffer) error {
+	r, err := dir.Open(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	read, expect := k.stream, int64(ChunkSize)
+	if f, ok := r.(*hostFile); ok {
+		attrs, err := listXattrs(f.fd)
+		if err != nil {
+			return hostError("read the attributes of", n.Name, err)
+		}
+		n.Xattrs = userXattrs(attrs)
+		read, expect = k.host, n.Size
+	}
+	first := b.get(expect)
+	count, err := io.ReadFull(r, first)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // as io.ReadFull has it
+		return err
+	}
+	if count < len(first) {
+		n.Size = int64(count)
+		n.Content, err = k.w.put(first[:count])
+	} else {
+		err = read(ctx, r, n, first)
+	}
+	if err == nil {
+		k.remember(at, n)
+	}
+	return err
+}
+
+// A list collects the chunks of a large file.
+type list struct {
+	k     *taker
+	whole hash.Hash
+	ids   []byte
+	size  int64
+}
+
+func (l *list) add(chunk []byte) error {
+	l.whole.Write(chunk)
+	l.size += int64(len(chunk))
+	var id ID
+	if !bytes.Equal(chunk, zeros[:len(chunk)]) {
+		var err error
+		if id, err = l.k.w.put(chunk); err != nil {
+			return err
+		}
+	}
+	l.ids = append(l.ids, id[:]...)
+	return nil
+}
+
+// done fills in the node.
+func (l *list) done(n *Node) (err error) {
+	n.Size = l.size
+	n.Content = ID(l.whole.Sum(nil))
+	if n.Size > ChunkSize {
+		n.List, err = l.k.w.put(l.ids)
+	}
+	return err
+}
+
+// stream takes a file that is larger than a chunk, of which first was read.
+func (k *taker) stream(ctx context.Context, r io.Reader, n *Node, first []byte) error {
+	l := &list{k: k, whole: driver.NewDigest()}
+	if err := l.add(first[:ChunkSize]); err != nil {
+		return err
+	}
+	rest := io.MultiReader(bytes.NewReader(slices.Clone(first[ChunkSize:])), contextReader{ctx, r})
+	for {
+		count, err := io.ReadFull(rest, first[:ChunkSize])
+		if count > 0 {
+			if err := l.add(first[:count]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return l.done(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// host takes a large file of this host; what is a hole in it is not read.
+func (k *taker) host(ctx context.Context, r io.Reader, n *Node, buf []byte) error {
+	f := r.(*hostFile)
+	l := &list{k: k, whole: driver.NewDigest()}
+	var data int64 // where there is something, from off on
+	for off := int64(0); off < f.size; {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("snapshot: take: %w", err)
+		}
+		want := min(ChunkSize, f.size-off)
+		if data < off || off == 0 {
+			data = nextData(f.fd, off, f.size)
+		}
+		chunk := zeros[:want]
+		if data < off+want {
+			count, err := f.readAt(buf[:want], off)
+			if err != nil {
+				return err
+			}
+			chunk = buf[:count]
+		}
+		if err := l.add(chunk); err != nil {
+			return err
+		}
+		off += int64(len(chunk))
+		if int64(len(chunk)) < want {
+			break // it was cut meanwhile
+		}
+	}
+	return l.done(n)
+}
+
+// A buffer is room for a chunk, and one byte more to see that there is more.
+type buffer struct{ buf []byte }
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, ChunkSize+1); return &b }}
+
+// get returns room for a file that is said to have size bytes.
+func (b *buffer) get(size int64) []byte {
+	if b.buf == nil {
+		b.buf = *buffers.Get().(*[]byte)
+	}
+	return b.buf[:min(max(size, 0)+1, ChunkSize+1)]
+}
+
+func (b *buffer) release() {
+	if b.buf != nil {
+		buffers.Put(&b.buf)
+	}
+}
+
+// tasks runs functions, beside each other as far as there are tokens.
+type tasks struct {
+	tokens chan struct{}
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	err    error
+}
+
+func (g *tasks) do(f func() error) {
+	g.mu.Lock()
+	failed := g.err != nil
+	g.mu.Unlock()
+	if failed {
+		return
+	}
+	select {
+	case g.tokens <- struct{}{}:
+		g.wg.Go(func() {
+			defer func() { <-g.tokens }()
+			g.note(f())
+		})
+	default:
+		g.note(f())
+	}
+}
+
+func (g *tasks) note(err error) {
+	if err == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = err
+	}
+}
+
+func (g *tasks) wait() error {
+	g.wg.Wait()
+	return g.err
+}

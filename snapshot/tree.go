@@ -1,0 +1,213 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Tree is something with files. Its methods may be called from many goroutines.
+type Tree interface {
+	// Root opens the directory at the top.
+	Root(ctx context.Context) (Directory, error)
+}
+
+// A Directory is an open directory of a tree. It follows no symlinks.
+type Directory interface {
+	// Nodes lists it, sorted by name.
+	Nodes(ctx context.Context) ([]Node, error)
+
+	// Open opens a file in it, which Nodes listed.
+	Open(ctx context.Context, n *Node) (io.ReadCloser, error)
+
+	// Dir opens a directory in it, which Nodes listed.
+	Dir(ctx context.Context, n *Node) (Directory, error)
+
+	// Close lets go of it.
+	Close()
+}
+
+// Walk calls visit with everything in the tree, parents before what is in them,
+// siblings in order. In what visit returns, descend says whether to enter a
+// directory.
+func Walk(ctx context.Context, t Tree, visit func(path string, dir Directory, n *Node) (descend bool, err error)) error {
+	root, err := t.Root(ctx)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return walk(ctx, root, "", visit)
+}
+
+func walk(ctx context.Context, dir Directory, at string, visit func(string, Directory, *Node) (bool, error)) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("snapshot: walk: %w", err)
+	}
+	nodes, err := dir.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		name := at + n.Name
+		descend, err := visit(name, dir, n)
+		if err != nil {
+			return err
+		}
+		if n.Type != driver.TypeDir || !descend {
+			continue
+		}
+		sub, err := dir.Dir(ctx, n)
+		if err != nil {
+			return err
+		}
+		err = walk(ctx, sub, name+"/", visit)
+		sub.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Digest is the digest of a tree, as driver.TreeDigest has it.
+func Digest(ctx context.Context, t Tree) (string, error) {
+	sum := driver.NewTreeDigest()
+	err := Walk(ctx, t, func(name string, dir Directory, n *Node) (bool, error) {
+		if n.Type == driver.TypeFile && n.Content.IsZero() {
+			var err error
+			if n.Content, err = contentID(ctx, dir, n); err != nil {
+				return false, err
+			}
+		}
+		sum.Add(name, n.Info(name), n.Info(name).Digest)
+		return true, nil
+	})
+	return sum.Sum(), err
+}
+
+// contentID reads a file to know its digest.
+func contentID(ctx context.Context, dir Directory, n *Node) (ID, error) {
+	r, err := dir.Open(ctx, n)
+	if err != nil {
+		return ID{}, err
+	}
+	defer r.Close()
+	h := driver.NewDigest()
+	if _, err := io.Copy(h, contextReader{ctx, r}); err != nil {
+		return ID{}, fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
+	}
+	return ID(h.Sum(nil)), nil
+}
+
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(buf []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(buf)
+}
+
+// Lookup finds what is at name in a tree; "." is a directory. The directory that
+// has it must be closed, unless it is nil.
+func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) {
+	if !driver.ValidName(name) {
+		return nil, nil, fmt.Errorf("snapshot: name %q: %w", name, fault.InvalidArgument)
+	}
+	if name == "." {
+		return nil, &Node{Name: ".", Type: driver.TypeDir, Mode: 0o755}, nil
+	}
+	dir, err := t.Root(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	elems := strings.Split(name, "/")
+	for i, elem := range elems {
+		n, err := find(ctx, dir, elem)
+		if err == nil && n == nil {
+			err = fmt.Errorf("snapshot: %s: %w", name, fault.NotFound)
+		}
+		if err == nil && i < len(elems)-1 && n.Type != driver.TypeDir {
+			err = fmt.Errorf("snapshot: %s: %w: %s is not a directory", name, fault.NotFound, path.Join(elems[:i+1]...))
+		}
+		if err == nil && i == len(elems)-1 {
+			return dir, n, nil
+		}
+		var sub Directory
+		if err == nil {
+			sub, err = dir.Dir(ctx, n)
+		}
+		dir.Close()
+		if err != nil {
+			return nil, nil, err
+		}
+		dir = sub
+	}
+	panic("unreachable")
+}
+
+func find(ctx context.Context, dir Directory, name string) (*Node, error) {
+	nodes, err := dir.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes {
+		if nodes[i].Name == name {
+			return &nodes[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// OpenFile opens the file at name in a tree.
+func OpenFile(ctx context.Context, t Tree, name string) (io.ReadCloser, *Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dir == nil || n.Type != driver.TypeFile {
+		if dir != nil {
+			dir.Close()
+		}
+		return nil, nil, fmt.Errorf("snapshot: read %s: %w: it is no regular file", name, fault.InvalidArgument)
+	}
+	r, err := dir.Open(ctx, n)
+	if err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return &fileOf{r, dir}, n, nil
+}
+
+// fileOf is a file that holds its directory.
+type fileOf struct {
+	io.ReadCloser
+	dir Directory
+}
+
+func (f *fileOf) Close() error {
+	f.dir.Close()
+	return f.ReadCloser.Close()
+}
+
+// Empty is the tree with nothing in it.
+var Empty Tree = empty{}
+
+type empty struct{}
+
+func (empty) Root(context.Context) (Directory, error)       { return empty{}, nil }
+func (empty) Nodes(context.Context) ([]Node, error)         { return nil, nil }
+func (empty) Close()                                        {}
+func (empty) Dir(context.Context, *Node) (Directory, error) { return nil, fault.NotFound }
+func (empty) Open(context.Context, *Node) (io.ReadCloser, error) {
+	return nil, fault.NotFound
+}

@@ -1,0 +1,175 @@
+package snapshot
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// WriteUnified writes a comparison, made with DiffOptions.Text, in the form that
+// git has and patch(1) understands.
+func (c *Comparison) WriteUnified(w io.Writer) error {
+	var b strings.Builder
+	for i := range c.Changes {
+		b.Reset()
+		c.Changes[i].unified(&b)
+		if _, err := io.WriteString(w, b.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Change) unified(b *strings.Builder) {
+	if c.isDir() && c.Kind != ModeOnly {
+		return // as git: a directory shows by what is in it
+	}
+	from := c.Path
+	if c.From != "" {
+		from = c.From
+	}
+	fmt.Fprintf(b, "diff --git %s %s\n", quoted("a/"+from), quoted("b/"+c.Path))
+	switch c.Kind {
+	case Added:
+		fmt.Fprintf(b, "new file mode %s\n", gitMode(c.New))
+	case Removed:
+		fmt.Fprintf(b, "deleted file mode %s\n", gitMode(c.Old))
+	case Renamed:
+		c.modes(b)
+		fmt.Fprintf(b, "similarity index 100%%\nrename from %s\nrename to %s\n", quoted(from), quoted(c.Path))
+		return
+	default:
+		c.modes(b)
+	}
+	if c.Binary || c.TooBig {
+		fmt.Fprintf(b, "Binary files %s and %s differ\n", c.name("a/", from, c.Old), c.name("b/", c.Path, c.New))
+		return
+	}
+	if len(c.Hunks) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "--- %s\n+++ %s\n", c.name("a/", from, c.Old), c.name("b/", c.Path, c.New))
+	for _, h := range c.Hunks {
+		fmt.Fprintf(b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
+		for _, l := range h.Lines {
+			b.WriteString(l)
+			if !strings.HasSuffix(l, "\n") {
+				b.WriteString("\n\\ No newline at end of file\n")
+			}
+		}
+	}
+}
+
+func (c *Change) modes(b *strings.Builder) {
+	if c.Old.Mode != c.New.Mode && c.Old.Type != driver.TypeSymlink {
+		fmt.Fprintf(b, "old mode %s\nnew mode %s\n", gitMode(c.Old), gitMode(c.New))
+	}
+}
+
+func (c *Change) name(prefix, path string, s *Side) string {
+	if s == nil {
+		return "/dev/null"
+	}
+	return quoted(prefix + path)
+}
+
+func gitMode(s *Side) string {
+	switch s.Type {
+	case driver.TypeSymlink:
+		return "120000"
+	case driver.TypeDir:
+		return fmt.Sprintf("04%04o", s.Mode)
+	}
+	return fmt.Sprintf("10%04o", s.Mode)
+}
+
+func span(start, lines int) string {
+	if lines == 1 {
+		return strconv.Itoa(start)
+	}
+	return fmt.Sprintf("%d,%d", start, lines)
+}
+
+// quoted is a path as git writes it: in quotes where it has a special character.
+func quoted(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r > 0x7e }) {
+		return path
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(path) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// WriteStat writes one line for each change and a sum, as git diff --stat does.
+func (c *Comparison) WriteStat(w io.Writer) error {
+	width := 0
+	for i := range c.Changes {
+		width = max(width, len(c.Changes[i].title()))
+	}
+	for i := range c.Changes {
+		ch := &c.Changes[i]
+		if ch.isDir() && ch.Kind != ModeOnly {
+			continue
+		}
+		what := fmt.Sprintf("%d %s", ch.LinesAdded+ch.LinesRemoved, bar(ch.LinesAdded, ch.LinesRemoved))
+		switch {
+		case ch.Binary || ch.TooBig:
+			what = fmt.Sprintf("Bin %d -> %d bytes", size(ch.Old), size(ch.New))
+		case ch.Kind == ModeOnly:
+			what = fmt.Sprintf("mode %04o -> %04o", ch.Old.Mode, ch.New.Mode)
+		}
+		if _, err := fmt.Fprintf(w, " %-*s | %s\n", width, ch.title(), strings.TrimRight(what, " ")); err != nil {
+			return err
+		}
+	}
+	s := c.Stats
+	_, err := fmt.Fprintf(w, " %d changed: %d added, %d removed, %d modified, %d renamed, %d mode; %d lines added(+), %d lines removed(-)\n",
+		s.Added+s.Removed+s.Modified+s.Renamed+s.Mode, s.Added, s.Removed, s.Modified, s.Renamed, s.Mode, s.LinesAdded, s.LinesRemoved)
+	return err
+}
+
+func (c *Change) title() string {
+	if c.From != "" {
+		return quoted(c.From) + " => " + quoted(c.Path)
+	}
+	return quoted(c.Path)
+}
+
+func size(s *Side) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Size
+}
+
+// bar draws pluses and minuses, at most forty.
+func bar(added, removed int) string {
+	const most = 40
+	if sum := added + removed; sum > most {
+		scaled := added * most / sum
+		if added > 0 {
+			scaled = max(scaled, 1)
+		}
+		added, removed = scaled, min(removed, most-scaled)
+	}
+	return strings.Repeat("+", added) + strings.Repeat("-", removed)
+}
