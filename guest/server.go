@@ -350,7 +350,10 @@ func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb
 		if size == nil {
 			return fmt.Errorf("guest: resize %s: %w: no size given", r.Id, fault.InvalidArgument)
 		}
-		return sess.Resize(ctx, *size)
+		if err := sess.Resize(ctx, *size); err != nil || s.cfg.Level != driver.IsolationGVisor {
+			return err
+		}
+		return sess.Signal(ctx, "SIGWINCH") // gVisor keeps the new size to itself
 	})
 }
 

@@ -50,7 +50,7 @@ var hostControllers = sync.OnceValue(func() map[string]controller {
 			c.dir, c.v2, c.err = hostUnified().dir, true, nil
 		case err != nil:
 		case !ok:
-			c.err = fmt.Errorf("the host has no controller %q in cgroup version 1, and none to be used in version 2 (%v)", name, hostUnified().err)
+			c.err = fmt.Errorf("the host has no controller %q in cgroup version 1, and none to be used in version 2: %w", name, hostUnified().err)
 		default:
 			c.dir = dir
 			c.err = c.try()

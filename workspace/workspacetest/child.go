@@ -26,12 +26,13 @@ const (
 type job struct {
 	Test   string        // name of the test that called Run
 	Dir    string        //
-	Verb   string        // open, resolve, destroy, update, write
+	Verb   string        // open, resolve, destroy, update, write, start
 	Spec   driver.Spec   //
 	Ref    *driver.Ref   // of the workspace, for all but open
 	Policy driver.Policy // for update
 	KillAt int           // die at this step, the first is 1; 0 never, -1 when the verb is done
 	Seed   int64         // for write
+	Script string        // for start
 }
 
 // An answer is a line from a child.
@@ -39,7 +40,7 @@ type answer struct {
 	Ref   *driver.Ref `json:",omitempty"`
 	Steps []string    `json:",omitempty"` // that were passed
 	Err   *fault.Wire `json:",omitempty"`
-	Name  string      `json:",omitempty"` // a write that was acknowledged
+	Name  string      `json:",omitempty"` // a write that was acknowledged, or a session
 	Gen   int         `json:",omitempty"`
 	Done  bool        `json:",omitempty"` // the verb is done
 }
@@ -97,6 +98,12 @@ func (j job) run(ctx context.Context, p driver.Provider, a *answer) error {
 	case "update":
 		ref, err := d.Life.Update(ctx, j.Policy)
 		a.Ref = &ref
+		return err
+	case "start":
+		session, err := d.Shell.Start(ctx, driver.Command{Script: j.Script, Detached: true})
+		if err == nil {
+			a.Name = session.ID()
+		}
 		return err
 	case "write":
 		return writeForever(ctx, d, j.Seed)

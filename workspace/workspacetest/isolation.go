@@ -20,7 +20,6 @@ var isolationChecks = []Check{
 	{"Isolation/host-processes-can't-be-seen", all(needShell, needIsolation(2)), isolationProcesses},
 	{"Isolation/other-workspaces-can't-be-reached", all(needShell, needFS, needIsolation(1)), isolationSessions},
 	{"Network/nothing-is-reached-without-a-policy", all(needShell, needNoNetwork), networkNone},
-	{"Limits/wall-time-ends-a-command", all(needShell, needWallLimit), limitWall},
 	{"ReadOnly/holds-for-processes", all(needShell, needFS, needReadOnly), readOnlyProcesses},
 }
 
@@ -32,10 +31,6 @@ func needIsolation(rank int) func(*Env) (string, bool) {
 
 func needNoNetwork(e *Env) (string, bool) {
 	return fmt.Sprintf("Traits.Network is %q", e.Traits.Network), e.Traits.Network != driver.NetworkOpen
-}
-
-func needWallLimit(e *Env) (string, bool) {
-	return "Traits.Limits.Wall is not enforced", e.Traits.Limits.Wall.Enforced()
 }
 
 // hostFile makes a file that everybody on the host may read and write.
@@ -120,14 +115,6 @@ func networkNone(t testing.TB, e *Env) {
 			t.Errorf("a command reaches %s", l.Addr())
 		}
 		l.Close()
-	}
-}
-
-func limitWall(t testing.TB, e *Env) {
-	p := e.open(t, func(s *driver.Spec) { s.Policy.Limits.Wall.Max = int64(500 * time.Millisecond) })
-	res := p.must(t, driver.Command{Script: "echo early; sleep 1000"})
-	if res.Cause != driver.CauseTimeout || string(res.Stdout) != "early\n" {
-		t.Errorf("a command beyond the limit gives %+v", res)
 	}
 }
 

@@ -43,7 +43,7 @@ var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
-	shellChecks, isolationChecks,
+	shellChecks, terminalChecks, isolationChecks, limitChecks,
 )
 
 // Run holds a provider against the contract, each check as a subtest.
