@@ -221,9 +221,14 @@ func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
 }
 
 // firstInput reads what fits into one message, and says whether there is more.
+// Only what is in memory is read: anything else could wait for somebody, who
+// perhaps waits for the command.
 func firstInput(r io.Reader) (data []byte, more bool, err error) {
 	if r == nil {
 		return nil, false, nil
+	}
+	if _, inMemory := r.(interface{ Len() int }); !inMemory { // such as *bytes.Reader
+		return nil, true, nil
 	}
 	buf := make([]byte, maxChunk)
 	n, err := io.ReadFull(r, buf)

@@ -18,7 +18,7 @@ type session struct {
 	c  *Client
 	id string
 
-	pumps    sync.WaitGroup // the goroutines that carry input and output
+	pumps    sync.WaitGroup // the goroutines that carry output
 	mu       sync.Mutex
 	callback []string    // what callbacks answered
 	stop     func() bool // ends waiting for the context of Start
@@ -61,7 +61,9 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		s.endWith(ctx, pb.Tag)
 	}
 	if more {
-		s.pumps.Go(func() { s.pumpInput(cmd.Stdin) })
+		// Nothing can make a reader return: one that is stuck when the command
+		// ends is left behind, and reads no more once it comes back.
+		go s.pumpInput(cmd.Stdin)
 	}
 	if cmd.OnStdout != nil {
 		s.pumps.Go(func() { s.pumpOutput(driver.Stdout, cmd.OnStdout) })

@@ -33,6 +33,7 @@ func (a *app) withClient(ctx context.Context, f func(c *remote.Client) error) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	a.system = sys
 	c, err := sys.Client(ctx)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/config"
+	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -63,6 +64,7 @@ type app struct {
 	json   bool
 
 	resolved *config.Config // what settings returned
+	system   *system.System // that is open, without --server
 }
 
 func (a *app) root() *cobra.Command {

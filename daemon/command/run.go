@@ -1,23 +1,31 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 )
 
 // runLabel marks the workspaces of croft run. What a crash leaves of them the
 // next run removes.
 const runLabel = "croft-run"
+
+// runByLabel names the process of a run, so that the next one sees at once that
+// it was killed.
+const runByLabel = "croft-run-by"
 
 // runIdle is after how long without use a server removes such a workspace.
 const runIdle = 10 * time.Minute
@@ -96,6 +104,9 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 
 func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
+	if me := processMark("self"); me != "" && a.server == "" {
+		spec.Labels[runByLabel] = me
+	}
 	spec.Policy.Idle = runIdle
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
@@ -189,18 +200,73 @@ func (a *app) discard(ctx context.Context, c *remote.Client, id string) error {
 	return err
 }
 
-// sweepRuns removes what earlier runs left that were killed. A program that
-// lives holds its workspace; one that was killed does so for a few seconds more.
+// processMark tells a process from all others that this host ever had, "" where
+// that can't be known or there is none: boot, id and time of start.
+func processMark(pid string) string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return ""
+	}
+	id, _, _ := strings.Cut(string(stat), " ")
+	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return ""
+	}
+	return fmt.Sprintf("%.8s-%s-%s", boot, id, fields[19])
+}
+
+// killed reports whether a mark is that of a process of this boot that is no more.
+func killed(mark string) bool {
+	me := strings.Split(processMark("self"), "-")
+	it := strings.Split(mark, "-")
+	return len(me) == 3 && len(it) == 3 && me[0] == it[0] && processMark(it[1]) != mark
+}
+
+// sweepOrphans removes what no record tells of: a run that was killed while it
+// opened or ended left it.
+func (a *app) sweepOrphans(ctx context.Context) {
+	const endsItself = 5 * time.Second // what others are about to make or to remove
+	entries, err := os.ReadDir(filepath.Join(a.system.Dir, "ws"))
+	if err != nil {
+		return // there is nothing yet
+	}
+	records, err := a.system.Registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return // it shows in what comes next
+	}
+	for _, e := range entries {
+		known := slices.ContainsFunc(records, func(r registry.Record) bool { return r.ID == e.Name() })
+		info, err := e.Info()
+		if known || err != nil || !e.IsDir() || time.Since(info.ModTime()) < endsItself {
+			continue
+		}
+		if err := a.system.Registry.Sweep(ctx); err != nil {
+			a.note("croft: remove what earlier runs left: %v", err)
+		}
+		return
+	}
+}
+
+// sweepRuns removes what earlier runs left that were killed. Where it can't be
+// told, a program that lives holds its workspace; one that was killed does so for
+// a few seconds more.
 func (a *app) sweepRuns(ctx context.Context, c *remote.Client) {
 	list, err := c.List(ctx, remote.Filter{Labels: map[string]string{runLabel: "true"}})
 	if err != nil {
 		return // it shows in what comes next
 	}
+	defer a.sweepOrphans(ctx)
 	for _, ws := range list {
-		if time.Since(ws.CreatedAt) < time.Minute {
+		over := killed(ws.Labels[runByLabel])
+		if !over && time.Since(ws.CreatedAt) < time.Minute {
 			continue // between being recorded and being held
 		}
-		if d, err := c.Describe(ctx, ws.ID); err == nil && len(d.Holders) == 0 {
+		if d, err := c.Describe(ctx, ws.ID); err == nil && (over || len(d.Holders) == 0) {
 			if err := a.discard(ctx, c, ws.ID); err != nil {
 				a.note("croft: remove the workspace %s of an earlier run: %v", ws.ID, err)
 			}
