@@ -59,6 +59,7 @@ var may = []struct{ pkg, imports string }{
 	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},
 	{"tool/check", "fault profile workspace workspace/driver tool tool/verify"},
 	{"tool/verify", "fault profile workspace workspace/driver"},
+	{"tool/lsp", "fault workspace workspace/driver tool tool/verify"},
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard"},

@@ -10,11 +10,12 @@ import (
 	"github.com/croft-run/croft/tool/ast"
 	"github.com/croft-run/croft/tool/check"
 	"github.com/croft-run/croft/tool/index"
+	"github.com/croft-run/croft/tool/lsp"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools())
+	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools(), lsp.Tools())
 }
 
 // Workspace returns every tool of the workspace toolset.
@@ -25,7 +26,7 @@ func Workspace() []*tool.Tool {
 // Effects returns what happens after a tool has changed files, in this order: what
 // formatting makes of a file is what the others are to see.
 func Effects() []tool.Effect {
-	return []tool.Effect{check.Effect(nil), index.Effect}
+	return []tool.Effect{check.Effect(lsp.Servers), lsp.Effect, index.Effect}
 }
 
 // Sources returns where further tools of a workspace come from.

@@ -1,0 +1,334 @@
+package lsp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+// A client is one running server.
+type client struct {
+	*conn
+	spec    *server
+	ws      *workspace.Workspace
+	root    string
+	started time.Time
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	stdin   io.WriteCloser
+	caps    capabilities
+	stderr  tail
+
+	docMu sync.Mutex
+	docs  map[string]*document // open in the server, by name; +checklocks:docMu
+
+	stateMu sync.Mutex
+	busy    map[string]bool          // progress that is under way; +checklocks:stateMu
+	begun   bool                     // it has been busy; +checklocks:stateMu
+	eased   chan struct{}            // closed and replaced at each change of state; +checklocks:stateMu
+	found   map[string]*publishedSet // diagnostics by URI; +checklocks:stateMu
+	result  *workspace.Result        // how the process ended; +checklocks:stateMu
+}
+
+// capabilities are what of a server's matters.
+type capabilities struct {
+	Diagnostic json.RawMessage `json:"diagnosticProvider"`
+	Rename     json.RawMessage `json:"renameProvider"`
+}
+
+// A publishedSet is what a server said about a file.
+type publishedSet struct {
+	version int // -1 where it does not say
+	serial  int // of the publication
+	at      time.Time
+	list    []wireDiagnostic
+}
+
+// start starts a server and initializes it. It lives on when ctx ends.
+func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client, error) {
+	root := ws.Traits().Root
+	if root == "" {
+		return nil, fmt.Errorf("lsp: start %s: %w: the workspace does not say where it is", spec.name, fault.Unsupported)
+	}
+	c := &client{
+		spec: spec, ws: ws, root: root, started: time.Now(),
+		docs: map[string]*document{}, busy: map[string]bool{}, eased: make(chan struct{}), found: map[string]*publishedSet{},
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	cmd := ws.Script(life, spec.script())
+	cmd.Env, cmd.Stderr = spec.env, &c.stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return nil, fmt.Errorf("lsp: start %s: %w", spec.name, err)
+	}
+	c.stdin = stdin
+	c.conn = newConn(stdin, c.handleServer)
+	c.wg.Go(func() { c.serve(stdout); stdout.Close() })
+	c.wg.Go(func() {
+		_ = cmd.Wait() // how it ended is in the result
+		c.stateMu.Lock()
+		c.result = cmd.Result
+		c.stateMu.Unlock()
+	})
+	if err := c.initialize(ctx); err != nil {
+		c.kill()
+		return nil, c.explain(err)
+	}
+	return c, nil
+}
+
+// explain tells a server that is not installed from one that does not work.
+func (c *client) explain(err error) error {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	switch {
+	case c.result != nil && c.result.ExitCode == notFound && c.result.Cause == "":
+		return &Error{c.spec.missing(), fault.Unavailable}
+	case errors.Is(err, errDied) && c.stderr.String() != "":
+		return fmt.Errorf("%w: it said: %s", err, c.stderr.String())
+	}
+	return err
+}
+
+func (c *client) initialize(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	params := map[string]any{
+		"processId": nil, // of another namespace: it would watch the wrong one
+		"rootUri":   uriOf(c.root, ""), "rootPath": c.root,
+		"workspaceFolders": []any{map[string]any{"uri": uriOf(c.root, ""), "name": "workspace"}},
+		"clientInfo":       map[string]any{"name": "croft"},
+		"capabilities": map[string]any{
+			"general": map[string]any{"positionEncodings": []string{"utf-16"}},
+			"window":  map[string]any{"workDoneProgress": true},
+			"workspace": map[string]any{
+				"configuration": true, "workspaceFolders": true, "symbol": map[string]any{},
+				"didChangeWatchedFiles": map[string]any{"dynamicRegistration": true},
+				"workspaceEdit":         map[string]any{"documentChanges": true},
+			},
+			"textDocument": map[string]any{
+				"synchronization": map[string]any{"didSave": true}, "hover": map[string]any{"contentFormat": []string{"markdown", "plaintext"}},
+				"definition": map[string]any{"linkSupport": true}, "references": map[string]any{}, "rename": map[string]any{},
+				"documentSymbol":     map[string]any{"hierarchicalDocumentSymbolSupport": true},
+				"publishDiagnostics": map[string]any{"versionSupport": true}, "diagnostic": map[string]any{},
+			},
+		},
+		"initializationOptions": c.spec.options,
+	}
+	var result struct {
+		Capabilities capabilities `json:"capabilities"`
+	}
+	if err := c.call(ctx, "initialize", params, &result); err != nil {
+		return err
+	}
+	c.caps = result.Capabilities
+	return c.notify("initialized", struct{}{})
+}
+
+// handleServer answers what the server asks, and notes what it tells.
+func (c *client) handleServer(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "textDocument/publishDiagnostics":
+		var p publishParams
+		if err := json.Unmarshal(params, &p); err == nil {
+			c.published(p)
+		}
+	case "$/progress":
+		c.progress(params)
+	case "workspace/configuration":
+		return c.configuration(params), nil
+	case "workspace/applyEdit":
+		return map[string]bool{"applied": false}, nil // nobody changes files unasked
+	case "workspace/workspaceFolders":
+		return []any{map[string]any{"uri": uriOf(c.root, ""), "name": "workspace"}}, nil
+	}
+	return nil, nil //nolint:nilnil // null is the answer to all others
+}
+
+func (c *client) configuration(params json.RawMessage) []any {
+	var p struct {
+		Items []struct {
+			Section string `json:"section"`
+		} `json:"items"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return nil
+	}
+	out := make([]any, len(p.Items))
+	for i, item := range p.Items {
+		value := c.spec.settings
+		for key := range strings.SplitSeq(item.Section, ".") {
+			if m, ok := value.(map[string]any); ok && item.Section != "" {
+				value = m[key]
+			}
+		}
+		out[i] = value
+	}
+	return out
+}
+
+// changedLocked wakes those who wait for a change of state.
+//
+// +checklocks:c.stateMu
+func (c *client) changedLocked() {
+	close(c.eased)
+	c.eased = make(chan struct{})
+}
+
+func (c *client) published(p publishParams) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	set := &publishedSet{version: -1, list: p.Diagnostics, at: time.Now()}
+	if p.Version != nil {
+		set.version = *p.Version
+	}
+	if before := c.found[p.URI]; before != nil {
+		set.serial = before.serial
+	}
+	set.serial++
+	c.found[p.URI] = set
+	c.changedLocked()
+}
+
+func (c *client) progress(params json.RawMessage) {
+	var p struct {
+		Token json.RawMessage `json:"token"`
+		Value struct {
+			Kind string `json:"kind"`
+		} `json:"value"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	switch p.Value.Kind {
+	case "begin":
+		c.busy[string(p.Token)], c.begun = true, true
+	case "end":
+		delete(c.busy, string(p.Token))
+	default:
+		return
+	}
+	c.changedLocked()
+}
+
+// settle waits until the server is not busy loading the project, so that its
+// answers are not those of one that knows half of it: a rename would change half
+// of the files. Before the first question it waits for the work to begin, long
+// where the server is known to announce it.
+func (c *client) settle(ctx context.Context, first bool) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		c.stateMu.Lock()
+		changed, busy, begun := c.eased, len(c.busy) > 0, c.begun
+		c.stateMu.Unlock()
+		var calm <-chan time.Time // ends the wait; never while the server is busy
+		if !busy {
+			patience := time.Duration(0)
+			switch {
+			case first && begun:
+				patience = calmTime
+			case first && c.spec.announces:
+				patience = announceTime
+			case first:
+				patience = beginTime
+			}
+			calm = time.After(patience)
+		}
+		select {
+		case <-changed:
+		case <-calm:
+			return
+		case <-c.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stop asks the server to end, and ends it.
+func (c *client) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	if c.call(ctx, "shutdown", nil, nil) == nil {
+		_ = c.notify("exit", nil)
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
+	}
+	c.kill()
+}
+
+// kill ends the process and waits for all that belongs to it.
+func (c *client) kill() {
+	c.stdin.Close()
+	c.cancel()
+	c.wg.Wait()
+}
+
+// alive reports whether the server still answers.
+func (c *client) alive() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 2 << 10
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if len(t.buf) > most {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-most:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(strings.ToValidUTF8(string(t.buf), "?"))
+}
+
+// An Error says what can't be done, in words for the agent; Unwrap gives its code.
+type Error struct {
+	Text string
+	Code fault.Code
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the code.
+func (e *Error) Unwrap() error { return e.Code }

@@ -1,0 +1,60 @@
+package lsp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+)
+
+// diagnosticsTime is how long a server may take to look at a file.
+const diagnosticsTime = 60 * time.Second
+
+type diagnosticsOutput struct {
+	Path        string       `json:"path"`
+	Diagnostics []Diagnostic `json:"diagnostics"`
+}
+
+func (o diagnosticsOutput) Text() string {
+	if len(o.Diagnostics) == 0 {
+		return "no diagnostics for " + o.Path
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d diagnostic(s) for %s:\n", len(o.Diagnostics), o.Path)
+	for _, d := range o.Diagnostics {
+		fmt.Fprintf(&b, "%s:%d:%d: %s: %s", o.Path, d.Line, d.Col, d.Severity, d.Message)
+		if rule := d.rule(); rule != "" {
+			b.WriteString(" (" + rule + ")")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func diagnostics() *tool.Tool {
+	return tool.New(toolSpec("diagnostics", "Show the errors and warnings of a file as it is now."),
+		func(ctx context.Context, c *tool.Call, in fileInput) (diagnosticsOutput, error) {
+			name, err := fileName(ctx, c, in.FilePath)
+			if err != nil {
+				return diagnosticsOutput{}, err
+			}
+			s, err := of(ctx, c)
+			if err != nil {
+				return diagnosticsOutput{}, err
+			}
+			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
+			defer cancel()
+			list, err := s.Diagnostics(bounded, name)
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server said nothing about %s within %v", name, diagnosticsTime)
+			}
+			if err != nil {
+				return diagnosticsOutput{}, err
+			}
+			return diagnosticsOutput{Path: name, Diagnostics: list}, nil
+		})
+}

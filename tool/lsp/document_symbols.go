@@ -1,0 +1,50 @@
+package lsp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/tool"
+)
+
+type fileInput struct {
+	FilePath string `json:"file_path" jsonschema:"path of the file"`
+}
+
+// A symbols is the answer of tools that list symbols.
+type symbols struct {
+	Symbols []Symbol `json:"symbols"`
+
+	text string
+}
+
+func (s symbols) Text() string { return s.text }
+
+func documentSymbols() *tool.Tool {
+	return tool.New(toolSpec("document_symbols", "List what a file declares, with lines."),
+		func(ctx context.Context, c *tool.Call, in fileInput) (symbols, error) {
+			name, err := fileName(ctx, c, in.FilePath)
+			if err != nil {
+				return symbols{}, err
+			}
+			s, err := of(ctx, c)
+			if err != nil {
+				return symbols{}, err
+			}
+			list, err := s.DocumentSymbols(ctx, name)
+			if err != nil {
+				return symbols{}, err
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "%d symbol(s) in %s:\n", len(list), in.FilePath)
+			for _, sym := range list {
+				fmt.Fprintf(&b, "%s%d: %s [%s]", strings.Repeat("  ", sym.Depth+1), sym.Line, sym.Name, sym.Kind)
+				if sym.Detail != "" {
+					b.WriteString(" " + sym.Detail)
+				}
+				b.WriteByte('\n')
+			}
+			return symbols{append([]Symbol{}, list...), b.String()}, nil
+		})
+}

@@ -1,0 +1,243 @@
+package lsp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Bounds of what a server may send.
+const (
+	maxMessage = 64 << 20
+	maxHeader  = 4 << 10
+)
+
+// A message is a request, a notification or a response.
+type message struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+// An rpcError is a server's refusal.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// Codes of servers that are worth another try: the content was modified, or the
+// server gave up on its own.
+const (
+	codeContentModified = -32801
+	codeServerCancelled = -32802
+	codeMethodNotFound  = -32601
+)
+
+// readMessage reads one frame: headers, an empty line, and as many bytes as
+// Content-Length says.
+func readMessage(r *bufio.Reader) ([]byte, error) {
+	length, read := -1, 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = fmt.Errorf("a header of more than %d bytes: %w", maxHeader, fault.InvalidArgument)
+			}
+			return nil, err
+		}
+		if read += len(line); read > maxHeader {
+			return nil, fmt.Errorf("headers of more than %d bytes: %w", maxHeader, fault.InvalidArgument)
+		}
+		text := strings.TrimRight(string(line), "\r\n")
+		if text == "" {
+			break
+		}
+		name, value, ok := strings.Cut(text, ":")
+		if !ok {
+			return nil, fmt.Errorf("header %q: %w", text, fault.InvalidArgument)
+		}
+		if strings.EqualFold(strings.TrimSpace(name), "Content-Length") {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil || length < 0 || length > maxMessage {
+				return nil, fmt.Errorf("length %q: %w: 0 to %d are allowed", value, fault.InvalidArgument, maxMessage)
+			}
+		}
+	}
+	if length < 0 {
+		return nil, fmt.Errorf("a message without its length: %w", fault.InvalidArgument)
+	}
+	var body bytes.Buffer // grows with what comes, not with what is promised
+	if _, err := io.CopyN(&body, r, int64(length)); err != nil {
+		return nil, err
+	}
+	return body.Bytes(), nil
+}
+
+func writeMessage(w io.Writer, m message) error {
+	m.Version = "2.0"
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(data)), data...))
+	return err
+}
+
+// A conn is the connection with one server.
+type conn struct {
+	w      io.Writer
+	handle func(method string, params json.RawMessage) (any, error) // of the server's own requests and notifications
+
+	writeMu sync.Mutex
+
+	mu      sync.Mutex
+	next    int64
+	pending map[string]chan message // +checklocks:mu
+	err     error                   // why it ended; +checklocks:mu
+	done    chan struct{}
+}
+
+func newConn(w io.Writer, handle func(string, json.RawMessage) (any, error)) *conn {
+	return &conn{w: w, handle: handle, pending: map[string]chan message{}, done: make(chan struct{})}
+}
+
+// serve reads until r ends.
+func (c *conn) serve(r io.Reader) {
+	br := bufio.NewReaderSize(r, maxHeader)
+	var err error
+	for {
+		var data []byte
+		if data, err = readMessage(br); err != nil {
+			break
+		}
+		var m message
+		if err = json.Unmarshal(data, &m); err != nil {
+			err = fmt.Errorf("a message that is not JSON: %w: %w", fault.InvalidArgument, err)
+			break
+		}
+		c.take(m)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	close(c.done)
+}
+
+// take handles one message. Requests of the server are answered at once: they
+// ask for settings and the like, and wait for nobody.
+func (c *conn) take(m message) {
+	if m.Method == "" {
+		c.mu.Lock()
+		waiting := c.pending[string(m.ID)]
+		delete(c.pending, string(m.ID))
+		c.mu.Unlock()
+		if waiting != nil {
+			waiting <- m
+		}
+		return
+	}
+	result, err := c.handle(m.Method, m.Params)
+	if len(m.ID) == 0 {
+		return
+	}
+	reply := message{ID: m.ID}
+	if err != nil {
+		reply.Error = &rpcError{Code: codeMethodNotFound, Message: err.Error()}
+	} else if reply.Result, err = json.Marshal(result); err != nil {
+		reply.Error = &rpcError{Code: codeMethodNotFound, Message: err.Error()}
+	}
+	_ = c.write(reply) // a server that can't be written to ends its output, too
+}
+
+func (c *conn) write(m message) error {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	return writeMessage(c.w, m)
+}
+
+// notify tells the server something.
+func (c *conn) notify(method string, params any) error {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("lsp: %s: %w: %w", method, fault.Internal, err)
+	}
+	if err := c.write(message{Method: method, Params: data}); err != nil {
+		return c.dead(method, err)
+	}
+	return nil
+}
+
+// call asks the server and waits for the answer. When ctx ends the server is told
+// that nobody waits any more.
+func (c *conn) call(ctx context.Context, method string, params, result any) error {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("lsp: %s: %w: %w", method, fault.Internal, err)
+	}
+	c.mu.Lock()
+	c.next++
+	id := strconv.FormatInt(c.next, 10)
+	answer := make(chan message, 1)
+	c.pending[id] = answer
+	c.mu.Unlock()
+	if err := c.write(message{ID: json.RawMessage(id), Method: method, Params: data}); err != nil {
+		return c.dead(method, err)
+	}
+	select {
+	case m := <-answer:
+		return decodeAnswer(method, m, result)
+	case <-c.done:
+		return c.dead(method, c.reason())
+	case <-ctx.Done():
+		c.mu.Lock()
+		delete(c.pending, id)
+		c.mu.Unlock()
+		_ = c.notify("$/cancelRequest", map[string]json.RawMessage{"id": json.RawMessage(id)})
+		return fmt.Errorf("lsp: %s: %w", method, ctx.Err())
+	}
+}
+
+func decodeAnswer(method string, m message, result any) error {
+	if m.Error != nil {
+		return fmt.Errorf("lsp: %s: %w", method, m.Error)
+	}
+	if result == nil || len(m.Result) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		return fmt.Errorf("lsp: %s: an answer of another form: %w: %w", method, fault.Unavailable, err)
+	}
+	return nil
+}
+
+// errDied marks errors of a server that is gone.
+var errDied = errors.New("the language server ended")
+
+func (c *conn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil || errors.Is(c.err, io.EOF) {
+		return errDied
+	}
+	return fmt.Errorf("%w: %w", errDied, c.err)
+}
+
+func (c *conn) dead(method string, err error) error {
+	if !errors.Is(err, errDied) {
+		err = fmt.Errorf("%w: %w", errDied, err)
+	}
+	return fmt.Errorf("lsp: %s: %w: %w", method, fault.Unavailable, err)
+}

@@ -1,0 +1,134 @@
+package lsp
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// lineOf returns a line of a text, from 0, without its ending, and where it
+// begins; false where there is no such line.
+func lineOf(text []byte, line int) (content []byte, start int, ok bool) {
+	for ; line > 0; line-- {
+		i := bytes.IndexByte(text[start:], '\n')
+		if i < 0 {
+			return nil, 0, false
+		}
+		start += i + 1
+	}
+	content = text[start:]
+	if i := bytes.IndexByte(content, '\n'); i >= 0 {
+		content = content[:i]
+	}
+	return bytes.TrimSuffix(content, []byte{'\r'}), start, line == 0
+}
+
+func units(r rune) int {
+	if r > 0xffff {
+		return 2
+	}
+	return 1
+}
+
+// toWire converts a line and a column of characters, both from 1.
+func toWire(text []byte, line, col int) (wirePosition, error) {
+	content, _, ok := lineOf(text, line-1)
+	if !ok {
+		return wirePosition{}, fmt.Errorf("line %d is beyond the end of the file: %w", line, fault.InvalidArgument)
+	}
+	n, at := 0, 0
+	for ; n < col-1; n++ {
+		if at >= len(content) {
+			return wirePosition{}, fmt.Errorf("column %d is beyond the end of line %d: %w", col, line, fault.InvalidArgument)
+		}
+		_, size := utf8.DecodeRune(content[at:])
+		at += size
+	}
+	wire := 0
+	for rest := content[:at]; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		wire += units(r)
+		rest = rest[size:]
+	}
+	return wirePosition{line - 1, wire}, nil
+}
+
+// fromWire converts to a line and a column of characters, both from 1. A position
+// behind the end of its line is the end, as the protocol has it.
+func fromWire(text []byte, p wirePosition) (line, col int) {
+	content, _, ok := lineOf(text, p.Line)
+	if !ok {
+		return p.Line + 1, 1
+	}
+	col = 1
+	for n := 0; n < p.Character && len(content) > 0; col++ {
+		r, size := utf8.DecodeRune(content)
+		n += units(r)
+		content = content[size:]
+	}
+	return p.Line + 1, col
+}
+
+// offset converts to a byte of the text.
+func offset(text []byte, p wirePosition) (int, error) {
+	content, start, ok := lineOf(text, p.Line)
+	if !ok {
+		if p.Character == 0 && p.Line == bytes.Count(text, []byte{'\n'})+1 {
+			return len(text), nil
+		}
+		return 0, fmt.Errorf("line %d is beyond the end of the file: %w", p.Line+1, fault.Conflict)
+	}
+	at := 0
+	for n := 0; n < p.Character && at < len(content); {
+		r, size := utf8.DecodeRune(content[at:])
+		n += units(r)
+		at += size
+	}
+	return start + at, nil
+}
+
+// applyEdits applies the edits of a server to a text. They all refer to the text
+// before; two at one place are inserted in their order.
+func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
+	type splice struct {
+		start, end, order int
+		text              string
+	}
+	list := make([]splice, len(edits))
+	for i, e := range edits {
+		start, err := offset(text, e.Range.Start)
+		if err != nil {
+			return nil, err
+		}
+		end, err := offset(text, e.Range.End)
+		if err != nil {
+			return nil, err
+		}
+		if end < start {
+			return nil, fmt.Errorf("an edit that ends before it begins: %w", fault.InvalidArgument)
+		}
+		list[i] = splice{start, end, i, e.NewText}
+	}
+	slices.SortFunc(list, func(a, b splice) int {
+		if a.start != b.start {
+			return a.start - b.start
+		}
+		if a.end != b.end {
+			return a.end - b.end
+		}
+		return a.order - b.order
+	})
+	var out []byte
+	last := 0
+	for _, s := range list {
+		if s.start < last {
+			return nil, fmt.Errorf("edits that overlap: %w", fault.InvalidArgument)
+		}
+		out = append(append(out, text[last:s.start]...), s.text...)
+		last = s.end
+	}
+	return append(out, text[last:]...), nil
+}

@@ -1,0 +1,244 @@
+package lsp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Location is a place in a file of the workspace, or, where Outside, in one that
+// only the server sees, such as the standard library.
+type Location struct {
+	Path    string `json:"path"`
+	Line    int    `json:"line"`
+	Col     int    `json:"col"`
+	Text    string `json:"text,omitempty"` // of the line
+	Outside bool   `json:"outside,omitempty"`
+}
+
+// A Symbol is something that is declared.
+type Symbol struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	Detail    string `json:"detail,omitempty"`
+	Container string `json:"container,omitempty"`
+	Depth     int    `json:"depth,omitempty"` // in what it is declared
+	Location
+}
+
+// spec returns the server for a file, or the error that there is none.
+func spec(name string) (*server, error) {
+	s, _ := languageOf(name)
+	if s == nil {
+		return nil, &Error{fmt.Sprintf("LSP not configured for %s files", path.Ext(name)), fault.Unsupported}
+	}
+	return s, nil
+}
+
+// at runs a question about a place in a file.
+func (s *Set) at(ctx context.Context, name string, line, col int, method string, more map[string]any, result any, then func(ctx context.Context, c *client) error) error {
+	sp, err := spec(name)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
+		pos, err := toWire(doc.text, line, col)
+		if err != nil {
+			return err
+		}
+		params := map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, name)}, "position": pos}
+		for k, v := range more {
+			params[k] = v
+		}
+		if err := c.call(ctx, method, params, result); err != nil {
+			return err
+		}
+		return then(ctx, c)
+	})
+}
+
+// Definition returns where what is at a place is defined.
+func (s *Set) Definition(ctx context.Context, name string, line, col int) (list []Location, err error) {
+	var found wireLocations
+	err = s.at(ctx, name, line, col, "textDocument/definition", nil, &found, func(ctx context.Context, c *client) error {
+		list, err = c.locations(ctx, found)
+		return err
+	})
+	return list, unknown(err)
+}
+
+// References returns where what is at a place is used, its declaration included.
+func (s *Set) References(ctx context.Context, name string, line, col int) (list []Location, err error) {
+	var found wireLocations
+	more := map[string]any{"context": map[string]any{"includeDeclaration": true}}
+	err = s.at(ctx, name, line, col, "textDocument/references", more, &found, func(ctx context.Context, c *client) error {
+		list, err = c.locations(ctx, found)
+		return err
+	})
+	return list, unknown(err)
+}
+
+// unknown makes a server's refusal an empty answer: gopls and others answer an
+// error where there is nothing at a place.
+func unknown(err error) error {
+	var refused *rpcError
+	if errors.As(err, &refused) && refused.Code != codeMethodNotFound {
+		for _, words := range []string{"no identifier found", "no object", "no symbol", "not an identifier", "no type info", "no referenceable"} {
+			if strings.Contains(strings.ToLower(refused.Message), words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("lsp: %w: %w", fault.Unavailable, err)
+	}
+	return err
+}
+
+// Hover returns what the server says about what is at a place, "" for nothing.
+func (s *Set) Hover(ctx context.Context, name string, line, col int) (text string, err error) {
+	var found struct {
+		Contents json.RawMessage `json:"contents"`
+	}
+	err = s.at(ctx, name, line, col, "textDocument/hover", nil, &found, func(context.Context, *client) error { return nil })
+	return hoverText(found.Contents), unknown(err)
+}
+
+// hoverText takes the three forms that the protocol has had.
+func hoverText(data json.RawMessage) string {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		return text
+	}
+	var one struct {
+		Value    string `json:"value"`
+		Language string `json:"language"`
+	}
+	if json.Unmarshal(data, &one) == nil {
+		if one.Language != "" {
+			return "```" + one.Language + "\n" + one.Value + "\n```"
+		}
+		return one.Value
+	}
+	var many []json.RawMessage
+	if json.Unmarshal(data, &many) != nil {
+		return ""
+	}
+	var parts []string
+	for _, m := range many {
+		if t := hoverText(m); t != "" {
+			parts = append(parts, t)
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// locations converts what a server found; texts are read once.
+func (c *client) locations(ctx context.Context, found wireLocations) ([]Location, error) {
+	texts := map[string][]byte{}
+	list := make([]Location, 0, len(found))
+	for _, w := range found {
+		uri, rng := w.URI, w.Range
+		if w.TargetURI != "" {
+			uri, rng = w.TargetURI, w.TargetRange
+		}
+		loc, err := c.location(ctx, texts, uri, rng.Start)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, loc)
+	}
+	return list, nil
+}
+
+func (c *client) location(ctx context.Context, texts map[string][]byte, uri string, pos wirePosition) (Location, error) {
+	name, inside := nameOf(c.root, uri)
+	loc := Location{Path: name, Line: pos.Line + 1, Col: pos.Character + 1, Outside: !inside}
+	if !inside {
+		return loc, nil
+	}
+	text, ok := texts[name]
+	if !ok {
+		var err error
+		if text, err = c.text(ctx, name); err != nil && (ctx.Err() != nil || fault.Of(err) != fault.NotFound) {
+			return loc, err
+		}
+		texts[name] = text
+	}
+	loc.Line, loc.Col = fromWire(text, pos)
+	if content, _, ok := lineOf(text, pos.Line); ok {
+		const most = 300
+		loc.Text = strings.ToValidUTF8(strings.TrimSpace(string(content[:min(len(content), most)])), "")
+	}
+	return loc, nil
+}
+
+// DocumentSymbols returns what a file declares.
+func (s *Set) DocumentSymbols(ctx context.Context, name string) (list []Symbol, err error) {
+	sp, err := spec(name)
+	if err != nil {
+		return nil, err
+	}
+	err = s.ask(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
+		var found []wireSymbol
+		params := map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, name)}}
+		if err := c.call(ctx, "textDocument/documentSymbol", params, &found); err != nil {
+			return err
+		}
+		list = nil
+		flatten(&list, found, name, doc.text, "", 0)
+		return nil
+	})
+	return list, unknown(err)
+}
+
+func flatten(list *[]Symbol, found []wireSymbol, name string, text []byte, container string, depth int) {
+	const deepest = 50
+	for _, w := range found {
+		pos := w.SelectionRange.Start
+		if w.Location.URI != "" { // the older form, without children
+			pos, container = w.Location.Range.Start, w.ContainerName
+		}
+		line, col := fromWire(text, pos)
+		*list = append(*list, Symbol{
+			Name: w.Name, Kind: symbolKind(w.Kind), Detail: w.Detail, Container: container, Depth: depth,
+			Location: Location{Path: name, Line: line, Col: col},
+		})
+		if depth < deepest {
+			flatten(list, w.Children, name, text, w.Name, depth+1)
+		}
+	}
+}
+
+// WorkspaceSymbols returns what in the workspace matches a query, as the server
+// of a language sees it: that of the file name, such as "x.go".
+func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []Symbol, err error) {
+	sp, err := spec(name)
+	if err != nil {
+		return nil, err
+	}
+	open := ""
+	if _, serr := s.ws.Stat(ctx, name, nil); serr == nil {
+		open = name // some servers know a project only once a file of it is open
+	}
+	err = s.ask(ctx, open, sp, func(ctx context.Context, c *client, _ *document) error {
+		var found []wireSymbol
+		if err := c.call(ctx, "workspace/symbol", map[string]any{"query": query}, &found); err != nil {
+			return err
+		}
+		list = nil
+		texts := map[string][]byte{}
+		for _, w := range found {
+			loc, err := c.location(ctx, texts, w.Location.URI, w.Location.Range.Start)
+			if err != nil {
+				return err
+			}
+			list = append(list, Symbol{Name: w.Name, Kind: symbolKind(w.Kind), Container: w.ContainerName, Location: loc})
+		}
+		return nil
+	})
+	return list, unknown(err)
+}

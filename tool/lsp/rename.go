@@ -1,0 +1,128 @@
+package lsp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A FileEdit is what a rename does to one file.
+type FileEdit struct {
+	Path   string
+	Edits  int
+	Before []byte
+	After  []byte
+}
+
+// Rename returns what renaming what is at a place would change, sorted by path;
+// nothing where it can't be renamed.
+func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, err error) {
+	var found *workspaceEdit
+	more := map[string]any{"newName": newName}
+	err = s.at(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
+		list, err = c.fileEdits(ctx, found)
+		return err
+	})
+	var refused *rpcError
+	if errors.As(err, &refused) {
+		if unknown(err) == nil {
+			return nil, nil
+		}
+		return nil, &Error{"rename_symbol: " + refused.Message, fault.InvalidArgument}
+	}
+	return list, err
+}
+
+// fileEdits applies the edits of a server to the texts that it saw.
+func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit, error) {
+	if edit == nil {
+		return nil, nil
+	}
+	byURI := map[string][]textEdit{}
+	for uri, edits := range edit.Changes {
+		byURI[uri] = append(byURI[uri], edits...)
+	}
+	if len(edit.DocumentChanges) > 0 {
+		clear(byURI)
+	}
+	for _, d := range edit.DocumentChanges {
+		if d.Kind != "" {
+			return nil, &Error{fmt.Sprintf("rename_symbol: the language server wants to %s a file, which is not supported", d.Kind), fault.Unsupported}
+		}
+		byURI[d.TextDocument.URI] = append(byURI[d.TextDocument.URI], d.Edits...)
+	}
+	var list []FileEdit
+	for uri, edits := range byURI {
+		if len(edits) == 0 {
+			continue
+		}
+		name, inside := nameOf(c.root, uri)
+		if !inside {
+			return nil, &Error{fmt.Sprintf("rename_symbol: it would change %s, which is outside the workspace", name), fault.SandboxViolation}
+		}
+		before, err := c.text(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		after, err := applyEdits(before, edits)
+		if err != nil {
+			return nil, fmt.Errorf("lsp: rename in %s: %w", name, err)
+		}
+		list = append(list, FileEdit{Path: name, Edits: len(edits), Before: before, After: after})
+	}
+	slices.SortFunc(list, func(a, b FileEdit) int { return strings.Compare(a.Path, b.Path) })
+	return list, nil
+}
+
+// undoTime is how long it may take to put files back.
+const undoTime = 30 * time.Second
+
+// Apply writes a rename: all files, or none. A file that is no longer what the
+// server saw is a Conflict. The digests are of the files after.
+func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]string, err error) {
+	digests = map[string]string{}
+	for _, f := range list { // before anything is written
+		now, err := readText(ctx, s.ws, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(now, f.Before) {
+			return nil, fmt.Errorf("lsp: apply to %s: %w: it changed meanwhile", f.Path, fault.Conflict)
+		}
+	}
+	for i, f := range list {
+		res, err := s.ws.Write(ctx, f.Path, bytes.NewReader(f.After), &workspace.WriteOptions{IfMatch: driver.DigestBytes(f.Before)})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("lsp: apply to %s: %w", f.Path, err), s.undo(ctx, list[:i]))
+		}
+		digests[f.Path] = res.Digest
+	}
+	names := make([]string, len(list))
+	for i, f := range list {
+		names[i] = f.Path
+	}
+	_ = s.Touch(ctx, names...) // a server that can not be told is dead, which the next question finds
+	return digests, nil
+}
+
+// undo puts back what was written, unless someone changed it since.
+func (s *Set) undo(ctx context.Context, list []FileEdit) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	var errs []error
+	for _, f := range list {
+		_, err := s.ws.Write(ctx, f.Path, bytes.NewReader(f.Before), &workspace.WriteOptions{IfMatch: driver.DigestBytes(f.After)})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lsp: put back %s: %w", f.Path, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,155 @@
+package lsp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type renameInput struct {
+	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	Line     int    `json:"line" jsonschema:"line, counted from 1"`
+	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
+	NewName  string `json:"new_name" jsonschema:"the new name"`
+	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none where one can not be written; default is only to show it"`
+}
+
+type renameFile struct {
+	Path  string `json:"path"`
+	Edits int    `json:"edits"`
+	Diff  string `json:"diff"`
+}
+
+type renameOutput struct {
+	Files   []renameFile `json:"files"`
+	Applied bool         `json:"applied"`
+
+	text string
+}
+
+func (o renameOutput) Text() string { return o.text }
+
+func renameSymbol() *tool.Tool {
+	spec := toolSpec("rename_symbol", "Rename the symbol at a place everywhere in the project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
+	spec.ReadOnly, spec.Idempotent, spec.Destructive = false, false, true
+	return tool.New(spec, rename)
+}
+
+func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, error) {
+	at := place{in.FilePath, in.Line, in.Col}
+	name, err := at.check(ctx, c)
+	if err != nil {
+		return renameOutput{}, err
+	}
+	if strings.TrimSpace(in.NewName) == "" {
+		return renameOutput{}, tool.Errorf(fault.InvalidArgument, "new_name is required")
+	}
+	if err := c.CheckSeen(ctx, "rename from", in.FilePath); err != nil {
+		return renameOutput{}, err
+	}
+	s, err := of(ctx, c)
+	if err != nil {
+		return renameOutput{}, err
+	}
+	list, err := s.Rename(ctx, name, in.Line, in.Col, in.NewName)
+	if err != nil {
+		return renameOutput{}, err
+	}
+	out := renameOutput{Files: []renameFile{}}
+	if len(list) == 0 {
+		out.text = "no rename available at " + at.String()
+		return out, nil
+	}
+	for _, f := range list {
+		out.Files = append(out.Files, renameFile{f.Path, f.Edits, unified(f)})
+	}
+	note := ""
+	if in.Apply {
+		if note, err = s.write(ctx, c, list); err != nil {
+			return renameOutput{}, err
+		}
+		out.Applied = true
+	}
+	out.text = out.tell(in.NewName) + note
+	return out, nil
+}
+
+// write applies a rename and notes what the agent knows of the files now.
+func (s *Set) write(ctx context.Context, c *tool.Call, list []FileEdit) (string, error) {
+	if _, err := s.Apply(ctx, list); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, f := range list {
+		names = append(names, f.Path)
+		seen, ok := c.Seen(f.Path)
+		if ok && seen.Digest == driver.DigestBytes(f.Before) && sameLines(f) {
+			c.Mark(f.Path, f.After, seen.Spans...)
+		}
+	}
+	return c.AfterEdit(ctx, names...), nil
+}
+
+func sameLines(f FileEdit) bool {
+	return strings.Count(string(f.Before), "\n") == strings.Count(string(f.After), "\n")
+}
+
+func (o renameOutput) tell(newName string) string {
+	var b strings.Builder
+	would, next := "would touch", "Review the diff below; apply via Edit once approved, or call again with apply=true:"
+	if o.Applied {
+		would, next = "touched", "All files were written:"
+	}
+	fmt.Fprintf(&b, "Rename → %q %s %d file(s):\n", newName, would, len(o.Files))
+	for _, f := range o.Files {
+		fmt.Fprintf(&b, "  - %s (%d edit(s))\n", f.Path, f.Edits)
+	}
+	fmt.Fprintf(&b, "\n%s\n\n", next)
+	for _, f := range o.Files {
+		b.WriteString(f.Diff)
+	}
+	return b.String()
+}
+
+// unified shows the lines that a rename changes. It keeps lines in their places,
+// so they can be compared one by one; where it does not, what differs is one hunk.
+func unified(f FileEdit) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", f.Path, f.Path)
+	before, after := strings.Split(string(f.Before), "\n"), strings.Split(string(f.After), "\n")
+	if len(before) != len(after) {
+		head, end := 0, 0
+		for head < min(len(before), len(after)) && before[head] == after[head] {
+			head++
+		}
+		for end < min(len(before), len(after))-head && before[len(before)-1-end] == after[len(after)-1-end] {
+			end++
+		}
+		hunk(&b, head, before[head:len(before)-end], after[head:len(after)-end])
+		return b.String()
+	}
+	for i := 0; i < len(before); i++ {
+		start := i
+		for i < len(before) && before[i] != after[i] {
+			i++
+		}
+		if i > start {
+			hunk(&b, start, before[start:i], after[start:i])
+		}
+	}
+	return b.String()
+}
+
+func hunk(b *strings.Builder, at int, before, after []string) {
+	fmt.Fprintf(b, "@@ -%d,%d +%d,%d @@\n", at+1, len(before), at+1, len(after))
+	for _, line := range before {
+		b.WriteString("-" + strings.TrimSuffix(line, "\r") + "\n")
+	}
+	for _, line := range after {
+		b.WriteString("+" + strings.TrimSuffix(line, "\r") + "\n")
+	}
+}

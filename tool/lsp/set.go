@@ -1,0 +1,353 @@
+package lsp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Set has the language servers of one workspace. It is made by New, starts
+// nothing before it is asked, and is safe for concurrent use. Close ends it.
+type Set struct {
+	ws   *workspace.Workspace
+	idle time.Duration
+
+	life   context.Context // of the watch and the reaper
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	slots   map[string]*slot  // by language; +checklocks:mu
+	watch   workspace.Watcher // nil before the first server; +checklocks:mu
+	running bool              // the watch and the reaper; +checklocks:mu
+	closed  bool              // +checklocks:mu
+}
+
+// A slot is the place of one language's server.
+type slot struct {
+	spec *server
+
+	mu       sync.Mutex // held while the server is started or ended
+	client   *client    // nil where none runs; +checklocks:mu
+	settled  bool       // +checklocks:mu
+	failures int        // deaths in a row, soon after the start; +checklocks:mu
+	next     time.Time  // no start before; +checklocks:mu
+	users    int        // questions under way; +checklocks:mu
+	last     time.Time  // when the last question ended; +checklocks:mu
+}
+
+// New returns the servers of a workspace. Servers that nobody asks for the given
+// time are ended; 0 is ten minutes.
+func New(ctx context.Context, ws *workspace.Workspace, idle time.Duration) *Set {
+	if idle == 0 {
+		idle = idleTime
+	}
+	s := &Set{ws: ws, idle: idle, slots: map[string]*slot{}}
+	s.life, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// Close ends all servers.
+func (s *Set) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	watch := s.watch
+	s.watch = nil
+	var slots []*slot
+	for _, sl := range s.slots {
+		slots = append(slots, sl)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	var err error
+	if watch != nil {
+		err = watch.Close()
+	}
+	s.wg.Wait()
+	var wg sync.WaitGroup
+	for _, sl := range slots {
+		wg.Go(func() { sl.end(ctx) })
+	}
+	wg.Wait()
+	if err != nil {
+		return fmt.Errorf("lsp: end the watch: %w", err)
+	}
+	return nil
+}
+
+// end ends the server of a slot.
+func (sl *slot) end(ctx context.Context) {
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.client != nil {
+		sl.client.stop(ctx)
+		sl.client = nil
+	}
+}
+
+// slot returns the place of a language's server.
+func (s *Set) slot(spec *server) (*slot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("lsp: %w: the language servers were ended", fault.WrongState)
+	}
+	sl := s.slots[spec.name]
+	if sl == nil {
+		sl = &slot{spec: spec}
+		s.slots[spec.name] = sl
+	}
+	return sl, nil
+}
+
+// acquire returns a running server, starting one where there is none.
+func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
+	if err := s.follow(ctx); err != nil {
+		return nil, err
+	}
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.client != nil && !sl.client.alive() {
+		sl.buryLocked()
+	}
+	if sl.client == nil {
+		if wait := time.Until(sl.next); wait > 0 {
+			return nil, &Error{fmt.Sprintf("the language server for %s ended %d times in a row; it is tried again in %v", sl.spec.name, sl.failures, wait.Round(time.Second)), fault.Unavailable}
+		}
+		c, err := start(ctx, s.ws, sl.spec)
+		if err != nil {
+			if errors.Is(err, errDied) {
+				sl.failedLocked()
+			}
+			return nil, err
+		}
+		sl.client, sl.settled = c, false
+	}
+	sl.users++
+	return sl.client, nil
+}
+
+// buryLocked cleans up after a server that died.
+//
+// +checklocks:sl.mu
+func (sl *slot) buryLocked() {
+	sl.client.kill()
+	if time.Since(sl.client.started) < healthy {
+		sl.failedLocked()
+	} else {
+		sl.failures = 0
+	}
+	sl.client = nil
+}
+
+// failedLocked notes a death. The first is answered by a new server at once.
+//
+// +checklocks:sl.mu
+func (sl *slot) failedLocked() {
+	sl.failures++
+	if sl.failures > 1 {
+		sl.next = time.Now().Add(min(firstPause<<min(sl.failures-2, 10), maxPause))
+	}
+}
+
+func (sl *slot) release() {
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	sl.users--
+	sl.last = time.Now()
+}
+
+// ask runs a question about a file, with the server in step. Where the server
+// dies meanwhile, another is asked, once.
+func (s *Set) ask(ctx context.Context, name string, spec *server, question func(ctx context.Context, c *client, doc *document) error) error {
+	sl, err := s.slot(spec)
+	if err != nil {
+		return err
+	}
+	const tries = 4
+	for try := range tries {
+		err = s.once(ctx, sl, name, question)
+		var refused *rpcError
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case errors.Is(err, errDied) && try == 0:
+		case errors.As(err, &refused) && (refused.Code == codeContentModified || refused.Code == codeServerCancelled):
+			if err := pause(ctx, time.Duration(try+1)*100*time.Millisecond); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Set) once(ctx context.Context, sl *slot, name string, question func(context.Context, *client, *document) error) error {
+	c, err := s.acquire(ctx, sl)
+	if err != nil {
+		return err
+	}
+	defer sl.release()
+	doc, err := c.sync(ctx, name)
+	if err != nil {
+		return err
+	}
+	sl.mu.Lock()
+	settled := sl.settled
+	sl.settled = true
+	sl.mu.Unlock()
+	c.settle(ctx, !settled)
+	return question(ctx, c, doc)
+}
+
+// Warm reports whether a server for a file runs already, so that asking it costs
+// little.
+func (s *Set) Warm(name string) bool {
+	spec, _ := languageOf(name)
+	if spec == nil {
+		return false
+	}
+	for _, c := range s.clients() {
+		if c.spec == spec {
+			return true
+		}
+	}
+	return false
+}
+
+// clients returns the servers that run, without waiting for one that is started.
+func (s *Set) clients() []*client {
+	s.mu.Lock()
+	var slots []*slot
+	for _, sl := range s.slots {
+		slots = append(slots, sl)
+	}
+	s.mu.Unlock()
+	var list []*client
+	for _, sl := range slots {
+		if sl.mu.TryLock() {
+			if sl.client != nil && sl.client.alive() {
+				list = append(list, sl.client)
+			}
+			sl.mu.Unlock()
+		}
+	}
+	return list
+}
+
+// Touch tells the servers that run of files that a tool has just changed.
+func (s *Set) Touch(ctx context.Context, names ...string) error {
+	clients := s.clients()
+	if len(clients) == 0 {
+		return nil
+	}
+	changes := map[string]int{}
+	for _, name := range names {
+		if _, err := s.ws.Stat(ctx, name, nil); err == nil {
+			changes[name] = fileChanged
+		} else if fault.Of(err) == fault.NotFound {
+			changes[name] = fileDeleted
+		}
+	}
+	return tell(ctx, clients, changes)
+}
+
+func tell(ctx context.Context, clients []*client, changes map[string]int) error {
+	var errs []error
+	for _, c := range clients {
+		if err := c.watched(changes); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, err := c.sync(ctx, ""); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// follow watches the workspace and ends idle servers, from the first server on.
+func (s *Set) follow(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running || s.closed {
+		return nil
+	}
+	watch, err := s.ws.Watch(context.WithoutCancel(ctx), ".", &workspace.WatchOptions{Recursive: true})
+	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
+		return fmt.Errorf("lsp: watch: %w", err)
+	}
+	s.running = true
+	s.wg.Go(s.reap)
+	if watch != nil {
+		s.watch = watch
+		s.wg.Go(func() { s.tellChanges(watch) })
+	}
+	return nil
+}
+
+// tellChanges tells servers what changed in the workspace.
+func (s *Set) tellChanges(watch workspace.Watcher) {
+	kinds := map[driver.ChangeOp]int{driver.OpCreate: fileCreated, driver.OpWrite: fileChanged, driver.OpRemove: fileDeleted}
+	for {
+		batch, err := watch.Next(s.life)
+		if err != nil {
+			return
+		}
+		changes := map[string]int{}
+		for _, c := range batch.Changes {
+			if kind := kinds[c.Op]; kind != 0 && !strings.HasPrefix(c.Path, ".git/") {
+				changes[c.Path] = kind
+			}
+		}
+		_ = tell(s.life, s.clients(), changes) // one that can't be told is dead, which the next question finds
+	}
+}
+
+// reap ends servers that nobody asks.
+func (s *Set) reap() {
+	tick := time.NewTicker(max(s.idle/4, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		var slots []*slot
+		for _, sl := range s.slots {
+			slots = append(slots, sl)
+		}
+		s.mu.Unlock()
+		for _, sl := range slots {
+			if !sl.mu.TryLock() {
+				continue
+			}
+			if sl.client != nil && sl.users == 0 && time.Since(sl.last) >= s.idle {
+				sl.client.stop(s.life)
+				sl.client, sl.failures = nil, 0
+			}
+			sl.mu.Unlock()
+		}
+	}
+}

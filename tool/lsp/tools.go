@@ -1,0 +1,156 @@
+package lsp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/verify"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Tools returns the tools of this package.
+func Tools() []*tool.Tool {
+	return []*tool.Tool{
+		findDefinition(), findReferences(), renameSymbol(), hover(), documentSymbols(), workspaceSymbols(), diagnostics(),
+	}
+}
+
+func toolSpec(name, description string) tool.Spec {
+	return tool.Spec{
+		Name: name, Family: tool.LSP, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, ReadOnly: true, Idempotent: true,
+		Description: description + " Asks a language server for Go, Python, JavaScript, TypeScript, Rust, C or C++.",
+	}
+}
+
+// of returns the servers of the call's workspace. None is started before it is
+// asked.
+func of(ctx context.Context, c *tool.Call) (*Set, error) {
+	return tool.Keep(c, func() (*Set, error) { return New(ctx, c.Workspace, 0), nil })
+}
+
+// Servers returns the language servers of a call's workspace, for those who want
+// to know what is wrong with a file right after an edit.
+func Servers(c *tool.Call) verify.Diagnoser {
+	s, err := tool.Keep(c, func() (*Set, error) { return nil, errNone })
+	if err != nil {
+		return nobody{}
+	}
+	return s
+}
+
+// errNone says that there are no servers yet; it is not kept.
+var errNone = errors.New("no language server was asked yet")
+
+type nobody struct{}
+
+func (nobody) Diagnose(context.Context, string) ([]verify.Diagnostic, bool, error) {
+	return nil, false, nil
+}
+
+// Effect tells servers that run of the files that a tool changed.
+func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
+	s, err := tool.Keep(c, func() (*Set, error) { return nil, errNone })
+	if err != nil {
+		return "", nil //nolint:nilerr // nobody is to be told
+	}
+	_ = s.Touch(ctx, paths...) // a server that can't be told is dead, which the next question finds
+	return "", nil
+}
+
+// Diagnose is Diagnostics for a server that runs already; it starts none.
+func (s *Set) Diagnose(ctx context.Context, name string) ([]verify.Diagnostic, bool, error) {
+	if !s.Warm(name) {
+		return nil, false, nil
+	}
+	found, err := s.Diagnostics(ctx, name)
+	list := make([]verify.Diagnostic, 0, len(found))
+	for _, d := range found {
+		if d.Severity != "hint" {
+			list = append(list, verify.Diagnostic{File: name, Line: d.Line, Column: d.Col, Severity: severity(d.Severity), Rule: d.rule(), Message: d.Message})
+		}
+	}
+	return list, true, err
+}
+
+func severity(s string) verify.Severity {
+	switch s {
+	case "error":
+		return verify.Error
+	case "warning":
+		return verify.Warning
+	}
+	return verify.Info
+}
+
+func (d Diagnostic) rule() string {
+	if d.Code != "" {
+		return d.Code
+	}
+	return d.Source
+}
+
+// A place is the arguments of most tools here.
+type place struct {
+	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	Line     int    `json:"line" jsonschema:"line, counted from 1"`
+	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
+}
+
+func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.FilePath, p.Line, p.Col) }
+
+// check judges the arguments, and returns the file's name in the workspace.
+func (p place) check(ctx context.Context, c *tool.Call) (string, error) {
+	switch {
+	case p.FilePath == "":
+		return "", tool.Errorf(fault.InvalidArgument, "file_path is required")
+	case p.Line < 1:
+		return "", tool.Errorf(fault.InvalidArgument, "line is required (1-based)")
+	case p.Col < 1:
+		return "", tool.Errorf(fault.InvalidArgument, "col is required (1-based)")
+	}
+	return fileName(ctx, c, p.FilePath)
+}
+
+func fileName(ctx context.Context, c *tool.Call, file string) (string, error) {
+	if file == "" {
+		return "", tool.Errorf(fault.InvalidArgument, "file_path is required")
+	}
+	info, err := c.Workspace.Stat(ctx, file, nil)
+	if err != nil {
+		return "", tool.PathError(c.Tool, file, err)
+	}
+	if info.Type == driver.TypeDir {
+		return "", tool.Errorf(fault.InvalidArgument, "path is a directory: %s", file)
+	}
+	return info.Path, nil
+}
+
+// A locations is the answer of tools that find places.
+type locations struct {
+	Locations []Location `json:"locations"`
+
+	text string
+}
+
+func (l locations) Text() string { return l.text }
+
+func newLocations(what string, at place, list []Location) locations {
+	if len(list) == 0 {
+		return locations{[]Location{}, fmt.Sprintf("no %s found at %s", what, at)}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Found %d %s(s) for symbol at %s:\n", len(list), strings.TrimSuffix(what, "s"), at)
+	for i, l := range list {
+		fmt.Fprintf(&b, "  %d. %s:%d:%d", i+1, l.Path, l.Line, l.Col)
+		if l.Text != "" {
+			b.WriteString("  " + l.Text)
+		}
+		b.WriteByte('\n')
+	}
+	return locations{list, b.String()}
+}

@@ -1,0 +1,49 @@
+package lsp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+)
+
+const maxSymbols = 100
+
+type workspaceInput struct {
+	Query    string `json:"query" jsonschema:"a name, or part of one"`
+	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask"`
+}
+
+func workspaceSymbols() *tool.Tool {
+	return tool.New(toolSpec("workspace_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code."),
+		func(ctx context.Context, c *tool.Call, in workspaceInput) (symbols, error) {
+			if strings.TrimSpace(in.Query) == "" {
+				return symbols{}, tool.Errorf(fault.InvalidArgument, "query is required")
+			}
+			name, err := fileName(ctx, c, in.FilePath)
+			if err != nil {
+				return symbols{}, err
+			}
+			s, err := of(ctx, c)
+			if err != nil {
+				return symbols{}, err
+			}
+			list, err := s.WorkspaceSymbols(ctx, name, in.Query)
+			if err != nil {
+				return symbols{}, err
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "%d symbol(s) for %q", len(list), in.Query)
+			if len(list) > maxSymbols {
+				fmt.Fprintf(&b, ", the first %d", maxSymbols)
+				list = list[:maxSymbols]
+			}
+			b.WriteString(":\n")
+			for _, sym := range list {
+				fmt.Fprintf(&b, "  %s:%d:%d  %s [%s]\n", sym.Path, sym.Line, sym.Col, sym.Name, sym.Kind)
+			}
+			return symbols{append([]Symbol{}, list...), b.String()}, nil
+		})
+}
