@@ -33,6 +33,7 @@ func TestRemoteOverShell(t *testing.T) {
 		t.Errorf("the suite has %d checks of commands", len(workspacetest.Checks))
 	}
 	workspacetest.Run(t, workspacetest.Harness{
+		SessionsEnd: true,
 		Provider: func(t testing.TB, dir string) driver.Provider {
 			sys, url := serveShell(t, filepath.Join(dir, "data"))
 			p, err := remote.New(remote.Config{URL: url, Token: sys.Token, Client: "suite", Kind: shelltest.Kind})

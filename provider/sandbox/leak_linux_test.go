@@ -2,13 +2,18 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
@@ -26,7 +31,9 @@ func TestLeakChild(t *testing.T) {
 	}
 	p := newLeaky(t, dir)
 	for {
-		ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{PIDs: driver.Limit{Max: 100, BestEffort: true}}}})
+		id := driver.NewID()
+		note(t, dir, id)
+		ws, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{PIDs: driver.Limit{Max: 100, BestEffort: true}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +42,21 @@ func TestLeakChild(t *testing.T) {
 		if rand.IntN(2) == 0 {
 			ws.Life.Destroy(t.Context()) // likewise
 		}
+	}
+}
+
+// idsName is a file with the ids of all workspaces that were ever asked for.
+const idsName = "ids"
+
+func note(t testing.TB, dir, id string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, idsName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(id + "\n"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -65,17 +87,18 @@ func traces(t testing.TB, bin string) (processes, groups []string) {
 			processes = append(processes, e.Name())
 		}
 	}
+	dirs := map[string]bool{hostUnified().dir: true}
 	for _, c := range hostControllers() {
-		if c.err != nil {
+		dirs[c.dir] = true
+	}
+	for dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if dir == "" || err != nil {
 			continue
-		}
-		entries, err := os.ReadDir(c.dir)
-		if err != nil {
-			t.Fatal(err)
 		}
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), groupPrefix) && !strings.Contains(e.Name(), "probe") {
-				groups = append(groups, filepath.Join(c.dir, e.Name()))
+				groups = append(groups, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
@@ -91,17 +114,22 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	t.Setenv(guestVar, bin)
 	t.Setenv("TMPDIR", t.TempDir())
-	_, groupsBefore := traces(t, bin)
 	dir := t.TempDir()
-	rounds := 12
-	if testing.Short() {
-		rounds = 3
-	}
-	guests := 0
+	before := hostTraces(t)
+	rounds := crashRounds(t)
+	var guests atomic.Int64
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 4) // at once
 	for range rounds {
-		guests += killedRound(t, dir)
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			guests.Add(int64(killedRound(t, dir)))
+		})
 	}
-	if guests == 0 {
+	wg.Wait()
+	t.Logf("%d rounds, in which %d guests were seen", rounds, guests.Load())
+	if guests.Load() == 0 {
 		t.Error("no guest was seen: the test tests nothing")
 	}
 	p := newLeaky(t, dir)
@@ -119,13 +147,86 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil || len(probes) > 0 {
 		t.Errorf("left of probes: %v, %v", probes, err)
 	}
+	ids, err := os.ReadFile(filepath.Join(dir, idsName))
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, groups := traces(t, bin)
-	before := strings.Join(groupsBefore, " ")
 	for _, g := range groups {
-		if !strings.Contains(before, g) {
+		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), groupPrefix)) { // others may run tests, too
 			t.Errorf("left: group %s", g)
 		}
 	}
+	after := hostTraces(t)
+	if after.mounts > before.mounts || after.loops > 0 {
+		t.Errorf("mounts and loop devices were %+v and are %+v", before, after)
+	}
+	for space, pid := range after.spaces { // a namespace lives by its processes, and there is none of ours
+		if _, was := before.spaces[space]; !was && exeIs(pid, bin) {
+			t.Errorf("left: namespace %s of %s", space, pid)
+		}
+	}
+}
+
+// crashRounds is how often this test kills: as the environment says, or often
+// enough to notice.
+func crashRounds(t testing.TB) int {
+	t.Helper()
+	if text := os.Getenv("CROFT_CRASH_ROUNDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("CROFT_CRASH_ROUNDS is %q, want a number of rounds", text)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 8
+	}
+	return 100
+}
+
+// A hostTrace is what the host has of things that could be left.
+type hostTrace struct {
+	mounts, loops int
+	spaces        map[string]string // namespaces, with a process in each
+}
+
+func hostTraces(t testing.TB) hostTrace {
+	t.Helper()
+	trace := hostTrace{spaces: map[string]string{}}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.mounts = strings.Count(string(mounts), "TestNothingIsLeft")
+	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range backing {
+		if data, err := os.ReadFile(file); err == nil && strings.Contains(string(data), "TestNothingIsLeft") {
+			trace.loops++
+		}
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/ns/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if name, err := os.Readlink(link); err == nil {
+			trace.spaces[name] = strings.Split(link, "/")[2]
+		}
+	}
+	return trace
+}
+
+func exeIs(pid, bin string) bool {
+	want, err := os.Stat(bin)
+	if err != nil {
+		return false
+	}
+	exe, err := os.Stat(filepath.Join("/proc", pid, "exe"))
+	return err == nil && os.SameFile(exe, want)
 }
 
 // killedRound lets a Croft work for a moment, kills some of its guests, and then
@@ -134,26 +235,67 @@ func killedRound(t *testing.T, dir string) (guests int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0
 	}
 	proc, err := os.StartProcess(self, []string{self, "-test.run=^TestLeakChild$"}, &os.ProcAttr{Env: append(os.Environ(), childVar+"="+dir)})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0
 	}
-	time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
+	time.Sleep(time.Duration(100+rand.IntN(300)) * time.Millisecond)
 	records, err := filepath.Glob(filepath.Join(dir, "ws", "*", keep.RecordName))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
+	const most = 20 // of those that were left by rounds before, most are dead
+	rand.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
+	records = records[:min(len(records), most)]
 	for _, r := range records {
-		if rec, err := keep.Read(filepath.Dir(r)); err == nil && rec != nil && rec.PID > 0 && rand.IntN(3) == 0 {
-			syscall.Kill(rec.PID, syscall.SIGKILL) // it may be dead
+		rec, err := keep.Read(filepath.Dir(r))
+		if err != nil || rec == nil || rec.PID <= 0 {
+			continue
+		}
+		switch rand.IntN(4) {
+		case 0:
+			rec.Kill(t.Context(), 0) // the guest, if it is still that; it may be dead
+		case 1:
+			killChildren(rec)
 		}
 	}
 	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 	proc.Kill()
 	proc.Wait()
 	return len(records)
+}
+
+// killChildren kills what a guest runs. Numbers of processes are used again, and
+// this host has other processes: a child is killed through a descriptor, and only
+// if the guest is the one of the record after that was opened.
+func killChildren(rec *keep.Record) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", rec.PID))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, field := range strings.Fields(string(data)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				continue
+			}
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				continue
+			}
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			_, rest, _ := strings.Cut(string(stat), ") ")
+			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && alive(rec) {
+				unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may be dead
+			}
+			unix.Close(fd)
+		}
+	}
 }
 
 func TestManyAtOnce(t *testing.T) {

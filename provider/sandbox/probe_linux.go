@@ -45,7 +45,7 @@ var levels = []*level{
 		lacks: []string{
 			"over its memory limit everything that runs in the workspace ends, not one process", "no limit of processes, and no pause",
 			"no directory in place that holds files which others run later, such as .git/config",
-			"where Croft is not root, the workload is root inside, without any capability",
+			"where Croft is not root, the workload is root inside, without any capability, and can end its own guest",
 		},
 		script: gvisorScript, launch: (*Provider).gvisor, mapped: true, kernel: true,
 	},

@@ -14,7 +14,11 @@ var terminalChecks = []Check{
 	{"Shell/a-terminal-is-resized", needShell, terminalResize},
 	{"Shell/end-of-file-on-a-terminal", needShell, terminalEOF},
 	{"Shell/a-signal-arrives", needShell, signalArrives},
-	{"Shell/a-detached-session-outlives-its-process", all(needShell, needAttach, needPersistence, needKill), detachedAcross},
+	{"Shell/a-detached-session-outlives-its-process", all(needShell, needAttach, needPersistence, needKill, needLastingSessions), detachedAcross},
+}
+
+func needLastingSessions(e *Env) (string, bool) {
+	return "Harness.SessionsEnd: sessions end with their process", !e.SessionsEnd
 }
 
 // said waits until a session has said something.

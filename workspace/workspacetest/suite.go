@@ -22,6 +22,11 @@ type Harness struct {
 	// that need it say so and are skipped.
 	Leftovers func(t testing.TB, dir string) []string
 
+	// SessionsEnd says that sessions end with the process that started them, and
+	// that no other can hold the workspace meanwhile: for a provider that is part
+	// of a test.
+	SessionsEnd bool
+
 	Config    json.RawMessage // Spec.Config for every Open; may be nil
 	BadConfig json.RawMessage // must be refused; nil is {"no-such-key":1}
 }
