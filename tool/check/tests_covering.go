@@ -25,7 +25,7 @@ type testsCoveringInput struct {
 type testsCoveringOutput struct {
 	File   string           `json:"file"`
 	Line   int              `json:"line,omitempty"`
-	Method verify.Method    `json:"method,omitempty" jsonschema:"measured: each test was run alone with coverage; imports: tests that import the file, directly or not"`
+	Method verify.Method    `json:"method,omitempty" jsonschema:"measured: lines that ran with each test; imports: tests that import the file, directly or not"`
 	Tests  []verify.TestRef `json:"tests"`
 
 	text string

@@ -149,6 +149,7 @@ func (p *cargoParser) test(name, outcome string) {
 // flush ends a target. again are the arguments by which cargo says it is run
 // alone.
 func (p *cargoParser) flush(again string) {
+	slices.Sort(p.failed) // they ran side by side
 	for _, name := range p.failed {
 		f := Failure{Kind: KindTest, Package: p.target, Test: name, Output: p.outcome[name], Message: p.outcome[name]}
 		f.selector = p.target + " " + name
@@ -232,8 +233,30 @@ func cargoRerun(argv []string, failures []Failure) [][]string {
 		if at := slices.Index(cmd, "--"); at >= 0 {
 			cmd = cmd[:at]
 		}
-		cmd = append(append(cmd, g.again...), "--", "--exact")
-		out = append(out, append(cmd, g.tests...))
+		cmd = append(append(cmd, g.again...), "--")
+		if slices.Contains(g.again, "--doc") {
+			out = append(out, append(cmd, docFilters(g.tests)...))
+			continue
+		}
+		out = append(out, append(append(cmd, "--exact"), g.tests...))
+	}
+	return out
+}
+
+// docFilters name tests in documentation by their item, or by their file where it
+// has none: rustdoc splits what it is given at spaces, so that whole names, such as
+// "src/lib.rs - add (line 3)", match nothing. Others of the same item run, too.
+func docFilters(tests []string) []string {
+	var out []string
+	for _, t := range tests {
+		words := strings.Fields(t)
+		filter := words[0]
+		if len(words) > 2 && words[1] == "-" && !strings.HasPrefix(words[2], "(") {
+			filter = words[2]
+		}
+		if !slices.Contains(out, filter) {
+			out = append(out, filter)
+		}
 	}
 	return out
 }

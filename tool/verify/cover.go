@@ -20,7 +20,7 @@ type Method string
 
 // Methods.
 const (
-	// Measured is by running each test with a coverage profile of its own.
+	// Measured is by noting which lines run while each test does.
 	Measured Method = "measured"
 
 	// Imports is by reading which files import which: a test may reach the file,
@@ -81,7 +81,7 @@ func (c *Coverage) add(file string, list ...covered) {
 }
 
 // Cover runs the tests of a project so that it is known which of them runs which
-// lines: for Go each test alone, for pytest with the contexts of pytest-cov.
+// lines: for Go each test alone, for pytest one after the other with a tracer.
 func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
 	o := opts.orZero()
 	argv, _ := p.Test.All()
@@ -183,41 +183,75 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
+// pytestPlugin notes which lines of the project run while each test does. It needs
+// nothing but Python itself.
+const pytestPlugin = `import json
+import os
+import sys
+import threading
+
+import pytest
+
+_root = os.getcwd() + os.sep
+_seen = {}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    lines = set()
+
+    def trace(frame, event, arg):
+        name = frame.f_code.co_filename
+        if not name.startswith(_root) or "/site-packages/" in name or "/.venv/" in name:
+            return None
+        if event == "line":
+            lines.add((name, frame.f_lineno))
+        return trace
+
+    old = sys.gettrace()
+    threading.settrace(trace)
+    sys.settrace(trace)
+    yield
+    sys.settrace(old)
+    threading.settrace(None)
+    for name, line in lines:
+        _seen.setdefault(name, {}).setdefault(line, []).append(item.nodeid)
+
+
+def pytest_sessionfinish(session):
+    with open(os.environ["CROFT_COVERAGE"], "w") as f:
+        json.dump(_seen, f)
+`
+
 func (c *Coverage) pytest(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
 	j := job{
-		argv: append(slices.Clone(argv), "--cov=.", "--cov-config="+scratch+"/rc", "--cov-context=test", "--cov-report=json:"+scratch+"/report/cov.json"),
-		dir:  p.Test.Dir, env: map[string]string{"COVERAGE_FILE": scratch + "/data"},
-		files: map[string]string{"rc": "[json]\nshow_contexts = True\n"},
+		argv:  append(slices.Clone(argv), "-p", "croft_coverage", "-q"),
+		dir:   p.Test.Dir,
+		env:   map[string]string{"PYTHONPATH": scratch, "CROFT_COVERAGE": scratch + "/report/lines.json"},
+		files: map[string]string{"croft_coverage.py": pytestPlugin},
 	}
 	ran, stderr, err := c.run(ctx, ws, &j, o)
 	if err != nil {
 		return err
 	}
-	if strings.Contains(stderr, "unrecognized arguments: --cov") {
-		return fmt.Errorf("verify: cover %s: %w: pytest-cov is not installed", p.Dir, fault.Unsupported)
-	}
 	for _, report := range ran.reports {
 		c.readPytest(report, tree{root: ws.Traits().Root, dir: p.Test.Dir})
+	}
+	if len(ran.reports) == 0 && stderr != "" {
+		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, clip(stderr, 1<<10))
 	}
 	return nil
 }
 
-// readPytest reads the JSON report of coverage.py with contexts, which are the
-// ids of tests with the phase they were in.
+// readPytest reads what the plugin wrote: by file and line, the ids of tests.
 func (c *Coverage) readPytest(report []byte, t tree) {
-	var r struct {
-		Files map[string]struct {
-			Contexts map[string][]string `json:"contexts"`
-		} `json:"files"`
-	}
-	if json.Unmarshal(report, &r) != nil {
+	var files map[string]map[string][]string
+	if json.Unmarshal(report, &files) != nil {
 		return
 	}
-	for name, f := range r.Files {
-		c.add(t.file(name))
-		for line, contexts := range f.Contexts {
-			for _, id := range contexts {
-				id, _, _ = cutLast(id, "|")
+	for name, seen := range files {
+		for line, ids := range seen {
+			for _, id := range ids {
 				file, test, ok := strings.Cut(id, "::")
 				if n := atoi(line); ok && n > 0 {
 					c.add(t.file(name), covered{n, n, TestRef{t.file(file), test}})

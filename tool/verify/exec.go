@@ -113,7 +113,12 @@ func (j *job) script(mark string) string {
 		fmt.Fprintf(&b, "printf %%s %s > \"$d/%s\"\n", shellQuote(j.files[name]), name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(j.env)) {
-		fmt.Fprintf(&b, "export %s=%s\n", key, shellQuote(j.env[key]))
+		fmt.Fprintf(&b, "export %s=%s", key, shellQuote(j.env[key]))
+		if key == "PYTHONPATH" || key == "NODE_OPTIONS" { // to what is set already
+			sep := map[string]string{"PYTHONPATH": ":", "NODE_OPTIONS": " "}[key]
+			fmt.Fprintf(&b, "\"${%[1]s:+%[2]s$%[1]s}\"", key, sep)
+		}
+		b.WriteByte('\n')
 	}
 	if len(j.collect) > 0 {
 		b.WriteString(": > \"$d/start\"\n")
