@@ -101,6 +101,7 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	want.unit.gate = h.plot.Gate(&m)
 	var proxy *egress.Proxy
 	if !l.plain { // which has no port to reach it by
 		if proxy, err = h.wayOut(ctx, m.Policy.Network); err != nil {

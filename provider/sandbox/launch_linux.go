@@ -69,17 +69,18 @@ type unit struct {
 	log    string // directory for the logs of sessions
 	policy driver.Policy
 
-	throwaway bool   // the guest ends with its stream
-	template  string // directory below the files
-	layer     string // with a template: directory of the layer above it
-	inPlace   bool   // files is a directory of the user's
-	binds     []bind // directories of the host that are shown besides
-	roots     string // directory with the roots that programs trust; "" leaves them theirs
-	image     string // file that holds the file system of the files, where disk is limited
-	egress    string // directory with the socket of the proxy, where there is one
-	kernel    bool   // in gVisor, which makes files as its own user and then gives them away
-	handed    bool   // in place, where the guest can't change files for the host
-	tmp       string // directory for temporary files, where there are no mounts
+	throwaway bool                            // the guest ends with its stream
+	template  string                          // directory below the files
+	layer     string                          // with a template: directory of the layer above it
+	inPlace   bool                            // files is a directory of the user's
+	binds     []bind                          // directories of the host that are shown besides
+	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
+	image     string                          // file that holds the file system of the files, where disk is limited
+	egress    string                          // directory with the socket of the proxy, where there is one
+	kernel    bool                            // in gVisor, which makes files as its own user and then gives them away
+	handed    bool                            // in place, where the guest can't change files for the host
+	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
+	tmp       string                          // directory for temporary files, where there are no mounts
 }
 
 // namespaces returns how to start a guest with the fence that the kernel gives
