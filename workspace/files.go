@@ -18,7 +18,7 @@ func (w *Workspace) files(ctx context.Context, v *verb, p string, call func(ctx 
 		if d.FS == nil {
 			return w.lacks("files", d)
 		}
-		name, err := cleanName(p, d.Traits.Root)
+		name, err := w.name(p, d)
 		if err != nil {
 			return err
 		}
@@ -32,11 +32,11 @@ func (w *Workspace) files2(ctx context.Context, v *verb, from, to string, call f
 		if d.FS == nil {
 			return w.lacks("files", d)
 		}
-		from, err := cleanName(from, d.Traits.Root)
+		from, err := w.name(from, d)
 		if err != nil {
 			return err
 		}
-		to, err := cleanName(to, d.Traits.Root)
+		to, err := w.name(to, d)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (w *Workspace) search(ctx context.Context, v *verb, p, pattern string, call
 		if d.FS == nil {
 			return w.lacks("files", d)
 		}
-		name, err := cleanName(p, d.Traits.Root)
+		name, err := w.name(p, d)
 		if err != nil {
 			return err
 		}

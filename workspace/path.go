@@ -13,6 +13,16 @@ const (
 	maxName = 255  // NAME_MAX
 )
 
+// name is cleanName for paths of this workspace. A path that leaves goes on as it
+// is where the other side of the driver is the one to refuse it.
+func (w *Workspace) name(p string, d *live) (string, error) {
+	name, err := cleanName(p, d.Traits.Root)
+	if w.opts.Relay && fault.Of(err) == fault.SandboxViolation {
+		return p, nil
+	}
+	return name, err
+}
+
 // cleanName turns a path as people write it into a name as drivers get it. root
 // is Traits.Root.
 func cleanName(p, root string) (string, error) {

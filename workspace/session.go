@@ -39,7 +39,7 @@ func (w *Workspace) Start(ctx context.Context, cmd driver.Command) (s *Session, 
 // start is one try to start a command. Evicted means that nothing ran, so the
 // next try may.
 func (w *Workspace) start(ctx context.Context, d *live, cmd driver.Command, in *input) (*Session, error) {
-	cmd, err := checkCommand(cmd, d.Traits.Root)
+	cmd, err := w.checkCommand(cmd, d)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func noting(ran *atomic.Bool, call func([]byte) error) func([]byte) error {
 // and Wait. Once it was started nothing answers Evicted.
 func (w *Workspace) run(ctx context.Context, d *live, cmd driver.Command, in *input) (Result, error) {
 	if d.Shell.Run != nil {
-		cmd, err := checkCommand(cmd, d.Traits.Root)
+		cmd, err := w.checkCommand(cmd, d)
 		if err != nil {
 			return Result{}, err
 		}
@@ -184,10 +184,10 @@ func (w *Workspace) attach(ctx context.Context, d *live, id string) (*driver.Ses
 }
 
 // checkCommand judges a command once for all providers.
-func checkCommand(cmd driver.Command, root string) (driver.Command, error) {
+func (w *Workspace) checkCommand(cmd driver.Command, d *live) (driver.Command, error) {
 	var err error
 	if cmd.Dir != "" {
-		if cmd.Dir, err = cleanName(cmd.Dir, root); err != nil {
+		if cmd.Dir, err = w.name(cmd.Dir, d); err != nil {
 			return cmd, err
 		}
 	}

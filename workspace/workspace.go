@@ -50,6 +50,11 @@ type Options struct {
 	// sets it, since others may hold the same handle.
 	OnClose func(ctx context.Context) error
 
+	// Relay says that the driver speaks to a Workspace of another process, which
+	// judges every path and keeps the audit: a path that leaves is handed to it as
+	// it was written, so that the attempt is told where the workspace is.
+	Relay bool
+
 	// MaxFileSize bounds every write; 0 is no limit but the provider's own.
 	MaxFileSize int64
 }

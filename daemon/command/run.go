@@ -94,7 +94,7 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 		if err != nil {
 			return err
 		}
-		ws, err := workspace.New(rec.ID, d, nil, nil)
+		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true})
 		if err != nil {
 			return err
 		}

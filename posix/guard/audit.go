@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -54,21 +56,19 @@ func (a *audit) tell(r *Refusal, cmd driver.Command) {
 	if !ok {
 		return
 	}
-	fields := map[string]any{
-		event.FieldCode: r.Code.Wire(), event.FieldKind: r.Code.Kind(), event.FieldMessage: r.Text,
-		event.FieldCommand: summary(cmd),
-	}
+	v := event.Violation{Tool: "exec", Command: summary(cmd), Err: r}
 	if r.Rule == RulePaths {
-		fields[event.FieldPath] = cut(r.Subject)
+		v.Path = r.Subject
 	}
-	a.emit(fields, suppressed)
+	a.emit(v, suppressed)
 }
 
-func (a *audit) emit(fields map[string]any, suppressed int) {
+func (a *audit) emit(v event.Violation, suppressed int) {
+	e := event.NewSandboxViolation(a.workspace, a.session, v)
 	if suppressed > 0 {
-		fields[event.FieldSuppressed] = suppressed
+		e.Fields[event.FieldSuppressed] = suppressed
 	}
-	a.sink.Emit(event.Event{Kind: event.SandboxViolation, Workspace: a.workspace, Session: a.session, Fields: fields})
+	a.sink.Emit(e)
 }
 
 // flush tells how many refusals were not told, if any.
@@ -78,22 +78,14 @@ func (a *audit) flush() {
 	a.suppressed = 0
 	a.mu.Unlock()
 	if n > 0 {
-		a.emit(map[string]any{event.FieldMessage: "further refusals"}, n)
+		a.emit(event.Violation{Tool: "exec", Err: fmt.Errorf("further refusals: %w", fault.SandboxViolation)}, n)
 	}
 }
 
 // summary is a command in one line.
 func summary(cmd driver.Command) string {
 	if len(cmd.Argv) > 0 {
-		return cut(strings.Join(cmd.Argv, " "))
+		return strings.Join(cmd.Argv, " ")
 	}
-	return cut(cmd.Script)
-}
-
-func cut(s string) string {
-	const most = 240
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return cmd.Script
 }

@@ -197,7 +197,7 @@ func TestAudit(t *testing.T) {
 		}
 		want := event.Event{
 			Kind: event.SandboxViolation, Sequence: 1, Workspace: "w1", Session: "s1",
-			Fields: map[string]any{"command": "sudo id", "code": "E_SANDBOX_VIOLATION", "kind": "sandbox_violation", "message": TextDenied + ` "sudo"`},
+			Fields: map[string]any{"command": "sudo id", "code": "E_SANDBOX_VIOLATION", "kind": "sandbox_violation", "message": "guard: " + TextDenied + ` "sudo"`, "tool": "exec", "workspace": "w1", "session": "s1"},
 		}
 		got := ring.Events()[0]
 		got.Time = time.Time{}
@@ -227,7 +227,7 @@ func TestAuditOfPaths(t *testing.T) {
 	o.Events = ring
 	g, _ := workspace(t, o)
 	refusal(t, g, driver.Command{Argv: []string{"cat", "/etc/hosts"}})
-	want := map[string]any{"command": "cat /etc/hosts", "path": "/etc/hosts", "code": "E_SANDBOX_VIOLATION", "kind": "sandbox_violation", "message": TextOutside}
+	want := map[string]any{"command": "cat /etc/hosts", "path": "/etc/hosts", "code": "E_SANDBOX_VIOLATION", "kind": "sandbox_violation", "message": `guard: "/etc/hosts": ` + TextOutside, "tool": "exec", "workspace": ""}
 	if diff := cmp.Diff(want, ring.Events()[0].Fields); diff != "" {
 		t.Errorf("the event differs (-want +got):\n%s", diff)
 	}
