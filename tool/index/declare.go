@@ -311,9 +311,10 @@ func (s *scanner) code(line string, i int) int {
 func skipString(line string, i int) int {
 	quote := line[i]
 	for i++; i < len(line); i++ {
-		if line[i] == '\\' {
+		switch line[i] {
+		case '\\':
 			i++
-		} else if line[i] == quote {
+		case quote:
 			return i + 1
 		}
 	}

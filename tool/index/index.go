@@ -116,7 +116,7 @@ func (x *Index) ready(ctx context.Context, res *Result) error {
 		x.store = nil
 		x.mu.Unlock()
 		if watch != nil {
-			watch.close()
+			err = errors.Join(err, watch.close())
 		}
 		return err
 	}

@@ -42,7 +42,7 @@ func diagnostics() *tool.Tool {
 			if err != nil {
 				return diagnosticsOutput{}, err
 			}
-			s, err := of(ctx, c)
+			s, err := of(c)
 			if err != nil {
 				return diagnosticsOutput{}, err
 			}

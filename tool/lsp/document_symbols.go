@@ -28,7 +28,7 @@ func documentSymbols() *tool.Tool {
 			if err != nil {
 				return symbols{}, err
 			}
-			s, err := of(ctx, c)
+			s, err := of(c)
 			if err != nil {
 				return symbols{}, err
 			}

@@ -13,7 +13,7 @@ func findReferences() *tool.Tool {
 			if err != nil {
 				return locations{}, err
 			}
-			s, err := of(ctx, c)
+			s, err := of(c)
 			if err != nil {
 				return locations{}, err
 			}

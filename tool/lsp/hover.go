@@ -13,7 +13,7 @@ func hover() *tool.Tool {
 			if err != nil {
 				return tool.Message{}, err
 			}
-			s, err := of(ctx, c)
+			s, err := of(c)
 			if err != nil {
 				return tool.Message{}, err
 			}

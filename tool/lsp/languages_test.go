@@ -68,6 +68,7 @@ func TestLanguages(t *testing.T) {
 			name = tt.commands[0][0]
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			needs(t, tt.language)
 			ws, dir := open(t, tt.files)
 			s := newSet(t, ws)

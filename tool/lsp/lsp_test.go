@@ -23,8 +23,6 @@ import (
 func needs(t *testing.T, language string) {
 	t.Helper()
 	spec := serverOf(language)
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", path+":/usr/local/go/bin")
 	for _, c := range spec.commands {
 		if _, err := exec.LookPath(c[0]); err == nil {
 			return
@@ -65,7 +63,7 @@ func write(t *testing.T, dir, name, text string) {
 
 func newSet(t *testing.T, ws *workspace.Workspace) *Set {
 	t.Helper()
-	s := New(t.Context(), ws, 0)
+	s := New(ws, 0)
 	t.Cleanup(func() {
 		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("close: %v", err)
@@ -255,7 +253,7 @@ func TestServerComesBack(t *testing.T) {
 func TestIdleServersEnd(t *testing.T) {
 	needs(t, "go")
 	ws, _ := open(t, goFiles)
-	s := New(t.Context(), ws, 50*time.Millisecond)
+	s := New(ws, 50*time.Millisecond)
 	defer s.Close(t.Context())
 	if _, err := s.DocumentSymbols(t.Context(), "main.go"); err != nil {
 		t.Fatal(err)

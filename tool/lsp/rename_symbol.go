@@ -51,7 +51,7 @@ func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, er
 	if err := c.CheckSeen(ctx, "rename from", in.FilePath); err != nil {
 		return renameOutput{}, err
 	}
-	s, err := of(ctx, c)
+	s, err := of(c)
 	if err != nil {
 		return renameOutput{}, err
 	}

@@ -18,16 +18,13 @@ import (
 type Set struct {
 	ws   *workspace.Workspace
 	idle time.Duration
+	wg   sync.WaitGroup // the watch and the reaper
 
-	life   context.Context // of the watch and the reaper
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu      sync.Mutex
-	slots   map[string]*slot  // by language; +checklocks:mu
-	watch   workspace.Watcher // nil before the first server; +checklocks:mu
-	running bool              // the watch and the reaper; +checklocks:mu
-	closed  bool              // +checklocks:mu
+	mu     sync.Mutex
+	slots  map[string]*slot   // by language; +checklocks:mu
+	watch  workspace.Watcher  // nil before the first server; +checklocks:mu
+	cancel context.CancelFunc // of the watch and the reaper, once they run; +checklocks:mu
+	closed bool               // +checklocks:mu
 }
 
 // A slot is the place of one language's server.
@@ -45,27 +42,27 @@ type slot struct {
 
 // New returns the servers of a workspace. Servers that nobody asks for the given
 // time are ended; 0 is ten minutes.
-func New(ctx context.Context, ws *workspace.Workspace, idle time.Duration) *Set {
+func New(ws *workspace.Workspace, idle time.Duration) *Set {
 	if idle == 0 {
 		idle = idleTime
 	}
-	s := &Set{ws: ws, idle: idle, slots: map[string]*slot{}}
-	s.life, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return s
+	return &Set{ws: ws, idle: idle, slots: map[string]*slot{}}
 }
 
 // Close ends all servers.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	watch := s.watch
+	watch, cancel := s.watch, s.cancel
 	s.watch = nil
 	var slots []*slot
 	for _, sl := range s.slots {
 		slots = append(slots, sl)
 	}
 	s.mu.Unlock()
-	s.cancel()
+	if cancel != nil {
+		cancel()
+	}
 	var err error
 	if watch != nil {
 		err = watch.Close()
@@ -289,27 +286,29 @@ func tell(ctx context.Context, clients []*client, changes map[string]int) error 
 func (s *Set) follow(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running || s.closed {
+	if s.cancel != nil || s.closed {
 		return nil
 	}
-	watch, err := s.ws.Watch(context.WithoutCancel(ctx), ".", &workspace.WatchOptions{Recursive: true})
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	watch, err := s.ws.Watch(life, ".", &workspace.WatchOptions{Recursive: true})
 	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
+		cancel()
 		return fmt.Errorf("lsp: watch: %w", err)
 	}
-	s.running = true
-	s.wg.Go(s.reap)
+	s.cancel = cancel
+	s.wg.Go(func() { s.reap(life) })
 	if watch != nil {
 		s.watch = watch
-		s.wg.Go(func() { s.tellChanges(watch) })
+		s.wg.Go(func() { s.tellChanges(life, watch) })
 	}
 	return nil
 }
 
 // tellChanges tells servers what changed in the workspace.
-func (s *Set) tellChanges(watch workspace.Watcher) {
+func (s *Set) tellChanges(ctx context.Context, watch workspace.Watcher) {
 	kinds := map[driver.ChangeOp]int{driver.OpCreate: fileCreated, driver.OpWrite: fileChanged, driver.OpRemove: fileDeleted}
 	for {
-		batch, err := watch.Next(s.life)
+		batch, err := watch.Next(ctx)
 		if err != nil {
 			return
 		}
@@ -319,17 +318,17 @@ func (s *Set) tellChanges(watch workspace.Watcher) {
 				changes[c.Path] = kind
 			}
 		}
-		_ = tell(s.life, s.clients(), changes) // one that can't be told is dead, which the next question finds
+		_ = tell(ctx, s.clients(), changes) // one that can't be told is dead, which the next question finds
 	}
 }
 
 // reap ends servers that nobody asks.
-func (s *Set) reap() {
+func (s *Set) reap(ctx context.Context) {
 	tick := time.NewTicker(max(s.idle/4, 10*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.life.Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -344,7 +343,7 @@ func (s *Set) reap() {
 				continue
 			}
 			if sl.client != nil && sl.users == 0 && time.Since(sl.last) >= s.idle {
-				sl.client.stop(s.life)
+				sl.client.stop(ctx)
 				sl.client, sl.failures = nil, 0
 			}
 			sl.mu.Unlock()

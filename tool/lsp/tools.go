@@ -2,7 +2,6 @@ package lsp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -29,34 +28,25 @@ func toolSpec(name, description string) tool.Spec {
 
 // of returns the servers of the call's workspace. None is started before it is
 // asked.
-func of(ctx context.Context, c *tool.Call) (*Set, error) {
-	return tool.Keep(c, func() (*Set, error) { return New(ctx, c.Workspace, 0), nil })
+func of(c *tool.Call) (*Set, error) {
+	return tool.Keep(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
 }
 
 // Servers returns the language servers of a call's workspace, for those who want
-// to know what is wrong with a file right after an edit.
+// to know what is wrong with a file right after an edit. It starts none.
 func Servers(c *tool.Call) verify.Diagnoser {
-	s, err := tool.Keep(c, func() (*Set, error) { return nil, errNone })
+	s, err := of(c)
 	if err != nil {
-		return nobody{}
+		return nil // which is no error of its own: making it can't fail
 	}
 	return s
 }
 
-// errNone says that there are no servers yet; it is not kept.
-var errNone = errors.New("no language server was asked yet")
-
-type nobody struct{}
-
-func (nobody) Diagnose(context.Context, string) ([]verify.Diagnostic, bool, error) {
-	return nil, false, nil
-}
-
 // Effect tells servers that run of the files that a tool changed.
 func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
-	s, err := tool.Keep(c, func() (*Set, error) { return nil, errNone })
+	s, err := of(c)
 	if err != nil {
-		return "", nil //nolint:nilerr // nobody is to be told
+		return "", err
 	}
 	_ = s.Touch(ctx, paths...) // a server that can't be told is dead, which the next question finds
 	return "", nil

@@ -26,7 +26,7 @@ func workspaceSymbols() *tool.Tool {
 			if err != nil {
 				return symbols{}, err
 			}
-			s, err := of(ctx, c)
+			s, err := of(c)
 			if err != nil {
 				return symbols{}, err
 			}
