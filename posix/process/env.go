@@ -28,7 +28,7 @@ func matchName(pattern, name string) bool {
 
 // baseEnv is what commands without Clean start from.
 func baseEnv(o *Options) (map[string]string, error) {
-	env := map[string]string{"PATH": defaultPath, "HOME": o.Root}
+	env := map[string]string{"PATH": DefaultPath, "HOME": o.Root}
 	allow := slices.Concat(allowedEnv, o.AllowEnv)
 	for _, kv := range o.BaseEnv {
 		name, value, ok := strings.Cut(kv, "=")
@@ -74,7 +74,7 @@ func (m *Manager) environ(cmd *driver.Command, id, dir string) (env []string, pa
 	if cmd.Clean {
 		path, ok := cmd.Env["PATH"]
 		if !ok {
-			path = defaultPath
+			path = DefaultPath
 		}
 		return envList(cmd.Env), path, nil
 	}

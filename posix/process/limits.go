@@ -80,7 +80,7 @@ func (r rlimits) apply(spec *Spec) error {
 			script += "ulimit " + l.option + " " + strconv.FormatInt(capped(l.resource, l.max)/l.unit, 10) + " && "
 		}
 	}
-	shell, err := lookPath("sh", "/", defaultPath)
+	shell, err := lookPath("sh", "/", DefaultPath)
 	if err != nil {
 		return fmt.Errorf("process: set limits: %w", err)
 	}

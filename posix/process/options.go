@@ -11,6 +11,10 @@ import (
 )
 
 // Defaults of Options and of commands.
+// DefaultPath is where programs are looked for unless a policy says otherwise:
+// the directories of the system, and where Go's own installer puts it.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
+
 const (
 	DefaultMaxLog      = 64 << 20
 	DefaultMaxLogs     = 1 << 30
@@ -21,7 +25,6 @@ const (
 	DefaultWaitDelay   = 250 * time.Millisecond
 
 	maxMaxOutput = 64 << 20 // what a result holds of a stream, whatever was asked for
-	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // Options say how a Manager runs commands. Only Root is required.

@@ -105,11 +105,11 @@ func syscallErr(err error) error {
 // scriptShell finds bash, or sh where there is none.
 func scriptShell(script string) (string, []string, error) {
 	for _, shell := range []string{"bash", "sh"} {
-		if path, err := lookPath(shell, "/", defaultPath); err == nil {
+		if path, err := lookPath(shell, "/", DefaultPath); err == nil {
 			return path, []string{shell, "-c", script}, nil
 		}
 	}
-	return "", nil, fmt.Errorf("process: script: %w: there is neither bash nor sh in %s", fault.NotFound, defaultPath)
+	return "", nil, fmt.Errorf("process: script: %w: there is neither bash nor sh in %s", fault.NotFound, DefaultPath)
 }
 
 // lookPath finds a program as exec does: a name with a slash is taken from dir,
@@ -171,7 +171,7 @@ func (m *Manager) wrap(spec *Spec) error {
 	if err != nil {
 		return fmt.Errorf("process: wrap %q: %w: %w", spec.Argv[0], fault.Of(err), err)
 	}
-	path, err := lookPath(program, "/", defaultPath)
+	path, err := lookPath(program, "/", DefaultPath)
 	if err != nil {
 		return err
 	}

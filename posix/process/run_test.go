@@ -147,7 +147,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestBaseEnvDefaults(t *testing.T) {
 	m := newManager(t, &Options{BaseEnv: []string{"SECRET=1", "broken"}})
-	want := map[string]string{"PATH": defaultPath, "HOME": m.opts.Root}
+	want := map[string]string{"PATH": DefaultPath, "HOME": m.opts.Root}
 	if diff := cmp.Diff(want, m.base); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -269,7 +270,7 @@ func closeAll(list []io.Closer) {
 // environment is what every process inside starts with.
 func environment(u unit) map[string]string {
 	env := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
+		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
 	for k, v := range u.policy.Env {
