@@ -1,6 +1,7 @@
 package lsp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -287,22 +289,37 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestApplyIsAllOrNothing fails at the second file.
+// TestApplyIsAllOrNothing changes one file meanwhile, and lets the second write of
+// another try fail: the first is put back.
 func TestApplyIsAllOrNothing(t *testing.T) {
-	ws, dir := open(t, map[string]string{"a.go": "a", "b.go": "b"})
-	s := newSet(t, ws)
-	edits := []FileEdit{{Path: "a.go", Before: []byte("a"), After: []byte("A")}, {Path: "b.go", Before: []byte("other"), After: []byte("B")}}
-	if _, err := s.Apply(t.Context(), edits); !errors.Is(err, fault.Conflict) {
-		t.Errorf("a file that changed: %v, want %v", err, fault.Conflict)
-	}
-	edits[1].Before = []byte("b")
-	if err := s.undo(t.Context(), []FileEdit{{Path: "a.go", Before: []byte("0"), After: []byte("a")}}); err != nil {
+	ws, err := workspace.NewMux(new(memory.Provider)).Open(t.Context(), workspace.Spec{Kind: "memory", ID: workspace.NewID()}, &workspace.Options{MaxFileSize: 10})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _ := os.ReadFile(filepath.Join(dir, "a.go")); string(data) != "0" {
-		t.Errorf("a.go after undo = %q, want 0", data)
+	s := newSet(t, ws)
+	before := map[string]string{"a.go": "a", "b.go": "b"}
+	for name, text := range before {
+		if _, err := ws.WriteFile(t.Context(), name, []byte(text), nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if data, _ := os.ReadFile(filepath.Join(dir, "b.go")); string(data) != "b" {
-		t.Errorf("b.go = %q, want b", data)
+	tests := []struct {
+		name string
+		b    FileEdit
+		code fault.Code
+	}{
+		{"changed", FileEdit{Path: "b.go", Before: []byte("other"), After: []byte("B")}, fault.Conflict},
+		{"too large", FileEdit{Path: "b.go", Before: []byte("b"), After: bytes.Repeat([]byte("B"), 11)}, fault.ResourceExhausted},
+	}
+	for _, tt := range tests {
+		edits := []FileEdit{{Path: "a.go", Before: []byte("a"), After: []byte("A")}, tt.b}
+		if _, err := s.Apply(t.Context(), edits); !errors.Is(err, tt.code) {
+			t.Errorf("%s: error = %v, want %v", tt.name, err, tt.code)
+		}
+		for name, want := range before {
+			if got, err := ws.ReadFile(t.Context(), name); err != nil || string(got) != want {
+				t.Errorf("%s: %s = %q, %v, want %q", tt.name, name, got, err, want)
+			}
+		}
 	}
 }
