@@ -50,6 +50,14 @@ func (c *calls) tidyLocked(id string, s *session) {
 	}
 }
 
+type streamKey struct{}
+
+// withStream returns a context whose end is that of a client: the calls of the
+// session that begins with it end then. They have its values, not its end.
+func withStream(ctx context.Context) context.Context {
+	return context.WithValue(ctx, streamKey{}, ctx)
+}
+
 // begin notes a call. done must be called when it has ended.
 func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done func(), err error) {
 	c.mu.Lock()
@@ -61,7 +69,12 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	s, one := c.sessionLocked(id), &call{cancel}
 	s.calls[one] = true
 	c.running.Add(1)
+	stop := func() bool { return true }
+	if stream, ok := ctx.Value(streamKey{}).(context.Context); ok {
+		stop = context.AfterFunc(stream, func() { cancel(errVanished) })
+	}
 	return ctx, func() {
+		stop()
 		cancel(nil)
 		c.mu.Lock()
 		delete(s.calls, one)

@@ -83,6 +83,9 @@ func (s *Server) SSEHandler() http.Handler {
 		if s.checkView(w, r) {
 			r, end := s.untilDrain(r)
 			defer end()
+			if r.Method == http.MethodGet {
+				r = r.WithContext(withStream(r.Context()))
+			}
 			h.ServeHTTP(w, r)
 		}
 	})

@@ -9,8 +9,10 @@ import (
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/ast"
 	"github.com/croft-run/croft/tool/check"
+	"github.com/croft-run/croft/tool/git"
 	"github.com/croft-run/croft/tool/index"
 	"github.com/croft-run/croft/tool/lsp"
+	"github.com/croft-run/croft/tool/web"
 )
 
 // Coding returns every tool of the coding toolset.
@@ -31,5 +33,5 @@ func Effects() []tool.Effect {
 
 // Sources returns where further tools of a workspace come from.
 func Sources() []tool.Source {
-	return nil
+	return []tool.Source{git.Source, web.Source}
 }

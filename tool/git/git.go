@@ -1,0 +1,251 @@
+// Package git is an extra capability of workspaces that have git: its tools show
+// what changed and make commits and branches.
+//
+// Git runs inside the fence of the workspace, as any other command: what a
+// repository's configuration makes it run has no more rights than the workspace.
+// What an agent passes is never taken for an option: revisions and names are held
+// against a pattern, and paths follow "--".
+package git
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits of git's tools.
+const (
+	timeout    = 2 * time.Minute
+	maxOutput  = 200 << 10
+	defaultLog = 20
+	maxLog     = 500
+)
+
+// Source gives a workspace with files and a shell the tools of git.
+func Source(ws *workspace.Workspace) driver.ToolSource {
+	if caps := ws.Capabilities(); !caps.Has(driver.CapFS) || !caps.Has(driver.CapShell) {
+		return nil
+	}
+	return repository{ws}
+}
+
+type repository struct{ ws *workspace.Workspace }
+
+// Tools lists the tools.
+func (r repository) Tools() []driver.Tool {
+	return []driver.Tool{
+		r.status(), r.diff(), r.log(), r.commit(), r.branch(),
+	}
+}
+
+// git runs git with arguments that are ours, or were checked.
+func (r repository) git(ctx context.Context, args ...string) (driver.ToolResult, error) {
+	base := []string{"git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "color.ui=false", "-c", "core.quotePath=false"}
+	res, err := r.ws.Run(ctx, driver.Command{
+		Argv: append(base, args...), Timeout: timeout, MaxOutput: maxOutput,
+		Env: map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"},
+	})
+	switch {
+	case fault.Of(err) == fault.NotFound:
+		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "git: not found on PATH")
+	case err != nil:
+		return driver.ToolResult{}, err
+	case res.Cause == driver.CauseCanceled:
+		return driver.ToolResult{}, fmt.Errorf("git: %w", fault.Canceled)
+	case res.Cause != "":
+		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "git %s: ended: %s", verb(args), res.Cause)
+	case res.ExitCode != 0:
+		return driver.ToolResult{}, tool.Errorf(fault.WrongState, "git %s: %s", verb(args), strings.TrimSpace(string(res.Stderr)+string(res.Stdout)))
+	}
+	text := string(res.Stdout)
+	if res.StdoutDropped > 0 {
+		text = fmt.Sprintf("%s\n... (output truncated, %d bytes elided; narrow it by paths)\n%s", text[:maxOutput/2], res.StdoutDropped, text[maxOutput/2:])
+	}
+	return answer(text)
+}
+
+// verb is the first argument that is neither an option of git's own nor its value.
+func verb(args []string) string {
+	for i, a := range args {
+		if !strings.HasPrefix(a, "-") && (i == 0 || args[i-1] != "-c") {
+			return a
+		}
+	}
+	return ""
+}
+
+func answer(text string) (driver.ToolResult, error) {
+	data, err := json.Marshal(map[string]string{"output": text})
+	return driver.ToolResult{Text: text, Structured: data}, err
+}
+
+var output = json.RawMessage(`{"type":"object","properties":{"output":{"type":"string"}},"required":["output"]}`)
+
+// A name of a branch or revision begins with no dash, so that git takes it for no
+// option, and has no character that git gives a meaning beyond ancestry.
+var revision = regexp.MustCompile(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
+
+func checkRevision(field, s string) error {
+	if s == "" || revision.MatchString(s) {
+		return nil
+	}
+	return tool.Errorf(fault.InvalidArgument, "%s %q is not the name of a revision", field, s)
+}
+
+func (r repository) status() driver.Tool {
+	return driver.Tool{
+		Name: "git_status", Description: "Show the branch and which files have changed.", ReadOnly: true, Output: output,
+		Input: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+		Call: func(ctx context.Context, _ json.RawMessage) (driver.ToolResult, error) {
+			return r.git(ctx, "status", "--porcelain=v1", "--branch", "--untracked-files=all")
+		},
+	}
+}
+
+func (r repository) diff() driver.Tool {
+	return driver.Tool{
+		Name: "git_diff", Description: "Show what has changed: since a revision, between two, or in the index.", ReadOnly: true, Output: output,
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
+			"from":{"type":"string","description":"revision to compare with; default the index"},
+			"to":{"type":"string","description":"revision to compare; default the files as they are"},
+			"staged":{"type":"boolean","description":"compare the index with from, or with the last commit"},
+			"paths":{"type":"array","items":{"type":"string"},"description":"only these files and directories"}}}`),
+		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
+			var in struct {
+				From, To string
+				Staged   bool
+				Paths    []string
+			}
+			if err := json.Unmarshal(args, &in); err != nil {
+				return driver.ToolResult{}, err
+			}
+			for field, rev := range map[string]string{"from": in.From, "to": in.To} {
+				if err := checkRevision(field, rev); err != nil {
+					return driver.ToolResult{}, err
+				}
+			}
+			argv := []string{"diff", "--no-ext-diff", "--no-textconv"}
+			if in.Staged {
+				argv = append(argv, "--cached")
+			}
+			for _, rev := range []string{in.From, in.To} {
+				if rev != "" {
+					argv = append(argv, rev)
+				}
+			}
+			return r.git(ctx, withPaths(argv, in.Paths)...)
+		},
+	}
+}
+
+// withPaths adds paths, which are never taken for options or patterns.
+func withPaths(argv, paths []string) []string {
+	argv = append([]string{"--literal-pathspecs"}, argv...)
+	return append(append(argv, "--"), paths...)
+}
+
+func (r repository) log() driver.Tool {
+	return driver.Tool{
+		Name: "git_log", Description: "Show commits, the latest first.", ReadOnly: true, Output: output,
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
+			"revision":{"type":"string","description":"where to begin; default the present commit"},
+			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"how many; default 20"},
+			"paths":{"type":"array","items":{"type":"string"},"description":"only commits that changed these"}}}`),
+		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
+			var in struct {
+				Revision string
+				Limit    int
+				Paths    []string
+			}
+			if err := json.Unmarshal(args, &in); err != nil {
+				return driver.ToolResult{}, err
+			}
+			if err := checkRevision("revision", in.Revision); err != nil {
+				return driver.ToolResult{}, err
+			}
+			if in.Limit == 0 {
+				in.Limit = defaultLog
+			}
+			argv := []string{"log", "--no-show-signature", "--date=iso-strict", "--format=%h %ad %an%n    %s", "-n", strconv.Itoa(min(in.Limit, maxLog))}
+			if in.Revision != "" {
+				argv = append(argv, in.Revision)
+			}
+			return r.git(ctx, withPaths(argv, in.Paths)...)
+		},
+	}
+}
+
+func (r repository) commit() driver.Tool {
+	return driver.Tool{
+		Name: "git_commit", Description: "Commit changes: of the given paths, of all files, or what is in the index.", Output: output,
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["message"],"properties":{
+			"message":{"type":"string","minLength":1,"description":"what was done, and why"},
+			"paths":{"type":"array","items":{"type":"string"},"description":"commit these files and directories"},
+			"all":{"type":"boolean","description":"commit every change, new files included"}}}`),
+		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
+			var in struct {
+				Message string
+				Paths   []string
+				All     bool
+			}
+			if err := json.Unmarshal(args, &in); err != nil {
+				return driver.ToolResult{}, err
+			}
+			if in.All && len(in.Paths) > 0 {
+				return driver.ToolResult{}, tool.Errorf(fault.InvalidArgument, "give paths or all, not both")
+			}
+			if in.All {
+				in.Paths = []string{"."}
+			}
+			if len(in.Paths) > 0 {
+				if _, err := r.git(ctx, withPaths([]string{"add", "--all"}, in.Paths)...); err != nil {
+					return driver.ToolResult{}, err
+				}
+			}
+			// One argument with its option, so that no message is taken for another.
+			return r.git(ctx, "-c", "user.useConfigOnly=false", "commit", "--no-gpg-sign", "--message="+in.Message)
+		},
+	}
+}
+
+func (r repository) branch() driver.Tool {
+	return driver.Tool{
+		Name: "git_branch", Description: "List branches, or switch to one, which may be new.", Output: output,
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
+			"name":{"type":"string","description":"branch to switch to; default they are listed"},
+			"create":{"type":"boolean","description":"make it"},
+			"from":{"type":"string","description":"with create: where it begins; default the present commit"}}}`),
+		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
+			var in struct {
+				Name, From string
+				Create     bool
+			}
+			if err := json.Unmarshal(args, &in); err != nil {
+				return driver.ToolResult{}, err
+			}
+			for field, rev := range map[string]string{"name": in.Name, "from": in.From} {
+				if err := checkRevision(field, rev); err != nil {
+					return driver.ToolResult{}, err
+				}
+			}
+			switch {
+			case in.Name == "":
+				return r.git(ctx, "branch", "--list", "--all", "--verbose")
+			case !in.Create:
+				return r.git(ctx, "switch", "--no-guess", in.Name)
+			case in.From != "":
+				return r.git(ctx, "switch", "--create="+in.Name, in.From)
+			}
+			return r.git(ctx, "switch", "--create="+in.Name)
+		},
+	}
+}
