@@ -168,7 +168,7 @@ func TestViews(t *testing.T) {
 		t.Errorf("the other workspace: %+v, %v", res, err)
 	}
 	for _, query := range []string{"?workspace=none", "?toolset=none"} {
-		r, err := http.Post(web.URL+query, "application/json", strings.NewReader("{}")) //nolint:noctx // a test
+		r, err := http.Post(web.URL+query, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestProgressAndCancellation(t *testing.T) {
 }
 
 // post sends a message as a client without manners would.
-func post(t *testing.T, ctx context.Context, url, session, body string) *http.Response {
+func post(ctx context.Context, t *testing.T, url, session, body string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -242,11 +242,11 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 	s, _ := serve(t, set, mcpserver.Options{Vanish: 10 * time.Millisecond}, block)
 	t.Run("streamable", func(t *testing.T) {
 		web := listen(t, s.Handler())
-		res := post(t, t.Context(), web.URL, "", initialize)
+		res := post(t.Context(), t, web.URL, "", initialize)
 		io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		id := res.Header.Get("Mcp-Session-Id")
-		post(t, t.Context(), web.URL, id, initialized).Body.Close()
+		post(t.Context(), t, web.URL, id, initialized).Body.Close()
 		ctx, vanish := context.WithCancel(t.Context())
 		gone := make(chan struct{})
 		go func() {
@@ -286,7 +286,7 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 			}
 		}
 		for _, body := range []string{initialize, initialized, callBlock} {
-			post(t, t.Context(), web.URL+endpoint, "", body).Body.Close()
+			post(t.Context(), t, web.URL+endpoint, "", body).Body.Close()
 		}
 		<-begun
 		vanish()
