@@ -53,6 +53,7 @@ var may = []struct{ pkg, imports string }{
 	{"provider/wrap/capped", "fault workspace/driver"},
 	{"config", "fault workspace/driver"},
 	{"registry", "fault event workspace workspace/driver"},
+	{"stage", "fault workspace workspace/driver"},
 	{"tool", "fault event secret profile workspace workspace/driver"},
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},

@@ -31,6 +31,7 @@ func (c *Client) Changes(direct *driver.FS) *driver.FS {
 	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
 		return c.file(ctx, "chmod", name, "", mode, nil)
 	}
+	own.Import = nil
 	own.Symlink = func(ctx context.Context, target, name string) error {
 		return c.file(ctx, "symlink", name, target, nil, nil)
 	}

@@ -35,6 +35,13 @@ func AsUser(f *driver.FS, uid int) *driver.FS {
 	own.Symlink = func(ctx context.Context, target, name string) error {
 		return as(uid, func() error { return f.Symlink(ctx, target, name) })
 	}
+	if f.Import != nil {
+		own.Import = func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
+			o := *opts
+			o.Make = func(step func() error) error { return as(uid, step) }
+			return f.Import(ctx, dir, name, &o)
+		}
+	}
 	return &own
 }
 

@@ -45,6 +45,7 @@ var (
 	verbGrep     = newVerb("grep")
 	verbWatch    = newVerb("watch")
 	verbDigest   = newVerb("digest")
+	verbImport   = newVerb("import")
 	verbRun      = newVerb("run")
 	verbStart    = newVerb("start")
 	verbAttach   = newVerb("attach")
@@ -71,6 +72,7 @@ type subject struct {
 	path, to     string
 	command, dir string
 	pattern      string
+	host         string // a path of the host
 }
 
 const scope = "github.com/croft-run/croft/workspace"
@@ -188,6 +190,7 @@ func (s subject) fields() []field {
 		{event.FieldCommand, "cmd", s.command},
 		{"", "cwd", s.dir},
 		{"", "patterns", s.pattern},
+		{"", "host_path", s.host},
 	} {
 		if f.value != "" {
 			set = append(set, f)

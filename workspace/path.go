@@ -53,6 +53,13 @@ func cleanName(p, root string) (string, error) {
 	return path.Clean(rel), nil // "." for ""
 }
 
+// Clean returns a path as package workspace understands it: relative to the
+// workspace, "." for the workspace itself. One that would leave is a
+// SandboxViolation. It looks at no file.
+func (w *Workspace) Clean(path string) (string, error) {
+	return cleanName(path, w.current.Load().Traits.Root)
+}
+
 // relative strips the root from an absolute path.
 func relative(p, root string) (string, error) {
 	if !strings.HasPrefix(p, "/") || p == "/" {

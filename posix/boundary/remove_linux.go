@@ -26,7 +26,7 @@ func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, s
 		if o.Recursive {
 			err = removeTree(ctx, p)
 		} else {
-			err = removeEmpty(p)
+			err = removeEmpty(ctx, p)
 		}
 	}
 	if err == nil && sync {
@@ -41,7 +41,7 @@ func unlink(fd int, base string, flags int) error {
 }
 
 // removeEmpty removes a directory that has nothing but what a crash left.
-func removeEmpty(p place) error {
+func removeEmpty(ctx context.Context, p place) error {
 	err := unlink(p.fd, p.base, unix.AT_REMOVEDIR)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
@@ -58,7 +58,7 @@ func removeEmpty(p place) error {
 	if names, err := readNames(fd); err != nil || len(names) > 0 {
 		return errors.Join(full, err)
 	}
-	if err := removeTemps(fd); err != nil {
+	if err := removeTemps(ctx, fd); err != nil {
 		return err
 	}
 	if unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
@@ -154,7 +154,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return nil // it went, or is not ours to read
 		}
 		defer closeFD(fd)
-		if err := removeTemps(fd); err != nil {
+		if err := removeTemps(ctx, fd); err != nil {
 			return err
 		}
 		if _, err := unix.Seek(fd, 0, 0); err != nil {
@@ -181,7 +181,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 
 // removeTemps removes the temporary files of one directory that nobody has
 // locked.
-func removeTemps(fd int) error {
+func removeTemps(ctx context.Context, fd int) error {
 	if _, err := unix.Seek(fd, 0, 0); err != nil {
 		return err
 	}
@@ -195,14 +195,14 @@ func removeTemps(fd int) error {
 		return err
 	}
 	for _, base := range temps {
-		removeStale(fd, base)
+		removeStale(ctx, fd, base)
 	}
 	return nil
 }
 
 // removeStale removes a temporary file unless its writer lives. It holds the
 // lock meanwhile, so that a writer who comes to lock the file finds it gone.
-func removeStale(dir int, base string) {
+func removeStale(ctx context.Context, dir int, base string) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(dir, base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
@@ -211,8 +211,17 @@ func removeStale(dir int, base string) {
 	}
 	defer closeFD(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if unix.Fstat(fd, &st) != nil {
 		return
 	}
-	_ = unlink(dir, base, 0) // another cleaner may have been faster
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // a tree that was being imported
+	if !isDir && regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	// Another cleaner may have been faster, and what is left is there the next time.
+	if isDir {
+		_ = removeTree(context.WithoutCancel(ctx), place{fd: dir, base: base})
+		return
+	}
+	_ = unlink(dir, base, 0)
 }

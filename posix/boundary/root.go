@@ -81,7 +81,7 @@ func (r *Root) Close() error {
 func (r *Root) Module() *driver.FS {
 	return &driver.FS{
 		Files: r, List: r.List, Edit: r.Edit, Rename: r.Rename, Copy: r.Copy, Chmod: r.Chmod,
-		Symlink: r.Symlink, Glob: r.Glob, Grep: r.Grep, Watch: r.Watch, Digest: r.Digest,
+		Symlink: r.Symlink, Glob: r.Glob, Grep: r.Grep, Watch: r.Watch, Digest: r.Digest, Import: r.Import,
 	}
 }
 

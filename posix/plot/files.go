@@ -2,9 +2,11 @@ package plot
 
 import (
 	"context"
+	"fmt"
 	"io"
 	iofs "io/fs"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,7 +41,7 @@ func (h *Handle) FS() *driver.FS {
 	f := files{h}
 	return &driver.FS{
 		Files: f, List: f.List, Edit: f.Edit, Rename: f.Rename, Copy: f.Copy, Chmod: f.Chmod,
-		Symlink: f.Symlink, Glob: f.Glob, Grep: f.Grep, Watch: f.Watch, Digest: f.Digest,
+		Symlink: f.Symlink, Glob: f.Glob, Grep: f.Grep, Watch: f.Watch, Digest: f.Digest, Import: f.Import,
 	}
 }
 
@@ -109,4 +111,13 @@ func (f files) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 
 func (f files) Digest(ctx context.Context, name string) (string, error) {
 	return ask(ctx, f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
+}
+
+func (f files) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
+		if fs.Import == nil {
+			return driver.ImportResult{}, fmt.Errorf("plot: import %s: %w: these files are changed one by one", name, fault.Unsupported)
+		}
+		return fs.Import(ctx, dir, name, opts)
+	})
 }

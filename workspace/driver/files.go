@@ -46,6 +46,11 @@ type FS struct {
 
 	// Digest is the digest of a file, or of a tree (see TreeDigest).
 	Digest func(ctx context.Context, name string) (string, error)
+
+	// Import brings the directory dir of this host, an absolute path, to name,
+	// where nothing may be: with all below it or, where anything fails, nothing.
+	// Unsupported means that it made nothing, and leaves the work to Write.
+	Import func(ctx context.Context, dir, name string, opts *ImportOptions) (ImportResult, error)
 }
 
 func (f *FS) core() any {

@@ -1,0 +1,435 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gofrs/flock"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Artifacts keeps named, versioned contents in a bucket. A version, once saved, is
+// never changed and its number never used again. The first is 0.
+//
+// Each version is an object of its own beside a claim, an empty object that can be
+// made once. Whoever makes the claim owns the number, so savers in any number of
+// processes never meet; a claim without content is a save that did not succeed.
+// That is as good as the bucket's promise to make an object only where there is
+// none. Those of S3, Google and Azure keep it; directories don't, so these have a
+// lock: see OpenArtifacts.
+type Artifacts struct {
+	bucket *blob.Bucket
+	prefix string
+	turn   func(ctx context.Context) (done func(), err error) // of claims
+}
+
+// NewArtifacts returns the artifacts below a prefix of a bucket, such as those of
+// a session. Whoever opened the bucket closes it.
+func NewArtifacts(bucket *blob.Bucket, prefix string) *Artifacts {
+	var mu sync.Mutex
+	return &Artifacts{bucket, folder(prefix), func(context.Context) (func(), error) {
+		mu.Lock()
+		return mu.Unlock, nil
+	}}
+}
+
+// OpenArtifacts returns the artifacts in a directory of the host, which is made
+// where it is missing; any number of processes may use it. The bucket is the
+// caller's to close.
+func OpenArtifacts(dir, prefix string) (*Artifacts, *blob.Bucket, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("stage: make the artifacts' directory: %w: %w", fault.Of(err), err)
+	}
+	// Temporary files are beside what they become, on the same file system.
+	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true})
+	if err != nil {
+		return nil, nil, blobError("open", dir, err)
+	}
+	turn := func(ctx context.Context) (func(), error) {
+		l := flock.New(filepath.Join(dir, ".lock"), flock.SetPermissions(0o600))
+		const again = 2 * time.Millisecond
+		if _, err := l.TryLockContext(ctx, again); err != nil {
+			return nil, fmt.Errorf("stage: wait for the artifacts: %w: %w", fault.Of(err), err)
+		}
+		return func() { _ = l.Unlock() }, nil // closing the file lets go in any case
+	}
+	return &Artifacts{bucket, folder(prefix), turn}, bucket, nil
+}
+
+// In returns the artifacts below another prefix of the same bucket.
+func (a *Artifacts) In(prefix string) *Artifacts {
+	return &Artifacts{a.bucket, folder(prefix), a.turn}
+}
+
+func folder(prefix string) string {
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
+	}
+	return prefix
+}
+
+// An Artifact describes a version.
+type Artifact struct {
+	Name    string    `json:"name"`
+	Version int       `json:"version"`
+	MIME    string    `json:"mime_type"`
+	Size    int64     `json:"size_bytes"`
+	Created time.Time `json:"created_at"`
+}
+
+// Ref returns the artifact as an input names it: "artifact://name@version".
+func (a Artifact) Ref() string {
+	return "artifact://" + a.Name + "@" + strconv.Itoa(a.Version)
+}
+
+// Latest as a version is the highest that there is.
+const Latest = -1
+
+// ParseRef splits "name@version". Without a version it is Latest.
+func ParseRef(ref string) (name string, version int, err error) {
+	name, version = ref, Latest
+	if at := strings.LastIndexByte(ref, '@'); at >= 0 && digits(ref[at+1:]) {
+		name = ref[:at]
+		version, err = strconv.Atoi(ref[at+1:])
+		if err != nil || version > maxVersion {
+			return "", 0, fmt.Errorf("stage: artifact %q: %w: a version is at most %d", ref, fault.InvalidArgument, maxVersion)
+		}
+	}
+	if err := CheckName(name); err != nil {
+		return "", 0, err
+	}
+	return name, version, nil
+}
+
+func digits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+const (
+	maxVersion      = 999_999_999
+	versionDigits   = 9
+	maxArtifactName = 512
+)
+
+// CheckName refuses what can't name an artifact: a slash path without empty, "."
+// or ".." elements, of printable UTF-8, which does not end like a version.
+func CheckName(name string) error {
+	bad := func(why string) error {
+		return fmt.Errorf("stage: artifact name %.80q: %w: %s", name, fault.InvalidArgument, why)
+	}
+	switch {
+	case strings.TrimSpace(name) == "":
+		return bad("it is empty")
+	case len(name) > maxArtifactName:
+		return bad(fmt.Sprintf("it has %d bytes; at most %d are allowed", len(name), maxArtifactName))
+	case !utf8.ValidString(name):
+		return bad("it is not UTF-8")
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return bad("it has a control character or a backslash")
+	}
+	if at := strings.LastIndexByte(name, '@'); at >= 0 && digits(name[at+1:]) {
+		return bad("it ends like a version")
+	}
+	for elem := range strings.SplitSeq(name, "/") {
+		if elem == "" || elem == "." || elem == ".." {
+			return bad("an element is empty, \".\" or \"..\"")
+		}
+	}
+	return nil
+}
+
+// SafeName makes a name of one that CheckName may refuse, such as the path of a
+// file: what is not allowed becomes "_".
+func SafeName(name string) string {
+	var elems []string
+	for elem := range strings.SplitSeq(strings.ToValidUTF8(name, "_"), "/") {
+		elem = strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f || r == '\\' {
+				return '_'
+			}
+			return r
+		}, elem)
+		if elem == "." || elem == ".." {
+			elem = strings.ReplaceAll(elem, ".", "_")
+		}
+		if elem != "" {
+			elems = append(elems, elem)
+		}
+	}
+	safe := strings.Join(elems, "/")
+	if at := strings.LastIndexByte(safe, '@'); at >= 0 && digits(safe[at+1:]) {
+		safe = safe[:at] + "_" + safe[at+1:]
+	}
+	return safe
+}
+
+// key is where the objects of a name are. "@" does not occur in an encoded name.
+func (a *Artifacts) key(name string) string { return a.prefix + encodeName(name) + "/@" }
+
+func (a *Artifacts) versionKey(name string, version int) string {
+	return fmt.Sprintf("%s%0*d", a.key(name), versionDigits, version)
+}
+
+const claimSuffix = ".claim"
+
+// encodeName keeps what every bucket takes and encodes the rest.
+func encodeName(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("._-/", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func decodeName(key string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(key); i++ {
+		if key[i] != '%' {
+			b.WriteByte(key[i])
+			continue
+		}
+		if i+2 >= len(key) {
+			return "", false
+		}
+		n, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(n))
+		i += 2
+	}
+	return b.String(), true
+}
+
+// Save saves what body yields as a new version. Where body or the bucket fails,
+// there is no such version.
+func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime string) (Artifact, error) {
+	if err := CheckName(name); err != nil {
+		return Artifact{}, err
+	}
+	version, err := a.claim(ctx, name)
+	if err != nil {
+		return Artifact{}, err
+	}
+	if mime == "" {
+		mime = "application/octet-stream"
+	}
+	ctx, cancel := context.WithCancel(ctx) // a writer whose context ends makes nothing
+	defer cancel()
+	w, err := a.bucket.NewWriter(ctx, a.versionKey(name, version), &blob.WriterOptions{ContentType: mime, IfNotExist: true})
+	if err != nil {
+		return Artifact{}, blobError("save", name, err)
+	}
+	size, err := io.Copy(w, body)
+	if err != nil {
+		cancel()
+		_ = w.Close() // which fails, because of cancel
+		return Artifact{}, blobError("save", name, err)
+	}
+	if err := w.Close(); err != nil {
+		return Artifact{}, blobError("save", name, err)
+	}
+	return Artifact{Name: name, Version: version, MIME: mime, Size: size, Created: time.Now().UTC()}, nil
+}
+
+// claim takes the next version for itself.
+func (a *Artifacts) claim(ctx context.Context, name string) (int, error) {
+	done, err := a.turn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	next := 0
+	err = a.each(ctx, a.key(name), func(key string, _ *blob.ListObject) {
+		if v, ok := version(strings.TrimSuffix(key, claimSuffix)); ok {
+			next = max(next, v+1)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	const tries = 1000
+	for range tries {
+		if next > maxVersion {
+			return 0, fmt.Errorf("stage: save artifact %q: %w: it has too many versions", name, fault.ResourceExhausted)
+		}
+		err := a.bucket.WriteAll(ctx, a.versionKey(name, next)+claimSuffix, nil, &blob.WriterOptions{IfNotExist: true})
+		if err == nil {
+			return next, nil
+		}
+		if gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
+			return 0, blobError("save", name, err)
+		}
+		next++
+	}
+	return 0, fmt.Errorf("stage: save artifact %q: %w: others save it all the time", name, fault.Unavailable)
+}
+
+func version(key string) (int, bool) {
+	at := strings.LastIndexByte(key, '@')
+	if at < 0 || !digits(key[at+1:]) {
+		return 0, false
+	}
+	v, err := strconv.Atoi(key[at+1:])
+	return v, err == nil
+}
+
+// each visits the objects below a prefix. A bucket of files answers that something
+// is missing where another process removes a temporary file meanwhile; then it is
+// asked again.
+func (a *Artifacts) each(ctx context.Context, prefix string, f func(key string, obj *blob.ListObject)) error {
+	const tries = 20
+	for try := 1; ; try++ {
+		list, err := a.objects(ctx, prefix)
+		if err != nil && (gcerrors.Code(err) != gcerrors.NotFound || try == tries) {
+			return blobError("list", prefix, err)
+		}
+		if err == nil {
+			for _, obj := range list {
+				f(obj.Key, obj)
+			}
+			return nil
+		}
+	}
+}
+
+func (a *Artifacts) objects(ctx context.Context, prefix string) ([]*blob.ListObject, error) {
+	var list []*blob.ListObject
+	it := a.bucket.List(&blob.ListOptions{Prefix: prefix})
+	for {
+		obj, err := it.Next(ctx)
+		if err == io.EOF { //nolint:errorlint // as the iterator answers it
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, obj)
+	}
+}
+
+// Open opens a version, or the latest. The Artifact says which one that is.
+func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.ReadCloser, Artifact, error) {
+	if err := CheckName(name); err != nil {
+		return nil, Artifact{}, err
+	}
+	if version == Latest {
+		list, err := a.Versions(ctx, name)
+		if err != nil {
+			return nil, Artifact{}, err
+		}
+		if len(list) == 0 {
+			return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w", name, fault.NotFound)
+		}
+		version = list[len(list)-1]
+	}
+	r, err := a.bucket.NewReader(ctx, a.versionKey(name, version), nil)
+	if err != nil {
+		return nil, Artifact{}, blobError("open", fmt.Sprintf("%s@%d", name, version), err)
+	}
+	return r, Artifact{Name: name, Version: version, MIME: r.ContentType(), Size: r.Size(), Created: r.ModTime().UTC()}, nil
+}
+
+// Versions lists the versions of a name, lowest first; none is no error.
+func (a *Artifacts) Versions(ctx context.Context, name string) ([]int, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	var list []int
+	err := a.each(ctx, a.key(name), func(key string, _ *blob.ListObject) {
+		if v, ok := version(key); ok {
+			list = append(list, v)
+		}
+	})
+	slices.Sort(list)
+	return list, err
+}
+
+// List lists the latest version of every artifact, sorted by name. What is listed
+// has no MIME type.
+func (a *Artifacts) List(ctx context.Context) ([]Artifact, error) {
+	latest := map[string]Artifact{}
+	err := a.each(ctx, a.prefix, func(key string, obj *blob.ListObject) {
+		at := strings.LastIndex(key, "/@")
+		v, ok := version(key)
+		if at < len(a.prefix) || !ok {
+			return
+		}
+		name, ok := decodeName(key[len(a.prefix):at])
+		if was, known := latest[name]; ok && (!known || was.Version < v) {
+			latest[name] = Artifact{Name: name, Version: v, Size: obj.Size, Created: obj.ModTime.UTC()}
+		}
+	})
+	list := make([]Artifact, 0, len(latest))
+	for _, art := range latest {
+		list = append(list, art)
+	}
+	slices.SortFunc(list, func(a, b Artifact) int { return strings.Compare(a.Name, b.Name) })
+	return list, err
+}
+
+// Delete deletes a version, or with Latest all of them. Their numbers do not come
+// back. Deleting twice is deleting once.
+func (a *Artifacts) Delete(ctx context.Context, name string, version int) error {
+	list := []int{version}
+	if version == Latest {
+		var err error
+		if list, err = a.Versions(ctx, name); err != nil {
+			return err
+		}
+	} else if err := CheckName(name); err != nil {
+		return err
+	}
+	for _, v := range list {
+		if err := a.bucket.Delete(ctx, a.versionKey(name, v)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return blobError("delete", name, err)
+		}
+	}
+	return nil
+}
+
+// blobError gives an error of a bucket its code. One that has one keeps it.
+func blobError(verb, name string, err error) error {
+	var code fault.Code
+	if !errors.As(err, &code) {
+		switch gcerrors.Code(err) {
+		case gcerrors.NotFound:
+			code = fault.NotFound
+		case gcerrors.PermissionDenied:
+			code = fault.PermissionDenied
+		case gcerrors.ResourceExhausted:
+			code = fault.ResourceExhausted
+		case gcerrors.Canceled:
+			code = fault.Canceled
+		case gcerrors.DeadlineExceeded:
+			code = fault.DeadlineExceeded
+		case gcerrors.InvalidArgument:
+			code = fault.InvalidArgument
+		default:
+			if code = fault.Of(err); code == fault.Internal {
+				code = fault.Unavailable
+			}
+		}
+		return fmt.Errorf("stage: %s artifact %q: %w: %w", verb, name, code, err)
+	}
+	return fmt.Errorf("stage: %s artifact %q: %w", verb, name, err)
+}

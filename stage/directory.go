@@ -1,0 +1,188 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// DirectoryOptions are the options of StageDirectory.
+type DirectoryOptions struct {
+	ReadOnly   bool     // without permission to write
+	AllowMount bool     // content may be shared with the source, where writing to one side never shows on the other
+	Exclude    []string // paths below the source that stay out
+	MaxFiles   int      // ResourceExhausted beyond so many entries; 0 is no limit
+	MaxBytes   int64    // ResourceExhausted beyond so many bytes; 0 is no limit
+}
+
+// StageDirectory brings a directory of the host to a path of the workspace,
+// replacing what is there, all or nothing. It is the caller who judges whether the
+// directory may be read; StageInputs judges for those who may not be trusted with
+// that. The result says how it was done and what stayed out.
+//
+// Symlinks in the tree are kept as they are, unless they lead out of the
+// workspace. Where src itself is a symlink, it is what that points to.
+func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, to))
+	defer func() {
+		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
+		end(span, err)
+	}()
+	target, err := s.target(to)
+	if err != nil {
+		return res, fmt.Errorf("stage: stage directory: %w", err)
+	}
+	dir, err := hostDir(src)
+	if err != nil {
+		return res, err
+	}
+	h, err := s.Begin(ctx)
+	if err != nil {
+		return res, err
+	}
+	defer h.End()
+	st, got := s.directoryStep(dir, target, opts)
+	if err := h.transact(ctx, []step{st}, func() {}); err != nil {
+		return res, fmt.Errorf("stage: stage %s to %s: %w", src, to, err)
+	}
+	return *got, nil
+}
+
+// shared reports whether content is shared with the source.
+func shared(res workspace.ImportResult) bool {
+	return res.Method == driver.ImportReflink || res.Method == driver.ImportMount
+}
+
+// directoryStep returns the step that brings a directory in, and where its result
+// will be.
+func (s *Stage) directoryStep(dir, target string, opts *DirectoryOptions) (step, *workspace.ImportResult) {
+	o := DirectoryOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	got := new(workspace.ImportResult)
+	return step{target, func(ctx context.Context, at string) (err error) {
+		*got, err = s.ws.Import(ctx, dir, at, &workspace.ImportOptions{
+			ReadOnly: o.ReadOnly, Exclude: o.Exclude, MaxFiles: o.MaxFiles, MaxBytes: o.MaxBytes,
+		})
+		return err
+	}}, got
+}
+
+// hostDir resolves the path of a directory of the host.
+func hostDir(src string) (string, error) {
+	dir, err := filepath.Abs(src)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("stage: directory %s: %w: %w", src, fault.Of(err), err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", fmt.Errorf("stage: directory %s: %w: %w", src, fault.Of(err), err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("stage: directory %s: %w: it is not a directory", src, fault.InvalidArgument)
+	}
+	return dir, nil
+}
+
+// FillWorkspace brings what is in a directory of the host to the top of the
+// workspace: its contents, hidden ones included. What is there of the same name
+// is replaced.
+func (s *Stage) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, "."))
+	defer func() {
+		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
+		end(span, err)
+	}()
+	dir, err := hostDir(src)
+	if err != nil {
+		return res, err
+	}
+	h, err := s.Begin(ctx)
+	if err != nil {
+		return res, err
+	}
+	defer h.End()
+	whole := aside("x")
+	h.beside = []Aside{{Path: whole, Target: ".", Done: true}}
+	st, got := s.directoryStep(dir, whole, opts)
+	h.Pending = h.beside
+	if err = h.Save(ctx); err == nil {
+		err = st.make(ctx, whole)
+	}
+	if err == nil {
+		err = s.spread(ctx, h, whole)
+	}
+	if err != nil {
+		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		return res, fmt.Errorf("stage: fill the workspace from %s: %w", src, errors.Join(err, s.removeAll(cctx, whole)))
+	}
+	return *got, nil
+}
+
+// spread moves what is in a directory to the top.
+func (s *Stage) spread(ctx context.Context, h *Session, whole string) error {
+	entries, err := s.ws.ReadDir(ctx, whole)
+	if err != nil {
+		return err
+	}
+	steps := make([]step, 0, len(entries))
+	for _, e := range entries {
+		steps = append(steps, step{e.Name(), func(ctx context.Context, at string) error {
+			return s.ws.Rename(ctx, e.Path, at, &driver.RenameOptions{CreateOnly: true})
+		}})
+	}
+	return h.transact(ctx, steps, func() {})
+}
+
+// underRoot opens a path of the host that is below one of the allowed roots. No
+// symlink on the way leads out of that root.
+func (s *Stage) underRoot(name string) (root *os.Root, rel string, err error) {
+	if !filepath.IsAbs(name) {
+		return nil, "", fmt.Errorf("stage: host path %q: %w: it must be absolute", name, fault.InvalidArgument)
+	}
+	if len(s.opts.HostRoots) == 0 {
+		return nil, "", fmt.Errorf("stage: host path %q: %w: no directory of the host is allowed here", name, fault.PermissionDenied)
+	}
+	clean := filepath.Clean(name)
+	for _, dir := range s.opts.HostRoots {
+		if clean != dir && !strings.HasPrefix(clean, strings.TrimSuffix(dir, "/")+"/") {
+			continue
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, "", fmt.Errorf("stage: host root %s: %w: %w", dir, fault.Of(err), err)
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(clean, strings.TrimSuffix(dir, "/")), "/")
+		return root, path.Join(".", rel), nil
+	}
+	return nil, "", fmt.Errorf("stage: host path %q: %w: only what is below %s is allowed", name, fault.PermissionDenied, strings.Join(s.opts.HostRoots, ", "))
+}
+
+// hostInfo describes a path below a root. One that leads out is a violation.
+func hostInfo(root *os.Root, name, rel string) (fs.FileInfo, error) {
+	info, err := root.Stat(rel)
+	if err == nil {
+		return info, nil
+	}
+	code := fault.Of(err)
+	if code == fault.Internal { // os.Root has no sentinel for a path that escapes
+		code = fault.SandboxViolation
+	}
+	return nil, fmt.Errorf("stage: host path %q: %w: %w", name, code, err)
+}

@@ -1,0 +1,149 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A DirState is a State in a directory of the host: a file for each workspace,
+// replaced as a whole and on stable storage before Save returns, and a lock that
+// holds among processes.
+type DirState struct{ dir string }
+
+// NewDirState returns the state in dir, which is made, for its owner alone, where
+// it is missing.
+func NewDirState(dir string) (*DirState, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("stage: make the state's directory: %w: %w", fault.Of(err), err)
+	}
+	return &DirState{dir}, nil
+}
+
+func (d *DirState) file(id, ext string) (string, error) {
+	if !driver.ValidID(id) {
+		return "", fmt.Errorf("stage: state of workspace %q: %w: it is no id", id, fault.InvalidArgument)
+	}
+	return filepath.Join(d.dir, id+ext), nil
+}
+
+// Lock waits until no process holds the workspace.
+func (d *DirState) Lock(ctx context.Context, id string) (func(), error) {
+	name, err := d.file(id, ".lock")
+	if err != nil {
+		return nil, err
+	}
+	l := flock.New(name, flock.SetPermissions(0o600))
+	const again = 2 * time.Millisecond
+	if _, err := l.TryLockContext(ctx, again); err != nil {
+		return nil, fmt.Errorf("stage: wait for workspace %s: %w: %w", id, fault.Of(err), err)
+	}
+	return func() { _ = l.Unlock() }, nil // closing the file lets go in any case
+}
+
+// Load returns the metadata of a workspace.
+func (d *DirState) Load(_ context.Context, id string) (*Metadata, error) {
+	name, err := d.file(id, ".json")
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stage: read %s: %w: %w", name, fault.Of(err), err)
+	}
+	m, err := decodeMetadata(data)
+	if err != nil {
+		return nil, fmt.Errorf("stage: read %s: %w", name, err)
+	}
+	return m, nil
+}
+
+// Save keeps the metadata of a workspace.
+func (d *DirState) Save(_ context.Context, id string, m *Metadata) error {
+	name, err := d.file(id, ".json")
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("stage: encode metadata: %w: %w", fault.Internal, err)
+	}
+	if err := writeDurably(name, data); err != nil {
+		return fmt.Errorf("stage: write %s: %w: %w", name, fault.Of(err), err)
+	}
+	return nil
+}
+
+// writeDurably replaces a file. The name beside it is always the same, since the
+// lock is held.
+func writeDurably(name string, data []byte) error {
+	temp := name + ".new"
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, name); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Delete forgets a workspace. The lock stays, since another process may wait for
+// it.
+func (d *DirState) Delete(_ context.Context, id string) error {
+	name, err := d.file(id, ".json")
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("stage: forget workspace %s: %w: %w", id, fault.Of(err), err)
+	}
+	return nil
+}
+
+// Sweep forgets all workspaces but those in live.
+func (d *DirState) Sweep(ctx context.Context, live []string) error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return fmt.Errorf("stage: sweep: %w: %w", fault.Of(err), err)
+	}
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if !driver.ValidID(id) || slices.Contains(live, id) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(d.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("stage: sweep: %w: %w", fault.Of(err), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// The layout of a workspace.
+const (
+	DirSkills = "skills" // working copies of skills
+	DirWork   = "work"   // what programs share
+	DirRuns   = "runs"   // a directory for each run
+	DirOut    = "out"    // results
+	DirInputs = "work/inputs"
+	MetaFile  = "metadata.json" // a copy of the metadata, for reading
+)
+
+// The variables by which programs find the layout.
+const (
+	EnvWorkspace = "WORKSPACE_DIR"
+	EnvSkills    = "SKILLS_DIR"
+	EnvWork      = "WORK_DIR"
+	EnvOutput    = "OUTPUT_DIR"
+	EnvRun       = "RUN_DIR"
+	EnvSkill     = "SKILL_NAME" // where a skill runs
+)
+
+// Options say what a Stage may use. The zero value has no artifacts and reads
+// nothing of the host.
+type Options struct {
+	State     State      // nil remembers until the Stage is gone
+	Artifacts *Artifacts // of artifact:// and of outputs that are saved; nil is none
+	HostRoots []string   // absolute directories that host:// may read; none is none
+	History   int        // how many input and output records are kept, of each; 0 is 256
+	Log       *slog.Logger
+	Now       func() time.Time // nil is time.Now
+}
+
+// A Stage is a workspace with a layout. It is safe for concurrent use.
+type Stage struct {
+	ws   *workspace.Workspace
+	opts Options
+
+	mu   sync.Mutex
+	laid bool // +checklocks:mu
+}
+
+// New returns the stage of a workspace. The layout is made with the first call
+// that needs it, or by EnsureLayout.
+func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
+	s := &Stage{ws: ws}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.State == nil {
+		s.opts.State = NewMemoryState()
+	}
+	if s.opts.History == 0 {
+		s.opts.History = 256
+	}
+	if s.opts.Log == nil {
+		s.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.opts.Now == nil {
+		s.opts.Now = time.Now
+	}
+	for i, root := range s.opts.HostRoots {
+		if !filepath.IsAbs(root) {
+			return nil, fmt.Errorf("stage: host root %q: %w: it must be an absolute path", root, fault.InvalidArgument)
+		}
+		s.opts.HostRoots[i] = filepath.Clean(root)
+	}
+	return s, nil
+}
+
+// Workspace returns the workspace of the stage.
+func (s *Stage) Workspace() *workspace.Workspace { return s.ws }
+
+// EnsureLayout makes the directories of the layout that are missing, and returns
+// where each is for the programs inside.
+func (s *Stage) EnsureLayout(ctx context.Context) (map[string]string, error) {
+	dirs := map[string]string{}
+	for _, dir := range []string{DirSkills, DirWork, DirRuns, DirOut} {
+		if err := s.ws.Mkdir(ctx, dir, &workspace.MkdirOptions{Parents: true}); err != nil {
+			return nil, fmt.Errorf("stage: make %s: %w", dir, err)
+		}
+		dirs[dir] = s.inside(dir)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.laid = true
+	return dirs, nil
+}
+
+// layout is EnsureLayout, once.
+func (s *Stage) layout(ctx context.Context) error {
+	s.mu.Lock()
+	laid := s.laid
+	s.mu.Unlock()
+	if laid {
+		return nil
+	}
+	_, err := s.EnsureLayout(ctx)
+	return err
+}
+
+// inside is a path as the programs of the workspace see it.
+func (s *Stage) inside(name string) string {
+	return path.Join("/", s.ws.Traits().Root, name)
+}
+
+// Env returns the variables of the layout. run is the directory of the run, ""
+// for none.
+func (s *Stage) Env(run string) map[string]string {
+	env := map[string]string{
+		EnvWorkspace: s.inside("."), EnvSkills: s.inside(DirSkills), EnvWork: s.inside(DirWork), EnvOutput: s.inside(DirOut),
+	}
+	if run != "" {
+		env[EnvRun] = s.inside(run)
+	}
+	return env
+}
+
+// NewRun makes a directory for a run, which is no other run's, and returns its
+// path in the workspace.
+func (s *Stage) NewRun(ctx context.Context) (string, error) {
+	if err := s.layout(ctx); err != nil {
+		return "", err
+	}
+	name := path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
+	if err := s.ws.Mkdir(ctx, name, nil); err != nil {
+		return "", fmt.Errorf("stage: make the directory of a run: %w", err)
+	}
+	return name, nil
+}
+
+// Run runs a command with the variables of the layout and a directory of its own
+// for RUN_DIR. Explicit values of cmd.Env win over everything.
+func (s *Stage) Run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	cmd, err := s.Command(ctx, cmd)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return s.ws.Run(ctx, cmd)
+}
+
+// Command returns cmd as Run would run it.
+func (s *Stage) Command(ctx context.Context, cmd driver.Command) (driver.Command, error) {
+	run, err := s.NewRun(ctx)
+	if err != nil {
+		return cmd, err
+	}
+	env := s.Env(run)
+	maps.Copy(env, cmd.Env)
+	cmd.Env = env
+	if cmd.Dir != "" && cmd.Dir != "." {
+		if err := s.ws.Mkdir(ctx, cmd.Dir, &workspace.MkdirOptions{Parents: true}); err != nil {
+			return cmd, fmt.Errorf("stage: make the working directory: %w", err)
+		}
+	}
+	return cmd, nil
+}

@@ -1,0 +1,124 @@
+package stage
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Naming gives saved outputs their names. It is a template of package
+// text/template with the fields of OutputName and the functions lower, upper and
+// slug; or, where there is no "{{" in it, what is put before the path.
+type Naming struct {
+	prefix string
+	tmpl   *template.Template
+}
+
+// OutputName is what the template of a name may use.
+type OutputName struct {
+	Name  string // the path in the workspace: out/plots/a.png
+	Dir   string // out/plots
+	Base  string // a.png
+	Stem  string // a
+	Ext   string // .png
+	Index int    // 0 for the first that is collected
+	ID    string // of the workspace
+}
+
+const maxNaming = 1024
+
+var namingFuncs = template.FuncMap{"lower": strings.ToLower, "upper": strings.ToUpper, "slug": slug}
+
+// ParseNaming judges a template. Only text, fields and the functions are allowed:
+// one comes from a model, and must end.
+func ParseNaming(text string) (*Naming, error) {
+	bad := func(why any) error {
+		return fmt.Errorf("stage: name template %.80q: %w: %v", text, fault.InvalidArgument, why)
+	}
+	if len(text) > maxNaming {
+		return nil, bad(fmt.Sprintf("it has %d bytes; at most %d are allowed", len(text), maxNaming))
+	}
+	if !strings.Contains(text, "{{") {
+		return &Naming{prefix: text}, nil
+	}
+	t, err := template.New("name").Option("missingkey=error").Funcs(namingFuncs).Parse(text)
+	if err != nil {
+		return nil, bad(err)
+	}
+	if len(t.Templates()) > 1 || t.Tree == nil {
+		return nil, bad("it defines another template")
+	}
+	for _, node := range t.Root.Nodes {
+		if err := plain(node); err != nil {
+			return nil, bad(err)
+		}
+	}
+	n := &Naming{tmpl: t}
+	if _, err := n.Name(OutputName{Name: "out/a.b", Dir: "out", Base: "a.b", Stem: "a", Ext: ".b", ID: "i"}); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// plain refuses all but text, fields and our functions.
+func plain(node parse.Node) error {
+	switch n := node.(type) {
+	case *parse.TextNode, *parse.FieldNode, *parse.StringNode, *parse.CommentNode:
+		return nil
+	case *parse.ActionNode:
+		return plain(n.Pipe)
+	case *parse.PipeNode:
+		if len(n.Decl) > 0 {
+			return fmt.Errorf("variables are not allowed")
+		}
+		for _, c := range n.Cmds {
+			for _, arg := range c.Args {
+				if err := plain(arg); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case *parse.IdentifierNode:
+		if _, ok := namingFuncs[n.Ident]; ok {
+			return nil
+		}
+		return fmt.Errorf("function %s is not allowed; lower, upper and slug are", n.Ident)
+	}
+	return fmt.Errorf("%s is not allowed; text, fields and the functions lower, upper and slug are", node)
+}
+
+// Name returns the name of an output.
+func (n *Naming) Name(o OutputName) (string, error) {
+	if n == nil {
+		return SafeName(o.Name), nil
+	}
+	if n.tmpl == nil {
+		name := SafeName(n.prefix + o.Name)
+		return name, CheckName(name)
+	}
+	var b strings.Builder
+	if err := n.tmpl.Execute(&b, o); err != nil {
+		return "", fmt.Errorf("stage: name template: %w: the fields are Name, Dir, Base, Stem, Ext, Index and ID: %w", fault.InvalidArgument, err)
+	}
+	name := SafeName(b.String())
+	return name, CheckName(name)
+}
+
+// outputName describes an output for its naming.
+func outputName(name string, index int, id string) OutputName {
+	base := path.Base(name)
+	ext := path.Ext(base)
+	return OutputName{Name: name, Dir: path.Dir(name), Base: base, Stem: strings.TrimSuffix(base, ext), Ext: ext, Index: index, ID: id}
+}
+
+// slug keeps letters and digits, and makes one dash of all else.
+func slug(s string) string {
+	return strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
+		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r)
+	}), "-"), "-")
+}

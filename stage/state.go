@@ -1,0 +1,288 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Metadata is what is remembered about a workspace: what was staged into it,
+// collected from it, and prepared in it.
+type Metadata struct {
+	Version    int                       `json:"version"`
+	CreatedAt  time.Time                 `json:"created_at"`
+	UpdatedAt  time.Time                 `json:"updated_at"`
+	LastAccess time.Time                 `json:"last_access"`
+	Skills     map[string]SkillMeta      `json:"skills"`
+	Inputs     []InputRecord             `json:"inputs,omitempty"`
+	Outputs    []OutputRecord            `json:"outputs,omitempty"`
+	Prepared   map[string]PreparedRecord `json:"prepared,omitempty"`
+
+	// Pending is what a call that is under way has put aside.
+	Pending []Aside `json:"pending,omitempty"`
+}
+
+// metadataVersion is the version of the form of Metadata.
+const metadataVersion = 1
+
+// SkillMeta describes a staged skill.
+type SkillMeta struct {
+	Name     string    `json:"name"`
+	RelPath  string    `json:"rel_path"`
+	Digest   string    `json:"digest"`
+	Mounted  bool      `json:"mounted"`
+	StagedAt time.Time `json:"staged_at"`
+}
+
+// An InputRecord tells how an input was staged.
+type InputRecord struct {
+	From      string    `json:"from"`
+	To        string    `json:"to"`
+	Resolved  string    `json:"resolved,omitempty"`
+	Version   *int      `json:"version,omitempty"`
+	Mode      string    `json:"mode,omitempty"` // that was used
+	Timestamp time.Time `json:"ts"`
+}
+
+// An OutputRecord tells of one collection.
+type OutputRecord struct {
+	Globs     []string  `json:"globs"`
+	SavedAs   []string  `json:"saved_as,omitempty"`
+	Versions  []int     `json:"versions,omitempty"`
+	LimitsHit bool      `json:"limits_hit"`
+	Timestamp time.Time `json:"ts"`
+}
+
+// A PreparedRecord tells what package bootstrap brought about.
+type PreparedRecord struct {
+	Key         string    `json:"key"`
+	Kind        string    `json:"kind"`
+	Fingerprint string    `json:"fingerprint"`
+	Target      string    `json:"target,omitempty"`
+	PreparedAt  time.Time `json:"prepared_at"`
+
+	// Seen is how what was made looked, so that it need not be read again while
+	// it looks the same.
+	Seen string `json:"seen,omitempty"`
+
+	// Source is how the source looked, likewise.
+	Source string `json:"source,omitempty"`
+
+	// Warning is why an optional entry could not be prepared.
+	Warning string `json:"warning,omitempty"`
+}
+
+// An Aside is a path that a transaction uses beside a target.
+type Aside struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+	Old    bool   `json:"old,omitempty"`  // it is what was at Target
+	Done   bool   `json:"done,omitempty"` // what replaced it is recorded, so it is to go
+}
+
+// A State remembers the metadata of workspaces, by their ids, outside of them.
+type State interface {
+	// Lock waits until nobody else, in this process or in another, holds the
+	// workspace.
+	Lock(ctx context.Context, id string) (unlock func(), err error)
+
+	// Load returns the metadata of a workspace, nil where there is none.
+	Load(ctx context.Context, id string) (*Metadata, error)
+
+	// Save keeps the metadata. What it acknowledged survives a crash as far as
+	// the state survives one at all.
+	Save(ctx context.Context, id string, m *Metadata) error
+
+	// Delete forgets a workspace.
+	Delete(ctx context.Context, id string) error
+}
+
+// MemoryState is a State that lives as long as the process. It is safe for
+// concurrent use.
+type MemoryState struct {
+	mu    sync.Mutex
+	held  map[string]chan struct{} // +checklocks:mu
+	known map[string][]byte        // +checklocks:mu
+}
+
+// NewMemoryState returns an empty state.
+func NewMemoryState() *MemoryState {
+	return &MemoryState{held: map[string]chan struct{}{}, known: map[string][]byte{}}
+}
+
+// Lock waits until nobody else holds the workspace.
+func (s *MemoryState) Lock(ctx context.Context, id string) (func(), error) {
+	s.mu.Lock()
+	turn := s.held[id]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		s.held[id] = turn
+	}
+	s.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("stage: wait for workspace %s: %w", id, ctx.Err())
+	}
+}
+
+// Load returns the metadata of a workspace.
+func (s *MemoryState) Load(_ context.Context, id string) (*Metadata, error) {
+	s.mu.Lock()
+	data, ok := s.known[id]
+	s.mu.Unlock()
+	if !ok {
+		return nil, nil
+	}
+	return decodeMetadata(data)
+}
+
+// Save keeps the metadata of a workspace.
+func (s *MemoryState) Save(_ context.Context, id string, m *Metadata) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("stage: encode metadata: %w: %w", fault.Internal, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[id] = data
+	return nil
+}
+
+// Delete forgets a workspace.
+func (s *MemoryState) Delete(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, id)
+	return nil
+}
+
+// decodeMetadata reads metadata. What can't be read is an error, never taken for
+// nothing: to forget what was prepared is to do it again.
+func decodeMetadata(data []byte) (*Metadata, error) {
+	m := new(Metadata)
+	if err := driver.DecodeStrict(data, m); err != nil {
+		return nil, fmt.Errorf("metadata: %w: %v", fault.Failed, err) //nolint:errorlint // it is not the caller's argument that is invalid
+	}
+	if m.Version != metadataVersion {
+		return nil, fmt.Errorf("metadata: version %d: %w: this program reads version %d", m.Version, fault.Failed, metadataVersion)
+	}
+	return m, nil
+}
+
+// Metadata returns what is remembered about the workspace.
+func (s *Stage) Metadata(ctx context.Context) (Metadata, error) {
+	m, err := s.load(ctx)
+	if err != nil {
+		return Metadata{}, err
+	}
+	return *m, nil
+}
+
+func (s *Stage) load(ctx context.Context) (*Metadata, error) {
+	m, err := s.opts.State.Load(ctx, s.ws.ID())
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		now := s.opts.Now().UTC()
+		m = &Metadata{Version: metadataVersion, CreatedAt: now, UpdatedAt: now, LastAccess: now}
+	}
+	if m.Skills == nil {
+		m.Skills = map[string]SkillMeta{}
+	}
+	if m.Prepared == nil {
+		m.Prepared = map[string]PreparedRecord{}
+	}
+	return m, nil
+}
+
+// A Session is a hold on the memory of a workspace: nobody else changes it
+// meanwhile, in this process or in another.
+type Session struct {
+	*Metadata
+	s      *Stage
+	unlock func()
+	beside []Aside // what the call itself has put aside, to go at its end
+}
+
+// Begin waits for the memory of the workspace, and puts right what a call that was
+// cut short left. End must follow.
+func (s *Stage) Begin(ctx context.Context) (*Session, error) {
+	unlock, err := s.opts.State.Lock(ctx, s.ws.ID())
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.load(ctx)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	h := &Session{Metadata: m, s: s, unlock: unlock}
+	if len(m.Pending) > 0 {
+		if err := h.recover(ctx); err != nil {
+			unlock()
+			return nil, fmt.Errorf("stage: put right what was cut short: %w", err)
+		}
+	}
+	return h, nil
+}
+
+// End lets go.
+func (h *Session) End() { h.unlock() }
+
+// Save keeps what was changed, and copies it into the workspace.
+func (h *Session) Save(ctx context.Context) error {
+	now := h.s.opts.Now().UTC()
+	h.UpdatedAt, h.LastAccess = now, now
+	keep := h.s.opts.History
+	h.Inputs = last(h.Inputs, keep)
+	h.Outputs = last(h.Outputs, keep)
+	if err := h.s.opts.State.Save(ctx, h.s.ws.ID(), h.Metadata); err != nil {
+		return err
+	}
+	h.copyInside(ctx)
+	return nil
+}
+
+func last[T any](list []T, n int) []T {
+	if len(list) > n {
+		return append([]T(nil), list[len(list)-n:]...)
+	}
+	return list
+}
+
+// copyInside writes the copy that programs may read. Nothing depends on it, so
+// what goes wrong is only told.
+func (h *Session) copyInside(ctx context.Context) {
+	if len(h.Pending) > 0 {
+		return
+	}
+	shown := *h.Metadata
+	data, err := json.MarshalIndent(shown, "", "  ")
+	if err == nil {
+		err = h.s.replaceFile(ctx, MetaFile, append(data, '\n'))
+	}
+	if err != nil {
+		h.s.opts.Log.Warn("stage: copy the metadata into the workspace", "workspace", h.s.ws.ID(), "error", err)
+	}
+}
+
+// replaceFile writes a file of Croft's own, also where a program has put
+// something else in its place.
+func (s *Stage) replaceFile(ctx context.Context, name string, data []byte) error {
+	info, err := s.ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
+	if err == nil && info.Type != driver.TypeFile {
+		if err := s.removeAll(ctx, name); err != nil {
+			return err
+		}
+	}
+	_, err = s.ws.WriteFile(ctx, name, data, &driver.WriteOptions{Mode: 0o644})
+	return err
+}

@@ -1,0 +1,314 @@
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// asidePrefix starts the names of what a transaction puts beside its targets.
+const asidePrefix = ".croft-aside-"
+
+// undoTime bounds the way back of a transaction that failed.
+const undoTime = 2 * time.Minute
+
+// A step brings about one path.
+type step struct {
+	target string
+	make   func(ctx context.Context, at string) error // at is free, and its directory exists
+}
+
+// A transaction brings about several paths, or none.
+type transaction struct {
+	h     *Session
+	steps []step
+	plan  []placed
+	made  []string        // directories that were missing, outermost first
+	there map[string]bool // directories that are there
+}
+
+// placed says where a step does its work.
+type placed struct {
+	step
+	fresh    string // where the new one is made; the target itself where that is free
+	old      string // where the old one goes; "" where there is none
+	inPlace  bool   // the new one is at the target
+	outOfWay bool   // the old one is at old
+}
+
+// transact runs the steps and then record, which notes in the metadata what was
+// done. Where anything fails, everything is as it was.
+func (h *Session) transact(ctx context.Context, steps []step, record func()) error {
+	t := &transaction{h: h, steps: steps}
+	was := *h.Metadata
+	if err := t.do(ctx); err != nil {
+		return t.back(ctx, &was, err)
+	}
+	h.Pending = slices.Clone(h.beside)
+	for _, p := range t.plan {
+		if p.old != "" {
+			h.Pending = append(h.Pending, Aside{Path: p.old, Target: p.target, Old: true, Done: true})
+		}
+	}
+	record()
+	if err := h.Save(ctx); err != nil {
+		return t.back(ctx, &was, err)
+	}
+	return t.forget(ctx)
+}
+
+// do notes what will be put aside, makes what is new, and swaps it in.
+func (t *transaction) do(ctx context.Context) error {
+	for _, s := range t.steps {
+		p, err := t.place(ctx, s)
+		if err != nil {
+			return err
+		}
+		t.plan = append(t.plan, p)
+	}
+	if err := t.note(ctx); err != nil {
+		return err
+	}
+	for i := range t.plan {
+		p := &t.plan[i]
+		if err := t.parents(ctx, p.target); err != nil {
+			return err
+		}
+		if err := p.make(ctx, p.fresh); err != nil {
+			return err
+		}
+		p.inPlace = p.old == ""
+	}
+	for i := range t.plan {
+		if err := t.swap(ctx, &t.plan[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transaction) place(ctx context.Context, s step) (placed, error) {
+	ws := t.h.s.ws
+	_, err := ws.Stat(ctx, s.target, &driver.StatOptions{NoFollow: true})
+	switch {
+	case err == nil:
+		return placed{step: s, fresh: aside(s.target), old: aside(s.target)}, nil
+	case errors.Is(err, fault.NotFound):
+		return placed{step: s, fresh: s.target}, nil
+	}
+	return placed{}, err
+}
+
+func aside(target string) string {
+	return path.Join(path.Dir(target), asidePrefix+strings.ToLower(rand.Text()[:16]))
+}
+
+// note keeps what will be aside, before it is.
+func (t *transaction) note(ctx context.Context) error {
+	t.h.Pending = slices.Clone(t.h.beside)
+	for _, p := range t.plan {
+		if p.old != "" {
+			t.h.Pending = append(t.h.Pending, Aside{Path: p.fresh, Target: p.target}, Aside{Path: p.old, Target: p.target, Old: true})
+		}
+	}
+	if len(t.h.Pending) == 0 {
+		return nil
+	}
+	return t.h.Save(ctx)
+}
+
+// parents makes the directories above a target, and remembers which were missing.
+func (t *transaction) parents(ctx context.Context, target string) error {
+	dir := path.Dir(target)
+	if dir == "." {
+		return nil
+	}
+	var missing []string
+	for at := dir; at != "." && !t.there[at]; at = path.Dir(at) {
+		if _, err := t.h.s.ws.Stat(ctx, at, nil); !errors.Is(err, fault.NotFound) {
+			break
+		}
+		missing = append(missing, at)
+	}
+	if t.there == nil {
+		t.there = map[string]bool{}
+	}
+	t.there[dir] = true
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Reverse(missing)
+	t.made = append(t.made, missing...)
+	return t.h.s.ws.Mkdir(ctx, dir, &driver.MkdirOptions{Parents: true})
+}
+
+func (t *transaction) swap(ctx context.Context, p *placed) error {
+	if p.old == "" {
+		return nil
+	}
+	ws := t.h.s.ws
+	if err := ws.Rename(ctx, p.target, p.old, &driver.RenameOptions{CreateOnly: true}); err != nil {
+		return err
+	}
+	p.outOfWay = true
+	if err := ws.Rename(ctx, p.fresh, p.target, &driver.RenameOptions{CreateOnly: true}); err != nil {
+		return err
+	}
+	p.inPlace = true
+	return nil
+}
+
+// back undoes what was done, last first. It does so also where ctx has ended.
+func (t *transaction) back(ctx context.Context, was *Metadata, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	var errs []error
+	for _, p := range slices.Backward(t.plan) {
+		errs = append(errs, t.undo(ctx, p))
+	}
+	for _, dir := range slices.Backward(t.made) {
+		_ = t.h.s.ws.Remove(ctx, dir, nil) // someone else may have filled it
+	}
+	noted := len(t.h.Pending) > 0
+	*t.h.Metadata = *was
+	t.h.Pending = nil
+	err := errors.Join(errs...)
+	if err == nil && noted {
+		err = t.h.Save(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (and on the way back: %w)", cause, err)
+	}
+	return cause
+}
+
+func (t *transaction) undo(ctx context.Context, p placed) error {
+	s := t.h.s
+	var err error
+	switch {
+	case p.inPlace:
+		err = s.removeAll(ctx, p.target)
+	case p.fresh != p.target:
+		err = s.removeAll(ctx, p.fresh)
+	}
+	if p.outOfWay {
+		err = errors.Join(err, s.ws.Rename(ctx, p.old, p.target, &driver.RenameOptions{CreateOnly: true}))
+	}
+	return err
+}
+
+// forget removes what was replaced. It is recorded, so what goes wrong here is
+// done by the next call.
+func (t *transaction) forget(ctx context.Context) error {
+	if len(t.h.Pending) == 0 {
+		return nil
+	}
+	for _, a := range t.h.Pending {
+		if err := t.h.s.removeAll(ctx, a.Path); err != nil {
+			t.h.s.opts.Log.Warn("stage: remove what was replaced", "workspace", t.h.s.ws.ID(), "path", a.Path, "error", err)
+			return nil
+		}
+	}
+	t.h.Pending = nil
+	return t.h.Save(ctx)
+}
+
+// recover puts right what a transaction that was cut short left: what it had made
+// goes, what it had moved comes back, unless it was done and only clearing up.
+func (h *Session) recover(ctx context.Context) error {
+	for _, a := range h.Pending {
+		_, err := h.s.ws.Stat(ctx, a.Path, &driver.StatOptions{NoFollow: true})
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a.Old && !a.Done {
+			if err := h.s.removeAll(ctx, a.Target); err != nil {
+				return err
+			}
+			if err := h.s.ws.Rename(ctx, a.Path, a.Target, &driver.RenameOptions{CreateOnly: true}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := h.s.removeAll(ctx, a.Path); err != nil {
+			return err
+		}
+	}
+	h.Pending = nil
+	return h.Save(ctx)
+}
+
+// removeAll removes what is at a path, also a tree that was staged read-only.
+// Nothing there is fine.
+func (s *Stage) removeAll(ctx context.Context, name string) error {
+	err := s.ws.Remove(ctx, name, &driver.RemoveOptions{Recursive: true})
+	if errors.Is(err, fault.PermissionDenied) {
+		if err := s.writable(ctx, name); err != nil {
+			return err
+		}
+		err = s.ws.Remove(ctx, name, &driver.RemoveOptions{Recursive: true})
+	}
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// writable lets the directories of a tree be emptied.
+func (s *Stage) writable(ctx context.Context, dir string) error {
+	const usable = 0o700
+	if err := s.ws.Chmod(ctx, dir, usable); err != nil {
+		return err
+	}
+	entries, err := s.ws.ReadDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type == driver.TypeDir {
+			if err := s.writable(ctx, e.Path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apart refuses targets of one call that are the same, or one inside the other.
+func apart(targets []string) error {
+	sorted := slices.Sorted(slices.Values(targets))
+	for i, name := range sorted {
+		for _, other := range sorted[i+1:] {
+			if other == name || strings.HasPrefix(other, name+"/") {
+				return fmt.Errorf("stage: targets %q and %q: %w: one call brings each path about once", name, other, fault.InvalidArgument)
+			}
+			if !strings.HasPrefix(other, name) {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// target cleans a path that something is to be brought to.
+func (s *Stage) target(name string) (string, error) {
+	clean, err := s.ws.Clean(name)
+	if err != nil {
+		return "", err
+	}
+	if clean == "." {
+		return "", fmt.Errorf("stage: path %q: %w: it is the workspace itself", name, fault.InvalidArgument)
+	}
+	return clean, nil
+}
