@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // confine turns the calling OS thread, and all that is started from it, into
@@ -47,7 +48,8 @@ func confine(cfg *Config) error {
 		}
 	}
 	if cfg.Confine.Seccomp {
-		filter, err := seccompFilter(cfg.Confine.NoNetwork)
+		mortal := os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor
+		filter, err := seccompFilter(cfg.Confine.NoNetwork, mortal, os.Getpid(), unix.Gettid())
 		if err != nil {
 			return err
 		}

@@ -33,8 +33,9 @@ const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
 // seccompFilter returns the filter for workloads. With noNetwork no socket but
-// a Unix one can be made.
-func seccompFilter(noNetwork bool) ([]unix.SockFilter, error) {
+// a Unix one can be made. The ids are of threads that no signal may be sent to;
+// mortal says that SIGKILL would end them.
+func seccompFilter(noNetwork, mortal bool, ids ...int) ([]unix.SockFilter, error) {
 	var arch uint32
 	switch runtime.GOARCH {
 	case "amd64":
@@ -52,7 +53,7 @@ func seccompFilter(noNetwork bool) ([]unix.SockFilter, error) {
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		ret(retNoCall),
 	}
-	for _, rule := range conditional(noNetwork) {
+	for _, rule := range append(conditional(noNetwork), unreachable(mortal, ids)...) {
 		// The rule's own code ends in a verdict; other calls jump over it.
 		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
 		p = append(p, rule.code...)
@@ -67,6 +68,9 @@ func seccompFilter(noNetwork bool) ([]unix.SockFilter, error) {
 // x32Bit marks calls of the x32 ABI, which has no other use here than to get
 // around a filter.
 const x32Bit = 0x40000000
+
+// fioSetOwn is FIOSETOWN, which package unix does not have.
+const fioSetOwn = 0x8901
 
 type callRule struct {
 	number uint32
@@ -84,11 +88,14 @@ func conditional(noNetwork bool) []callRule {
 		}},
 		// Its flags are behind a pointer; programs fall back to clone.
 		{unix.SYS_CLONE3, []unix.SockFilter{ret(retNoCall)}},
-		// TIOCSTI and TIOCLINUX put words into the mouth of a terminal.
+		// TIOCSTI and TIOCLINUX put words into the mouth of a terminal; the other two
+		// are ways to F_SETOWN.
 		{unix.SYS_IOCTL, []unix.SockFilter{
 			load(offArgs + 8),
-			jump(unix.BPF_JEQ, unix.TIOCSTI, 2, 0),
-			jump(unix.BPF_JEQ, unix.TIOCLINUX, 1, 0),
+			jump(unix.BPF_JEQ, unix.TIOCSTI, 4, 0),
+			jump(unix.BPF_JEQ, unix.TIOCLINUX, 3, 0),
+			jump(unix.BPF_JEQ, fioSetOwn, 2, 0),
+			jump(unix.BPF_JEQ, unix.SIOCSPGRP, 1, 0),
 			ret(retAllow),
 			ret(retDenied),
 		}},
@@ -118,6 +125,69 @@ func conditional(noNetwork bool) []callRule {
 		ret(retAllow),
 		ret(retDenied),
 	}})
+}
+
+// unreachable keeps signals and limits from the guest. Its starter thread is the
+// workload as far as the kernel can tell, and whoever may send SIGKILL to one
+// thread ends them all. The first process of a namespace is safe from that, but
+// not every guest is one, and gVisor does not spare it.
+//
+// Where it is mortal, a directory of /proc leads to its threads as well, and no
+// signal goes that way. The owner of a descriptor, who is sent
+// what the descriptor is told to send, can't be one of them anywhere.
+func unreachable(mortal bool, ids []int) []callRule {
+	const first, second = 0, 1
+	groups := ids // of kill, where a negative number is a group
+	for _, id := range ids {
+		groups = append(groups[:len(groups):len(groups)], -id)
+	}
+	// The runtime of the guest itself wakes its threads by SIGURG, from the starter, too.
+	wake := []unix.SockFilter{load(offArgs + 16), jump(unix.BPF_JEQ, uint32(unix.SIGURG), 0, 1), ret(retAllow)}
+	rules := []callRule{
+		{unix.SYS_KILL, noneOf(groups, first)},
+		{unix.SYS_TKILL, noneOf(ids, first)},
+		{unix.SYS_TGKILL, append(wake, noneOf(ids, first, second)...)},
+		{unix.SYS_RT_SIGQUEUEINFO, noneOf(ids, first)},
+		{unix.SYS_RT_TGSIGQUEUEINFO, noneOf(ids, first, second)},
+		{unix.SYS_PIDFD_OPEN, noneOf(ids, first)},
+		// Limits can be read of anyone, and set for oneself.
+		{unix.SYS_PRLIMIT64, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 5, 0),
+			load(offArgs + 16),
+			jump(unix.BPF_JEQ, 0, 0, 2),
+			load(offArgs + 16 + 4),
+			jump(unix.BPF_JEQ, 0, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if mortal {
+		rules = append(rules, callRule{unix.SYS_PIDFD_SEND_SIGNAL, []unix.SockFilter{ret(retNoCall)}})
+	}
+	owner := noneOf(groups, 2)
+	return append(rules, callRule{unix.SYS_FCNTL, append([]unix.SockFilter{
+		load(offArgs + 8),
+		jump(unix.BPF_JEQ, unix.F_SETOWN, 3, 0),
+		jump(unix.BPF_JEQ, unix.F_SETOWN_EX, 1, 0), // the owner is behind a pointer
+		ret(retAllow),
+		ret(retDenied),
+	}, owner...)})
+}
+
+// noneOf allows a call unless one of these arguments is one of ids.
+func noneOf(ids []int, args ...uint32) []unix.SockFilter {
+	left := len(args) * (1 + len(ids)) // instructions until the verdicts
+	var code []unix.SockFilter
+	for _, arg := range args {
+		code = append(code, load(offArgs+8*arg))
+		left--
+		for _, id := range ids {
+			code = append(code, jump(unix.BPF_JEQ, uint32(id), uint8(left), 0))
+			left--
+		}
+	}
+	return append(code, ret(retAllow), ret(retDenied))
 }
 
 // A span is a run of allowed numbers, both ends included.

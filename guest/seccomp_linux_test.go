@@ -23,7 +23,7 @@ func verdict(t *testing.T, p []unix.SockFilter, number, arch uint32, args ...uin
 				acc = arch
 			case in.K >= offArgs:
 				if i := int(in.K-offArgs) / 8; i < len(args) {
-					acc = uint32(args[i])
+					acc = uint32(args[i] >> (8 * (in.K % 8))) // the low half, or the high one
 				} else {
 					acc = 0
 				}
@@ -62,11 +62,15 @@ func TestSeccompFilter(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		arch = unix.AUDIT_ARCH_AARCH64
 	}
-	p, err := seccompFilter(false)
+	const guest, starter = 1, 7
+	p, err := seccompFilter(false, false, guest, starter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	special := []uint32{unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_IOCTL, unix.SYS_PERSONALITY, unix.SYS_SOCKET}
+	special := []uint32{
+		unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_IOCTL, unix.SYS_PERSONALITY, unix.SYS_SOCKET, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL,
+		unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_OPEN, unix.SYS_PRLIMIT64, unix.SYS_FCNTL,
+	}
 	for n := range uint32(600) {
 		if slices.Contains(special, n) {
 			continue
@@ -112,6 +116,33 @@ func TestSeccompFilter(t *testing.T) {
 		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, retDenied},
 		{"alg", unix.SYS_SOCKET, []uint64{unix.AF_ALG}, retDenied},
 		{"packet", unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, retDenied},
+		{"kill", unix.SYS_KILL, []uint64{9, 9}, retAllow},
+		{"kill the guest", unix.SYS_KILL, []uint64{guest, 9}, retDenied},
+		{"kill its starter", unix.SYS_KILL, []uint64{starter, 9}, retDenied},
+		{"kill its group", unix.SYS_KILL, []uint64{^uint64(guest) + 1, 9}, retDenied},
+		{"kill with high bits", unix.SYS_KILL, []uint64{1<<32 | guest, 9}, retDenied},
+		{"tkill", unix.SYS_TKILL, []uint64{8, 9}, retAllow},
+		{"tkill the starter", unix.SYS_TKILL, []uint64{starter, 9}, retDenied},
+		{"tgkill", unix.SYS_TGKILL, []uint64{8, 8, 9}, retAllow},
+		{"tgkill the guest", unix.SYS_TGKILL, []uint64{guest, 3, 9}, retDenied},
+		{"tgkill the starter", unix.SYS_TGKILL, []uint64{3, starter, 9}, retDenied},
+		{"tgkill to wake", unix.SYS_TGKILL, []uint64{guest, 3, uint64(unix.SIGURG)}, retAllow},
+		{"sigqueue to the starter", unix.SYS_RT_SIGQUEUEINFO, []uint64{starter, 9}, retDenied},
+		{"sigqueue to a thread of the guest", unix.SYS_RT_TGSIGQUEUEINFO, []uint64{guest, 3, 9}, retDenied},
+		{"pidfd of the starter", unix.SYS_PIDFD_OPEN, []uint64{starter}, retDenied},
+		{"pidfd", unix.SYS_PIDFD_OPEN, []uint64{9}, retAllow},
+		{"pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, []uint64{3, 9}, retAllow},
+		{"limits of another", unix.SYS_PRLIMIT64, []uint64{9, 7, 0, 4096}, retAllow},
+		{"set limits", unix.SYS_PRLIMIT64, []uint64{0, 7, 4096, 0}, retAllow},
+		{"set limits of another", unix.SYS_PRLIMIT64, []uint64{9, 7, 4096, 0}, retDenied},
+		{"set limits of another, by a round address", unix.SYS_PRLIMIT64, []uint64{9, 7, 1 << 32, 0}, retDenied},
+		{"flags of a descriptor", unix.SYS_FCNTL, []uint64{3, unix.F_GETFL, starter}, retAllow},
+		{"owner of a descriptor", unix.SYS_FCNTL, []uint64{3, unix.F_SETOWN, 9}, retAllow},
+		{"the starter as owner", unix.SYS_FCNTL, []uint64{3, unix.F_SETOWN, starter}, retDenied},
+		{"the guest's group as owner", unix.SYS_FCNTL, []uint64{3, unix.F_SETOWN, ^uint64(guest) + 1}, retDenied},
+		{"an owner behind a pointer", unix.SYS_FCNTL, []uint64{3, unix.F_SETOWN_EX, 4096}, retDenied},
+		{"an owner by ioctl", unix.SYS_IOCTL, []uint64{3, fioSetOwn}, retDenied},
+		{"an owner by ioctl of a socket", unix.SYS_IOCTL, []uint64{3, unix.SIOCSPGRP}, retDenied},
 		{"x32", x32Bit | unix.SYS_GETPID, nil, retNoCall},
 	}
 	for _, tt := range tests {
@@ -122,7 +153,7 @@ func TestSeccompFilter(t *testing.T) {
 	if got := verdict(t, p, unix.SYS_GETPID, 0x40000003); got != retNoCall {
 		t.Errorf("another architecture: verdict %#x", got)
 	}
-	p, err = seccompFilter(true)
+	p, err = seccompFilter(true, true, guest, starter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,5 +161,8 @@ func TestSeccompFilter(t *testing.T) {
 		if got := verdict(t, p, unix.SYS_SOCKET, arch, family); got != want {
 			t.Errorf("without network, family %d: verdict %#x, want %#x", family, got, want)
 		}
+	}
+	if got := verdict(t, p, unix.SYS_PIDFD_SEND_SIGNAL, arch, 3, 9); got != retNoCall {
+		t.Errorf("where the guest is mortal, a signal through /proc: verdict %#x", got)
 	}
 }

@@ -37,6 +37,10 @@ func forkExec(spec *Spec) (Child, error) {
 	return child, nil
 }
 
+// firstThread reports whether the calling thread is the one that its process
+// began with.
+func firstThread() bool { return unix.Gettid() == os.Getpid() }
+
 // exited reports whether the child has ended, and leaves it to be reaped, so
 // that its number stays its own.
 func (c Child) exited() bool { return c.peek(unix.WNOHANG) }

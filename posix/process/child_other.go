@@ -18,6 +18,8 @@ type waited struct {
 	err error
 }
 
+func firstThread() bool { return false }
+
 func forkExec(spec *Spec) (Child, error) {
 	pid, err := syscall.ForkExec(spec.Path, spec.Argv, &syscall.ProcAttr{
 		Dir: spec.Dir, Env: spec.Env, Files: spec.Files, Sys: spec.Sys,

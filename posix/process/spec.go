@@ -73,10 +73,18 @@ func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
 }
 
 // run never unlocks its thread: what setup did to it can't be undone, so the
-// thread ends with the goroutine and serves nobody else.
+// thread ends with the goroutine and serves nobody else. The first thread of the
+// process is left alone: for the kernel, what that one is the whole process is,
+// to those who send signals to it or count its memory.
 func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
-	defer close(t.done)
 	runtime.LockOSThread()
+	if firstThread() {
+		go t.run(setup, ready) // on another one, while this one is taken
+		<-t.done
+		runtime.UnlockOSThread()
+		return
+	}
+	defer close(t.done)
 	var err error
 	if setup != nil {
 		err = setup()

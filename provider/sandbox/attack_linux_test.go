@@ -169,6 +169,84 @@ func TestEscapesAtEveryLevel(t *testing.T) {
 	}
 }
 
+// everyLevel runs a test at each level that works here, in a workspace that was
+// opened for it.
+func everyLevel(t *testing.T, f func(t *testing.T, level driver.Isolation, ws *driver.Workspace)) {
+	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+		t.Run(string(r.Level), func(t *testing.T) {
+			if !r.Works {
+				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)
+			}
+			p := newProvider(t, t.TempDir())
+			p.only, p.cfg.Isolation = r.Level, r.Level
+			f(t, r.Level, open(t, p))
+		})
+	}
+}
+
+// TestGuestCannotBeEnded sends SIGKILL to every thread of the guest, in all ways
+// that there are, and sets its limits.
+func TestGuestCannotBeEnded(t *testing.T) {
+	const attack = `perl -MFcntl -MSocket -e '
+my $g = getppid();
+for (glob "/proc/$g/task/*") {
+	my ($t) = m{(\d+)$};
+	kill 9, $t;
+	kill 9, -$t;
+	syscall(200, $t, 9);      # tkill
+	syscall(234, $g, $t, 9);  # tgkill
+	my $info = pack("iii", 9, 0, -1) . "\0" x 116;
+	syscall(129, $t, 9, $info);      # rt_sigqueueinfo
+	syscall(297, $g, $t, 9, $info);  # rt_tgsigqueueinfo
+	for my $flags (0, 128) {
+		my $fd = syscall(434, $t, $flags);  # pidfd_open
+		syscall(424, $fd, 9, 0, 0) if $fd >= 0;
+	}
+	for my $dir ("/proc/$t", "/proc/$g/task/$t") {
+		my $fd = syscall(2, $dir, 65536);
+		syscall(424, $fd, 9, 0, 0) if $fd >= 0;  # pidfd_send_signal
+	}
+	for my $how (8, 15, 0x8901) {  # F_SETOWN, F_SETOWN_EX, FIOSETOWN
+		socketpair(my $x, my $y, AF_UNIX, SOCK_STREAM, 0) or die;
+		my $owner = $how == 15 ? pack("ii", 0, $t) : pack("i", $t);
+		$how == 8 ? fcntl($x, 8, 0 + $t) : $how == 15 ? fcntl($x, 15, $owner) : ioctl($x, $how, $owner);
+		fcntl($x, 10, 9);  # F_SETSIG
+		fcntl($x, F_SETFL, O_ASYNC | O_RDWR);
+		syswrite $y, "x";
+	}
+	my $none = pack("QQ", 0, 0);
+	syscall(302, $t, 0, $none, 0) == -1 or print "limited ";  # prlimit64
+}
+select undef, undef, undef, 0.2;
+print "held";'`
+	everyLevel(t, func(t *testing.T, level driver.Isolation, ws *driver.Workspace) {
+		if level == driver.IsolationGVisor && os.Getuid() != 0 {
+			t.Skip("skipped: the guest and the workload are one user of gVisor, which spares no process")
+		}
+		for range 3 { // which thread is which is a matter of chance
+			if res := script(t, ws, attack); string(res.Stdout) != "held" {
+				t.Fatalf("got %q, cause %q (%q)", res.Stdout, res.Cause, res.Stderr)
+			}
+		}
+	})
+}
+
+// TestSettingsOfTheKernelCannotBeWritten only opens them: where they can be, a
+// word would change the host.
+func TestSettingsOfTheKernelCannotBeWritten(t *testing.T) {
+	const attack = `find /proc -path '/proc/[0-9]*' -prune -o -type f -print 2>/dev/null |
+while read -r f; do [ -f "$f" ] && (: >> "$f") 2>/dev/null && echo "$f"; done |
+grep -v -e '^/proc/pressure/' -e '/ns_last_pid$' # anyone may ask for alarms; a number is refused when it comes`
+	everyLevel(t, func(t *testing.T, level driver.Isolation, ws *driver.Workspace) {
+		if level == driver.IsolationGVisor {
+			t.Skip("skipped: the kernel is the workspace's own")
+		}
+		if res := script(t, ws, attack); len(res.Stdout) > 0 {
+			t.Errorf("can be written:\n%s", res.Stdout)
+		}
+	})
+}
+
 func TestTerminalInjectionIsRefused(t *testing.T) {
 	ws := open(t, newProvider(t, t.TempDir()))
 	res, err := ws.Shell.Run(t.Context(), driver.Command{
@@ -180,7 +258,9 @@ func TestTerminalInjectionIsRefused(t *testing.T) {
 	}
 }
 
-func TestEscapesUnprivileged(t *testing.T) { asNobody(t, "^Test(Escapes|TerminalInjectionIsRefused)$") }
+func TestEscapesUnprivileged(t *testing.T) {
+	asNobody(t, "^Test(Escapes|GuestCannotBeEnded|SettingsOfTheKernelCannotBeWritten|TerminalInjectionIsRefused)$")
+}
 
 // TestOutputFloodCostsNoMemory lets a command write a gigabyte, and looks at what
 // this process and the guest held at most. The race detector shadows every byte of

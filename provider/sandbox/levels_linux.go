@@ -106,11 +106,7 @@ func (b *wrapping) mount(m guest.Mount) error {
 	switch m.Kind {
 	case guest.MountProc:
 		b.add("--proc", m.Target)
-		// Where Croft is root, the workload is root's user: without a capability,
-		// but what the kernel lets that user write here is the host's.
-		for _, name := range []string{"/sys", "/sysrq-trigger", "/irq", "/bus", "/fs", "/acpi", "/scsi"} {
-			b.add("--ro-bind-try", m.Target+name, m.Target+name)
-		}
+		return b.settings(m.Target)
 	case guest.MountTmpfs:
 		if m.Target == "/dev" {
 			b.add("--dev", "/dev")
@@ -132,6 +128,27 @@ func (b *wrapping) mount(m guest.Mount) error {
 		return b.cover(m)
 	default:
 		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)
+	}
+	return nil
+}
+
+// settings keeps what is in /proc and not of a process read-only: the kernel lets
+// the user root change its settings, one of which names a program that it runs
+// outside, whatever else was taken from that user.
+func (b *wrapping) settings(proc string) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if _, err := strconv.Atoi(name); err == nil || e.Type()&os.ModeSymlink != 0 {
+			continue // a process, or the way to one
+		}
+		if info, err := e.Info(); err != nil || !info.IsDir() && info.Mode()&0o222 == 0 {
+			continue // gone, or nobody's to write
+		}
+		b.add("--ro-bind-try", filepath.Join("/proc", name), filepath.Join(proc, name))
 	}
 	return nil
 }

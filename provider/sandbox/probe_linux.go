@@ -61,7 +61,10 @@ var levels = []*level{
 		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
-		lacks:  []string{"no template: it mounts no overlay", "where Croft is root, the workload is root's user without any capability"},
+		lacks: []string{
+			"no template: it mounts no overlay",
+			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
+		},
 		script: namespaceScript, launch: (*Provider).bubblewrap,
 	},
 	{
