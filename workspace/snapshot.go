@@ -38,6 +38,17 @@ func (w *Workspace) Snapshots(ctx context.Context, opts *driver.ListSnapshotsOpt
 	return list, err
 }
 
+// SnapshotFiles returns the files of a snapshot, to be read; "" is the workspace as
+// it is now.
+func (w *Workspace) SnapshotFiles(ctx context.Context, id string, opts *driver.SnapshotAccess) (files *driver.FS, err error) {
+	err = w.snapshots(ctx, verbSnapshot, "the files of snapshots", func(s *driver.Snapshots) bool { return s.Files != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			files, err = s.Files(ctx, id, orZero(opts))
+			return err
+		})
+	return files, err
+}
+
 // DeleteSnapshot forgets a snapshot.
 func (w *Workspace) DeleteSnapshot(ctx context.Context, id string, opts *driver.SnapshotAccess) error {
 	return w.snapshots(ctx, verbSnapshot, "deleting snapshots", func(s *driver.Snapshots) bool { return s.Delete != nil },

@@ -49,7 +49,7 @@ func cleanDir(dir string) string {
 // create makes a workspace under a name that says it is new, and then gives it
 // its own.
 func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
-	m := &Meta{Version: metaVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Boot: g.boot, Own: own}
+	m := &Meta{Version: metaVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
 	if spec.Dir != "" {
 		var err error
 		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {

@@ -23,6 +23,7 @@ type Meta struct {
 	ID       string          `json:"id"`
 	Revision int64           `json:"revision"`
 	Policy   driver.Policy   `json:"policy"`
+	Session  string          `json:"session,omitempty"` // on whose behalf it was opened
 	Dir      string          `json:"dir,omitempty"`     // in place: as the user wrote it
 	Real     string          `json:"real,omitempty"`    // in place: where that was when it was opened
 	Is       *Identity       `json:"is,omitempty"`      // in place: what was there then

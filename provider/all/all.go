@@ -13,6 +13,7 @@ import (
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -34,11 +35,20 @@ type Config struct {
 	Resolver    egress.Resolver
 }
 
+// Snapshots returns the store of snapshots in the data directory. Nothing is made
+// on disk before it is used.
+func Snapshots(cfg Config) *snapshot.Store {
+	return snapshot.Open(snapshot.Dir(filepath.Join(cfg.Data, "store")), &snapshot.Options{
+		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Log: cfg.Log,
+	})
+}
+
 // Providers returns one provider of each kind. Nothing is made on disk before
 // one of them is used. Those that are an io.Closer hold something open, and want
 // to be closed when the last of their workspaces is.
 func Providers(cfg Config) ([]driver.Provider, error) {
-	directories, err := local.New(&local.Config{Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
+	snapshots := Snapshots(cfg)
+	directories, err := local.New(&local.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +57,12 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 		return nil, err
 	}
 	fenced, err := sandbox.New(&sandbox.Config{
+		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"),
 		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
 		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log}, directories, database, fenced}, nil
+	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, fenced}, nil
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
 func newProvider(t testing.TB, dir string) *Provider {
 	t.Helper()
-	p, err := New(&Config{Root: filepath.Join(dir, "ws")})
+	p, err := New(&Config{Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}), Root: filepath.Join(dir, "ws")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	// 0 is 15 minutes.
 	Lease time.Duration
 
+	// Snapshots keeps the snapshots of workspaces; nil is none.
+	Snapshots *snapshot.Store
+
 	Log *slog.Logger // nil is silent
 
 	// BootID names the present boot of the host; "" is what the kernel says.
@@ -54,6 +58,8 @@ type Provider struct {
 	log    *slog.Logger
 	lease  time.Duration
 	guest  func() (*guestbin.Binary, error)
+
+	snapshots *snapshot.Store
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -67,7 +73,7 @@ func New(cfg *Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{ground: ground, log: ground.Log(), lease: cfg.Lease}
+	p := &Provider{ground: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots}
 	if p.lease == 0 {
 		p.lease = DefaultLease
 	}
@@ -132,6 +138,9 @@ func (p *Provider) capabilities(want driver.Capabilities) driver.Capabilities {
 	if _, err := p.guest(); err == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
 		caps[driver.CapShell] = true
 	}
+	if p.snapshots != nil && (len(want.Names()) == 0 || want.Has(driver.CapSnapshot)) {
+		caps[driver.CapSnapshot] = true
+	}
 	return caps
 }
 
@@ -141,7 +150,11 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err := p.check(spec, caps); err != nil {
 		return nil, err
 	}
-	m, err := p.ground.Ensure(ctx, spec, nil, nil)
+	own, err := ownOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.ground.Ensure(ctx, spec, own, p.fill(ctx, spec))
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
@@ -159,8 +172,11 @@ func (p *Provider) check(spec driver.Spec, caps driver.Capabilities) error {
 	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
 		return err
 	}
-	if spec.From != (driver.Source{}) {
-		return fmt.Errorf("local: open: a template or snapshot to start from: %w", fault.Unsupported)
+	if spec.From.Template != "" {
+		return fmt.Errorf("local: open: a template to start from: %w", fault.Unsupported)
+	}
+	if spec.From.Snapshot != "" && (p.snapshots == nil || spec.Dir != "") {
+		return fmt.Errorf("local: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
 	}
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
 		_, err := p.guest()
@@ -194,7 +210,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	caps := ref.Capabilities
-	known := driver.NewCapabilities(driver.CapFS, driver.CapShell)
+	known := driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
 	if !driver.ValidID(pl.ID) || !caps.Has(driver.CapFS) || len(known.Missing(caps)) > 0 {
 		return nil, fmt.Errorf("local: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
@@ -211,6 +227,9 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if ref.Revision > m.Revision {
 		return nil, fmt.Errorf("local: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
+	if caps.Has(driver.CapSnapshot) && p.snapshots == nil {
+		return nil, fmt.Errorf("local: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
+	}
 	if caps.Has(driver.CapShell) {
 		if _, err := p.guest(); err != nil {
 			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
@@ -222,11 +241,17 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 // attach builds the live workspace: Open and Resolve both end here.
 func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
 	h := &handle{p: p, caps: caps}
-	var err error
+	err := p.recover(ctx, m)
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
 	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}, FS: h.plot.FS(), Traits: p.traits(m, caps)}
+	if caps.Has(driver.CapSnapshot) {
+		ws.Life.Snapshot = h.keeper(m).Module()
+	}
 	if ws.Ref, err = newRef(m, caps); err == nil && caps.Has(driver.CapShell) {
 		if h.shell, err = p.newShell(h.plot, m); err == nil {
 			ws.Shell = h.shell.module()

@@ -4,12 +4,15 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
 func TestConformance(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Harness{
-		Provider: func(testing.TB, string) driver.Provider { return new(memory.Provider) },
+		Provider: func(testing.TB, string) driver.Provider {
+			return &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), nil)}
+		},
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -40,6 +41,9 @@ type Config struct {
 // Provider opens workspaces in memory. Its zero value is ready to use.
 type Provider struct {
 	Log *slog.Logger // nil is silent
+
+	// Snapshots keeps the snapshots of workspaces; nil is none.
+	Snapshots *snapshot.Store
 
 	mu    sync.Mutex
 	trees map[string]*tree // by id
@@ -71,7 +75,14 @@ func traits() driver.Traits {
 	}
 }
 
-var built = driver.NewCapabilities(driver.CapFS)
+// built is what a workspace has.
+func (p *Provider) built() driver.Capabilities {
+	caps := driver.NewCapabilities(driver.CapFS)
+	if p.Snapshots != nil {
+		caps[driver.CapSnapshot] = true
+	}
+	return caps
+}
 
 // payload is what a ref holds.
 type payload struct {
@@ -82,13 +93,22 @@ type payload struct {
 // spec.Policy.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	var config Config
-	if err := check(ctx, spec, &config); err != nil {
+	if err := p.check(ctx, spec, &config); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	t, found := p.trees[spec.ID]
+	p.mu.Unlock()
+	fresh := newTree(p, spec.ID, spec.Policy, config)
+	fresh.session = spec.Session.ID
 	if !found {
-		t = newTree(p, spec.ID, spec.Policy, config)
+		if err := p.from(ctx, fresh, spec); err != nil {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	if t, found = p.trees[spec.ID]; !found {
+		t = fresh
 		if p.trees == nil {
 			p.trees = map[string]*tree{}
 		}
@@ -104,7 +124,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 }
 
 // check refuses what this provider can't do, before anything is made.
-func check(ctx context.Context, spec driver.Spec, config *Config) error {
+func (p *Provider) check(ctx context.Context, spec driver.Spec, config *Config) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -121,12 +141,12 @@ func check(ctx context.Context, spec driver.Spec, config *Config) error {
 	if spec.Dir != "" {
 		return fmt.Errorf("memory: open %s: a directory in place: %w: this provider holds files in memory", spec.ID, fault.Unsupported)
 	}
-	if spec.From.Template != "" || spec.From.Snapshot != "" {
-		return fmt.Errorf("memory: open %s: a template or snapshot: %w: workspaces of this provider start empty", spec.ID, fault.Unsupported)
+	if spec.From.Template != "" || spec.From.Snapshot != "" && p.Snapshots == nil {
+		return fmt.Errorf("memory: open %s: a template: %w: workspaces of this provider start empty, or from a snapshot", spec.ID, fault.Unsupported)
 	}
-	if missing := built.Missing(spec.Want); len(missing) > 0 {
+	if missing := p.built().Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("memory: open %s: capabilities %v: %w: %w: this provider has %v",
-			spec.ID, missing, fault.Failed, fault.Unsupported, built.Names())
+			spec.ID, missing, fault.Failed, fault.Unsupported, p.built().Names())
 	}
 	if err := spec.Policy.Check(traits()); err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)

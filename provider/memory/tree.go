@@ -19,8 +19,9 @@ import (
 
 // A tree is a workspace. All handles on it share it.
 type tree struct {
-	p  *Provider
-	id string
+	p       *Provider
+	id      string
+	session string // on whose behalf it was opened
 
 	mu       sync.RWMutex
 	root     *node
@@ -74,22 +75,24 @@ func (t *tree) handle() (*driver.Workspace, error) {
 		return nil, err
 	}
 	h := &handle{tree: t, watchers: map[*watcher]bool{}}
+	life := driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update}
+	if t.p.Snapshots != nil {
+		life.Snapshot = h.keeper().Module()
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: traits(),
-		Life:   driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update},
-		FS: &driver.FS{
-			Files:   h,
-			Rename:  h.Rename,
-			Chmod:   h.Chmod,
-			Symlink: h.Symlink,
-			Watch:   h.Watch,
-		},
+		Life:   life,
+		FS:     h.module(),
 	}, nil
 }
 
+func (h *handle) module() *driver.FS {
+	return &driver.FS{Files: h, Rename: h.Rename, Chmod: h.Chmod, Symlink: h.Symlink, Watch: h.Watch}
+}
+
 func (t *tree) refLocked() (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: t.id}, built.Clone(), t.revision)
+	return driver.NewRef(Kind, payload{ID: t.id}, t.p.built(), t.revision)
 }
 
 func (t *tree) checkRevision(ref driver.Ref) error {

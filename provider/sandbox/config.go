@@ -7,6 +7,7 @@ import (
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -55,6 +56,11 @@ type Config struct {
 	Resolver    egress.Resolver
 	RootCAs     *x509.CertPool
 
+	// Snapshots keeps the snapshots of workspaces; nil is none. Layers is the
+	// directory for what workspaces that start from them share; "" is one in Root.
+	Snapshots *snapshot.Store
+	Layers    string
+
 	Log *slog.Logger // nil is silent
 
 	// BootID names the present boot of the host; "" is what the kernel says.
@@ -77,6 +83,10 @@ type options struct {
 	// Binds are further directories of the host that are shown at their own
 	// paths, beside the workspace. Module FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
+
+	// From is the snapshot that the workspace started with, which the provider
+	// notes: it can't be configured.
+	From string `json:"from,omitempty"`
 }
 
 // A bind is a directory of the host that commands see where it is.
@@ -95,3 +105,6 @@ type LevelReport struct {
 }
 
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
+
+// withSnapshots is what workspaces have where there is a store of snapshots.
+var withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)

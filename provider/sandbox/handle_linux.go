@@ -18,6 +18,7 @@ type handle struct {
 	p    *Provider
 	id   string
 	opts options
+	caps driver.Capabilities
 	plot *plot.Handle
 
 	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
@@ -156,7 +157,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := h.renew(ctx, l, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
-	return newRef(m)
+	return newRef(m, h.caps)
 }
 
 // renew ends the guest if it does not run as m says.

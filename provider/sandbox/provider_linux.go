@@ -93,34 +93,56 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	own, l, err := p.check(ctx, spec)
+	opts, l, err := p.check(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
+	from, err := p.startFrom(ctx, spec, l, opts)
+	if err != nil {
+		return nil, err
+	}
+	own, err := json.Marshal(opts)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: open: %w: %w", fault.Internal, err)
+	}
 	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error {
-		if err := p.build(dir); err != nil || !p.limitedDisk(l, spec.Policy) {
+		if err := p.build(dir); err != nil {
 			return err
 		}
-		return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits.Disk.Max, spec.Policy.Durable)
+		if p.limitedDisk(l, spec.Policy) {
+			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits.Disk.Max, spec.Policy.Durable)
+		}
+		return p.begin(ctx, from, opts, dir)
 	})
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m)
+	return p.attach(ctx, m, p.caps())
+}
+
+// caps is what workspaces have.
+func (p *Provider) caps() driver.Capabilities {
+	if p.cfg.Snapshots == nil {
+		return capabilities
+	}
+	return withSnapshots
 }
 
 // check refuses, before anything is made, what the provider can't do, and
 // returns what is kept of the configuration.
-func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage, *level, error) {
+func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *level, error) {
 	if spec.Kind != Kind {
 		return nil, nil, fmt.Errorf("sandbox: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
 	}
 	if !driver.ValidID(spec.ID) {
 		return nil, nil, fmt.Errorf("sandbox: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
-	var opts options
-	if err := driver.DecodeConfig(spec, &opts); err != nil {
+	opts := new(options)
+	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
+	}
+	if opts.From != "" {
+		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
 	}
 	if err := opts.source(spec); err != nil {
 		return nil, nil, err
@@ -133,11 +155,11 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 	if err := checkPlace(spec.Dir); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if err := p.checkBinds(spec, &opts); err != nil {
+	if err := p.checkBinds(spec, opts); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, capabilities.Names())
+	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err != nil {
@@ -151,15 +173,11 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (json.RawMessage
 			return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 		}
 	}
-	own, err := json.Marshal(opts)
-	return own, l, err
+	return opts, l, nil
 }
 
 // source judges what the workspace is to start from.
 func (o *options) source(spec driver.Spec) error {
-	if spec.From.Snapshot != "" {
-		return fmt.Errorf("sandbox: open: a snapshot to start from: %w", fault.Unsupported)
-	}
 	if spec.From.Template != "" {
 		if o.Template != "" {
 			return fmt.Errorf("sandbox: open: %w: a template is given twice, in the configuration and to start from", fault.InvalidArgument)
@@ -300,7 +318,8 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
 		return nil, err
 	}
-	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+	known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots)
+	if !driver.ValidID(pl.ID) || !known {
 		return nil, fmt.Errorf("sandbox: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
 	m, err := p.ground.Read(pl.ID)
@@ -316,11 +335,14 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if ref.Revision > m.Revision {
 		return nil, fmt.Errorf("sandbox: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
-	return p.attach(ctx, m)
+	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
+		return nil, fmt.Errorf("sandbox: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
+	}
+	return p.attach(ctx, m, ref.Capabilities)
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
 	h := &handle{p: p, id: m.ID, turn: make(chan struct{}, 1)}
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
 		return nil, fmt.Errorf("sandbox: attach: the meta of the workspace is not valid: %w", fault.Failed)
@@ -329,19 +351,26 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
+	if err := p.recover(ctx, m); err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
+	h.caps = caps
 	if h.opts.Template != "" || m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy) {
 		h.plot.Via = h.files
 	}
-	ref, err := newRef(m)
+	ref, err := newRef(m, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
 	if hostControllers()["freezer"].err == nil && !h.opts.Throwaway && !l.kernel {
 		life.Pause, life.Resume = h.pause, h.resume
+	}
+	if caps.Has(driver.CapSnapshot) {
+		life.Snapshot = h.keeper(l, m).Module()
 	}
 	return &driver.Workspace{
 		Ref:    ref,
@@ -352,8 +381,8 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta) (*driver.Workspace,
 	}, nil
 }
 
-func newRef(m *plot.Meta) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID}, capabilities.Clone(), m.Revision)
+func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
 func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -64,7 +65,7 @@ const lease = 20 * time.Second
 
 func newProvider(t testing.TB, dir string) *Provider {
 	t.Helper()
-	p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Runsc: os.Getenv(runscVar), Lease: lease})
+	p, err := New(&Config{Layers: filepath.Join(dir, "layers"), Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}), Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Runsc: os.Getenv(runscVar), Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}

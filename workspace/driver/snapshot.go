@@ -14,6 +14,11 @@ type Snapshots struct {
 	// List lists the snapshots of this workspace or, with opts, of others.
 	List func(ctx context.Context, opts *ListSnapshotsOptions) ([]SnapshotInfo, error)
 
+	// Files returns the files of a snapshot, to be read; "" is the workspace as it
+	// is now, which stays so for the reader. An id is, here and below, also the
+	// name of a snapshot of this workspace.
+	Files func(ctx context.Context, id string, opts *SnapshotAccess) (*FS, error)
+
 	// Delete forgets a snapshot.
 	Delete func(ctx context.Context, id string, opts *SnapshotAccess) error
 

@@ -30,6 +30,18 @@ func needShell(e *Env) (string, bool) {
 	return "module shell is absent", e.sample.Shell != nil
 }
 
+func needSnapshots(e *Env) (string, bool) {
+	return "module snapshot is absent", e.sample.Life.Snapshot != nil
+}
+
+func needRollback(e *Env) (string, bool) {
+	return "function Life.Snapshot.Rollback is absent", e.sample.Life.Snapshot != nil && e.sample.Life.Snapshot.Rollback != nil
+}
+
+func needSeal(e *Env) (string, bool) {
+	return "function Life.Snapshot.Seal is absent", e.sample.Life.Snapshot != nil && e.sample.Life.Snapshot.Seal != nil
+}
+
 // needFunc needs a function field of FS, which package workspace can't make up for.
 func needFunc(name string) func(*Env) (string, bool) {
 	return func(e *Env) (string, bool) {

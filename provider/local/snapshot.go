@@ -1,0 +1,111 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Names in the directory of a workspace, besides those of package plot.
+const (
+	stageName = "stage" // where a rollback makes ready what is new
+	guestName = "guest" // there while processes may run; see package keep
+)
+
+// own is what the meta of a workspace keeps for this provider.
+type own struct {
+	From string `json:"from,omitempty"` // the snapshot that it started with
+}
+
+func ownOf(spec driver.Spec) (json.RawMessage, error) {
+	if spec.From.Snapshot == "" {
+		return nil, nil
+	}
+	return json.Marshal(own{From: spec.From.Snapshot})
+}
+
+// fill puts what a new workspace starts with into its directory.
+func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) error {
+	if spec.From.Snapshot == "" {
+		return nil
+	}
+	return func(dir string) error {
+		tree, m, err := p.snapshots.Tree(ctx, spec.From.Snapshot)
+		if err == nil {
+			err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+		}
+		if err == nil && m.Base != (snapshot.Base{}) {
+			err = fmt.Errorf("a snapshot over %s: %w: only the provider that took it knows that", m.Base.Name, fault.Unsupported)
+		}
+		if err != nil {
+			return err
+		}
+		return snapshot.Fill(ctx, tree, filepath.Join(dir, plot.FilesName), &snapshot.RestoreOptions{Sync: spec.Policy.Durable})
+	}
+}
+
+// stage is where a change to the files of a workspace is made ready: beside them,
+// or hidden among those of a directory in place, which may be on another file
+// system.
+func (p *Provider) stage(m *plot.Meta) string {
+	if m.Dir != "" {
+		return ""
+	}
+	return p.ground.Path(m.ID, stageName)
+}
+
+// recover completes a rollback that a process which died had begun.
+func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+	if p.snapshots == nil || m.Policy.ReadOnly {
+		return nil
+	}
+	err := snapshot.Recover(ctx, p.ground.Files(m), p.stage(m))
+	if code := fault.Of(err); code == fault.NotFound || code == fault.Unavailable {
+		return nil // the files are gone, which Attach tells, or another process is at it
+	}
+	return err
+}
+
+// keeper gives a workspace the module for snapshots.
+func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
+	return &snapshot.Keeper{
+		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session,
+		Now: func(context.Context) (snapshot.View, error) {
+			if err := h.plot.Current(); err != nil {
+				return snapshot.View{}, err
+			}
+			_, err := os.Lstat(h.p.ground.Path(m.ID, guestName))
+			quiet := errors.Is(err, fs.ErrNotExist) && m.Dir == ""
+			return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
+		},
+		Become: h.become,
+	}
+}
+
+// become brings the files to what is in a tree.
+func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+	if err := h.plot.Current(); err != nil {
+		return err
+	}
+	m := h.plot.Meta()
+	if m.Policy.ReadOnly {
+		return fmt.Errorf("local: roll back: %w: the workspace is read-only", fault.PermissionDenied)
+	}
+	stage := h.p.stage(&m)
+	if stage != "" {
+		if err := os.MkdirAll(stage, 0o700); err != nil {
+			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
+		}
+	}
+	_, err := snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: paths, Stage: stage, Sync: m.Policy.Durable})
+	return err
+}

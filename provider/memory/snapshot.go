@@ -1,0 +1,102 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// keeper gives the tree the module for snapshots.
+func (h *handle) keeper() *snapshot.Keeper {
+	return &snapshot.Keeper{
+		Store: h.tree.p.Snapshots, Provider: Kind, Workspace: h.tree.id, Session: h.tree.session,
+		Now: func(ctx context.Context) (view snapshot.View, err error) {
+			err = h.view(ctx, func() error {
+				view = snapshot.View{Tree: frozen{h.tree.root.clone()}, Frozen: true}
+				return nil
+			})
+			return view, err
+		},
+		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error {
+			return snapshot.Write(ctx, t, h.module(), paths)
+		},
+	}
+}
+
+// from fills a new tree with what a snapshot holds.
+func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
+	if spec.From.Snapshot == "" {
+		return nil
+	}
+	stored, m, err := p.Snapshots.Tree(ctx, spec.From.Snapshot)
+	if err == nil {
+		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+	}
+	if err == nil && m.Base != (snapshot.Base{}) {
+		err = fmt.Errorf("a snapshot over %s: %w", m.Base.Name, fault.Unsupported)
+	}
+	if err != nil {
+		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
+	}
+	t.policy.ReadOnly = false
+	h := &handle{tree: t, watchers: map[*watcher]bool{}}
+	err = snapshot.Write(ctx, stored, h.module(), nil)
+	t.policy.ReadOnly = spec.Policy.ReadOnly
+	if err != nil {
+		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
+	}
+	return nil
+}
+
+// clone copies a node with all below it; content, which never changes, is shared.
+func (n *node) clone() *node {
+	c := *n
+	if n.children != nil {
+		c.children = make(map[string]*node, len(n.children))
+		for name, child := range n.children {
+			c.children[name] = child.clone()
+		}
+	}
+	return &c
+}
+
+// frozen is a tree that nobody changes.
+type frozen struct{ n *node }
+
+func (f frozen) Root(context.Context) (snapshot.Directory, error) { return f, nil }
+
+func (f frozen) Nodes(context.Context) ([]snapshot.Node, error) {
+	var nodes []snapshot.Node
+	for _, name := range slices.Sorted(maps.Keys(f.n.children)) {
+		c := f.n.children[name]
+		n := snapshot.Node{Name: name, Type: c.typ, Mode: c.mode.Perm(), Size: int64(len(c.content)), ModTime: c.mtime, Target: c.target}
+		if c.typ == driver.TypeSymlink {
+			n.Mode = 0
+		}
+		if c.digest != "" {
+			var err error
+			if n.Content, err = snapshot.ParseID(c.digest); err != nil {
+				return nil, err
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func (f frozen) Open(_ context.Context, n *snapshot.Node) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(f.n.children[n.Name].content)), nil
+}
+
+func (f frozen) Dir(_ context.Context, n *snapshot.Node) (snapshot.Directory, error) {
+	return frozen{f.n.children[n.Name]}, nil
+}
+
+func (f frozen) Close() {}

@@ -1,0 +1,377 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A snapshot of a workspace that starts from a template is of its upper layer
+// alone, over the template. A workspace that starts from a whole snapshot has that
+// as its template: a layer, made of it once, that any number share.
+
+const (
+	stageName  = "stage" // in the directory of a workspace: where a rollback makes ready what is new
+	newLayer   = ".new-" // begins the names of layers that are being made
+	baseOfDirs = "dir"   // the kind of a base that is a directory of this host
+)
+
+// origin is what a workspace starts from, as a spec asks for it.
+type origin struct {
+	manifest *snapshot.Manifest
+	tree     snapshot.Tree
+}
+
+// origin finds the snapshot that a new workspace starts from.
+func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error) {
+	if p.cfg.Snapshots == nil || spec.Dir != "" {
+		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
+	}
+	tree, m, err := p.cfg.Snapshots.Tree(ctx, spec.From.Snapshot)
+	if err == nil {
+		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+	}
+	if err == nil && m.Base != (snapshot.Base{}) && m.Base.Kind != baseOfDirs {
+		err = fmt.Errorf("a snapshot over %s %q: %w", m.Base.Kind, m.Base.Name, fault.Unsupported)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: open: %w", err)
+	}
+	return &origin{m, tree}, nil
+}
+
+// startFrom finds what a workspace starts from, and notes it in its options. One
+// that is there already was made from it, whatever has become of the snapshot.
+func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*origin, error) {
+	if spec.From.Snapshot == "" {
+		return nil, nil
+	}
+	opts.From = spec.From.Snapshot
+	if m, err := p.ground.Read(spec.ID); err == nil {
+		var was options
+		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.From == opts.From {
+			opts.Template = was.Template
+			return nil, nil
+		}
+	}
+	o, err := p.origin(ctx, spec)
+	if err == nil {
+		err = p.settleOrigin(ctx, o, l, opts)
+	}
+	if err == nil && o.manifest.Base.Name != "" && p.limitedDisk(l, spec.Policy) {
+		err = fmt.Errorf("sandbox: open: a snapshot over a template with a limit of disk: %w", fault.Unsupported)
+	}
+	return o, err
+}
+
+// settleOrigin says, in the options of a new workspace, what is below it, which is
+// the snapshot's to say: a template that is configured besides is what the
+// workspace of which it was taken started with. Where there is no overlay the
+// files are copied instead.
+func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *options) error {
+	switch {
+	case o.manifest.Base.Name != "" && l.plain:
+		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
+	case o.manifest.Base.Name != "":
+		opts.Template = o.manifest.Base.Name
+	case !l.plain:
+		layer, err := p.layer(ctx, o.manifest)
+		if err != nil {
+			return fmt.Errorf("sandbox: open: make a layer: %w", err)
+		}
+		opts.Template = layer
+	default:
+		opts.Template = ""
+	}
+	return nil
+}
+
+// layer returns the directory with all that a whole snapshot holds, which it makes
+// where nobody has.
+func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, error) {
+	dir := filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
+	if _, err := os.Lstat(dir); err == nil {
+		return dir, nil
+	}
+	fresh := filepath.Join(p.layers(), newLayer+driver.NewID())
+	if err := os.MkdirAll(fresh, 0o755); err != nil {
+		return "", err
+	}
+	err := snapshot.Fill(ctx, p.cfg.Snapshots.StoredTree(m.Root), fresh, nil)
+	if err == nil {
+		driver.Step(ctx, "layer filled")
+		err = os.Rename(fresh, dir)
+	}
+	if err == nil {
+		return dir, nil
+	}
+	err = errors.Join(err, plot.RemoveTree(fresh))
+	if _, there := os.Lstat(dir); there == nil {
+		return dir, nil // another made the same meanwhile
+	}
+	return "", err
+}
+
+func (p *Provider) layers() string {
+	if p.cfg.Layers != "" {
+		return p.cfg.Layers
+	}
+	return p.ground.Path(".layers")
+}
+
+// begin puts what a new workspace starts with into its directory.
+func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir string) error {
+	switch {
+	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
+		return nil
+	case opts.Template == "":
+		return snapshot.Fill(ctx, o.tree, filepath.Join(dir, plot.FilesName), nil)
+	}
+	layer := filepath.Join(dir, layerName)
+	if err := p.freshLayer(layer); err != nil {
+		return err
+	}
+	fill := &snapshot.RestoreOptions{Upper: true}
+	if p.ids.root {
+		fill.Owner = &snapshot.Owner{UID: p.ids.base + workloadUID, GID: p.ids.base + workloadUID}
+	}
+	return snapshot.Fill(ctx, o.tree, filepath.Join(layer, "upper"), fill)
+}
+
+// recover completes a rollback that a process which died had begun.
+func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+	if p.cfg.Snapshots == nil || m.Dir != "" {
+		return nil
+	}
+	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
+	if code := fault.Of(err); code == fault.NotFound || code == fault.Unavailable {
+		return nil // the files are gone, which Attach tells, or another process is at it
+	}
+	return err
+}
+
+// keeper gives a workspace the module for snapshots.
+func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
+	return &snapshot.Keeper{
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session,
+		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
+		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error { return h.become(ctx, t, paths) },
+		Base:   func(_ context.Context, b snapshot.Base) (snapshot.Tree, error) { return baseTree(b) },
+		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
+			if l.plain {
+				return nil
+			}
+			_, err := h.p.layer(ctx, m)
+			return err
+		},
+		Running: h.quiet,
+	}
+}
+
+func baseTree(b snapshot.Base) (snapshot.Tree, error) {
+	if b.Kind != baseOfDirs || !filepath.IsAbs(b.Name) {
+		return nil, fmt.Errorf("sandbox: a snapshot over %s %q: %w", b.Kind, b.Name, fault.Unsupported)
+	}
+	if _, err := os.Stat(b.Name); err != nil {
+		return nil, fmt.Errorf("sandbox: the template %s of a snapshot: %w: %w", b.Name, fault.Of(err), err)
+	}
+	return snapshot.HostDir(b.Name, nil), nil
+}
+
+// now returns the files as they are, frozen if that can be.
+func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.View, err error) {
+	if err := h.plot.Current(); err != nil {
+		return v, err
+	}
+	if h.p.limitedDisk(l, m.Policy) { // the files are in a file system of their own
+		fs, err := h.files(ctx)
+		if err != nil {
+			return v, err
+		}
+		v.Tree = snapshot.Files(fs)
+	} else {
+		v = h.tree(m)
+	}
+	if m.Dir != "" {
+		return v, nil // others write there, too
+	}
+	v.Frozen, v.Done, err = h.hold(ctx)
+	return v, err
+}
+
+// tree is the directory that holds what is the workspace's own.
+func (h *handle) tree(m *plot.Meta) snapshot.View {
+	if h.opts.Template == "" {
+		return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
+	}
+	v := snapshot.View{Base: snapshot.Base{Kind: baseOfDirs, Name: h.opts.Template}, Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
+	upper := h.p.ground.Path(m.ID, layerName, "upper")
+	if _, err := os.Lstat(upper); err == nil {
+		v.Tree = snapshot.HostDir(upper, &snapshot.HostOptions{Upper: true})
+	}
+	return v
+}
+
+// hold keeps the processes of the workspace still until done is called, if that
+// can be; where there are none they are.
+func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error) {
+	rec, err := keep.Read(h.p.ground.Path(h.id))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && rec == nil {
+		return true, nil, nil
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
+	}
+	group, ok := freezer(rec.Groups)
+	if !ok {
+		return false, nil, nil
+	}
+	if isFrozen(group) {
+		return true, nil, nil // it is paused, and stays so
+	}
+	if err := setFrozen(ctx, group, true); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return true, nil, nil // the guest has ended
+		}
+		return false, nil, nil //nolint:nilerr // then it is not frozen, and the snapshot says so
+	}
+	return true, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		if err := setFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
+			h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
+		}
+	}, nil
+}
+
+// isFrozen reports whether a group stands still.
+func isFrozen(dir string) bool {
+	file, want := filepath.Join(dir, "freezer.state"), "FROZEN\n"
+	if isUnified(dir) {
+		file, want = filepath.Join(dir, workGroup, "cgroup.freeze"), "1\n"
+	}
+	data, err := os.ReadFile(file)
+	return err == nil && string(data) == want
+}
+
+// become brings the files to what is in a tree. Plain ones are changed in their
+// directory, with a journal; those that a mount shows are changed through it.
+func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+	if err := h.plot.Current(); err != nil {
+		return err
+	}
+	m := h.plot.Meta()
+	if m.Policy.ReadOnly {
+		return fmt.Errorf("sandbox: roll back: %w: the workspace is read-only", fault.PermissionDenied)
+	}
+	if h.plot.Via != nil {
+		fs, err := h.files(ctx)
+		if err != nil {
+			return err
+		}
+		return snapshot.Write(ctx, t, fs, paths)
+	}
+	stage := h.p.ground.Path(m.ID, stageName)
+	if err := os.MkdirAll(stage, 0o700); err != nil {
+		return fmt.Errorf("sandbox: roll back: %w: %w", fault.Of(err), err)
+	}
+	_, done, err := h.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if done != nil {
+		defer done()
+	}
+	_, err = snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: paths, Stage: stage, Sync: m.Policy.Durable})
+	return err
+}
+
+// quiet answers what runs in the workspace, if anything does.
+func (h *handle) quiet(ctx context.Context) error {
+	if _, err := os.Lstat(h.p.ground.Path(h.id, keep.RecordName)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	sessions, err := h.shell().Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if s.Running {
+			return fmt.Errorf("sandbox: seal: %w: %s runs in the workspace", fault.WrongState, s.ID)
+		}
+	}
+	return nil
+}
+
+// sweepLayers removes the layers that no workspace and no snapshot needs, and what
+// a crash left of others.
+func (p *Provider) sweepLayers(ctx context.Context) error {
+	entries, err := os.ReadDir(p.layers())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || p.cfg.Snapshots == nil {
+		return err
+	}
+	needed, err := p.neededLayers(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(p.layers(), e.Name())
+		if needed[path] || strings.HasPrefix(e.Name(), newLayer) && young(e) {
+			continue
+		}
+		errs = append(errs, plot.RemoveTree(path))
+	}
+	return errors.Join(errs...)
+}
+
+func young(e fs.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && time.Since(info.ModTime()) < time.Hour
+}
+
+// neededLayers lists what workspaces and snapshots lie over, and what workspaces
+// may start from.
+func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
+	needed := map[string]bool{}
+	all, err := p.cfg.Snapshots.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		needed[m.Base.Name] = true
+		needed[filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
+	}
+	entries, err := os.ReadDir(p.ground.Path())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !driver.ValidID(e.Name()) {
+			continue
+		}
+		m, err := p.ground.Read(e.Name())
+		if err != nil {
+			continue // of another kind, or not ours to judge
+		}
+		var opts options
+		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
+			needed[opts.Template] = true
+		}
+	}
+	return needed, nil
+}

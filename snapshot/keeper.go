@@ -1,0 +1,292 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Keeper gives a workspace the module for snapshots: a provider says what the
+// workspace is and how it is read and brought back.
+type Keeper struct {
+	Store     *Store
+	Provider  string
+	Workspace string
+	Session   string // on whose behalf the workspace was opened
+
+	// Now returns the files of the workspace as they are. While it is read, and
+	// until done is called, nothing changes if frozen.
+	Now func(ctx context.Context) (View, error)
+
+	// Become brings the files of the workspace, in place, to what is in a tree, in
+	// which paths, at least, differ from what is there.
+	Become func(ctx context.Context, t Tree, paths []string) error
+
+	// Base returns what a snapshot with a base lies over; nil where there is none
+	// that has one.
+	Base func(ctx context.Context, b Base) (Tree, error)
+
+	// Sealed, where it is set, is called with a snapshot that Seal took, to make
+	// it quick to start from. Running says why a workspace can't be sealed now.
+	Sealed  func(ctx context.Context, m *Manifest) error
+	Running func(ctx context.Context) error
+}
+
+// A View is the files of a workspace at a moment.
+type View struct {
+	Tree   Tree
+	Base   Base   // what Tree is the upper layer of
+	Cache  string // see TakeOptions
+	Frozen bool
+	Done   func() // nil is nothing
+}
+
+// Labels of the snapshots that Croft takes by itself.
+const (
+	CauseLabel = "croft.cause" // "rollback", and what else made it
+	SealLabel  = "croft.sealed"
+)
+
+// Module returns the module.
+func (k *Keeper) Module() *driver.Snapshots {
+	m := &driver.Snapshots{Snapshotter: k, List: k.list, Delete: k.delete, Files: k.files}
+	if k.Become != nil {
+		m.Rollback = k.rollback
+	}
+	if k.Sealed != nil {
+		m.Seal = k.seal
+	}
+	return m
+}
+
+// Snapshot remembers the files as they are.
+func (k *Keeper) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	m, err := k.take(ctx, opts, nil)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	return m.SnapshotInfo, nil
+}
+
+func (k *Keeper) take(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
+	v, err := k.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Done != nil {
+		defer v.Done()
+	}
+	o := k.options(&v, opts)
+	for key, value := range labels {
+		if o.Info.Labels == nil {
+			o.Info.Labels = map[string]string{}
+		}
+		o.Info.Labels[key] = value
+	}
+	return k.Store.Take(ctx, v.Tree, o)
+}
+
+func (k *Keeper) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
+	return &TakeOptions{
+		Info: driver.SnapshotInfo{
+			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: k.Provider, Workspace: k.Workspace, Session: k.Session, Frozen: v.Frozen,
+		},
+		Base: v.Base, Ignore: opts.Ignore, Cache: v.Cache,
+	}
+}
+
+// list lists the snapshots of the workspace, or all of them.
+func (k *Keeper) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
+	all, err := k.Store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	list := []driver.SnapshotInfo{}
+	for _, m := range all {
+		if len(m.Paths) == 0 && (m.Workspace == k.Workspace || opts.CrossSession) && (opts.Limit <= 0 || len(list) < opts.Limit) {
+			list = append(list, m.SnapshotInfo)
+		}
+	}
+	return list, nil
+}
+
+// Find returns the snapshot that has an id, or the newest that has a name and is
+// of the workspace or, where it has none, of the session.
+func (k *Keeper) find(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
+	if driver.ValidID(id) {
+		m, err := k.Store.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return m, m.Permit(k.Workspace, k.Session, access.CrossSession)
+	}
+	all, err := k.Store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && m.Workspace == k.Workspace })
+	if at < 0 {
+		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has none of that id or name", id, fault.NotFound)
+	}
+	return all[at], nil
+}
+
+// Permit answers why a snapshot may not be used from a workspace of a session.
+func (m *Manifest) Permit(workspace, session string, crossSession bool) error {
+	if m.Workspace == workspace || m.Session == session || crossSession {
+		return nil
+	}
+	return fmt.Errorf("snapshot: snapshot %s: %w: it is of another session, which has to be asked for", m.ID, fault.PermissionDenied)
+}
+
+func (k *Keeper) delete(ctx context.Context, id string, access *driver.SnapshotAccess) error {
+	m, err := k.find(ctx, id, access)
+	if err != nil {
+		return err
+	}
+	return k.Store.Delete(ctx, m.ID)
+}
+
+// tree returns what a snapshot holds, with what it lies over.
+func (k *Keeper) tree(ctx context.Context, m *Manifest) (Tree, error) {
+	return k.over(ctx, m.Base, k.Store.StoredTree(m.Root))
+}
+
+func (k *Keeper) over(ctx context.Context, b Base, upper Tree) (Tree, error) {
+	if b == (Base{}) {
+		return upper, nil
+	}
+	if k.Base == nil {
+		return nil, fmt.Errorf("snapshot: a snapshot over %s %q: %w: it is of another provider", b.Kind, b.Name, fault.Unsupported)
+	}
+	lower, err := k.Base(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return Layer(lower, upper), nil
+}
+
+// files returns the files of a snapshot or, for "", those of the workspace as they
+// are now.
+func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
+	if id == "" {
+		m, err := k.stored(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t, err := k.tree(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return Module(t), nil
+	}
+	m, err := k.find(ctx, id, access)
+	if err != nil {
+		return nil, err
+	}
+	t, err := k.tree(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return Module(t), nil
+}
+
+// stored puts the files as they are now into the store, without a snapshot.
+func (k *Keeper) stored(ctx context.Context) (*Manifest, error) {
+	v, err := k.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Done != nil {
+		defer v.Done()
+	}
+	m, release, err := k.Store.Store(ctx, v.Tree, k.options(&v, &driver.SnapshotOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	release()
+	return m, nil
+}
+
+// rollback remembers what is there and brings back what a snapshot holds. The
+// difference between the two, both of which are in the store, says what to write.
+func (k *Keeper) rollback(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
+	target, err := k.find(ctx, id, access)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	want, err := k.tree(ctx, target)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	before, err := k.take(ctx, &driver.SnapshotOptions{Name: "before-rollback"}, map[string]string{CauseLabel: "rollback", "croft.target": target.ID})
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	driver.Step(ctx, "checkpoint")
+	have, err := k.tree(ctx, before)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	paths, err := differing(ctx, have, want)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	if len(paths) > 0 {
+		err = k.Become(ctx, want, paths)
+	}
+	return before.SnapshotInfo, err
+}
+
+// differing lists the paths at which two trees differ.
+func differing(ctx context.Context, a, b Tree) ([]string, error) {
+	d, err := Diff(ctx, a, b, &DiffOptions{NoRenames: true})
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, c := range d.Changes {
+		paths = append(paths, c.Path)
+	}
+	return slices.Compact(paths), nil
+}
+
+// seal takes a snapshot of the whole, from which workspaces start at once.
+func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	if k.Running != nil {
+		if err := k.Running(ctx); err != nil {
+			return driver.SnapshotInfo{}, err
+		}
+	}
+	v, err := k.Now(ctx)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	if v.Done != nil {
+		defer v.Done()
+	}
+	o := k.options(&v, opts)
+	if o.Info.Labels == nil {
+		o.Info.Labels = map[string]string{}
+	}
+	o.Info.Labels[SealLabel] = "true"
+	whole, err := k.over(ctx, v.Base, v.Tree)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	if o.Base != (Base{}) {
+		o.Base, o.Cache = Base{}, "" // the cache knows the upper layer alone
+	}
+	m, err := k.Store.Take(ctx, whole, o)
+	if err == nil {
+		err = k.Sealed(ctx, m)
+	}
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	return m.SnapshotInfo, nil
+}
