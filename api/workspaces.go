@@ -35,6 +35,7 @@ func (s *Server) routes() {
 	s.searchRoutes()
 	s.shellRoutes()
 	s.sessionRoutes()
+	s.snapshotRoutes()
 	s.eventRoutes()
 	s.doctorRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")

@@ -90,7 +90,7 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 
 func found(only []string, d *Comparison) error {
 	for _, p := range only {
-		if !slices.ContainsFunc(d.Changes, func(c Change) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
+		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
 			return fmt.Errorf("snapshot: apply %s: %w: nothing changed there", p, fault.NotFound)
 		}
 	}

@@ -36,7 +36,7 @@ func Write(ctx context.Context, t Tree, to *driver.FS, paths []string) error {
 	return nil
 }
 
-func writeOne(ctx context.Context, t Tree, to *driver.FS, c *Change) error {
+func writeOne(ctx context.Context, t Tree, to *driver.FS, c *FileChange) error {
 	mode := c.New.Mode & 0o777
 	switch {
 	case c.Kind == ModeOnly || c.New.Type == driver.TypeDir && c.Kind != Added:
@@ -70,7 +70,7 @@ func chmod(ctx context.Context, to *driver.FS, name string, s *Side) error {
 
 // relink makes a symlink. One that leaves the workspace, which a process made
 // there, can't be made from outside, and is said.
-func relink(ctx context.Context, to *driver.FS, c *Change) error {
+func relink(ctx context.Context, to *driver.FS, c *FileChange) error {
 	if c.Old != nil {
 		if err := to.Remove(ctx, c.Path, &driver.RemoveOptions{}); err != nil && fault.Of(err) != fault.NotFound {
 			return err

@@ -44,7 +44,7 @@ const (
 
 // A Comparison is what Diff found, sorted by path.
 type Comparison struct {
-	Changes []Change `json:"changes"`
+	Changes []FileChange `json:"changes"`
 	Stats   Stats    `json:"stats"`
 }
 
@@ -59,8 +59,8 @@ type Stats struct {
 	LinesRemoved int `json:"linesRemoved"`
 }
 
-// A Change is a path that differs.
-type Change struct {
+// A FileChange is a path that differs.
+type FileChange struct {
 	Path   string     `json:"path"`
 	From   string     `json:"from,omitempty"` // where it was, if it was renamed
 	Kind   ChangeKind `json:"kind"`
@@ -96,7 +96,7 @@ type Hunk struct {
 // Diff compares two trees. Times do not count. Directories and files that have
 // digests are compared by them, so that what is equal costs nothing.
 func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error) {
-	d := &comparing{a: a, b: b, out: &Comparison{Changes: []Change{}}}
+	d := &comparing{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -216,7 +216,7 @@ func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at st
 
 func (d *comparing) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	if o.Mode != n.Mode && d.wants(name, false) {
-		d.add(Change{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+		d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
 	}
 	if !o.Content.IsZero() && o.Content == n.Content {
 		return nil
@@ -247,7 +247,7 @@ func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, na
 	switch o.Type {
 	case driver.TypeSymlink:
 		if o.Target != n.Target {
-			d.add(Change{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
 		}
 	case driver.TypeFile:
 		same, err := sameContent(ctx, a, b, o, n)
@@ -266,9 +266,9 @@ func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, na
 					}
 				}
 			}
-			d.add(Change{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
 		case o.Mode != n.Mode:
-			d.add(Change{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
 		}
 	}
 	return nil
@@ -285,7 +285,7 @@ func (d *comparing) oneSided(ctx context.Context, dir Directory, n *Node, name s
 			return within(name, err)
 		}
 	}
-	c := Change{Path: name, Kind: kind}
+	c := FileChange{Path: name, Kind: kind}
 	if kind == Added {
 		c.New = sideOf(n)
 	} else {
@@ -303,7 +303,7 @@ func (d *comparing) oneSided(ctx context.Context, dir Directory, n *Node, name s
 	return d.descend(ctx, dir, nil, n, nil, name)
 }
 
-func (d *comparing) add(c Change) { d.out.Changes = append(d.out.Changes, c) }
+func (d *comparing) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
 
 // renames joins files that were removed with files of the same content that were
 // added. Empty files say nothing of where they come from.
@@ -333,7 +333,7 @@ func (d *comparing) renames() {
 
 // texts compares what is in files.
 func (d *comparing) texts(ctx context.Context) error {
-	slices.SortStableFunc(d.out.Changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
 		return nil
 	}
@@ -369,12 +369,12 @@ func (d *comparing) texts(ctx context.Context) error {
 	return nil
 }
 
-func (c *Change) isDir() bool {
+func (c *FileChange) isDir() bool {
 	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
 }
 
 // load reads a side as text. That of a symlink is its target.
-func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *Change) ([]byte, error) {
+func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
 	switch {
 	case s == nil:
 		return nil, nil

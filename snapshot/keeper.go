@@ -173,6 +173,9 @@ func (k *Keeper) over(ctx context.Context, b Base, upper Tree) (Tree, error) {
 // files returns the files of a snapshot or, for "", those of the workspace as they
 // are now.
 func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
+	if id == "@origin" {
+		return k.origin(ctx)
+	}
 	if id == "" {
 		m, err := k.stored(ctx)
 		if err != nil {
@@ -189,6 +192,25 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 		return nil, err
 	}
 	t, err := k.tree(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return Module(t), nil
+}
+
+// origin returns what the files of the workspace lie over.
+func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
+	v, err := k.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Done != nil {
+		v.Done()
+	}
+	if v.Base == (Base{}) {
+		return nil, fmt.Errorf("snapshot: what the workspace started from: %w: it started empty", fault.NotFound)
+	}
+	t, err := k.Base(ctx, v.Base)
 	if err != nil {
 		return nil, err
 	}

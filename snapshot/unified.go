@@ -23,7 +23,7 @@ func (c *Comparison) WriteUnified(w io.Writer) error {
 	return nil
 }
 
-func (c *Change) unified(b *strings.Builder) {
+func (c *FileChange) unified(b *strings.Builder) {
 	if c.isDir() && c.Kind != ModeOnly {
 		return // as git: a directory shows by what is in it
 	}
@@ -63,13 +63,13 @@ func (c *Change) unified(b *strings.Builder) {
 	}
 }
 
-func (c *Change) modes(b *strings.Builder) {
+func (c *FileChange) modes(b *strings.Builder) {
 	if c.Old.Mode != c.New.Mode && c.Old.Type != driver.TypeSymlink {
 		fmt.Fprintf(b, "old mode %s\nnew mode %s\n", gitMode(c.Old), gitMode(c.New))
 	}
 }
 
-func (c *Change) name(prefix, path string, s *Side) string {
+func (c *FileChange) name(prefix, path string, s *Side) string {
 	if s == nil {
 		return "/dev/null"
 	}
@@ -147,7 +147,7 @@ func (c *Comparison) WriteStat(w io.Writer) error {
 	return err
 }
 
-func (c *Change) title() string {
+func (c *FileChange) title() string {
 	if c.From != "" {
 		return quoted(c.From) + " => " + quoted(c.Path)
 	}

@@ -17,6 +17,8 @@ func (a *app) wsCommand() *cobra.Command {
 		a.wsProfileCommand(),
 		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
 		a.wsPauseCommand(), a.wsResumeCommand(),
+		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
+		a.wsUndoCommand(), a.wsHistoryCommand(),
 	)
 	return cmd
 }

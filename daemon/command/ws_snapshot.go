@@ -1,0 +1,253 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *app) wsSnapshotCommand() *cobra.Command {
+	var labels, ignore []string
+	var seal bool
+	cmd := &cobra.Command{
+		Use:   "snapshot NAME [SNAPSHOT]",
+		Short: "Remember the files of a workspace as they are, and print the id of the snapshot",
+		Long: `Remember the files of a workspace as they are, and print the id of the snapshot.
+SNAPSHOT names it. A snapshot outlives its workspace. If processes ran that could not
+be frozen while it was taken, that is said on standard error.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts := &driver.SnapshotOptions{Ignore: ignore}
+			if len(args) == 2 {
+				opts.Name = args[1]
+			}
+			var err error
+			if opts.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			return a.wsSnapshot(ctx, args[0], opts, seal)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&labels, "label", nil, "label K=V; may be given several times")
+	f.StringArrayVar(&ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
+	f.BoolVar(&seal, "seal", false, "make it a layer from which any number of workspaces start at once; nothing may run")
+	return cmd
+}
+
+func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal bool) error {
+	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+		take := ws.Snapshot
+		if seal {
+			take = ws.Seal
+		}
+		info, err := take(ctx, opts)
+		if err != nil {
+			return err
+		}
+		if !info.Frozen {
+			a.note("the workspace was not frozen: what changed meanwhile may be in the snapshot in part")
+		}
+		return a.answer(info, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, info.ID)
+			return err
+		})
+	})
+}
+
+func (a *app) wsSnapshotsCommand() *cobra.Command {
+	var opts driver.ListSnapshotsOptions
+	var remove string
+	cmd := &cobra.Command{
+		Use:   "snapshots NAME",
+		Short: "List the snapshots of a workspace, the newest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+				if remove != "" {
+					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {
+						return err
+					}
+					return a.done(map[string]string{"deleted": remove})
+				}
+				return a.printSnapshots(ctx, ws, &opts)
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&opts.CrossSession, "all", false, "those of other workspaces and sessions, too")
+	f.IntVar(&opts.Limit, "limit", 0, "the newest so many; 0 is all")
+	f.StringVar(&remove, "delete", "", "forget this snapshot instead")
+	return cmd
+}
+
+func (a *app) printSnapshots(ctx context.Context, ws *workspace.Workspace, opts *driver.ListSnapshotsOptions) error {
+	list, err := ws.Snapshots(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return a.answer(list, func(w io.Writer) error {
+		rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
+		for _, s := range list {
+			rows = append(rows, []string{s.ID, orDash(printable(s.Name)), s.Workspace, timeText(s.Created),
+				strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), orDash(labelText(s.Labels))})
+		}
+		return table(w, rows)
+	})
+}
+
+func (a *app) wsRestoreCommand() *cobra.Command {
+	var inPlace bool
+	var opts remote.ForkOptions
+	cmd := &cobra.Command{
+		Use:   "restore NAME SNAPSHOT [NEW]",
+		Short: "Open a new workspace from a snapshot, or return to it in place",
+		Long: `Open a new workspace, called NEW, from a snapshot of the workspace NAME and print its id;
+NAME itself stays as it is. With --in-place NAME returns to the snapshot instead: what it held
+before becomes a snapshot, whose id is printed.`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if inPlace {
+				if len(args) == 3 {
+					return usagef("--in-place makes no new workspace to be called %s", args[2])
+				}
+				return a.wsRollback(ctx, args[0], args[1], opts.CrossSession)
+			}
+			opts.Snapshot = args[1]
+			if len(args) == 3 {
+				opts.Name = args[2]
+			}
+			return a.wsFork(ctx, args[0], opts)
+		}),
+	}
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "return to the snapshot in this very workspace")
+	cmd.Flags().BoolVar(&opts.CrossSession, "cross-session", false, "a snapshot that another session took, too")
+	return cmd
+}
+
+func (a *app) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
+	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
+		if err != nil {
+			return err
+		}
+		a.note("what was there is snapshot %s", before.ID)
+		return a.answer(before, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, before.ID)
+			return err
+		})
+	})
+}
+
+func (a *app) wsForkCommand() *cobra.Command {
+	var opts remote.ForkOptions
+	var labels []string
+	cmd := &cobra.Command{
+		Use:   "fork NAME [NEW]",
+		Short: "Open new workspaces that begin as this one is now, and print their ids",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if len(args) == 2 {
+				opts.Name = args[1]
+			}
+			var err error
+			if opts.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			return a.wsFork(ctx, args[0], opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.IntVarP(&opts.Count, "count", "n", 0, "how many, called NEW-1 and so on; 0 is one")
+	f.StringVar(&opts.Snapshot, "snapshot", "", "begin as this snapshot instead")
+	f.BoolVar(&opts.CrossSession, "cross-session", false, "a snapshot that another session took, too")
+	f.StringArrayVar(&labels, "label", nil, "label K=V of the new ones; may be given several times")
+	return cmd
+}
+
+func (a *app) wsFork(ctx context.Context, name string, opts remote.ForkOptions) error {
+	return a.withClient(ctx, func(c *remote.Client) error {
+		res, err := c.Fork(ctx, name, opts)
+		if err != nil {
+			return err
+		}
+		return a.answer(res, func(w io.Writer) error {
+			for _, ws := range res.Workspaces {
+				if _, err := fmt.Fprintln(w, ws.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func (a *app) wsHistoryCommand() *cobra.Command {
+	var opts driver.ListSnapshotsOptions
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "List the states that a workspace can go back to, the newest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.printSnapshots(ctx, ws, &opts) })
+		}),
+	}
+	cmd.Flags().IntVar(&opts.Limit, "limit", 20, "the newest so many; 0 is all")
+	return cmd
+}
+
+func (a *app) wsUndoCommand() *cobra.Command {
+	var redo bool
+	cmd := &cobra.Command{
+		Use:   "undo NAME",
+		Short: "Return to the newest snapshot that differs from what is there; --redo takes that back",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.wsUndo(ctx, args[0], redo)
+		}),
+	}
+	cmd.Flags().BoolVar(&redo, "redo", false, "return to what was there before the last undo")
+	return cmd
+}
+
+func (a *app) wsUndo(ctx context.Context, name string, redo bool) error {
+	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+		list, err := ws.Snapshots(ctx, nil)
+		if err != nil {
+			return err
+		}
+		present, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "undo"}})
+		if err != nil {
+			return err
+		}
+		if err := ws.DeleteSnapshot(ctx, present.ID, nil); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool {
+			byRollback := s.Labels[snapshot.CauseLabel] == "rollback"
+			return s.Digest != present.Digest && byRollback == redo
+		})
+		if at < 0 {
+			return fmt.Errorf("workspace %s: %w: no snapshot of it differs from what is there", name, fault.NotFound)
+		}
+		before, err := ws.Rollback(ctx, list[at].ID, nil)
+		if err != nil {
+			return err
+		}
+		a.note("it is as in snapshot %s of %s; what was there is snapshot %s", list[at].ID, timeText(list[at].Created), before.ID)
+		return a.answer(map[string]any{"to": list[at], "before": before}, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, list[at].ID)
+			return err
+		})
+	})
+}
