@@ -45,7 +45,7 @@ const (
 // A Comparison is what Diff found, sorted by path.
 type Comparison struct {
 	Changes []FileChange `json:"changes"`
-	Stats   Stats    `json:"stats"`
+	Stats   Stats        `json:"stats"`
 }
 
 // Stats sums a comparison up.

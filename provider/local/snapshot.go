@@ -69,8 +69,9 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 		return nil
 	}
 	err := snapshot.Recover(ctx, p.ground.Files(m), p.stage(m))
-	if code := fault.Of(err); code == fault.NotFound || code == fault.Unavailable {
-		return nil // the files are gone, which Attach tells, or another process is at it
+	switch fault.Of(err) {
+	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
+		return nil // there is no such directory, which Attach tells, or another process is at it
 	}
 	return err
 }

@@ -97,17 +97,18 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		return nil, err
 	}
 	p.mu.Lock()
-	t, found := p.trees[spec.ID]
+	_, exists := p.trees[spec.ID]
 	p.mu.Unlock()
 	fresh := newTree(p, spec.ID, spec.Policy, config)
 	fresh.session = spec.Session.ID
-	if !found {
+	if !exists {
 		if err := p.from(ctx, fresh, spec); err != nil {
 			return nil, err
 		}
 	}
 	p.mu.Lock()
-	if t, found = p.trees[spec.ID]; !found {
+	t, found := p.trees[spec.ID]
+	if !found {
 		t = fresh
 		if p.trees == nil {
 			p.trees = map[string]*tree{}

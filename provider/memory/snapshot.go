@@ -16,10 +16,10 @@ import (
 // keeper gives the tree the module for snapshots.
 func (h *handle) keeper() *snapshot.Keeper {
 	return &snapshot.Keeper{
-		Store: h.tree.p.Snapshots, Provider: Kind, Workspace: h.tree.id, Session: h.tree.session,
+		Store: h.p.Snapshots, Provider: Kind, Workspace: h.id, Session: h.session,
 		Now: func(ctx context.Context) (view snapshot.View, err error) {
 			err = h.view(ctx, func() error {
-				view = snapshot.View{Tree: frozen{h.tree.root.clone()}, Frozen: true}
+				view = snapshot.View{Tree: frozen{h.root.clone()}, Frozen: true}
 				return nil
 			})
 			return view, err
