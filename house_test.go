@@ -30,6 +30,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/search", "fault workspace/driver"},
 	{"internal/testenv", ""},
 	{"internal/testreport", ""},
+	{"internal/scripted", ""},
 	{"workspace", "fault event workspace/driver internal/search"},
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
 	{"egress", "fault event secret workspace/driver"},

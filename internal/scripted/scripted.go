@@ -1,0 +1,238 @@
+// Package scripted plays the model of an agent. Programs such as Claude Code or
+// Codex ask a model over HTTP what to do next; a Model answers them with the next
+// step of a script, in the protocol of the one who asks: Anthropic's messages,
+// OpenAI's responses and chat completions, and Gemini's generateContent. So the
+// real programs can be tested without a network, a key, or luck.
+//
+// A Model keeps no position in its script: the results of tools that a request
+// carries tell how far it has come. A request that is repeated gets the same
+// answer.
+package scripted
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Step is one call of a tool.
+type Step struct {
+	Tool string // as the tool's server names it
+	Args map[string]any
+}
+
+// An Offer is a tool as an agent offers it to a model.
+type Offer struct {
+	Name      string
+	Namespace string // beside the name, in OpenAI's responses
+}
+
+// A Model calls the tools of one server, step by step, and then says Last.
+type Model struct {
+	Server string // the name that the agent's configuration gives the tools' server
+	Steps  []Step
+	Last   string // said when all steps are done
+
+	mu       sync.Mutex
+	offers   []Offer  // +checklocks:mu; of the last request that had tools of Server
+	results  []string // +checklocks:mu; of the steps, as far as they are known
+	requests []string // +checklocks:mu; what was asked, for a test that fails
+}
+
+// Offers returns the tools of the server that the agent offered last, by the
+// names that the server gives them, sorted.
+func (m *Model) Offers() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for _, o := range m.offers {
+		if name, ok := o.of(m.Server); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Others returns the agent's tools that are not of the server.
+func (m *Model) Others() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for _, o := range m.offers {
+		if _, ok := o.of(m.Server); !ok {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// Results returns what the agent reported of each step.
+func (m *Model) Results() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.results)
+}
+
+// Requests returns a line for each request that came in, and its body.
+func (m *Model) Requests() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.requests)
+}
+
+// of returns the name that a tool has at its server, if it is of that server.
+// Agents put the server's name before it, each in a way of its own.
+func (o Offer) of(server string) (string, bool) {
+	if o.Namespace != "" {
+		return o.Name, o.Namespace == "mcp__"+server
+	}
+	for _, prefix := range []string{"mcp__" + server + "__", "mcp_" + server + "_", server + "__", server + "_"} {
+		if name, ok := strings.CutPrefix(o.Name, prefix); ok {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// asked is what a request says, whatever its protocol.
+type asked struct {
+	offers  []Offer
+	results []string
+	stream  bool
+}
+
+// answer is what the model does next: it calls a tool, or says something.
+type answer struct {
+	id   string // of the call
+	call Offer  // none if its name is empty
+	args map[string]any
+	text string
+}
+
+// next decides what to do. Agents ask their model for more than the work, such as
+// a title for it; such requests offer no tools of the server.
+func (m *Model) next(a asked) answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.ContainsFunc(a.offers, func(o Offer) bool { _, ok := o.of(m.Server); return ok }) {
+		return answer{text: "ok"}
+	}
+	m.offers = a.offers
+	if len(a.results) > len(m.results) {
+		m.results = a.results
+	}
+	n := len(a.results)
+	if n >= len(m.Steps) {
+		return answer{text: m.Last}
+	}
+	for _, o := range a.offers {
+		if name, ok := o.of(m.Server); ok && name == m.Steps[n].Tool {
+			return answer{id: fmt.Sprintf("call_%d", n+1), call: o, args: m.Steps[n].Args}
+		}
+	}
+	return answer{text: "no tool " + m.Steps[n].Tool + " is offered"}
+}
+
+// ServeHTTP answers in the protocol that the path belongs to.
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m.mu.Lock()
+	m.requests = append(m.requests, fmt.Sprintf("%s %s %s", r.Method, r.URL, body))
+	m.mu.Unlock()
+	path := r.URL.Path
+	switch {
+	case r.Method != http.MethodPost:
+		http.Error(w, `{"error":{"message":"not here"}}`, http.StatusNotFound)
+	case strings.HasSuffix(path, "/messages"):
+		serve(w, body, m.next, readMessages, writeMessages)
+	case strings.HasSuffix(path, "/responses"):
+		serve(w, body, m.next, readResponses, writeResponses)
+	case strings.HasSuffix(path, "/chat/completions"):
+		serve(w, body, m.next, readChat, writeChat)
+	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
+		read := func(body []byte) (asked, error) {
+			a, err := readGemini(body)
+			a.stream = strings.HasSuffix(path, ":streamGenerateContent")
+			return a, err
+		}
+		serve(w, body, m.next, read, writeGemini)
+	case strings.HasSuffix(path, "/count_tokens"):
+		write(w, map[string]any{"input_tokens": 10})
+	case strings.HasSuffix(path, ":countTokens"):
+		write(w, map[string]any{"totalTokens": 10})
+	default:
+		http.Error(w, `{"error":{"message":"not here"}}`, http.StatusNotFound)
+	}
+}
+
+// A reply is what goes back: one document, or events.
+type reply struct {
+	whole  any
+	events []frame
+	end    string // data of a last event that is no JSON
+}
+
+type frame struct {
+	event string // "" has none
+	data  any
+}
+
+func serve(w http.ResponseWriter, body []byte, next func(asked) answer, read func([]byte) (asked, error), form func(answer) reply) {
+	a, err := read(body)
+	if err != nil {
+		http.Error(w, fmt.Sprintf(`{"error":{"message":%q}}`, err), http.StatusBadRequest)
+		return
+	}
+	r := form(next(a))
+	if !a.stream {
+		write(w, r.whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, f := range r.events {
+		data, err := json.Marshal(f.data)
+		if err != nil {
+			panic(err) // an argument of a script that is no JSON
+		}
+		if f.event != "" {
+			fmt.Fprintf(w, "event: %s\n", f.event)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", data)
+	}
+	if r.end != "" {
+		fmt.Fprintf(w, "data: %s\n\n", r.end)
+	}
+}
+
+func write(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the agent has gone
+}
+
+// texts joins what a content says, which is a string or a list of parts.
+func texts(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return string(raw)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
