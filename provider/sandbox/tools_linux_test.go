@@ -25,7 +25,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -255,14 +254,13 @@ func TestToolsReachWhatIsAllowed(t *testing.T) {
 	rules := append(in.allow("", "plain.test", "pypi.test", "npm.test"), in.allow("tok", "api.test", "mod.test")...)
 	ws := open(t, p, policy(driver.Policy{Network: driver.Network{Allow: append(rules, in.allow("git", "git.test")...)}}))
 	port := fmt.Sprint(":", in.port)
-	goroot := runtime.GOROOT() //nolint:staticcheck // the one that this test is built with
 	for _, tt := range []struct{ name, program, script, want string }{
 		{"curl", "curl", "curl -sS https://plain.test" + port, "reached it"},
 		{"curl with a credential", "curl", "curl -sSi https://api.test" + port, "known=true Bearer [REDACTED:tok]"},
 		{"curl by SOCKS", "curl", "curl -sS -x socks5h://127.0.0.1:3128 https://plain.test" + port, "reached it"},
 		{"curl elsewhere", "curl", "curl -sS https://denied.test" + port + " 2>&1; true", "403"},
 		{"git", "git", "git clone -q https://git.test" + port + "/r.git && git -C r log --format=%s", "from the server"},
-		{"go", filepath.Join(goroot, "bin", "go"), "GOPROXY=https://mod.test" + port + " GONOSUMDB='*' GOFLAGS=-modcacherw GOTOOLCHAIN=local " + goroot + "/bin/go mod download -json example.test/m@v1.0.0", `"GoMod"`},
+		{"go", "go", "GOPROXY=https://mod.test" + port + " GONOSUMDB='*' GOFLAGS=-modcacherw GOTOOLCHAIN=local go mod download -json example.test/m@v1.0.0", `"GoMod"`},
 		{"pip", "/usr/bin/pip3", "/usr/bin/pip3 --disable-pip-version-check --isolated install -q --no-cache-dir --target out --index-url https://pypi.test" + port + "/simple/ croftm && PYTHONPATH=out /usr/bin/python3 -c 'import croftm; print(croftm.x)'", "42"},
 		{"requests", "/usr/bin/pip3", "/usr/bin/python3 -c 'from pip._vendor import requests; print(requests.get(\"https://api.test" + port + "\").text)'", "known=true"},
 		{"urllib", "/usr/bin/python3", "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"https://plain.test" + port + "\").read())'", "reached it"},

@@ -220,8 +220,25 @@ func openTooMuchIsolation(t testing.TB, e *Env) {
 	}
 	for _, level := range driver.Isolations {
 		if level.Rank() > traits.Isolation.Rank() {
-			e.refused(t, "isolation "+string(level), e.spec(func(s *driver.Spec) { s.Policy.Isolation = level }), fault.Unsupported)
+			e.isolatedOrRefused(t, level)
 		}
+	}
+}
+
+// isolatedOrRefused asks for more than what a provider gives unasked. It may have
+// it on demand, and must then say so of the workspace.
+func (e *Env) isolatedOrRefused(t testing.TB, level driver.Isolation) {
+	spec := e.spec(func(s *driver.Spec) { s.Policy.Isolation = level })
+	ws, err := e.use(t).Open(t.Context(), spec)
+	if err != nil {
+		e.refused(t, "isolation "+string(level), spec, fault.Unsupported)
+		return
+	}
+	if got := ws.Traits.Isolation; got.Rank() < level.Rank() {
+		t.Errorf("Open with isolation %s: succeeded with %q, want that level or [%s]", level, got, fault.Unsupported)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Errorf("Destroy: %v", err)
 	}
 }
 
