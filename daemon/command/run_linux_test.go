@@ -366,7 +366,7 @@ func TestKilledRunsLeaveNothing(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		cmd.Wait() //nolint:errcheck // it was killed
+		cmd.Wait()
 	}
 	gone := func() []string {
 		left := cgroups(t, data)

@@ -20,8 +20,8 @@ func child(t *testing.T) (*Record, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // as above
+		cmd.Process.Kill()
+		cmd.Wait()
 	})
 	start, err := StartTime(cmd.Process.Pid)
 	if err != nil || start == "" {
@@ -104,7 +104,7 @@ func TestOneAtATimeHasTheGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Close() //nolint:errcheck // of a test
+	again.Close()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

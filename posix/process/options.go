@@ -10,11 +10,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Defaults of Options and of commands.
 // DefaultPath is where programs are looked for unless a policy says otherwise:
 // the directories of the system, and where Go's own installer puts it.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
 
+// Defaults of Options and of commands.
 const (
 	DefaultMaxLog      = 64 << 20
 	DefaultMaxLogs     = 1 << 30
