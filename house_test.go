@@ -55,6 +55,7 @@ var may = []struct{ pkg, imports string }{
 	{"config", "fault workspace/driver"},
 	{"registry", "fault event workspace workspace/driver"},
 	{"stage", "fault workspace workspace/driver"},
+	{"bootstrap", "fault workspace workspace/driver stage"},
 	{"tool", "fault event secret profile workspace workspace/driver"},
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},

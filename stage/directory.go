@@ -33,7 +33,18 @@ type DirectoryOptions struct {
 //
 // Symlinks in the tree are kept as they are, unless they lead out of the
 // workspace. Where src itself is a symlink, it is what that points to.
-func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (workspace.ImportResult, error) {
+	h, err := s.Begin(ctx)
+	if err != nil {
+		return workspace.ImportResult{}, err
+	}
+	defer h.End()
+	return h.StageDirectory(ctx, src, to, opts)
+}
+
+// StageDirectory is that of the stage for who holds the memory.
+func (h *Session) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+	s := h.s
 	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, to))
 	defer func() {
 		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
@@ -47,11 +58,6 @@ func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *Direct
 	if err != nil {
 		return res, err
 	}
-	h, err := s.Begin(ctx)
-	if err != nil {
-		return res, err
-	}
-	defer h.End()
 	st, got := s.directoryStep(dir, target, opts)
 	if err := h.transact(ctx, []step{st}, func() {}); err != nil {
 		return res, fmt.Errorf("stage: stage %s to %s: %w", src, to, err)
@@ -102,7 +108,18 @@ func hostDir(src string) (string, error) {
 // FillWorkspace brings what is in a directory of the host to the top of the
 // workspace: its contents, hidden ones included. What is there of the same name
 // is replaced.
-func (s *Stage) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+func (s *Stage) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (workspace.ImportResult, error) {
+	h, err := s.Begin(ctx)
+	if err != nil {
+		return workspace.ImportResult{}, err
+	}
+	defer h.End()
+	return h.FillWorkspace(ctx, src, opts)
+}
+
+// FillWorkspace is that of the stage for who holds the memory.
+func (h *Session) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
+	s := h.s
 	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, "."))
 	defer func() {
 		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
@@ -112,13 +129,9 @@ func (s *Stage) FillWorkspace(ctx context.Context, src string, opts *DirectoryOp
 	if err != nil {
 		return res, err
 	}
-	h, err := s.Begin(ctx)
-	if err != nil {
-		return res, err
-	}
-	defer h.End()
 	whole := aside("x")
 	h.beside = []Aside{{Path: whole, Target: ".", Done: true}}
+	defer func() { h.beside = nil }()
 	st, got := s.directoryStep(dir, whole, opts)
 	h.Pending = h.beside
 	if err = h.Save(ctx); err == nil {

@@ -11,10 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -334,4 +336,87 @@ func (s *Stage) artifacts(ctx context.Context) ArtifactStore {
 		return nil
 	}
 	return s.opts.Artifacts
+}
+
+// Look describes how what an input comes from looks, without reading any of it:
+// while it is the same, staging it again brings the same. Sources that are missing
+// are an error.
+func (s *Stage) Look(ctx context.Context, in Input) (string, error) {
+	src, err := s.parseInput(in)
+	if err != nil {
+		return "", err
+	}
+	switch src.scheme {
+	case schemeArtifact:
+		return s.lookArtifact(ctx, src)
+	case schemeHost:
+		root, rel, err := s.underRoot(src.rest)
+		if err != nil {
+			return "", err
+		}
+		defer root.Close() //nolint:errcheck // only read from
+		if _, err := hostInfo(root, src.rest, rel); err != nil {
+			return "", err
+		}
+		return Look(filepath.Join(root.Name(), rel))
+	}
+	return LookInside(ctx, s.ws, src.rest)
+}
+
+func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
+	if src.version != Latest || src.Pin {
+		return fmt.Sprintf("%s@%d", src.name, src.version), nil
+	}
+	store, ok := s.artifacts(ctx).(interface {
+		Versions(ctx context.Context, name string) ([]int, error)
+	})
+	if !ok {
+		return src.name, nil
+	}
+	list, err := store.Versions(ctx, src.name)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("stage: artifact %q: %w", src.name, fault.NotFound)
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s@%d", src.name, list[len(list)-1]), nil
+}
+
+// LookInside describes how a file or a tree of a workspace looks, without reading
+// it. Whoever can set times can make a change look like none.
+func LookInside(ctx context.Context, ws *workspace.Workspace, name string) (string, error) {
+	info, err := ws.Stat(ctx, name, nil)
+	if err != nil {
+		return "", err
+	}
+	h := driver.NewDigest()
+	note := func(i workspace.Info) {
+		fmt.Fprintf(h, "%q %s %d %o %d %q\n", i.Path, i.Type, i.Size, i.Mode, i.ModTime.UnixNano(), i.Target)
+	}
+	if info.Type != driver.TypeDir {
+		note(info)
+		return driver.SumDigest(h), nil
+	}
+	for after := ""; ; {
+		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: -1, Limit: driver.MaxListLimit, After: after})
+		if err != nil {
+			return "", err
+		}
+		for _, e := range page.Entries {
+			if e.Type == driver.TypeDir {
+				e.ModTime = time.Time{} // which what is in it has changed
+			}
+			note(e)
+		}
+		if after = page.Next; after == "" {
+			return driver.SumDigest(h), nil
+		}
+	}
+}
+
+// Target returns where an input goes.
+func (s *Stage) Target(in Input) (string, error) {
+	src, err := s.parseInput(in)
+	return src.target, err
 }

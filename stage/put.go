@@ -60,6 +60,21 @@ func (s *Stage) PutFiles(ctx context.Context, files []File) (err error) {
 	return nil
 }
 
+// PutFile is PutFiles of one file for who holds the memory.
+func (h *Session) PutFile(ctx context.Context, f File) error {
+	target, err := h.s.target(f.Path)
+	if err != nil {
+		return fmt.Errorf("stage: put files: %w", err)
+	}
+	if err := driver.CheckMode(f.Mode); err != nil {
+		return fmt.Errorf("stage: put %q: %w", f.Path, err)
+	}
+	if done, err := h.s.putOne(ctx, target, f); done || err != nil {
+		return err
+	}
+	return h.transact(ctx, []step{{target, h.s.writer(f)}}, func() {})
+}
+
 // writer returns what makes a file.
 func (s *Stage) writer(f File) func(ctx context.Context, at string) error {
 	return func(ctx context.Context, at string) error {

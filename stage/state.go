@@ -70,8 +70,9 @@ type PreparedRecord struct {
 	// it looks the same.
 	Seen string `json:"seen,omitempty"`
 
-	// Source is how the source looked, likewise.
+	// Source is how the source looked, likewise, and Digest of what it was then.
 	Source string `json:"source,omitempty"`
+	Digest string `json:"digest,omitempty"`
 
 	// Warning is why an optional entry could not be prepared.
 	Warning string `json:"warning,omitempty"`

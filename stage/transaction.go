@@ -265,6 +265,16 @@ func (s *Stage) removeAll(ctx context.Context, name string) error {
 	return err
 }
 
+// Remove removes what is at a path of the workspace, also a tree that was staged
+// read-only. Nothing there is fine.
+func (s *Stage) Remove(ctx context.Context, name string) error {
+	target, err := s.target(name)
+	if err != nil {
+		return err
+	}
+	return s.removeAll(ctx, target)
+}
+
 // writable lets the directories of a tree be emptied.
 func (s *Stage) writable(ctx context.Context, dir string) error {
 	const usable = 0o700
