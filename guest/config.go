@@ -82,7 +82,7 @@ type Confine struct {
 	NoNewPrivs bool     `json:"noNewPrivs,omitempty"`
 	DropCaps   bool     `json:"dropCaps,omitempty"`
 	Seccomp    bool     `json:"seccomp,omitempty"`
-	NoNetwork  bool     `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX
+	NoNetwork  bool     `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX, no System V objects
 	ReadWrite  []string `json:"readWrite,omitempty"` // Landlock: paths that may be written; with none of both, no Landlock
 	ReadOnly   []string `json:"readOnly,omitempty"`  // Landlock: paths that may be read and executed
 }

@@ -33,7 +33,8 @@ const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
 // seccompFilter returns the filter for workloads. With noNetwork no socket but
-// a Unix one can be made. The ids are of threads that no signal may be sent to;
+// a Unix one can be made, and nothing be used that only a namespace would keep
+// apart from the host's. The ids are of threads that no signal may be sent to;
 // mortal says that SIGKILL would end them.
 func seccompFilter(noNetwork, mortal bool, ids ...int) ([]unix.SockFilter, error) {
 	var arch uint32
@@ -68,6 +69,12 @@ func seccompFilter(noNetwork, mortal bool, ids ...int) ([]unix.SockFilter, error
 // x32Bit marks calls of the x32 ABI, which has no other use here than to get
 // around a filter.
 const x32Bit = 0x40000000
+
+// shared are the calls that reach what processes of the same user have in common.
+var shared = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
 
 // fioSetOwn is FIOSETOWN, which package unix does not have.
 const fioSetOwn = 0x8901
@@ -110,6 +117,10 @@ func conditional(noNetwork bool) []callRule {
 		}},
 	}
 	if noNetwork {
+		// Without namespaces, what has a number and no path is the host's.
+		for _, n := range shared {
+			rules = append(rules, callRule{n, []unix.SockFilter{ret(retNoCall)}})
+		}
 		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
 			load(offArgs),
 			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),

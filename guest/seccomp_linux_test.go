@@ -162,6 +162,11 @@ func TestSeccompFilter(t *testing.T) {
 			t.Errorf("without network, family %d: verdict %#x, want %#x", family, got, want)
 		}
 	}
+	for _, n := range shared {
+		if got := verdict(t, p, n, arch); got != retNoCall {
+			t.Errorf("without namespaces, call %d: verdict %#x", n, got)
+		}
+	}
 	if got := verdict(t, p, unix.SYS_PIDFD_SEND_SIGNAL, arch, 3, 9); got != retNoCall {
 		t.Errorf("where the guest is mortal, a signal through /proc: verdict %#x", got)
 	}

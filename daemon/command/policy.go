@@ -90,10 +90,12 @@ func (p *policyFlags) network(n *workspace.Network) error {
 	return nil
 }
 
-// parseRule reads HOST or HOST:PORT. An address of version 6 is written [ADDR].
+// parseRule reads HOST or HOST:PORT. An address of version 6 with a port is
+// written [ADDR]:PORT.
 func parseRule(flag, s string) (workspace.NetRule, error) {
 	host, port := s, ""
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+	bare := strings.Count(s, ":") > 1 && !strings.HasPrefix(s, "[")
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && !bare {
 		host, port = s[:i], s[i+1:]
 	}
 	rule := workspace.NetRule{Host: strings.Trim(host, "[]")}
@@ -111,30 +113,31 @@ func parseRule(flag, s string) (workspace.NetRule, error) {
 }
 
 func (p *policyFlags) limits(l *workspace.Limits) error {
-	set := func(limit *workspace.Limit, flag, text string, parse func(string) (int64, error)) error {
+	set := func(limit *workspace.Limit, flag, text, allowed string, parse func(string) (int64, error)) error {
 		if text == "" {
 			return nil
 		}
 		n, err := parse(text)
 		if err != nil || n <= 0 {
-			return usagef("%s %q makes no sense", flag, text)
+			return usagef("%s %q: it is %s", flag, text, allowed)
 		}
 		*limit = workspace.Limit{Max: n, BestEffort: p.bestEffort}
 		return nil
 	}
 	for _, x := range []struct {
-		limit *workspace.Limit
-		flag  string
-		text  string
-		parse func(string) (int64, error)
+		limit   *workspace.Limit
+		flag    string
+		text    string
+		allowed string
+		parse   func(string) (int64, error)
 	}{
-		{&l.Memory, "--memory", p.memory, config.ParseBytes},
-		{&l.Disk, "--disk", p.disk, config.ParseBytes},
-		{&l.CPU, "--cpus", p.cpus, config.ParseCPUs},
-		{&l.PIDs, "--pids", number(p.pids), count},
-		{&l.OpenFiles, "--open-files", number(p.files), count},
+		{&l.Memory, "--memory", p.memory, "a number of bytes above 0, such as 512M or 2G", config.ParseBytes},
+		{&l.Disk, "--disk", p.disk, "a number of bytes above 0, such as 512M or 2G", config.ParseBytes},
+		{&l.CPU, "--cpus", p.cpus, "a number of cores above 0, such as 1.5", config.ParseCPUs},
+		{&l.PIDs, "--pids", number(p.pids), "a number above 0; 0 is no limit", count},
+		{&l.OpenFiles, "--open-files", number(p.files), "a number above 0; 0 is no limit", count},
 	} {
-		if err := set(x.limit, x.flag, x.text, x.parse); err != nil {
+		if err := set(x.limit, x.flag, x.text, x.allowed, x.parse); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/croft-run/croft/event"
@@ -23,11 +24,15 @@ func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
 		if err != nil || e.Fields[event.FieldVerdict] != event.VerdictDeny {
 			return err
 		}
-		host := fmt.Sprint(e.Fields[event.FieldHost])
+		host, port := fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort])
 		reason := fmt.Sprint(e.Fields[event.FieldReason])
-		line := fmt.Sprintf("%s:%v: %s", host, e.Fields[event.FieldPort], reason)
+		at := net.JoinHostPort(host, port)
+		line := at + ": " + reason
 		if strings.HasPrefix(reason, "no rule") {
-			line += "; --allow-net " + host + " lets it through"
+			if port == "80" || port == "443" { // what a host without a port allows
+				at = host
+			}
+			line += "; --allow-net " + at + " lets it through"
 		}
 		if len(told) < most && !told[line] {
 			a.note("croft: refused: %s", printable(line))

@@ -42,6 +42,7 @@ func TestRules(t *testing.T) {
 		"example.com":      {Host: "example.com"},
 		"*.example.com:80": {Host: "*.example.com", Ports: []int{80}},
 		"[::1]":            {Host: "::1"},
+		"fd00::80":         {Host: "fd00::80"},
 		"[::1]:8080":       {Host: "::1", Ports: []int{8080}},
 	} {
 		got, err := parseRule("--allow-net", in)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -244,6 +246,27 @@ grep -v -e '^/proc/pressure/' -e '/ns_last_pid$' # anyone may ask for alarms; a 
 		}
 		if res := script(t, ws, attack); len(res.Stdout) > 0 {
 			t.Errorf("can be written:\n%s", res.Stdout)
+		}
+	})
+}
+
+// TestTerminalsOfTheHostAreNotReached opens one that belongs to the same user.
+func TestTerminalsOfTheHostAreNotReached(t *testing.T) {
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("skipped: host: %v", err)
+	}
+	defer ptmx.Close()
+	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	everyLevel(t, func(t *testing.T, _ driver.Isolation, ws *driver.Workspace) {
+		if res := script(t, ws, fmt.Sprintf("(: > /dev/pts/%d) 2>/dev/null && echo opened", n)); len(res.Stdout) > 0 {
+			t.Errorf("a terminal of the host: %s", res.Stdout)
 		}
 	})
 }

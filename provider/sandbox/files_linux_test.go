@@ -161,6 +161,33 @@ mv .git .git-old; mv .git/hooks .git/x; rm -rf .vscode; echo evil > .vscode/task
 	}
 }
 
+// TestWorkingTreeStaysWhereItBelongs: a .git that is a file names the directory
+// with the configuration, and another one could name what a process has made.
+func TestWorkingTreeStaysWhereItBelongs(t *testing.T) {
+	needLevel(t, driver.IsolationNamespaces)
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, ".git"), "gitdir: /elsewhere")
+	p := newProvider(t, t.TempDir())
+	p.only, p.cfg.Isolation = driver.IsolationNamespaces, driver.IsolationNamespaces
+	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
+	res := script(t, ws, "echo evil > .git; rm -f .git; mv .git away; ln -sf evil .git; echo evil > new && mv -f new .git")
+	if data, err := os.ReadFile(filepath.Join(dir, ".git")); err != nil || string(data) != "gitdir: /elsewhere" {
+		t.Errorf(".git is %q, %v (%s)", data, err, res.Stderr)
+	}
+}
+
+func TestTemplateIsNotTheDataOfCroft(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir)
+	other := open(t, p)
+	for _, template := range []string{"/", dir, p.ground.Path(), p.ground.Path(idOf(t, other))} {
+		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, From: driver.Source{Template: template}})
+		if fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("the template %s gives %v", template, err)
+		}
+	}
+}
+
 func TestInPlaceWithoutTriggers(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "main.go"), "package main")

@@ -218,14 +218,18 @@ func (p *Provider) layerTree(u unit) (*os.File, error) {
 // configuration of Git, tasks of editors. A process in the workspace could
 // otherwise plant there what its user then starts outside.
 var trapNames = []string{
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky", ".vscode", ".idea", ".devcontainer", ".zed",
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/info/attributes", ".husky", ".vscode", ".idea", ".devcontainer", ".zed",
 	".fleet", ".envrc", ".mise.toml", ".tool-versions", ".gitmodules", ".pre-commit-config.yaml",
 }
 
 // triggers makes those of them that exist read-only. Directories on the way to
-// them are mounts as well, which can't be moved away.
+// them are mounts as well, which can't be moved away. A .git that is a file, as in
+// a working tree of many, says where all of them are.
 func triggers(files, inside string) []guest.Mount {
 	var mounts []guest.Mount
+	if info, err := os.Lstat(filepath.Join(files, ".git")); err == nil && info.Mode().IsRegular() {
+		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, ".git"), ReadOnly: true})
+	}
 	held := map[string]bool{}
 	for _, name := range trapNames {
 		if _, err := os.Lstat(filepath.Join(files, name)); err != nil {

@@ -73,11 +73,13 @@ var levels = []*level{
 			"and no socket made that reaches a network",
 		lacks: []string{
 			"chmod, chown, utimes and extended attributes of files outside, where their owner is the same user",
-			"seeing that processes of the host exist, and which programs they run",
+			"seeing that processes of the host exist, and which programs they run with which arguments",
+			"changing the priority, the processors and the scheduling of processes of the same user",
 			"connecting to local sockets of the host that the same user may use, by their path",
 			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
 				" (and there by a group of cgroup version 2 alone)",
 			"no template, and no read-only files in a directory in place: there are no mounts",
+			"no terminals and no System V shared memory, semaphores or queues made by what runs inside: the host's would be among them",
 		},
 		script: processScript, launch: (*Provider).process, plain: true,
 	},

@@ -148,7 +148,7 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 		return nil, nil, err
 	}
 	if opts.Template != "" {
-		if err := p.ground.CheckRoots(opts.Template); err != nil {
+		if _, err := p.ground.CheckHost(opts.Template); err != nil { // the data of Croft is no template, nor is what holds it
 			return nil, nil, fmt.Errorf("sandbox: open: template: %w", err)
 		}
 	}
