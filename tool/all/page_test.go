@@ -1,0 +1,288 @@
+package all_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/croft-run/croft/tool"
+)
+
+var update = flag.Bool("update", false, "write docs/tools.md")
+
+const page = "../../docs/tools.md"
+
+// TestPage runs the example of every tool, and fails where docs/tools.md does not
+// say what the tools take, answer and did just now. With -update it is written.
+func TestPage(t *testing.T) {
+	old, err := os.ReadFile(page)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	tools := available(t)
+	var b strings.Builder
+	b.WriteString(head)
+	for _, f := range families {
+		fmt.Fprintf(&b, "- **%s**: %s\n", f.title, strings.Join(links(tools, f.name), ", "))
+	}
+	for _, f := range families {
+		for _, tl := range tools {
+			if tl.Family == f.name {
+				section(t, &b, tl, string(old))
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(string(old), "\n"), strings.Split(b.String(), "\n")); diff != "" {
+		t.Errorf("docs/tools.md is not what the tools are; go test ./tool/all -run TestPage -update writes it (-page +tools):\n%s", diff)
+	}
+}
+
+const head = `# The tools
+
+What every tool takes and answers, from its schema, with a call that the tests make. How agents get them is in [mcp.md](mcp.md);
+` + "`croft tool NAME JSON`" + ` calls one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where
+there is only one; those that say so take ` + "`all`" + `, too.
+
+`
+
+var families = []struct {
+	name  tool.Family
+	title string
+}{
+	{tool.Files, "Files"}, {tool.Search, "Search"}, {tool.Shell, "Shell"}, {tool.Verify, "Verify"}, {tool.LSP, "Language servers"},
+	{tool.AST, "Syntax trees"}, {tool.Render, "Render"}, {tool.Secrets, "Secrets"}, {tool.Project, "Project"}, {tool.Code, "Code"},
+	{tool.Memory, "Snapshots"}, {tool.Extra, "Extras"},
+}
+
+func links(tools []*tool.Tool, f tool.Family) []string {
+	var out []string
+	for _, t := range tools {
+		if t.Family == f {
+			out = append(out, fmt.Sprintf("[%s](#%s)", t.Name, strings.ToLower(t.Name)))
+		}
+	}
+	if out == nil {
+		return []string{"none yet"}
+	}
+	return out
+}
+
+// available lists every tool of a workspace that can do everything, by name.
+func available(t *testing.T) []*tool.Tool {
+	t.Helper()
+	env := newEnv(t, nil)
+	list, err := env.Available(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range examples {
+		if !slices.ContainsFunc(list, func(tl *tool.Tool) bool { return tl.Name == name }) {
+			t.Errorf("there is an example of %s, which is no tool", name)
+		}
+	}
+	return list
+}
+
+// section writes what there is to say of one tool.
+func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
+	t.Helper()
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", tl.Name, tl.Description)
+	fmt.Fprintf(b, "%s.\n", strings.Join(traits(tl), ", "))
+	fields(b, "Takes", tl.Input)
+	if tl.Output != nil {
+		fields(b, "Answers", tl.Output)
+	}
+	ex, ok := examples[tl.Name]
+	if !ok {
+		t.Errorf("tool %s has no example", tl.Name)
+		return
+	}
+	var args bytes.Buffer
+	if err := json.Indent(&args, []byte(ex.args), "", "  "); err != nil {
+		t.Errorf("example of %s: %v", tl.Name, err)
+	}
+	fmt.Fprintf(b, "\n```json\n%s\n```\n", args.String())
+	text := ex.want
+	if ex.needs == "" || onPath(ex.needs) {
+		start := time.Now()
+		text = ex.run(t, tl.Name)
+		t.Logf("%s took %v", tl.Name, time.Since(start).Round(time.Millisecond))
+	} else if text == "" {
+		t.Logf("the host lacks %s: the example of %s stays as it is", ex.needs, tl.Name)
+		text = answered(old, tl.Name)
+	}
+	fence := "```"
+	if strings.Contains(text, fence) {
+		fence = "````"
+	}
+	fmt.Fprintf(b, "\n%stext\n%s\n%s\n", fence, strings.TrimRight(text, "\n"), fence)
+}
+
+func onPath(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// answered returns what the page says that a tool answered.
+func answered(page, name string) string {
+	_, rest, _ := strings.Cut(page, "\n## "+name+"\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	before, rest, _ := strings.Cut(rest, "```text\n")
+	text, _, _ := strings.Cut(rest, "\n"+before[strings.LastIndex(before, "\n")+1:]+"```\n")
+	return text
+}
+
+func traits(tl *tool.Tool) []string {
+	list := []string{"Changes things"}
+	if tl.ReadOnly {
+		list = []string{"Changes nothing"}
+	}
+	if tl.Destructive {
+		list = append(list, "may lose what can't be got back")
+	}
+	if tl.OpenWorld {
+		list = append(list, "reaches beyond the workspace")
+	}
+	if tl.FanOut {
+		list = append(list, "takes `workspace: \"all\"`")
+	}
+	for i, need := range tl.Needs {
+		list = append(list, map[bool]string{true: "needs ", false: ""}[i == 0]+string(need))
+	}
+	return list
+}
+
+// fields writes the properties of a schema as a table.
+func fields(b *strings.Builder, verb string, s *jsonschema.Schema) {
+	names := s.PropertyOrder
+	for name := range s.Properties {
+		if !slices.Contains(names, name) {
+			names = append(slices.Clone(names), name)
+		}
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "workspace" })
+	if len(names) == 0 {
+		return
+	}
+	if s.PropertyOrder == nil {
+		slices.Sort(names)
+	}
+	fmt.Fprintf(b, "\n| %s | | |\n|---|---|---|\n", strings.ToLower(verb))
+	for _, name := range names {
+		p := s.Properties[name]
+		kind := kindOf(p)
+		if verb == "Takes" && slices.Contains(s.Required, name) {
+			kind += ", required"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, kind, strings.ReplaceAll(p.Description, "|", `\|`))
+	}
+}
+
+func kindOf(p *jsonschema.Schema) string {
+	types := slices.DeleteFunc(append([]string{p.Type}, p.Types...), func(s string) bool { return s == "" || s == "null" })
+	kind := strings.Join(types, " or ")
+	if kind == "array" && p.Items != nil {
+		kind = "list of " + kindOf(p.Items)
+	}
+	if kind == "" {
+		kind = "any"
+	}
+	if len(p.Enum) > 0 {
+		var all []string
+		for _, e := range p.Enum {
+			all = append(all, fmt.Sprintf("`%v`", e))
+		}
+		kind = strings.Join(all, ", ")
+	}
+	return kind
+}
+
+// An example is a call that shows what a tool is for.
+type example struct {
+	files  map[string]string // in the workspace; nil is project
+	before []string          // calls that come first, each "Tool {args}"; ID in later arguments is the id that one answered
+	args   string
+	needs  string // a program
+	want   string // what is shown where the host lacks it
+}
+
+var (
+	anID   = regexp.MustCompile(`\b[a-z0-9]{20}\b`)
+	varies = []struct {
+		re   *regexp.Regexp
+		with string
+	}{
+		{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`), "2026-11-15T09:30:00Z"},
+		{regexp.MustCompile(`(?m)^(--- stderr ---\n)?npm (warn|notice) .*\n?`), ""}, // the host's settings
+		{anID, "hhf25jotxbixxsz5oldr"},
+		{regexp.MustCompile(`\d+\.\d+s\b`), "0.01s"},
+		{regexp.MustCompile(`duration_ms=\d+`), "duration_ms=3"},
+		{regexp.MustCompile(`\bin \d+(\.\d+)?(ms|µs|s)\b`), "in 9ms"},
+		{regexp.MustCompile(`/tmp/\S*?/files\b`), "/workspace"},
+		{regexp.MustCompile(`wrote \d+ bytes to (\S+) \((svg|png|pdf)\)`), "wrote 2048 bytes to $1 ($2)"},
+		{regexp.MustCompile(`(commit|^\[?\w+) [0-9a-f]{7,40}\b`), "$1 4f0c9d2"},
+	}
+)
+
+// env returns the workspace of an example: a fresh one, or for language servers,
+// which take their time to start, one for all.
+func (ex example) env(t *testing.T, files map[string]string) *tool.Env {
+	t.Helper()
+	if ex.needs != "gopls" {
+		return newEnv(t, files)
+	}
+	if warm == nil {
+		warm = newEnv(t, files)
+		t.Cleanup(func() { warm = nil })
+	}
+	return warm
+}
+
+var warm *tool.Env
+
+// run makes the calls in a fresh workspace and returns what the last answers.
+func (ex example) run(t *testing.T, name string) string {
+	t.Helper()
+	files := ex.files
+	if files == nil {
+		files = project
+	}
+	env := ex.env(t, files)
+	id, site := "", website(t)
+	for _, line := range append(slices.Clone(ex.before), name+" "+ex.args) {
+		tl, args, _ := strings.Cut(line, " ")
+		res, err := env.Run(t.Context(), tool.Request{Tool: tl, Args: json.RawMessage(strings.NewReplacer("ID", id, "http://docs.example.com", site).Replace(args)), Session: "example"})
+		if err != nil {
+			t.Errorf("example of %s: %s: %s", name, line, tool.ErrorText(err))
+			return ""
+		}
+		if tl == name && strings.HasPrefix(line, name+" "+ex.args) {
+			text := res.Text
+			for _, v := range varies {
+				text = v.re.ReplaceAllString(text, v.with)
+			}
+			return text
+		}
+		if found := anID.FindString(res.Text); found != "" {
+			id = found
+		}
+	}
+	return ""
+}
