@@ -1,0 +1,38 @@
+package script
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// javascript drops the types of TypeScript.
+func javascript(source, name string) (string, *driver.CodeError) {
+	loader := api.LoaderTS
+	if strings.HasSuffix(name, "x") {
+		loader = api.LoaderTSX
+	}
+	res := api.Transform(source, api.TransformOptions{
+		Loader: loader, Target: api.ESNext, Sourcefile: name, LogLevel: api.LogLevelSilent, LogLimit: 20,
+	})
+	if len(res.Errors) == 0 {
+		return string(res.Code), nil
+	}
+	e := &driver.CodeError{Name: "SyntaxError", Value: res.Errors[0].Text}
+	for _, m := range res.Errors {
+		if l := m.Location; l != nil {
+			e.Traceback = append(e.Traceback, fmt.Sprintf("%s:%d:%d: %s", l.File, l.Line, l.Column+1, m.Text), "    "+l.LineText)
+		}
+	}
+	return "", e
+}
+
+var statement = regexp.MustCompile(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[\w$]+[ \t]*(,|from\b)|export[ \t]+(default|const|let|var|function|class|async|\{|\*)|export[ \t]*\{)`)
+
+// isModule reports whether source has statements that only modules may have.
+// Anything else is run as a script, whose last value is the result.
+func isModule(source string) bool { return statement.MatchString(source) }
