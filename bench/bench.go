@@ -13,6 +13,7 @@ import (
 type bench struct {
 	family string
 	budget time.Duration
+	large  bool // trees that take minutes, too
 	log    io.Writer
 	rows   []Row
 	clean  []func()

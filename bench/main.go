@@ -71,6 +71,7 @@ var families = []family{
 	{"open", benchOpen},
 	{"parallel", benchParallel},
 	{"memory", benchMemory},
+	{"snapshot", benchSnapshot},
 }
 
 func main() {
@@ -87,13 +88,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	which := flags.String("family", "all", "all, or one of "+strings.Join(names(), ", "))
 	file := flags.String("o", "", "write the rows as JSON to this file")
 	budget := flags.Duration("time", 4*time.Second, "time for each row")
+	large := flags.Bool("large", false, "also what takes minutes: snapshots of 100,000 files")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *which != "all" && !slices.Contains(names(), *which) {
 		return fmt.Errorf("unknown family %q; the families are %s", *which, strings.Join(names(), ", "))
 	}
-	b := &bench{budget: *budget, log: os.Stderr}
+	b := &bench{budget: *budget, large: *large, log: os.Stderr}
 	for _, f := range families {
 		if *which != "all" && *which != f.name {
 			continue

@@ -58,15 +58,24 @@ func sandboxProvider(ctx context.Context, b *bench) (*sandbox.Provider, error) {
 
 // sandboxProviderAt is sandboxProvider with the workspaces below dir/ws.
 func sandboxProviderAt(ctx context.Context, b *bench, dir string) (*sandbox.Provider, error) {
-	bin := filepath.Join(dir, "croft-guest")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build croft-guest: %w: %s", err, out)
+	bin, err := buildGuest(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
 	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Guest: bin})
 	if err == nil {
 		b.cleanup(func() { p.Close() })
 	}
 	return p, err
+}
+
+// buildGuest builds croft-guest in dir and returns its path.
+func buildGuest(ctx context.Context, dir string) (string, error) {
+	bin := filepath.Join(dir, "croft-guest")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build croft-guest: %w: %s", err, out)
+	}
+	return bin, nil
 }

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const (
+	forkMost   = int64(30 * time.Millisecond) // at 10,000 files with 10 changed
+	forkBound  = 1.0 / 30                     // of cp -a
+	forksBound = 1.2                          // the disk of 100 forks, of that of one
+)
+
+// benchSnapshot compares snapshots, forks and restores with what people use
+// instead, on trees of text in which ten files change.
+func benchSnapshot(ctx context.Context, b *bench) error {
+	sizes := []int{1_000, 10_000}
+	if b.large {
+		sizes = append(sizes, 100_000)
+	}
+	for _, n := range sizes {
+		g, err := newSnapshotGround(ctx, b, n)
+		if err != nil {
+			return err
+		}
+		for _, part := range []func(context.Context, *bench) error{g.first, g.second, g.restore, g.fork} {
+			err := part(ctx, b)
+			g.sweep()
+			b.between = nil
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return benchForks(ctx, b)
+}
+
+// A snapshotGround is a tree and room for what is made of it.
+type snapshotGround struct {
+	n     int
+	dir   string
+	tree  string
+	turn  int
+	trash []string
+}
+
+func newSnapshotGround(_ context.Context, b *bench, n int) (*snapshotGround, error) {
+	dir, err := b.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	g := &snapshotGround{n: n, dir: dir, tree: filepath.Join(dir, "tree")}
+	return g, textTree(g.tree, n)
+}
+
+// fresh is a path that goes with the next sweep.
+func (g *snapshotGround) fresh(name string) string {
+	g.turn++
+	path := filepath.Join(g.dir, fmt.Sprintf("%s%d", name, g.turn))
+	g.trash = append(g.trash, path)
+	return path
+}
+
+func (g *snapshotGround) sweep() {
+	for _, path := range g.trash {
+		os.RemoveAll(path)
+	}
+	g.trash = nil
+}
+
+func (g *snapshotGround) name(what string) string { return fmt.Sprintf("%s, %d files", what, g.n) }
+
+func openStore(dir string) *snapshot.Store {
+	return snapshot.Open(snapshot.Dir(dir), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")})
+}
+
+// first compares the first snapshot of a tree, into an empty store.
+func (g *snapshotGround) first(ctx context.Context, b *bench) error {
+	b.between = g.sweep
+	ours := once(func() error {
+		_, err := openStore(g.fresh("store")).Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
+		return err
+	})
+	tar := once(func() error {
+		return shell(ctx, g.tree, `tar cf - . | zstd -1 -q -o "$1"`, g.fresh("tar"))
+	})
+	if err := b.compare(ctx, g.name("first snapshot"), "tar | zstd -1", 1, ours, tar); err != nil {
+		return err
+	}
+	git := once(func() error {
+		return shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, g.fresh("git"))
+	})
+	return b.compare(ctx, g.name("first snapshot"), "git add -A && git commit", 1, ours, git)
+}
+
+const commit = `git -c gc.auto=0 -c user.name=b -c user.email=b@example.com commit -q --no-verify -m x`
+
+// second compares a snapshot in which ten files changed since the one before.
+func (g *snapshotGround) second(ctx context.Context, b *bench) error {
+	time.Sleep(100 * time.Millisecond) // what was written just now is not cached
+	s, repo := openStore(g.fresh("store")), g.fresh("git")
+	if _, err := s.Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"}); err != nil {
+		return err
+	}
+	if err := shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, repo); err != nil {
+		return err
+	}
+	ours := func() error {
+		_, err := s.Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
+		return err
+	}
+	git := func() error {
+		return shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git add -A && `+commit, repo)
+	}
+	changed := func(f func() error) side {
+		return once(func() error {
+			g.turn++
+			if err := changeSome(g.tree, g.n, g.turn); err != nil {
+				return err
+			}
+			return f()
+		})
+	}
+	return b.compare(ctx, g.name("snapshot, 10 changed"), "git add -A && git commit", 1, changed(ours), changed(git))
+}
+
+// restore compares a new directory from a snapshot with a copy of the tree, and a
+// return to a snapshot with an rsync.
+func (g *snapshotGround) restore(ctx context.Context, b *bench) error {
+	store := filepath.Join(g.dir, "kept")
+	m, err := openStore(store).Take(ctx, snapshot.HostDir(g.tree, nil), nil)
+	if err != nil {
+		return err
+	}
+	b.between = g.sweep
+	ours := once(func() error {
+		to := g.fresh("restored")
+		if err := os.Mkdir(to, 0o755); err != nil {
+			return err
+		}
+		return snapshot.Fill(ctx, openStore(store).StoredTree(m.Root), to, nil)
+	})
+	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
+	return b.compare(ctx, g.name("restore into a new directory"), "cp -a", 1, ours, cp)
+}
+
+// fork compares a snapshot of a sandbox in which ten files changed, and a new
+// sandbox from it, with a copy of the tree.
+func (g *snapshotGround) fork(ctx context.Context, b *bench) error {
+	p, err := snapshotSandbox(ctx, b)
+	if err != nil {
+		return err
+	}
+	ws, err := p.from(ctx, g.tree)
+	if err != nil {
+		return err
+	}
+	if err := p.change(ctx, ws, g.n, 1); err != nil {
+		return err
+	}
+	var opened []*driver.Workspace
+	b.between = func() {
+		g.sweep()
+		destroy(ctx, opened)
+		opened = nil
+	}
+	b.cleanup(func() { destroy(ctx, append(opened, ws)) })
+	ours := once(func() error {
+		info, err := ws.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{})
+		if err != nil {
+			return err
+		}
+		fork, err := p.open(ctx, info.ID)
+		if err == nil {
+			opened = append(opened, fork)
+		}
+		return err
+	})
+	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
+	err = b.compare(ctx, g.name("fork of a sandbox, 10 changed"), "cp -a", forkBound, ours, cp)
+	if err == nil && g.n == 10_000 {
+		b.atMost(forkMost)
+	}
+	return err
+}
+
+// benchForks compares what forks from sealed layers of different sizes take, and
+// the disk of a hundred forks with that of one.
+func benchForks(ctx context.Context, b *bench) error {
+	small, err := newSealed(ctx, b, 1_000)
+	if err != nil {
+		return err
+	}
+	large, err := newSealed(ctx, b, 10_000)
+	if err != nil {
+		return err
+	}
+	b.between = func() { small.sweep(ctx); large.sweep(ctx) }
+	b.cleanup(b.between)
+	ours := once(func() error { return large.fork(ctx) })
+	theirs := once(func() error { return small.fork(ctx) })
+	if err := b.compare(ctx, "fork from a sealed layer of 10000 files", "from one of 1000", 1.2, ours, theirs); err != nil {
+		return err
+	}
+	b.between()
+	return large.disk(ctx, b)
+}
+
+// sealed is a sandbox that was sealed.
+type sealed struct {
+	p    *snapshots
+	n    int
+	id   string
+	open []*driver.Workspace
+}
+
+func newSealed(ctx context.Context, b *bench, n int) (*sealed, error) {
+	g, err := newSnapshotGround(ctx, b, n)
+	if err != nil {
+		return nil, err
+	}
+	p, err := snapshotSandbox(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := p.from(ctx, g.tree)
+	if err != nil {
+		return nil, err
+	}
+	defer destroy(ctx, []*driver.Workspace{ws})
+	info, err := ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
+	return &sealed{p: p, n: n, id: info.ID}, err
+}
+
+func (s *sealed) fork(ctx context.Context) error {
+	ws, err := s.p.open(ctx, s.id)
+	if err == nil {
+		s.open = append(s.open, ws)
+	}
+	return err
+}
+
+func (s *sealed) sweep(ctx context.Context) {
+	destroy(ctx, s.open)
+	s.open = nil
+}
+
+// disk compares the disk that the sealed layer and 100 forks take, in each of which
+// ten files changed, with what it takes with one fork.
+func (s *sealed) disk(ctx context.Context, b *bench) error {
+	var one int64
+	for i := range 100 {
+		if err := s.fork(ctx); err != nil {
+			return err
+		}
+		if err := s.p.change(ctx, s.open[i], s.n, i); err != nil {
+			return err
+		}
+		if i == 0 {
+			var err error
+			if one, err = diskUse(s.p.dir); err != nil {
+				return err
+			}
+		}
+	}
+	all, err := diskUse(s.p.dir)
+	if err != nil {
+		return err
+	}
+	b.add(Row{Family: b.family, Name: "disk of 100 forks of 10000 files, 10 changed in each", Ref: "of one", OursNS: all, RefNS: one,
+		Ratio: float64(all) / float64(one), N: 1, Bound: forksBound, Unit: bytesUnit})
+	return nil
+}
+
+// snapshots is a provider of sandboxes with a store of snapshots.
+type snapshots struct {
+	*sandbox.Provider
+	dir string
+}
+
+func snapshotSandbox(ctx context.Context, b *bench) (*snapshots, error) {
+	bin, err := b.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := b.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	guest, err := buildGuest(ctx, bin)
+	if err != nil {
+		return nil, err
+	}
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Guest: guest, Snapshots: openStore(filepath.Join(dir, "store"))})
+	if err != nil {
+		return nil, err
+	}
+	b.cleanup(func() { p.Close() })
+	return &snapshots{p, dir}, nil
+}
+
+// from opens a sandbox that starts as a tree is, from a snapshot of it.
+func (p *snapshots) from(ctx context.Context, tree string) (*driver.Workspace, error) {
+	m, err := openStore(filepath.Join(p.dir, "store")).Take(ctx, snapshot.HostDir(tree, nil), nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.open(ctx, m.ID)
+}
+
+func (p *snapshots) open(ctx context.Context, id string) (*driver.Workspace, error) {
+	return p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind, From: driver.Source{Snapshot: id}})
+}
+
+// change changes ten files in a sandbox.
+func (p *snapshots) change(ctx context.Context, ws *driver.Workspace, n, turn int) error {
+	for k := range 10 {
+		i := (k*n/10 + turn) % n
+		name := fmt.Sprintf("mod%02d/pkg%02d/file%06d.txt", i/2000, i/40%50, i)
+		if _, err := ws.FS.Write(ctx, name, strings.NewReader(strings.Repeat("a changed line\n", 100)), &driver.WriteOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func destroy(ctx context.Context, list []*driver.Workspace) {
+	for _, ws := range list {
+		ws.Life.Destroy(context.WithoutCancel(ctx)) // the directory goes with the family
+	}
+}
+
+func shell(ctx context.Context, dir, script string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", script, err, out)
+	}
+	return nil
+}
+
+// diskUse is what a directory takes on disk, with each file once.
+func diskUse(dir string) (int64, error) {
+	var total int64
+	seen := map[uint64]bool{}
+	err := filepath.Walk(dir, func(path string, _ os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		if !seen[st.Ino] {
+			seen[st.Ino] = true
+			total += st.Blocks * 512
+		}
+		return nil
+	})
+	return total, err
+}
