@@ -58,10 +58,17 @@ type pendingFile struct {
 	f    *os.File
 	name string
 	done bool
+	size int64
+	sent int64 // how much of it is on its way to the disk
 }
 
 func (p *pendingFile) Write(data []byte) (int, error) {
 	n, err := p.f.Write(data)
+	const much = 4 << 20
+	if p.size += int64(n); p.size-p.sent >= much {
+		writeBack(p.f, p.sent, p.size-p.sent)
+		p.sent = p.size
+	}
 	return n, p.b.fail("write", p.name, err)
 }
 

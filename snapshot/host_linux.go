@@ -1,6 +1,10 @@
 package snapshot
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 const errNoAttr = unix.ENODATA
 
@@ -15,4 +19,10 @@ func nextData(fd int, off, size int64) int64 {
 		return off
 	}
 	return at
+}
+
+// writeBack begins to bring a part of a file to the disk, so that there is less to
+// wait for when it is synced. It is a hint.
+func writeBack(f *os.File, off, n int64) {
+	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // Sync tells
 }

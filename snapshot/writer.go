@@ -13,6 +13,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// Room for blocks, plain and compressed, which is used again and again: to ask for
+// it anew each time is a tenth of the work of a snapshot.
+var (
+	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockSize+ChunkSize) }}
+	packedBlocks = sync.Pool{New: func() any { return make([]byte, 0, blockSize) }}
+)
+
 // A writer puts objects into a store: into blocks, which are compressed beside
 // those who put, and blocks into packs. Nothing is to be relied on before flush.
 type writer struct {
@@ -95,7 +102,7 @@ func (w *writer) putAs(id ID, data []byte) error {
 	}
 	w.fresh[id] = true
 	if w.buf == nil {
-		w.buf = make([]byte, 0, blockSize+ChunkSize)
+		w.buf = plainBlocks.Get().([]byte)
 	}
 	w.open = append(w.open, entry{id: id, off: int64(len(w.buf)), size: int64(len(data))})
 	w.buf = append(w.buf, data...)
@@ -112,7 +119,13 @@ func (w *writer) putAs(id ID, data []byte) error {
 
 // writeBlock compresses a block and appends it to the pack.
 func (w *writer) writeBlock(plain []byte, objects []entry) error {
-	data := compressor.EncodeAll(plain, make([]byte, 0, len(plain)/2+1024))
+	packed := packedBlocks.Get().([]byte)
+	data := compressor.EncodeAll(plain, packed[:0])
+	raw := int64(len(plain))
+	if cap(plain) == blockSize+ChunkSize { // one that had to grow is not worth to be kept
+		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
+	}
+	defer packedBlocks.Put(data[:0]) //nolint:staticcheck // likewise
 	w.packMu.Lock()
 	defer w.packMu.Unlock()
 	if w.pack == nil {
@@ -131,7 +144,7 @@ func (w *writer) writeBlock(plain []byte, objects []entry) error {
 		e.block = len(p.foot.blocks)
 		p.foot.entries = append(p.foot.entries, e)
 	}
-	p.foot.blocks = append(p.foot.blocks, block{off: p.size, size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)})
+	p.foot.blocks = append(p.foot.blocks, block{off: p.size, size: int64(len(data)), raw: raw, sum: blockSum(data)})
 	if err := p.write(data); err != nil {
 		return err
 	}
