@@ -43,6 +43,7 @@ type Options struct {
 	Artifacts *Artifacts // of artifact:// and of outputs that are saved; nil is none
 	HostRoots []string   // absolute directories that host:// may read; none is none
 	History   int        // how many input and output records are kept, of each; 0 is 256
+	NoCopy    bool       // no metadata.json in the workspace
 	Log       *slog.Logger
 	Now       func() time.Time // nil is time.Now
 }

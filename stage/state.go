@@ -262,7 +262,7 @@ func last[T any](list []T, n int) []T {
 // copyInside writes the copy that programs may read. Nothing depends on it, so
 // what goes wrong is only told.
 func (h *Session) copyInside(ctx context.Context) {
-	if len(h.Pending) > 0 {
+	if len(h.Pending) > 0 || h.s.opts.NoCopy {
 		return
 	}
 	shown := *h.Metadata

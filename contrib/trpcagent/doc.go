@@ -1,0 +1,20 @@
+// Package trpcagent lets agents of trpc-agent-go work in Croft's workspaces: an
+// Executor is its code executor, engine and interactive runner on top of any
+// provider.
+//
+//	p, err := sandbox.New(&sandbox.Config{Root: dir})
+//	exec, err := trpcagent.New(ctx, p, nil)
+//	defer exec.Close(ctx)
+//	agent := llmagent.New("coder", llmagent.WithCodeExecutor(exec))
+//
+// Who has used its local executor changes that one line, and gets what the
+// provider enforces: paths that don't leave, time-outs and kills that end whole
+// trees, limits that hold or are refused, sessions whose output comes exactly once.
+//
+// Its wrappers (init hooks, injected environments) and its workspace registry work
+// over an Executor as over any other. Artifacts are those of the service in the
+// context, as trpc-agent-go puts it there.
+//
+// host:// inputs read only below Options.HostRoots. Which inputs a skill stages is
+// for a model to say, so the default is none.
+package trpcagent

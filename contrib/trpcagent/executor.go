@@ -1,0 +1,289 @@
+package trpcagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Options say how workspaces are made. The zero value is the provider's defaults.
+type Options struct {
+	Policy    workspace.Policy // of every workspace
+	Config    []byte           // the provider's own, as JSON
+	State     stage.State      // what remembers; nil is this process
+	HostRoots []string         // directories that host:// inputs may read; none is none
+	Timeout   time.Duration    // of a program that names none; 0 is 5 minutes
+	MaxOutput int64            // bytes of each stream of a run; 0 is 8 MiB
+	Log       *slog.Logger     // nil is silent
+}
+
+// An Executor runs the programs and keeps the files of trpc-agent-go's agents in
+// Croft's workspaces. It is safe for concurrent use.
+type Executor struct {
+	mux    *workspace.Mux
+	kind   string
+	traits workspace.Traits
+	opts   Options
+
+	mu   sync.Mutex
+	live map[string]*place // +checklocks:mu
+}
+
+// A place is a workspace that is open.
+type place struct {
+	*stage.Stage
+	ws      *workspace.Workspace
+	persist bool
+}
+
+var (
+	_ codeexecutor.CodeExecutor             = (*Executor)(nil)
+	_ codeexecutor.EngineProvider           = (*Executor)(nil)
+	_ codeexecutor.Engine                   = (*Executor)(nil)
+	_ codeexecutor.WorkspaceManager         = (*Executor)(nil)
+	_ codeexecutor.WorkspaceFS              = (*Executor)(nil)
+	_ codeexecutor.ProgramRunner            = (*Executor)(nil)
+	_ codeexecutor.InteractiveProgramRunner = (*Executor)(nil)
+)
+
+// New returns an executor on a provider, after asking it whether it works here.
+func New(ctx context.Context, p driver.Provider, opts *Options) (*Executor, error) {
+	e := &Executor{mux: workspace.NewMux(p), kind: p.Kind(), live: map[string]*place{}}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if e.opts.Timeout == 0 {
+		e.opts.Timeout = 5 * time.Minute
+	}
+	if e.opts.MaxOutput == 0 {
+		e.opts.MaxOutput = 8 << 20
+	}
+	if e.opts.State == nil {
+		e.opts.State = stage.NewMemoryState()
+	}
+	var err error
+	if e.traits, err = p.Probe(ctx); err != nil {
+		return nil, fmt.Errorf("trpcagent: %s: %w", e.kind, err)
+	}
+	return e, nil
+}
+
+// Engine returns the executor itself: it is its own engine.
+func (e *Executor) Engine() codeexecutor.Engine { return e }
+
+// Manager returns the executor itself.
+func (e *Executor) Manager() codeexecutor.WorkspaceManager { return e }
+
+// FS returns the executor itself.
+func (e *Executor) FS() codeexecutor.WorkspaceFS { return e }
+
+// Runner returns the executor itself.
+func (e *Executor) Runner() codeexecutor.ProgramRunner { return e }
+
+// Describe says what the provider enforces on this host.
+func (e *Executor) Describe() codeexecutor.Capabilities {
+	return codeexecutor.Capabilities{
+		Isolation: string(e.traits.Isolation), NetworkAllowed: e.opts.Policy.Network.Open || e.traits.Network == driver.NetworkOpen,
+		ReadOnlyMount: e.traits.ReadOnly.Enforced(), Streaming: e.traits.Streaming, MaxDiskBytes: e.traits.MaxDisk, SupportsCleanEnv: true,
+	}
+}
+
+// CreateWorkspace opens a workspace. Two of one id are two workspaces; the second
+// has an id of its own in what is returned.
+func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
+	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Session: workspace.SessionRef{ID: execID}}
+	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
+		spec.Policy.Isolation = driver.IsolationProcess // at least
+	}
+	if pol.MaxDiskBytes > 0 {
+		spec.Policy.Limits.Disk = driver.Limit{Max: pol.MaxDiskBytes}
+	}
+	ws, err := e.mux.Open(ctx, spec, &workspace.Options{Session: spec.Session, Log: e.opts.Log})
+	if err != nil {
+		return codeexecutor.Workspace{}, fmt.Errorf("trpcagent: create workspace: %w", err)
+	}
+	// metadata.json belongs to trpc-agent-go's tools.
+	st, err := stage.New(ws, &stage.Options{State: e.opts.State, HostRoots: e.opts.HostRoots, NoCopy: true, Log: e.opts.Log})
+	if err == nil {
+		_, err = st.EnsureLayout(ctx)
+	}
+	if err != nil {
+		return codeexecutor.Workspace{}, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := execID
+	if _, taken := e.live[id]; taken || id == "" {
+		id += "~" + ws.ID()
+	}
+	e.live[id] = &place{st, ws, pol.Persist}
+	return codeexecutor.Workspace{ID: id, Path: path.Join("/", ws.Traits().Root)}, nil
+}
+
+// Cleanup ends a workspace or, where its policy was to persist, lets go of it. One
+// that is not known is fine: nothing is removed that was not made here.
+func (e *Executor) Cleanup(ctx context.Context, ws codeexecutor.Workspace) error {
+	e.mu.Lock()
+	p := e.live[ws.ID]
+	delete(e.live, ws.ID)
+	e.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return e.end(ctx, p)
+}
+
+func (e *Executor) end(ctx context.Context, p *place) error {
+	if p.persist {
+		return p.ws.Close(ctx)
+	}
+	return errors.Join(p.ws.Destroy(ctx), e.opts.State.Delete(ctx, p.ws.ID()))
+}
+
+// Close ends all workspaces that are open.
+func (e *Executor) Close(ctx context.Context) error {
+	e.mu.Lock()
+	all := e.live
+	e.live = map[string]*place{}
+	e.mu.Unlock()
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, e.end(ctx, p))
+	}
+	return errors.Join(errs...)
+}
+
+// Workspace returns Croft's handle on a workspace, for what trpc-agent-go's
+// interfaces have no word for.
+func (e *Executor) Workspace(ws codeexecutor.Workspace) (*workspace.Workspace, error) {
+	p, err := e.at(ws)
+	if err != nil {
+		return nil, err
+	}
+	return p.ws, nil
+}
+
+func (e *Executor) at(ws codeexecutor.Workspace) (*place, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, ok := e.live[ws.ID]
+	if !ok {
+		return nil, fmt.Errorf("trpcagent: workspace %q: %w: %w", ws.ID, fault.NotFound, codeexecutor.ErrWorkspaceStale)
+	}
+	return p, nil
+}
+
+// stale marks an error by which the workspace is gone the way that trpc-agent-go
+// knows it.
+func stale(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fault.Evicted), fault.CauseOf(err) == fault.CauseGone:
+		return errors.Join(err, codeexecutor.ErrWorkspaceStale)
+	}
+	return err
+}
+
+// CodeBlockDelimiter returns three backticks.
+func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
+	return codeexecutor.CodeBlockDelimiter{Start: "```", End: "```"}
+}
+
+// languages are those of code blocks: the ending of their files, and what runs
+// them.
+var languages = map[string]struct {
+	ext  string
+	argv []string
+}{
+	"python": {".py", []string{"python3"}}, "py": {".py", []string{"python3"}}, "python3": {".py", []string{"python3"}}, "": {".py", []string{"python3"}},
+	"bash": {".sh", []string{"bash"}}, "sh": {".sh", []string{"sh"}}, "shell": {".sh", []string{"bash"}},
+	"javascript": {".js", []string{"node"}}, "js": {".js", []string{"node"}}, "ruby": {".rb", []string{"ruby"}},
+	"perl": {".pl", []string{"perl"}}, "r": {".R", []string{"Rscript"}}, "go": {".go", []string{"go", "run"}},
+}
+
+// ExecuteCode runs code blocks in order, each a file below src, and returns what
+// they wrote and the files below out. Blocks with an execution id share a
+// workspace with earlier ones of the same id, until Close; others have one of
+// their own. A block that fails is output, and those after it are not run.
+func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
+	ws, done, err := e.scratch(ctx, in.ExecutionID)
+	if err != nil {
+		return codeexecutor.CodeExecutionResult{}, err
+	}
+	defer done()
+	var out strings.Builder
+	for i, b := range in.CodeBlocks {
+		ok, err := e.block(ctx, ws, i, b, &out)
+		if err != nil {
+			return codeexecutor.CodeExecutionResult{Output: out.String()}, err
+		}
+		if !ok {
+			break
+		}
+	}
+	files, err := e.Collect(ctx, ws, []string{stage.DirOut + "/**"})
+	return codeexecutor.CodeExecutionResult{Output: out.String(), OutputFiles: files}, err
+}
+
+// scratch returns the workspace of an execution id.
+func (e *Executor) scratch(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
+	if id != "" {
+		id = "code:" + id // apart from those of sessions
+		e.mu.Lock()
+		p := e.live[id]
+		e.mu.Unlock()
+		if p != nil {
+			return codeexecutor.Workspace{ID: id, Path: path.Join("/", p.ws.Traits().Root)}, func() {}, nil
+		}
+		ws, err := e.CreateWorkspace(ctx, id, codeexecutor.WorkspacePolicy{})
+		return ws, func() {}, err
+	}
+	ws, err := e.CreateWorkspace(ctx, "", codeexecutor.WorkspacePolicy{})
+	return ws, func() {
+		if err := e.Cleanup(context.WithoutCancel(ctx), ws); err != nil && e.opts.Log != nil {
+			e.opts.Log.Warn("trpcagent: end the workspace of code", "error", err)
+		}
+	}, err
+}
+
+func (e *Executor) block(ctx context.Context, ws codeexecutor.Workspace, i int, b codeexecutor.CodeBlock, out *strings.Builder) (ok bool, err error) {
+	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(b.Language)), " ")
+	lang, known := languages[word]
+	if !known {
+		return false, fmt.Errorf("trpcagent: unsupported language: %s: %w", b.Language, fault.Unsupported)
+	}
+	p, err := e.at(ws)
+	if err != nil {
+		return false, err
+	}
+	name := fmt.Sprintf("code_%d%s", i, lang.ext)
+	if err := p.PutFiles(ctx, []stage.File{{Path: path.Join(codeexecutor.InlineSourceDir, name), Content: []byte(b.Code), Mode: 0o755}}); err != nil {
+		return false, stale(err)
+	}
+	res, err := e.RunProgram(ctx, ws, codeexecutor.RunProgramSpec{Cmd: lang.argv[0], Args: append(lang.argv[1:len(lang.argv):len(lang.argv)], name), Cwd: codeexecutor.InlineSourceDir})
+	if err != nil {
+		return false, err
+	}
+	out.WriteString(res.Stdout)
+	out.WriteString(res.Stderr)
+	switch {
+	case res.TimedOut:
+		fmt.Fprintf(out, "\n[timed out after %s]\n", res.Duration.Round(time.Millisecond))
+	case res.ExitCode != 0:
+		fmt.Fprintf(out, "\n[exit status %d]\n", res.ExitCode)
+	}
+	return res.ExitCode == 0 && !res.TimedOut, nil
+}

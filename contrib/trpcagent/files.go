@@ -1,0 +1,129 @@
+package trpcagent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/stage"
+)
+
+// PutFiles puts files into a workspace, all or none.
+func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, files []codeexecutor.PutFile) error {
+	p, err := e.at(ws)
+	if err != nil {
+		return err
+	}
+	list := make([]stage.File, len(files))
+	for i, f := range files {
+		list[i] = stage.File{Path: f.Path, Content: f.Content, Mode: fs.FileMode(f.Mode)}
+	}
+	return stale(p.PutFiles(ctx, list))
+}
+
+// StageDirectory brings a directory of the host into a workspace.
+func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string, opt codeexecutor.StageOptions) error {
+	p, err := e.at(ws)
+	if err != nil {
+		return err
+	}
+	_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{ReadOnly: opt.ReadOnly, AllowMount: opt.AllowMount})
+	return stale(err)
+}
+
+// StageInputs brings inputs into a workspace, all or none.
+func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, specs []codeexecutor.InputSpec) error {
+	p, err := e.at(ws)
+	if err != nil {
+		return err
+	}
+	list := make([]stage.Input, len(specs))
+	for i, s := range specs {
+		list[i] = stage.Input(s)
+	}
+	_, err = p.StageInputs(bridged(ctx), list)
+	return stale(err)
+}
+
+// Collect returns the files that patterns match.
+func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) ([]codeexecutor.File, error) {
+	p, err := e.at(ws)
+	if err != nil {
+		return nil, err
+	}
+	man, err := p.Collect(ctx, patterns)
+	if err != nil {
+		return nil, stale(err)
+	}
+	files := make([]codeexecutor.File, len(man.Files))
+	for i, f := range man.Files {
+		files[i] = codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated}
+	}
+	return files, nil
+}
+
+// CollectOutputs takes files out of a workspace. Where some could not be saved,
+// the manifest has those that were, and the error matches ErrPartialOutputCommit.
+func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
+	p, err := e.at(ws)
+	if err != nil {
+		return codeexecutor.OutputManifest{}, err
+	}
+	man, err := p.CollectOutputs(bridged(ctx), stage.OutputSpec(spec))
+	out := codeexecutor.OutputManifest{LimitsHit: man.LimitsHit, Files: make([]codeexecutor.FileRef, len(man.Files))}
+	for i, f := range man.Files {
+		out.Files[i] = codeexecutor.FileRef{
+			Name: f.Name, MIMEType: f.MIMEType, Content: f.Content, SavedAs: f.SavedAs, Version: f.Version, SizeBytes: f.SizeBytes, Truncated: f.Truncated,
+		}
+		if f.Error != "" && err == nil {
+			err = fmt.Errorf("trpcagent: save %s: %s", f.Name, f.Error)
+		}
+	}
+	if err != nil && len(out.Files) > 0 {
+		err = errors.Join(err, codeexecutor.ErrPartialOutputCommit)
+	}
+	return out, stale(err)
+}
+
+// bridged makes the artifact service in a context the one that stages use.
+func bridged(ctx context.Context) context.Context {
+	if svc, ok := codeexecutor.ArtifactServiceFromContext(ctx); !ok || svc == nil {
+		return ctx
+	}
+	return stage.WithArtifacts(ctx, service{})
+}
+
+// service is the artifact service of whatever context a call has.
+type service struct{}
+
+// Save has all of body in memory, as the service takes it.
+func (service) Save(ctx context.Context, name string, body io.Reader, mime string) (stage.Artifact, error) {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return stage.Artifact{}, err
+	}
+	version, err := codeexecutor.SaveArtifactHelper(ctx, name, data, mime)
+	if err != nil {
+		return stage.Artifact{}, fmt.Errorf("trpcagent: save artifact %q: %w: %w", name, fault.Unavailable, err)
+	}
+	return stage.Artifact{Name: name, Version: version, MIME: mime, Size: int64(len(data))}, nil
+}
+
+// Open loads a version, or the latest.
+func (service) Open(ctx context.Context, name string, version int) (io.ReadCloser, stage.Artifact, error) {
+	var want *int
+	if version != stage.Latest {
+		want = &version
+	}
+	data, mime, got, err := codeexecutor.LoadArtifactHelper(ctx, name, want)
+	if err != nil {
+		return nil, stage.Artifact{}, fmt.Errorf("trpcagent: load artifact %q: %w: %w", name, fault.NotFound, err)
+	}
+	return io.NopCloser(bytes.NewReader(data)), stage.Artifact{Name: name, Version: got, MIME: mime, Size: int64(len(data))}, nil
+}

@@ -1,0 +1,70 @@
+package trpcagent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+
+	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// cleanPath is PATH where a program is to have nothing of the workspace's
+// environment.
+const cleanPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+// command is a spec as Croft runs it. Limits are enforced, or the run is refused.
+func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
+	cmd := driver.Command{
+		Argv: append([]string{spec.Cmd}, spec.Args...), Dir: spec.Cwd, Env: maps.Clone(spec.Env), Clean: spec.CleanEnv,
+		Timeout: spec.Timeout, MaxOutput: e.opts.MaxOutput,
+	}
+	if cmd.Timeout <= 0 {
+		cmd.Timeout = e.opts.Timeout
+	}
+	const percent, mib = 10, 1 << 20 // thousandths of a core
+	cmd.Limits.CPU.Max = int64(spec.Limits.CPUPercent) * percent
+	cmd.Limits.Memory.Max = int64(spec.Limits.MemoryMB) * mib
+	cmd.Limits.PIDs.Max = int64(spec.Limits.MaxPIDs)
+	if cmd.Env == nil {
+		cmd.Env = map[string]string{}
+	}
+	if _, set := cmd.Env["PATH"]; spec.CleanEnv && !set {
+		cmd.Env["PATH"] = cleanPath
+	}
+	return cmd
+}
+
+// RunProgram runs a program to its end, or to that of its time, with all that it
+// started. A program that can't be found exits with 127 and says so.
+func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.RunProgramSpec) (codeexecutor.RunResult, error) {
+	p, err := e.at(ws)
+	if err != nil {
+		return codeexecutor.RunResult{}, err
+	}
+	cmd := e.command(spec)
+	if spec.Stdin != "" {
+		cmd.Stdin = strings.NewReader(spec.Stdin)
+	}
+	if cmd, err = p.Command(ctx, cmd); err != nil {
+		return codeexecutor.RunResult{}, stale(err)
+	}
+	res, err := p.ws.Run(ctx, cmd)
+	if err != nil {
+		if errors.Is(err, fault.NotFound) && ctx.Err() == nil {
+			const notFound = 127 // as shells say it
+			return codeexecutor.RunResult{ExitCode: notFound, Stderr: err.Error() + "\n"}, nil
+		}
+		return codeexecutor.RunResult{}, stale(err)
+	}
+	return result(res), ctx.Err()
+}
+
+func result(res driver.Result) codeexecutor.RunResult {
+	return codeexecutor.RunResult{
+		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: res.ExitCode, Duration: res.Duration, TimedOut: res.Cause == driver.CauseTimeout,
+	}
+}

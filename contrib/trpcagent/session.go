@@ -1,0 +1,206 @@
+package trpcagent
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// maxKept is how much of a session's output is kept for those who read it late.
+const maxKept = 8 << 20
+
+// callTime bounds a question about a session.
+const callTime = 30 * time.Second
+
+// StartProgram starts a program as a session. It lives until it ends, its time
+// runs out or the workspace goes, whatever becomes of ctx.
+func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.InteractiveProgramSpec) (codeexecutor.ProgramSession, error) {
+	p, err := e.at(ws)
+	if err != nil {
+		return nil, err
+	}
+	cmd := e.command(spec.RunProgramSpec)
+	cmd.Interactive = true
+	if spec.TTY {
+		cmd.TTY = &driver.Size{Cols: 80, Rows: 24}
+	}
+	if cmd, err = p.Command(ctx, cmd); err != nil {
+		return nil, stale(err)
+	}
+	life := context.WithoutCancel(ctx)
+	s, err := p.ws.Start(life, cmd)
+	if err != nil {
+		return nil, stale(err)
+	}
+	session := &session{s: s, ctx: life}
+	if spec.Stdin != "" {
+		if err := session.Write(spec.Stdin, false); err != nil {
+			return nil, err
+		}
+	}
+	return session, nil
+}
+
+// A session is a started program. Offsets are of bytes.
+type session struct {
+	s   *workspace.Session
+	ctx context.Context //nolint:containedctx // trpc-agent-go's methods have none
+
+	mu      sync.Mutex
+	kept    []byte // +checklocks:mu
+	base    int    // +checklocks:mu  of the first byte that is kept
+	cursor  int    // +checklocks:mu  of what Poll has not returned
+	drained bool   // +checklocks:mu  the program ended and all of its output is kept
+}
+
+var (
+	_ codeexecutor.ProgramSession        = (*session)(nil)
+	_ codeexecutor.ProgramStateProvider  = (*session)(nil)
+	_ codeexecutor.ProgramResultProvider = (*session)(nil)
+)
+
+// ID identifies the session.
+func (s *session) ID() string { return s.s.ID() }
+
+func (s *session) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, callTime)
+}
+
+// drainLocked takes what came since, each byte once.
+func (s *session) drainLocked() {
+	ctx, cancel := s.call()
+	defer cancel()
+	for !s.drained {
+		poll, err := s.s.Poll(ctx, 1<<20)
+		if err != nil {
+			return
+		}
+		s.kept = append(append(s.kept, poll.Stdout...), poll.Stderr...)
+		if len(poll.Stdout)+len(poll.Stderr) == 0 {
+			s.drained = !poll.Running
+			break
+		}
+	}
+	if extra := len(s.kept) - maxKept; extra > 0 {
+		s.kept = append([]byte(nil), s.kept[extra:]...)
+		s.base += extra
+		s.cursor = max(s.cursor, s.base)
+	}
+}
+
+// Poll returns output that no Poll returned before: at most limit lines, the rest
+// with the next. The program has exited when all of its output was returned.
+func (s *session) Poll(limit *int) codeexecutor.ProgramPoll {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drainLocked()
+	out := firstLines(string(s.kept[s.cursor-s.base:]), limit)
+	poll := codeexecutor.ProgramPoll{Status: codeexecutor.ProgramStatusRunning, Output: out, Offset: s.cursor, NextOffset: s.cursor + len(out)}
+	s.cursor = poll.NextOffset
+	if s.drained && s.cursor == s.base+len(s.kept) {
+		poll.Status, poll.ExitCode = codeexecutor.ProgramStatusExited, s.exitCode()
+	}
+	return poll
+}
+
+// Log returns output from an offset on, and leaves what Poll returns.
+func (s *session) Log(offset, limit *int) codeexecutor.ProgramLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drainLocked()
+	from := s.base
+	if offset != nil {
+		from = min(max(*offset, s.base), s.base+len(s.kept))
+	}
+	out := firstLines(string(s.kept[from-s.base:]), limit)
+	return codeexecutor.ProgramLog{Output: out, Offset: from, NextOffset: from + len(out)}
+}
+
+// firstLines is the head of a text: at most limit lines, all of it where limit is
+// nil or not positive.
+func firstLines(text string, limit *int) string {
+	if limit == nil || *limit <= 0 {
+		return text
+	}
+	at := 0
+	for range *limit {
+		n := strings.IndexByte(text[at:], '\n')
+		if n < 0 {
+			return text
+		}
+		at += n + 1
+	}
+	return text[:at]
+}
+
+func (s *session) exitCode() *int {
+	ctx, cancel := s.call()
+	defer cancel()
+	info, err := s.s.State(ctx)
+	if err != nil || info.Result == nil {
+		return nil
+	}
+	return &info.Result.ExitCode
+}
+
+// Write writes to the program.
+func (s *session) Write(data string, newline bool) error {
+	if newline {
+		data += "\n"
+	}
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.s.Write(ctx, []byte(data))
+}
+
+// Kill ends the program and all that it started.
+func (s *session) Kill(grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.ctx, callTime+grace)
+	defer cancel()
+	return s.s.Kill(ctx, grace)
+}
+
+// Close forgets the session, and ends what still runs.
+func (s *session) Close() error {
+	ctx, cancel := s.call()
+	defer cancel()
+	s.mu.Lock()
+	s.drainLocked()
+	s.mu.Unlock()
+	return s.s.Close(ctx)
+}
+
+// State says whether the program runs, and moves no cursor.
+func (s *session) State() codeexecutor.ProgramState {
+	ctx, cancel := s.call()
+	defer cancel()
+	info, err := s.s.State(ctx)
+	if err != nil || !info.Running {
+		state := codeexecutor.ProgramState{Status: codeexecutor.ProgramStatusExited}
+		if info.Result != nil {
+			state.ExitCode = &info.Result.ExitCode
+		}
+		return state
+	}
+	return codeexecutor.ProgramState{Status: codeexecutor.ProgramStatusRunning}
+}
+
+// RunResult returns how the program ended; nothing while it runs.
+func (s *session) RunResult() codeexecutor.RunResult {
+	ctx, cancel := s.call()
+	defer cancel()
+	if info, err := s.s.State(ctx); err != nil || info.Running {
+		return codeexecutor.RunResult{}
+	}
+	res, err := s.s.Wait(ctx)
+	if err != nil {
+		return codeexecutor.RunResult{}
+	}
+	return result(res)
+}

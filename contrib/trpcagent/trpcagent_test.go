@@ -1,0 +1,360 @@
+package trpcagent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"trpc.group/trpc-go/trpc-agent-go/agent"
+	"trpc.group/trpc-go/trpc-agent-go/artifact"
+	"trpc.group/trpc-go/trpc-agent-go/artifact/inmemory"
+	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
+	"trpc.group/trpc-go/trpc-agent-go/model"
+	"trpc.group/trpc-go/trpc-agent-go/session"
+	"trpc.group/trpc-go/trpc-agent-go/skill"
+	toolskill "trpc.group/trpc-go/trpc-agent-go/tool/skill"
+	"trpc.group/trpc-go/trpc-agent-go/tool/workspaceexec"
+
+	"github.com/croft-run/croft/contrib/trpcagent"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// everywhere runs a test on an executor of each kind that has a shell.
+func everywhere(t *testing.T, f func(t *testing.T, e *trpcagent.Executor)) {
+	for _, kind := range []string{local.Kind, sandbox.Kind} {
+		t.Run(kind, func(t *testing.T) { f(t, open(t, kind, nil)) })
+	}
+}
+
+func open(t *testing.T, kind string, opts *trpcagent.Options) *trpcagent.Executor {
+	t.Helper()
+	bin, err := guest()
+	must(t, err)
+	outer := t.TempDir()
+	must(t, os.Chmod(outer, 0o755))
+	var p driver.Provider
+	if root := filepath.Join(outer, "ws"); kind == local.Kind {
+		p, err = local.New(&local.Config{Root: root, Guest: bin})
+	} else {
+		p, err = sandbox.New(&sandbox.Config{Root: root, Guest: bin})
+	}
+	must(t, err)
+	e, err := trpcagent.New(t.Context(), p, opts)
+	if err != nil && kind == sandbox.Kind {
+		t.Skipf("the host lacks what the sandbox needs: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// caller is what trpc-agent-go's tools have in common.
+type caller interface {
+	Call(ctx context.Context, args []byte) (any, error)
+}
+
+// call calls a tool of trpc-agent-go and returns its answer as its model sees it.
+func call(t *testing.T, ctx context.Context, tool caller, args map[string]any) map[string]any {
+	t.Helper()
+	in, err := json.Marshal(args)
+	must(t, err)
+	out, err := tool.Call(ctx, in)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	data, err := json.Marshal(out)
+	must(t, err)
+	var answer map[string]any
+	must(t, json.Unmarshal(data, &answer))
+	return answer
+}
+
+// invocation is a context as an agent of trpc-agent-go has it.
+func invocation(ctx context.Context, svc artifact.Service) context.Context {
+	inv := agent.NewInvocation(
+		agent.WithInvocationMessage(model.NewUserMessage("hi")),
+		agent.WithInvocationSession(&session.Session{ID: "s1", AppName: "app", UserID: "user", State: session.StateMap{}}),
+		agent.WithInvocationArtifactService(svc),
+	)
+	return agent.NewInvocationContext(ctx, inv)
+}
+
+func TestTheirWorkspaceExec(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		ctx := invocation(t.Context(), inmemory.NewService())
+		tool := workspaceexec.NewExecTool(e)
+		out := call(t, ctx, tool, map[string]any{"command": "mkdir -p work/demo && printf hello > work/demo/a.txt && cat work/demo/a.txt"})
+		if out["status"] != "exited" || out["exit_code"] != 0.0 || out["output"] != "hello" {
+			t.Errorf("answer %v", out)
+		}
+		out = call(t, ctx, tool, map[string]any{"command": "cat demo/a.txt; exit 3", "cwd": "work"})
+		if out["exit_code"] != 3.0 || out["output"] != "hello" {
+			t.Errorf("answer %v", out)
+		}
+		// A time-out is one, whatever the shell has started.
+		start := time.Now()
+		out = call(t, ctx, tool, map[string]any{"command": "sleep 30; true", "timeout_sec": 1})
+		if out["exit_code"] == 0.0 || time.Since(start) > 20*time.Second {
+			t.Errorf("answer %v after %v", out, time.Since(start))
+		}
+		// A session: a prompt comes once, lines stay apart.
+		out = call(t, ctx, tool, map[string]any{"command": "printf 'Name: '; read n; echo one; echo two; echo hi $n; exit 5", "background": true, "yield_time_ms": 300})
+		id, _ := out["session_id"].(string)
+		if id == "" || strings.Count(fmt.Sprint(out["output"]), "Name:") > 1 {
+			t.Fatalf("answer %v", out)
+		}
+		seen, _ := out["output"].(string)
+		write := workspaceexec.NewWriteStdinTool(tool)
+		args := map[string]any{"session_id": id, "chars": "Ada", "append_newline": true, "yield_time_ms": 300}
+		for range 20 {
+			out = call(t, ctx, write, args)
+			text, _ := out["output"].(string)
+			seen += text
+			if out["status"] == "exited" {
+				break
+			}
+			args = map[string]any{"session_id": id, "chars": "", "yield_time_ms": 300}
+		}
+		if out["exit_code"] != 5.0 || seen != "Name: one\ntwo\nhi Ada\n" {
+			t.Errorf("the session said %q, and ended as %v", seen, out)
+		}
+		out = call(t, ctx, tool, map[string]any{"command": "sleep 100", "background": true, "yield_time_ms": 10})
+		killed := call(t, ctx, workspaceexec.NewKillSessionTool(tool), map[string]any{"session_id": out["session_id"]})
+		if killed["ok"] != true {
+			t.Errorf("answer %v", killed)
+		}
+	})
+}
+
+func TestTheirSaveArtifact(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		svc := inmemory.NewService()
+		ctx := invocation(t.Context(), svc)
+		tool := workspaceexec.NewExecTool(e)
+		// 10 MiB, which fails beyond 4 on trpc-agent-go's own engine.
+		call(t, ctx, tool, map[string]any{"command": "head -c 10485760 /dev/zero > out/site.zip"})
+		out := call(t, ctx, workspaceexec.NewSaveArtifactTool(tool), map[string]any{"path": "out/site.zip"})
+		if out["ref"] != "artifact://out/site.zip@0" || out["size_bytes"] != 10485760.0 {
+			t.Errorf("answer %v", out)
+		}
+		art, err := svc.LoadArtifact(ctx, artifact.SessionInfo{AppName: "app", UserID: "user", SessionID: "s1"}, "out/site.zip", nil)
+		if err != nil || len(art.Data) != 10485760 {
+			t.Errorf("the artifact: %v", err)
+		}
+	})
+}
+
+func TestTheirBootstrap(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		tool := workspaceexec.NewExecTool(e, workspaceexec.WithWorkspaceBootstrap(codeexecutor.WorkspaceBootstrapSpec{
+			Files:    []codeexecutor.WorkspaceFile{{Target: "work/seed.txt", Content: []byte("seed")}},
+			Commands: []codeexecutor.WorkspaceCommand{{Cmd: "sh", Args: []string{"-c", "printf x >> work/n; mkdir -p work/env"}, ObservedPaths: []string{"work/env"}, MarkerPath: "work/.done"}},
+		}))
+		ctx := invocation(t.Context(), inmemory.NewService())
+		for range 2 {
+			if out := call(t, ctx, tool, map[string]any{"command": "cat work/seed.txt"}); out["output"] != "seed" {
+				t.Errorf("answer %v", out)
+			}
+		}
+	})
+}
+
+func TestTheirSkills(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		root := t.TempDir()
+		dir := filepath.Join(root, "echoer")
+		must(t, os.MkdirAll(filepath.Join(dir, "scripts"), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte("---\nname: echoer\ndescription: echoes\n---\nbody\n"), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, "scripts/run.sh"), []byte("echo \"$SKILL_NAME says $1\" > out/a.txt; echo done\n"), 0o755))
+		repo, err := skill.NewFSRepository(root)
+		must(t, err)
+		svc := inmemory.NewService()
+		ctx := invocation(t.Context(), svc)
+		if out, err := toolskill.NewLoadTool(repo).Call(ctx, []byte(`{"skill":"echoer"}`)); err != nil || !strings.Contains(fmt.Sprint(out), "echoer") {
+			t.Errorf("skill_load: %v, %v", out, err)
+		}
+		run := toolskill.NewRunTool(repo, e)
+		for range 2 {
+			out := call(t, ctx, run, map[string]any{"skill": "echoer", "command": "sh scripts/run.sh hi", "outputs": map[string]any{"globs": []string{"$OUTPUT_DIR/*.txt"}, "inline": true, "save": true}})
+			text, _ := json.Marshal(out)
+			if out["exit_code"] != 0.0 || out["stdout"] != "done\n" || !strings.Contains(string(text), "echoer says hi") {
+				t.Errorf("answer %s", text)
+			}
+		}
+		keys, err := svc.ListArtifactKeys(ctx, artifact.SessionInfo{AppName: "app", UserID: "user", SessionID: "s1"})
+		if err != nil || len(keys) != 1 || keys[0] != "out/a.txt" {
+			t.Errorf("artifacts %v, %v", keys, err)
+		}
+		// What a model may not name.
+		_, err = run.Call(ctx, []byte(`{"skill":"echoer","command":"true","inputs":[{"from":"host:///etc/passwd"}]}`))
+		if fault.Of(err) != fault.PermissionDenied {
+			t.Errorf("host:// from a model: %v, want PermissionDenied", err)
+		}
+	})
+}
+
+func TestTheirWrappers(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		wrapped, err := codeexecutor.NewWorkspaceInitExecutor(
+			codeexecutor.NewEnvInjectingCodeExecutor(e, func(context.Context) map[string]string {
+				return map[string]string{"GREETING": "injected", "KEPT": "no"}
+			}),
+			codeexecutor.NewWorkspaceInitHook(codeexecutor.WorkspaceInitSpec{Commands: []codeexecutor.WorkspaceInitCommand{{Cmd: "sh", Args: []string{"-c", "echo init $GREETING > work/init"}}}}),
+		)
+		must(t, err)
+		eng := wrapped.(codeexecutor.EngineProvider).Engine()
+		reg := codeexecutor.NewWorkspaceRegistry()
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if _, err := reg.Acquire(t.Context(), eng.Manager(), "one"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		ws, err := reg.Acquire(t.Context(), eng.Manager(), "one")
+		must(t, err)
+		res, err := eng.Runner().RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", "cat work/init; echo $GREETING $KEPT"}, Env: map[string]string{"KEPT": "yes"}})
+		if err != nil || res.Stdout != "init injected\ninjected yes\n" {
+			t.Errorf("%+v, %v", res, err)
+		}
+		must(t, eng.Manager().Cleanup(t.Context(), ws))
+		if _, err := eng.Runner().RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "true"}); !errors.Is(err, codeexecutor.ErrWorkspaceStale) {
+			t.Errorf("after Cleanup: %v, want ErrWorkspaceStale", err)
+		}
+	})
+}
+
+func TestRunProgram(t *testing.T) {
+	t.Setenv("HOST_SECRET", "s3cret")
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		ctx := t.Context()
+		ws, err := e.CreateWorkspace(ctx, strings.Repeat("long/../id ", 40), codeexecutor.WorkspacePolicy{})
+		must(t, err)
+		run := func(spec codeexecutor.RunProgramSpec) codeexecutor.RunResult {
+			t.Helper()
+			res, err := e.RunProgram(ctx, ws, spec)
+			must(t, err)
+			return res
+		}
+		sh := func(script string) codeexecutor.RunProgramSpec {
+			return codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", script}}
+		}
+		if res := run(sh(`echo "[$HOST_SECRET]"; echo err >&2; [ -d "$RUN_DIR" ] && cd "$WORKSPACE_DIR" && exit 4`)); res.Stdout != "[]\n" || res.Stderr != "err\n" || res.ExitCode != 4 {
+			t.Errorf("%+v", res)
+		}
+		spec := sh("sleep 30 & sleep 30; true")
+		spec.Timeout = 200 * time.Millisecond
+		if res := run(spec); !res.TimedOut || res.ExitCode == 0 || res.Duration > 20*time.Second {
+			t.Errorf("a time-out: %+v", res)
+		}
+		if res := run(sh("sleep 30 >/dev/null 2>&1 & echo started")); res.TimedOut || res.Stdout != "started\n" {
+			t.Errorf("a child in the background: %+v", res)
+		}
+		if res := run(codeexecutor.RunProgramSpec{Cmd: "no-such-program"}); res.ExitCode != 127 || !strings.Contains(res.Stderr, "no-such-program") {
+			t.Errorf("a missing program: %+v", res)
+		}
+		clean := codeexecutor.RunProgramSpec{Cmd: "env", CleanEnv: true, Env: map[string]string{"A": "b"}}
+		if res := run(clean); !strings.Contains(res.Stdout, "A=b\n") || !strings.Contains(res.Stdout, "OUTPUT_DIR=") || !strings.Contains(res.Stdout, "PATH=/usr/local/bin") {
+			t.Errorf("a clean environment: %s", res.Stdout)
+		}
+		if _, err := e.RunProgram(ctx, ws, codeexecutor.RunProgramSpec{Cmd: "true", Cwd: "../.."}); fault.Of(err) != fault.SandboxViolation {
+			t.Errorf("a directory outside: %v, want SandboxViolation", err)
+		}
+		big := run(sh("head -c 33554432 /dev/zero"))
+		if len(big.Stdout) > 9<<20 {
+			t.Errorf("%d bytes of output came back", len(big.Stdout))
+		}
+	})
+}
+
+func TestPolicies(t *testing.T) {
+	e := open(t, local.Kind, nil)
+	if _, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{Isolated: true}); fault.Of(err) == "" {
+		t.Error("a provider without isolation gave an isolated workspace")
+	}
+	if _, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{MaxDiskBytes: 10}); fault.Of(err) == "" {
+		t.Error("a limit that is not enforced was accepted")
+	}
+	one, err := e.CreateWorkspace(t.Context(), "same", codeexecutor.WorkspacePolicy{})
+	must(t, err)
+	two, err := e.CreateWorkspace(t.Context(), "same", codeexecutor.WorkspacePolicy{})
+	must(t, err)
+	if one.Path == two.Path || one.ID == two.ID {
+		t.Errorf("%+v and %+v are one", one, two)
+	}
+	victim := t.TempDir()
+	must(t, e.Cleanup(t.Context(), codeexecutor.Workspace{ID: "unknown", Path: victim}))
+	if _, err := os.Stat(victim); err != nil {
+		t.Errorf("Cleanup removed what it did not make: %v", err)
+	}
+}
+
+func TestExecuteCode(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		in := codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{
+			{Language: "bash", Code: "echo one; echo result > $OUTPUT_DIR/r.txt"}, {Language: `python title="x"`, Code: "print('two')"},
+			{Language: "sh", Code: "exit 3"}, {Language: "sh", Code: "echo never"},
+		}}
+		res, err := e.ExecuteCode(t.Context(), in)
+		must(t, err)
+		if res.Output != "one\ntwo\n\n[exit status 3]\n" || len(res.OutputFiles) != 1 || res.OutputFiles[0].Content != "result\n" {
+			t.Errorf("%+v", res)
+		}
+		again, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{{Language: "bash", Code: "cat ../out/r.txt"}}})
+		if err != nil || again.Output != "result\n" {
+			t.Errorf("%+v, %v", again, err)
+		}
+		if _, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{CodeBlocks: []codeexecutor.CodeBlock{{Language: "cobol"}}}); fault.Of(err) != fault.Unsupported {
+			t.Errorf("another language: %v", err)
+		}
+	})
+}
+
+var guest = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "croft-trpcagent-test-")
+	if err != nil {
+		return "", err
+	}
+	guestDir = dir
+	bin := filepath.Join(dir, "croft-guest")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return bin, os.Chmod(dir, 0o755)
+})
+
+var guestDir string // to be removed
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if guestDir != "" {
+		os.RemoveAll(guestDir)
+	}
+	os.Exit(code)
+}
