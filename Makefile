@@ -19,11 +19,11 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 
 test: deps build ## everything once, under the race detector where that is affordable
 	$(GO) vet ./...
-	GOOS=darwin $(GO) vet ./...
 	scripts/test $(PKG)
 
-lint: $(LINT)
+lint: $(LINT) ## golangci-lint here, and vet for macOS
 	$(LINT) run
+	GOOS=darwin $(GO) vet ./...
 
 bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
 	$(GO) run ./bench -family $(BENCH) -o bench/results.json

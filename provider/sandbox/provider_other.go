@@ -47,3 +47,6 @@ func (*Provider) Resolve(context.Context, driver.Ref) (*driver.Workspace, error)
 
 // Sweep finds nothing.
 func (*Provider) Sweep(context.Context, []string) error { return nil }
+
+// Close has nothing to end.
+func (*Provider) Close() error { return nil }
