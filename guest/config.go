@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 2
+const Protocol = 3
 
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, as JSON, to a descriptor that the guest
@@ -83,6 +83,7 @@ type Confine struct {
 	DropCaps   bool     `json:"dropCaps,omitempty"`
 	Seccomp    bool     `json:"seccomp,omitempty"`
 	NoNetwork  bool     `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX, no System V objects
+	NoSetID    bool     `json:"noSetID,omitempty"`   // seccomp: no file may be made to run as its owner
 	ReadWrite  []string `json:"readWrite,omitempty"` // Landlock: paths that may be written; with none of both, no Landlock
 	ReadOnly   []string `json:"readOnly,omitempty"`  // Landlock: paths that may be read and executed
 }

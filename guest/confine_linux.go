@@ -48,8 +48,10 @@ func confine(cfg *Config) error {
 		}
 	}
 	if cfg.Confine.Seccomp {
-		mortal := os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor
-		filter, err := seccompFilter(cfg.Confine.NoNetwork, mortal, os.Getpid(), unix.Gettid())
+		filter, err := seccompFilter(filter{
+			noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
+			mortal: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
+		})
 		if err != nil {
 			return err
 		}

@@ -32,11 +32,16 @@ const (
 const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// seccompFilter returns the filter for workloads. With noNetwork no socket but
-// a Unix one can be made, and nothing be used that only a namespace would keep
-// apart from the host's. The ids are of threads that no signal may be sent to;
-// mortal says that SIGKILL would end them.
-func seccompFilter(noNetwork, mortal bool, ids ...int) ([]unix.SockFilter, error) {
+// A filter says what workloads are denied beyond what all are.
+type filter struct {
+	noNetwork bool  // no socket but a Unix one, and nothing that only a namespace would keep apart from the host's
+	noSetID   bool  // no file that runs as its owner
+	ids       []int // of threads that no signal may be sent to
+	mortal    bool  // SIGKILL would end those
+}
+
+// seccompFilter returns the filter for workloads.
+func seccompFilter(f filter) ([]unix.SockFilter, error) {
 	var arch uint32
 	switch runtime.GOARCH {
 	case "amd64":
@@ -54,7 +59,11 @@ func seccompFilter(noNetwork, mortal bool, ids ...int) ([]unix.SockFilter, error
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		ret(retNoCall),
 	}
-	for _, rule := range append(conditional(noNetwork), unreachable(mortal, ids)...) {
+	rules := append(conditional(f.noNetwork), unreachable(f.mortal, f.ids)...)
+	if f.noSetID {
+		rules = append(rules, setID()...)
+	}
+	for _, rule := range rules {
 		// The rule's own code ends in a verdict; other calls jump over it.
 		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
 		p = append(p, rule.code...)
@@ -184,6 +193,34 @@ func unreachable(mortal bool, ids []int) []callRule {
 		ret(retAllow),
 		ret(retDenied),
 	}, owner...)})
+}
+
+// setID keeps the bits off files that make a program run as its owner. Where
+// files are the host's own, anyone there could run it.
+func setID() []callRule {
+	const bits = unix.S_ISUID | unix.S_ISGID
+	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+	mode := func(arg uint32) []unix.SockFilter {
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+	}
+	open := func(flags uint32) []unix.SockFilter { // the mode comes next, and means nothing unless a file is made
+		return append([]unix.SockFilter{load(offArgs + 8*flags), jump(unix.BPF_JSET, creates, 1, 0), ret(retAllow)}, mode(flags+1)...)
+	}
+	rules := []callRule{
+		{unix.SYS_FCHMOD, mode(1)},
+		{unix.SYS_FCHMODAT, mode(2)},
+		{unix.SYS_FCHMODAT2, mode(2)},
+		{unix.SYS_MKNODAT, mode(2)},
+		{unix.SYS_OPENAT, open(2)},
+		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
+	}
+	for number, arg := range oldModes {
+		rules = append(rules, callRule{number, mode(arg)})
+	}
+	if oldOpen != 0 {
+		rules = append(rules, callRule{oldOpen, open(1)})
+	}
+	return rules
 }
 
 // noneOf allows a call unless one of these arguments is one of ids.

@@ -63,7 +63,7 @@ func TestSeccompFilter(t *testing.T) {
 		arch = unix.AUDIT_ARCH_AARCH64
 	}
 	const guest, starter = 1, 7
-	p, err := seccompFilter(false, false, guest, starter)
+	p, err := seccompFilter(filter{ids: []int{guest, starter}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSeccompFilter(t *testing.T) {
 	if got := verdict(t, p, unix.SYS_GETPID, 0x40000003); got != retNoCall {
 		t.Errorf("another architecture: verdict %#x", got)
 	}
-	p, err = seccompFilter(true, true, guest, starter)
+	p, err = seccompFilter(filter{noNetwork: true, mortal: true, ids: []int{guest, starter}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,5 +169,40 @@ func TestSeccompFilter(t *testing.T) {
 	}
 	if got := verdict(t, p, unix.SYS_PIDFD_SEND_SIGNAL, arch, 3, 9); got != retNoCall {
 		t.Errorf("where the guest is mortal, a signal through /proc: verdict %#x", got)
+	}
+}
+
+func TestSeccompKeepsOwnersBitsOff(t *testing.T) {
+	arch := uint32(unix.AUDIT_ARCH_X86_64)
+	if runtime.GOARCH == "arm64" {
+		arch = unix.AUDIT_ARCH_AARCH64
+	}
+	p, err := seccompFilter(filter{noSetID: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		number uint32
+		args   []uint64
+		want   uint32
+	}{
+		{"fchmod", unix.SYS_FCHMOD, []uint64{3, 0o755}, retAllow},
+		{"fchmod setuid", unix.SYS_FCHMOD, []uint64{3, 0o4755}, retDenied},
+		{"fchmodat setgid", unix.SYS_FCHMODAT, []uint64{3, 4096, 0o2755}, retDenied},
+		{"fchmodat2 setuid", unix.SYS_FCHMODAT2, []uint64{3, 4096, 0o4755, 0}, retDenied},
+		{"fchmodat sticky", unix.SYS_FCHMODAT, []uint64{3, 4096, 0o1777}, retAllow},
+		{"mknodat setuid", unix.SYS_MKNODAT, []uint64{3, 4096, unix.S_IFREG | 0o4755}, retDenied},
+		{"open", unix.SYS_OPENAT, []uint64{3, 4096, unix.O_RDONLY, 0o4755}, retAllow},
+		{"create", unix.SYS_OPENAT, []uint64{3, 4096, unix.O_CREAT, 0o755}, retAllow},
+		{"create setuid", unix.SYS_OPENAT, []uint64{3, 4096, unix.O_CREAT, 0o4755}, retDenied},
+		{"without a name", unix.SYS_OPENAT, []uint64{3, 4096, unix.O_TMPFILE | unix.O_RDWR, 0o4755}, retDenied},
+		{"a directory", unix.SYS_OPENAT, []uint64{3, 4096, unix.O_DIRECTORY, 0o4755}, retAllow},
+		{"openat2", unix.SYS_OPENAT2, []uint64{3, 4096, 4096, 24}, retNoCall},
+	}
+	for _, tt := range tests {
+		if got := verdict(t, p, tt.number, arch, tt.args...); got != tt.want {
+			t.Errorf("%s: verdict %#x, want %#x", tt.name, got, tt.want)
+		}
 	}
 }

@@ -250,6 +250,33 @@ grep -v -e '^/proc/pressure/' -e '/ns_last_pid$' # anyone may ask for alarms; a 
 	})
 }
 
+// TestNoProgramOfItsOwnerIsLeftBehind: what a workload makes in a directory in
+// place belongs to whose directory it is, and anyone on the host may run it.
+func TestNoProgramOfItsOwnerIsLeftBehind(t *testing.T) {
+	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+		t.Run(string(r.Level), func(t *testing.T) {
+			if !r.Works {
+				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)
+			}
+			dir := t.TempDir()
+			p := newProvider(t, t.TempDir())
+			p.only, p.cfg.Isolation = r.Level, r.Level
+			ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
+			res := script(t, ws, `cp /bin/true a && chmod 4755 a; cp /bin/true b; chmod g+s b; install -m 6755 /bin/true c
+perl -MFcntl -e 'sysopen my $f, "d", O_CREAT | O_WRONLY, 04755; chmod 02755, "a"; mkdir "e"; chmod 0755, "a" or print "not even a plain mode"'`)
+			files, err := os.ReadDir(dir)
+			if err != nil || len(res.Stdout) > 0 || len(files) < 3 {
+				t.Fatalf("%v: %v (%s %s)", files, err, res.Stdout, res.Stderr)
+			}
+			for _, f := range files {
+				if info, err := f.Info(); err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+					t.Errorf("%s is %v, %v", f.Name(), info.Mode(), err)
+				}
+			}
+		})
+	}
+}
+
 // TestTerminalsOfTheHostAreNotReached opens one that belongs to the same user.
 func TestTerminalsOfTheHostAreNotReached(t *testing.T) {
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

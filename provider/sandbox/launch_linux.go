@@ -96,7 +96,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits.Memory.Max), Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	l.HandOff = u.mounted()
 	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
@@ -134,6 +134,10 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
 func (u unit) mounted() bool { return u.template != "" || u.image != "" || u.handed }
+
+// hostsFiles reports whether the workload writes files that others on the host
+// can reach.
+func (u unit) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
 
 // workspace returns the mounts of the workspace itself, and what to close.
 func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {

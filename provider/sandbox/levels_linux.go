@@ -39,7 +39,7 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 	l := &guest.Launch{Binary: bin.Path, Socket: u.socket, Sys: &syscall.SysProcAttr{Setsid: true}}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true},
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
 	mounts := append(world(u.policy.Limits.Memory.Max), guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly})
@@ -275,7 +275,7 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
 	}
 	b := &wrapping{launch: l}
 	if err := b.log(u); err != nil {
