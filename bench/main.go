@@ -72,6 +72,7 @@ var families = []family{
 	{"parallel", benchParallel},
 	{"memory", benchMemory},
 	{"snapshot", benchSnapshot},
+	{"mcp", benchMCP},
 }
 
 func main() {

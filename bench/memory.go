@@ -79,7 +79,12 @@ func weigh(dir string) (anon, resident int64, err error) {
 	if err := json.Unmarshal(data, &record); err != nil {
 		return 0, 0, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", record.PID))
+	return weighProcess(strconv.Itoa(record.PID))
+}
+
+// weighProcess is weigh for a process by its id.
+func weighProcess(pid string) (anon, resident int64, err error) {
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -94,7 +99,7 @@ func weigh(dir string) (anon, resident int64, err error) {
 		}
 	}
 	if anon == 0 || resident == 0 {
-		return 0, 0, fmt.Errorf("the guest's status tells nothing of its memory: %q", status)
+		return 0, 0, fmt.Errorf("the status of process %s tells nothing of its memory: %q", pid, status)
 	}
 	return anon, resident, nil
 }

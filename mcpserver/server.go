@@ -126,7 +126,7 @@ func (s *Server) server(ctx context.Context, v view) (*mcp.Server, error) {
 	if err := s.refresh(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(textAlone)
+	m.AddReceivingMiddleware(lighten, textAlone)
 	s.addPrompts(m.Server)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m

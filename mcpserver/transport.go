@@ -31,16 +31,13 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	err = m.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(in), Writer: nopWriteCloser{out}, MaxLineLength: maxMessage})
+	streams := newStdio(in, out)
+	err = m.Run(context.WithValue(ctx, stdioKey{}, streams), streams)
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil // the client is done, or we are
 	}
 	return err
 }
-
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
 
 // Handler is streamable HTTP. A request may choose with ?workspace=NAME to have
 // that one alone, and with ?toolset= the names of its tools.

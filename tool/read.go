@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/maphash"
 	"io"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/quote"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -43,6 +47,18 @@ func (o readOutput) Text() string {
 	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
+func (o readOutput) appendJSON(buf []byte) []byte {
+	buf = slices.Grow(buf, len(o.Content)+len(o.Content)/16+len(o.Path)+200)
+	buf = quote.Append(append(buf, `{"path":`...), o.Path)
+	buf = quote.Append(append(buf, `,"content":`...), o.Content)
+	buf = strconv.AppendInt(append(buf, `,"lines":`...), int64(o.Lines), 10)
+	if o.NextOffset != 0 {
+		buf = strconv.AppendInt(append(buf, `,"next_offset":`...), int64(o.NextOffset), 10)
+	}
+	buf = quote.Append(append(buf, `,"digest":`...), o.Digest)
+	return append(buf, '}')
+}
+
 func readTool() *Tool {
 	return New(Spec{
 		Name: "Read", Family: Files, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true,
@@ -69,8 +85,9 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 		return readOutput{}, c.fileError(ctx, "read", name, err)
 	}
 	defer body.Close()
-	h := driver.NewDigest()
-	if err := w.scan(io.TeeReader(body, h)); err != nil {
+	w.expect(info.Size)
+	digest, err := w.scan(body)
+	if err != nil {
 		if errors.Is(err, errBinary) {
 			return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
 		}
@@ -79,7 +96,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.first > max(w.lines, 1) {
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: offset %d exceeds line count %d", w.first, w.lines)
 	}
-	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: driver.SumDigest(h)}
+	out := readOutput{Path: info.Path, Content: string(w.text), Lines: w.lines, Digest: digest}
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
 	}
@@ -105,18 +122,46 @@ type window struct {
 	first, count int
 	numbered     bool
 
-	text  bytes.Buffer
+	text  []byte
 	lines int // of the file
 	shown int // the last line in text; first-1 is none
 	marks []uint32
 	hash  maphash.Hash
 }
 
-// scan reads all of r.
-func (w *window) scan(r io.Reader) error {
+// expect makes room for a file of so many bytes.
+func (w *window) expect(size int64) {
+	if w.first == 1 && size > 0 && size <= maxReadText {
+		w.text = make([]byte, 0, int(size+size/8)+64)
+	}
+}
+
+// A scanner is what reading a file takes, kept for the next one.
+type scanner struct {
+	br   *bufio.Reader
+	hash hash.Hash
+}
+
+var scanners = sync.Pool{New: func() any {
+	return &scanner{bufio.NewReaderSize(nil, 64<<10), driver.NewDigest()}
+}}
+
+// scan reads all of r and returns its digest.
+func (w *window) scan(r io.Reader) (digest string, err error) {
+	s := scanners.Get().(*scanner)
+	defer scanners.Put(s)
+	s.hash.Reset()
+	s.br.Reset(io.TeeReader(r, s.hash))
+	defer s.br.Reset(nil)
+	if err := w.scanLines(s.br); err != nil {
+		return "", err
+	}
+	return driver.SumDigest(s.hash), nil
+}
+
+func (w *window) scanLines(br *bufio.Reader) error {
 	w.shown = w.first - 1
 	w.hash.SetSeed(seed)
-	br := bufio.NewReaderSize(r, 64<<10)
 	start, err := br.Peek(binaryLook)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -159,13 +204,12 @@ func (w *window) add(part []byte, first bool) {
 		if w.shown != w.lines-1 {
 			return
 		}
-		if w.text.Len() > maxReadText {
+		if len(w.text) > maxReadText {
 			return
 		}
 		w.shown = w.lines
 		if w.numbered {
-			w.text.WriteString(strconv.Itoa(w.lines))
-			w.text.WriteByte('\t')
+			w.text = append(strconv.AppendInt(w.text, int64(w.lines), 10), '\t')
 		}
 	}
 	if w.shown != w.lines {
@@ -173,11 +217,11 @@ func (w *window) add(part []byte, first bool) {
 	}
 	if n := len(part); n > 0 && part[n-1] == '\n' && w.numbered {
 		part = bytes.TrimSuffix(part[:n-1], []byte("\r"))
-		w.text.Write(part)
+		w.text = append(w.text, part...)
 		w.end()
 		return
 	}
-	w.text.Write(part)
+	w.text = append(w.text, part...)
 }
 
 // endMark notes the mark of the line that ends.
@@ -189,6 +233,6 @@ func (w *window) endMark() {
 // end ends a line of the text.
 func (w *window) end() {
 	if w.numbered && w.shown == w.lines {
-		w.text.WriteByte('\n')
+		w.text = append(w.text, '\n')
 	}
 }

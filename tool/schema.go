@@ -76,8 +76,14 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 	return s
 }
 
+// An appender is an answer that writes itself as JSON, because it is often large.
+type appender interface{ appendJSON(buf []byte) []byte }
+
 // encode is JSON without the escapes that are for pages.
 func encode(v any) (json.RawMessage, error) {
+	if a, ok := v.(appender); ok {
+		return a.appendJSON(nil), nil
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What a server for agents may hold when it has nothing to do.
+const idleServerMost = 20 << 20
+
+// mcpReference is the reference server for files, from npm.
+const mcpReference = "mcp-server-filesystem"
+
+// benchMCP compares croft mcp with the protocol's reference server for files: the
+// same client over stdio, on the same trees.
+func benchMCP(ctx context.Context, b *bench) error {
+	if _, err := exec.LookPath(mcpReference); err != nil {
+		return fmt.Errorf("%s (npm install --global @modelcontextprotocol/server-filesystem) is the reference: %w", mcpReference, err)
+	}
+	bin, err := b.buildCroft(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range []int{200, 1_000, 10_000} {
+		if err := b.mcpTree(ctx, bin, n); err != nil {
+			return err
+		}
+	}
+	return b.mcpBash(ctx, bin)
+}
+
+func (b *bench) buildCroft(ctx context.Context) (string, error) {
+	dir, err := b.tempDir()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "croft")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/croft-run/croft/cmd/croft")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build croft: %w: %s", err, out)
+	}
+	return bin, nil
+}
+
+// A caller is a client of a server that it has started: it writes a line and
+// takes the line that answers it. It does not decode answers, which takes a real
+// client far longer than the servers need for them, and as long for the one as
+// for the other.
+type caller struct {
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	last int
+}
+
+// serve starts a server of MCP and greets it.
+func (b *bench) serve(ctx context.Context, argv ...string) (*caller, error) {
+	c := &caller{cmd: exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)}
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = bufio.NewReaderSize(out, 1<<20)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	b.cleanup(c.end)
+	_, err = c.ask("initialize", map[string]any{
+		"protocolVersion": "2025-06-18", "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "bench", "version": "1"},
+	})
+	if err == nil {
+		_, err = io.WriteString(c.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	}
+	return c, err
+}
+
+// end lets the server go, once.
+func (c *caller) end() {
+	c.in.Close()
+	_ = c.cmd.Wait() // how it ends is not what is measured
+}
+
+// ask sends a request and returns the line that answers it.
+func (c *caller) ask(method string, params any) ([]byte, error) {
+	c.last++
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.last, "method": method, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.in.Write(append(line, '\n')); err != nil {
+		return nil, fmt.Errorf("%s: %w", method, err)
+	}
+	answer, err := c.out.ReadSlice('\n')
+	if err == nil && bytes.Contains(answer, []byte(`"isError":true`)) {
+		err = fmt.Errorf("%s: %.300s", line, answer)
+	}
+	return answer, err
+}
+
+// serveCroft starts croft mcp on a directory.
+func (b *bench) serveCroft(ctx context.Context, bin, dir string) (*caller, error) {
+	data, err := b.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	return b.serve(ctx, bin, "mcp", "--data", filepath.Join(data, "data"), "--workspace", dir)
+}
+
+// call calls a tool, whose answer must contain want.
+func (c *caller) call(name, want string, args map[string]any) error {
+	answer, err := c.ask("tools/call", map[string]any{"name": name, "arguments": args})
+	if err == nil && !bytes.Contains(answer, []byte(want)) {
+		err = fmt.Errorf("%s: %.300q, want %q within", name, answer, want)
+	}
+	return err
+}
+
+// bigFile has 155 KB in 1,550 lines.
+const bigFile = "big.txt"
+
+// mcpTree compares reading, editing and finding in a tree of n files.
+func (b *bench) mcpTree(ctx context.Context, bin string, n int) error {
+	dir, err := b.tempDir()
+	if err != nil {
+		return err
+	}
+	if err := sourceTree(dir, n); err != nil {
+		return err
+	}
+	big := strings.Repeat(strings.Repeat("lorem ipsum ", 8)+"abc\n", 1550)
+	for name, text := range map[string]string{bigFile: big, "ours.txt": edited, "theirs.txt": edited} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	theirs, err := b.serve(ctx, mcpReference, dir)
+	if err != nil {
+		return err
+	}
+	ours, err := b.serveCroft(ctx, bin, dir)
+	if err != nil {
+		return err
+	}
+	return b.mcpRows(ctx, dir, n, ours, theirs)
+}
+
+const edited = "a line before\nthe value is one\na line after\n"
+
+func (b *bench) mcpRows(ctx context.Context, dir string, n int, ours, theirs *caller) error {
+	in := fmt.Sprintf(", %d files", n)
+	file := filepath.Join("mod00", "pkg00", "file00007.go")
+	type args = map[string]any
+	read := func(name, want string) (side, side) {
+		return once(func() error { return ours.call("Read", want, args{"file_path": name}) }),
+			once(func() error {
+				return theirs.call("read_text_file", want, args{"path": filepath.Join(dir, name)})
+			})
+	}
+	a, t := read(file, needle)
+	if err := b.compare(ctx, "Read"+in, mcpReference, 1.0/3, a, t); err != nil {
+		return err
+	}
+	if err := ours.call("Read", "one", args{"file_path": "ours.txt"}); err != nil {
+		return err
+	}
+	a = flip(func(old, now string) error {
+		return ours.call("Edit", "replaced 1", args{"file_path": "ours.txt", "old_string": old, "new_string": now})
+	})
+	t = flip(func(old, now string) error {
+		return theirs.call("edit_file", now, args{"path": filepath.Join(dir, "theirs.txt"), "edits": []args{{"oldText": old, "newText": now}}})
+	})
+	if err := b.compare(ctx, "Edit"+in, mcpReference, 1.0/3, a, t); err != nil {
+		return err
+	}
+	a, t = read(bigFile, "lorem")
+	if err := b.compare(ctx, "Read of 155 KB"+in, mcpReference, 1.0/5, a, t); err != nil {
+		return err
+	}
+	bound := 0.0
+	if n == 10_000 {
+		bound = 1.0 / 10
+	}
+	return b.compare(ctx, "Glob"+in, mcpReference, bound,
+		once(func() error {
+			return ours.call("Glob", "file00107.go", args{"pattern": "**/*07.go", "limit": n})
+		}),
+		once(func() error {
+			return theirs.call("search_files", "file00107.go", args{"path": dir, "pattern": "**/*07.go"})
+		}))
+}
+
+// flip changes a text back and forth.
+func flip(edit func(old, now string) error) side {
+	old, now := "is one", "is two"
+	return once(func() error {
+		err := edit(old, now)
+		old, now = now, old
+		return err
+	})
+}
+
+// mcpBash compares a command behind the fence with a shell alone, and weighs the
+// server afterwards.
+func (b *bench) mcpBash(ctx context.Context, bin string) error {
+	dir, err := b.tempDir()
+	if err != nil {
+		return err
+	}
+	ours, err := b.serveCroft(ctx, bin, dir)
+	if err != nil {
+		return err
+	}
+	fenced := once(func() error { return ours.call("Bash", "", map[string]any{"command": "true"}) })
+	plain := once(func() error { return exec.CommandContext(ctx, "bash", "-c", "true").Run() })
+	if err := b.compare(ctx, "Bash true in the fence", "bash -c true", 1.6, fenced, plain); err != nil {
+		return err
+	}
+	return b.mcpMemory(ctx, bin, dir)
+}
+
+// mcpMemory weighs servers that an agent has greeted and asked for their tools.
+func (b *bench) mcpMemory(ctx context.Context, bin, dir string) error {
+	var anon []int64
+	for range 5 {
+		c, err := b.serveCroft(ctx, bin, dir)
+		if err != nil {
+			return err
+		}
+		if _, err := c.ask("tools/list", struct{}{}); err != nil {
+			return err
+		}
+		if err := c.call("Bash", "", map[string]any{"command": "true"}); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second) // it comes to rest
+		held, _, err := weighProcess(strconv.Itoa(c.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		anon = append(anon, held)
+	}
+	row := Row{Family: b.family, Name: "idle server, RssAnon", OursNS: middle(anon), Ref: "what we promise", RefNS: idleServerMost,
+		N: len(anon), Unit: bytesUnit, Most: idleServerMost}
+	row.Ratio = float64(row.OursNS) / float64(row.RefNS)
+	b.add(row)
+	return nil
+}

@@ -1,0 +1,247 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/quote"
+)
+
+// A stdio is the transport of one client over a pair of streams, one message to a
+// line.
+//
+// The library would look at every byte of an answer four times on its way out:
+// once for each level that an answer is nested in. Here the large parts of an
+// answer stay aside (aside), are encoded once, and take their places in the line
+// when it is written.
+type stdio struct {
+	in    *bufio.Reader
+	lines chan line
+	ended chan struct{} // closed by Close
+	once  sync.Once
+	queue []jsonrpc.Message // of a batch; for Read alone
+
+	mu  sync.Mutex
+	out io.Writer // +checklocks:mu
+	buf []byte    // +checklocks:mu; of the line that is written, kept for the next
+
+	mark  string // what no text of others can contain
+	heldM sync.Mutex
+	held  map[string]large // +checklocks:heldM; by the number of the answer
+	last  int              // +checklocks:heldM
+}
+
+// large is what of an answer stays aside.
+type large struct {
+	text string
+	data json.RawMessage // nil is none
+}
+
+type line struct {
+	data []byte
+	err  error
+}
+
+// maxKeptLine is the size of the largest buffer that is kept for the next line.
+const maxKeptLine = 512 << 10
+
+func newStdio(in io.Reader, out io.Writer) *stdio {
+	widen(out)
+	return &stdio{
+		in: bufio.NewReaderSize(in, 16<<10), lines: make(chan line), ended: make(chan struct{}),
+		out: out, mark: "croft:" + rand.Text() + ":", held: map[string]large{},
+	}
+}
+
+// Connect begins to read. A read of a stream can't be given up, so the one that
+// waits when the connection is closed ends with the stream.
+func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
+	go s.read()
+	return s, nil
+}
+
+func (s *stdio) read() {
+	for {
+		data, err := readLine(s.in)
+		if len(data) == 0 && err == nil {
+			continue
+		}
+		select {
+		case s.lines <- line{data, err}:
+		case <-s.ended:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine reads a line without its end. The last one may lack an end.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var out []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(out)+len(part) > maxMessage {
+			return nil, fmt.Errorf("mcpserver: read a message: %w: it has more than %d bytes", fault.ResourceExhausted, maxMessage)
+		}
+		out = append(out, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(out)) > 0:
+			return out, nil
+		default:
+			return bytes.TrimSpace(out), err
+		}
+	}
+}
+
+// Read returns the next message. Those of a batch, which older versions of the
+// protocol have, come one after the other.
+func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	if len(s.queue) > 0 {
+		next := s.queue[0]
+		s.queue = s.queue[1:]
+		return next, nil
+	}
+	select {
+	case l := <-s.lines:
+		if l.err != nil {
+			return nil, l.err
+		}
+		return s.decode(l.data)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ended:
+		return nil, io.EOF
+	}
+}
+
+func (s *stdio) decode(data []byte) (jsonrpc.Message, error) {
+	if data[0] != '[' {
+		return jsonrpc.DecodeMessage(data)
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("mcpserver: read a batch: %w: %w", fault.InvalidArgument, err)
+	}
+	for _, one := range list {
+		msg, err := jsonrpc.DecodeMessage(one)
+		if err != nil {
+			return nil, err
+		}
+		s.queue = append(s.queue, msg)
+	}
+	if len(s.queue) == 0 {
+		return nil, fmt.Errorf("mcpserver: read a batch: %w: it is empty", fault.InvalidArgument)
+	}
+	next := s.queue[0]
+	s.queue = s.queue[1:]
+	return next, nil
+}
+
+// aside takes the large parts out of an answer, and leaves marks in their place.
+func (s *stdio) aside(r *mcp.CallToolResult) {
+	text, ok := r.Content[0].(*mcp.TextContent)
+	if !ok {
+		return
+	}
+	l := large{text: text.Text}
+	l.data, _ = r.StructuredContent.(json.RawMessage)
+	s.heldM.Lock()
+	defer s.heldM.Unlock()
+	s.last++
+	key := strconv.Itoa(s.last)
+	s.held[key] = l
+	r.Content[0] = &mcp.TextContent{Text: s.mark + "t" + key, Meta: text.Meta, Annotations: text.Annotations}
+	if l.data != nil {
+		r.StructuredContent = s.mark + "d" + key
+	}
+}
+
+// Write writes a message as one line.
+func (s *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf := s.fill(s.buf[:0], data)
+	buf = append(buf, '\n')
+	_, err = s.out.Write(buf)
+	if s.buf = buf; cap(buf) > maxKeptLine {
+		s.buf = nil
+	}
+	return err
+}
+
+// fill appends a message to buf with what stayed aside in its places.
+func (s *stdio) fill(buf, data []byte) []byte {
+	mark := []byte(`"` + s.mark)
+	var done []string
+	for {
+		i := bytes.Index(data, mark)
+		if i < 0 {
+			break
+		}
+		end := i + len(mark) + bytes.IndexByte(data[i+len(mark):], '"')
+		which, key := data[i+len(mark)], string(data[i+len(mark)+1:end])
+		s.heldM.Lock()
+		l := s.held[key]
+		s.heldM.Unlock()
+		buf = append(buf, data[:i]...)
+		if which == 't' {
+			buf = quote.Append(buf, l.text)
+		} else {
+			buf = append(buf, l.data...)
+		}
+		data, done = data[end+1:], append(done, key)
+	}
+	s.heldM.Lock()
+	for _, key := range done {
+		delete(s.held, key)
+	}
+	s.heldM.Unlock()
+	return append(buf, data...)
+}
+
+// Close ends the connection; the streams are the caller's.
+func (s *stdio) Close() error {
+	s.once.Do(func() { close(s.ended) })
+	return nil
+}
+
+// SessionID is empty: there is one session.
+func (s *stdio) SessionID() string { return "" }
+
+type stdioKey struct{}
+
+// lighten takes the large parts of answers aside where the client is one of
+// stdio.
+func lighten(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if s, ok := ctx.Value(stdioKey{}).(*stdio); ok && err == nil {
+			if r, ok := res.(*mcp.CallToolResult); ok && len(r.Content) > 0 {
+				s.aside(r)
+			}
+		}
+		return res, err
+	}
+}
