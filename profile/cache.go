@@ -2,6 +2,8 @@ package profile
 
 import (
 	"io/fs"
+	"path"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,6 +35,24 @@ func NewCacheWith(opts *Options) *Cache { return &Cache{opts: opts, entries: map
 // nothing changes it returns the same profile each time, for one stat per file
 // and directory in its evidence. An error is not kept.
 func (c *Cache) Get(key string, fsys fs.FS) (Profile, error) {
+	return c.get(key, fsys, func(stamp) bool { return true })
+}
+
+// GetFor is Get for who asks about one file alone: what is known stays as long as
+// nothing has changed in the directories above the file, however many others
+// there are.
+func (c *Cache) GetFor(key string, fsys fs.FS, file string) (Profile, error) {
+	return c.get(key, fsys, func(s stamp) bool {
+		dir := s.name
+		if !s.dir {
+			dir = path.Dir(s.name)
+		}
+		return dir == "." || strings.HasPrefix(file, dir+"/")
+	})
+}
+
+// get returns the profile that is known while the stamps that matter are the same.
+func (c *Cache) get(key string, fsys fs.FS, matters func(stamp) bool) (Profile, error) {
 	c.mu.Lock()
 	e := c.entries[key]
 	if e == nil {
@@ -43,7 +63,7 @@ func (c *Cache) Get(key string, fsys fs.FS) (Profile, error) {
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known && e.freshLocked(fsys) {
+	if e.known && e.freshLocked(fsys, matters) {
 		return e.profile, nil
 	}
 	p, err := Detect(fsys, c.opts)
@@ -54,10 +74,10 @@ func (c *Cache) Get(key string, fsys fs.FS) (Profile, error) {
 	return p, nil
 }
 
-func (e *cached) freshLocked(fsys fs.FS) bool {
+func (e *cached) freshLocked(fsys fs.FS, matters func(stamp) bool) bool {
 	now := time.Now()
 	for i := range e.stamps {
-		if !e.stamps[i].same(fsys, now) {
+		if matters(e.stamps[i]) && !e.stamps[i].same(fsys, now) {
 			return false
 		}
 	}

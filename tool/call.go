@@ -41,6 +41,11 @@ func (c *Call) Profile(ctx context.Context) (profile.Profile, error) {
 	return c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx))
 }
 
+// ProfileFor is Profile for who asks about one file alone, which is quicker.
+func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, error) {
+	return c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file)
+}
+
 // Root returns the path of the workspace as its processes see it.
 func (c *Call) Root() string { return c.Workspace.Traits().Root }
 

@@ -8,7 +8,8 @@ import (
 
 // An Effect is something that happens after a tool has changed files: they are
 // formatted and linted, a language server is told. It returns what the model
-// should be told, "" for nothing. It must heed ctx, which ends after effectsBound.
+// should be told, "" for nothing. It must heed ctx, which ends after effectsBound,
+// and call Refresh for a file that it has rewritten.
 type Effect func(ctx context.Context, c *Call, paths []string) (string, error)
 
 // effectsBound is how long all effects of one call may take.
@@ -32,9 +33,6 @@ func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 		if note != "" {
 			b.WriteString("\n\n" + strings.TrimSpace(note) + "\n")
 		}
-	}
-	for _, path := range paths {
-		c.Refresh(ctx, path)
 	}
 	return b.String()
 }

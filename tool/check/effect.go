@@ -25,10 +25,6 @@ func Effect(servers Servers) tool.Effect {
 		if !c.Workspace.Capabilities().Has(driver.CapShell) {
 			return "", nil
 		}
-		p, err := c.Profile(ctx)
-		if err != nil {
-			return "", err
-		}
 		o := new(verify.EditOptions)
 		if servers != nil {
 			o.Server = servers(c)
@@ -44,7 +40,15 @@ func Effect(servers Servers) tool.Effect {
 				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
 				continue
 			}
-			editedText(&b, verify.AfterEdit(ctx, c.Workspace, p, file, o))
+			p, err := c.ProfileFor(ctx, file)
+			if err != nil {
+				return b.String(), err
+			}
+			edited := verify.AfterEdit(ctx, c.Workspace, p, file, o)
+			if edited.Formatted || len(edited.Notes) > 0 {
+				c.Refresh(ctx, file)
+			}
+			editedText(&b, edited)
 		}
 		return b.String(), nil
 	}
