@@ -76,7 +76,7 @@ var may = []struct{ pkg, imports string }{
 	{"daemon", "workspace/driver daemon/command"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "guest"},
-	{"bench", "fault workspace workspace/driver workspace/workspacetest posix/... provider/... registry snapshot tool/... internal/..."},
+	{"bench", "fault secret workspace workspace/driver workspace/workspacetest posix/... provider/... registry snapshot tool/... internal/..."},
 }
 
 func TestImports(t *testing.T) {

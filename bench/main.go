@@ -65,6 +65,7 @@ var families = []family{
 	{"grep", benchGrep},
 	{"glob", benchGlob},
 	{"search_code", benchSearchCode},
+	{"scrub", benchScrub},
 	{"files", benchFiles},
 	{"registry", benchRegistry},
 	{"exec", benchExec},

@@ -238,6 +238,23 @@ func (c *Config) checkSecrets() error {
 			return c.bad(at+".env", "%s and the shared prefix %s overlap", set.Env, c.Secrets.Env)
 		}
 	}
+	return c.checkPatterns()
+}
+
+func (c *Config) checkPatterns() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Patterns)) {
+		at := "secrets.patterns." + name
+		if !driver.ValidWorkspaceName(name) {
+			return c.bad(at, "a name has lower-case letters, digits and -")
+		}
+		re, err := regexp.Compile(c.Secrets.Patterns[name])
+		switch {
+		case err != nil:
+			return c.bad(at, "it is no regular expression: %v", err)
+		case re.MatchString(""):
+			return c.bad(at, "it matches nothing at all, and so everywhere")
+		}
+	}
 	return nil
 }
 

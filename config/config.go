@@ -69,6 +69,7 @@ type Secrets struct {
 	Env        string               `json:"env,omitempty" jsonschema:"prefix of the variables that hold secrets"`
 	Dir        string               `json:"dir,omitempty" jsonschema:"directory with one file for each secret; empty is none; relative to this file"`
 	Workspaces map[string]SecretSet `json:"workspaces,omitempty" jsonschema:"secrets of single workspaces, by name or id; asked first, with the ones above to fall back to"`
+	Patterns   map[string]string    `json:"patterns,omitempty" jsonschema:"further texts that no tool shows, by a name for the mark: regular expressions, of which a group, if there is one, is what is hidden"`
 }
 
 // A SecretSet is where the secrets of one workspace come from.

@@ -92,7 +92,12 @@ func (s *Scrubber) String(text string) string {
 	if s == nil {
 		return text
 	}
-	return string(s.Bytes([]byte(text)))
+	p := []byte(text)
+	out := s.Bytes(p)
+	if len(out) == len(p) && (len(p) == 0 || &out[0] == &p[0]) {
+		return text // nothing was found, and nothing needs to be copied again
+	}
+	return string(out)
 }
 
 // Writer returns a writer that passes on to w what is written to it, scrubbed.

@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/workspace"
@@ -24,7 +26,22 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = append(all.Coding(), all.Workspace()...)
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
+	forms, err := s.secretForms()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
+}
+
+// secretForms finds secrets by what they look like: those of well-known services,
+// and what the configuration says.
+func (s *System) secretForms() (*secret.Patterns, error) {
+	list := secret.Providers()
+	for _, name := range slices.Sorted(maps.Keys(s.settings.Secrets.Patterns)) {
+		list = append(list, secret.Pattern{Name: name, Form: s.settings.Secrets.Patterns[name]})
+	}
+	return secret.NewPatterns(list)
 }
 
 // Create records the wish for a workspace, completed as the configuration says;

@@ -1,0 +1,193 @@
+package secret
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Pattern says what a kind of secret looks like.
+type Pattern struct {
+	Name string // in marks
+
+	// Heads are texts of three bytes or more, one of which every such secret
+	// begins with. Where there are none they are taken from Form, and a Form
+	// that can begin with anything is looked for at every place, which is slow.
+	Heads []string
+
+	// Form is a regular expression. If it has a group, that is what is hidden,
+	// else all that it matches.
+	Form string
+
+	// Entropy is the least number of bits per byte of what is hidden: examples
+	// in documents have few. Zero is none.
+	Entropy float64
+
+	// Inside lets a secret begin within a word.
+	Inside bool
+}
+
+// Patterns finds secrets by their form: those of patterns, the passwords in URLs,
+// private keys in PEM, and values that are assigned to variables such as
+// DB_PASSWORD or AWS_SECRET_ACCESS_KEY. It is immutable and safe for concurrent use.
+type Patterns struct {
+	first [1 << 10]uint64         // a bit for the hash of the first four bytes of each head
+	heads map[uint32][]headFinder // by those four bytes
+	slow  []form                  // without a head
+}
+
+// headFinder looks at a place where a head is.
+type headFinder struct {
+	head string
+	find func(p []byte, at int) []Span
+}
+
+type form struct {
+	Pattern
+	re *regexp.Regexp
+}
+
+// NewPatterns returns a finder of the given patterns, such as Providers and those
+// of the operator.
+func NewPatterns(list []Pattern) (*Patterns, error) {
+	f := &Patterns{heads: map[uint32][]headFinder{}}
+	for _, p := range list {
+		if p.Name == "" {
+			return nil, fmt.Errorf("secret: pattern %q: %w: it has no name", p.Form, fault.InvalidArgument)
+		}
+		if err := f.addPattern(p); err != nil {
+			return nil, err
+		}
+	}
+	for _, head := range []string{"b://", "d://", "h://", "l://", "p://", "s://", "t://", "v://"} {
+		f.add(head, urlPassword)
+	}
+	f.add("BEGIN ", privateKey)
+	for _, word := range secretWords {
+		f.add(word, func(p []byte, at int) []Span { return assigned(p, at, len(word)) })
+	}
+	return f, nil
+}
+
+func (f *Patterns) addPattern(p Pattern) error {
+	whole, err := regexp.Compile(p.Form)
+	if err != nil {
+		return fmt.Errorf("secret: pattern %s: %w: %w", p.Name, fault.InvalidArgument, err)
+	}
+	if len(p.Heads) == 0 {
+		if head, _ := whole.LiteralPrefix(); len(head) >= 3 {
+			p.Heads = []string{head}
+		} else {
+			f.slow = append(f.slow, form{p, whole})
+			return nil
+		}
+	}
+	anchored := form{p, regexp.MustCompile(`^(?:` + p.Form + `)`)} // it compiles, since Form does
+	for _, head := range p.Heads {
+		if len(head) < 3 {
+			return fmt.Errorf("secret: pattern %s: %w: head %q is shorter than three bytes", p.Name, fault.InvalidArgument, head)
+		}
+		f.add(head, anchored.at)
+	}
+	return nil
+}
+
+// add enters a head. What follows one of three bytes is any byte that tokens
+// consist of.
+func (f *Patterns) add(head string, find func(p []byte, at int) []Span) {
+	if len(head) == 3 {
+		for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-" {
+			f.add(head+string(c), find)
+		}
+		return
+	}
+	h := hash([]byte(head))
+	f.first[h>>6] |= 1 << (h & 63)
+	key := four([]byte(head))
+	f.heads[key] = append(f.heads[key], headFinder{head, find})
+}
+
+// maxForm is how far a pattern looks.
+const maxForm = 4 << 10
+
+// Find returns what looks like a secret in p.
+func (f *Patterns) Find(p []byte) []Span {
+	var spans []Span
+	for i := 0; i+4 <= len(p); i++ {
+		h := hash(p[i : i+4])
+		if f.first[h>>6]&(1<<(h&63)) == 0 {
+			continue
+		}
+		for _, hf := range f.heads[four(p[i:])] {
+			if bytes.HasPrefix(p[i:], []byte(hf.head)) {
+				spans = append(spans, hf.find(p, i)...)
+			}
+		}
+	}
+	for _, sl := range f.slow {
+		for _, m := range sl.re.FindAllSubmatchIndex(p, -1) {
+			spans = append(spans, sl.span(p, 0, m)...)
+		}
+	}
+	return spans
+}
+
+// at looks for the form at one place.
+func (f form) at(p []byte, at int) []Span {
+	if !f.Inside && inWord(p, at) {
+		return nil
+	}
+	m := f.re.FindSubmatchIndex(p[at:min(len(p), at+maxForm)])
+	if m == nil {
+		return nil
+	}
+	return f.span(p, at, m)
+}
+
+func (f form) span(p []byte, at int, m []int) []Span {
+	start, end := m[0], m[1]
+	if len(m) > 2 && m[2] >= 0 {
+		start, end = m[2], m[3]
+	}
+	if start == end || entropy(p[at+start:at+end]) < f.Entropy {
+		return nil
+	}
+	return []Span{{at + start, at + end, f.Name}}
+}
+
+// inWord reports whether the place is within a word. The end of an escape such as
+// \n is no part of one.
+func inWord(p []byte, at int) bool {
+	if at == 0 || !isWord(p[at-1]) {
+		return false
+	}
+	return at < 2 || p[at-2] != '\\' || !slices.Contains([]byte("nrt"), p[at-1])
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// entropy is Shannon's, in bits per byte.
+func entropy(p []byte) float64 {
+	var count [256]int
+	for _, c := range p {
+		count[c]++
+	}
+	sum := 0.0
+	for _, n := range count {
+		if n > 0 {
+			q := float64(n) / float64(len(p))
+			sum -= q * math.Log2(q)
+		}
+	}
+	return sum
+}
+
+func four(p []byte) uint32 {
+	return uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
+}

@@ -1,0 +1,191 @@
+package secret
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/fault"
+)
+
+func byForm(t testing.TB, more ...Pattern) *Scrubber {
+	t.Helper()
+	f, err := NewPatterns(append(Providers(), more...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewScrubber(nil, &ScrubOptions{Finders: []Finder{f}})
+}
+
+// noise is a text that looks like chance; the same each time.
+func noise(n int) string {
+	const all = "q7RkZ2mXv9TbLw4Ns8HdJc3YfGp6Ua5EtKx1"
+	return strings.Repeat(all, n/len(all)+1)[:n]
+}
+
+func hexNoise(n int) string {
+	return strings.Repeat("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", n/64+1)[:n]
+}
+
+func TestPatternsHide(t *testing.T) {
+	s := byForm(t)
+	for name, tt := range map[string]struct{ in, want string }{
+		"github in a sentence": {"use ghp_" + noise(36) + ".", "use [REDACTED:github-pat]."},
+		"github after escape":  {`a\nghp_` + noise(36) + `\n`, `a\n[REDACTED:github-pat]\n`},
+		"fine-grained":         {"github_pat_" + noise(82), "[REDACTED:github-fine-grained-pat]"},
+		"gitlab":               {"token glpat-" + noise(20), "token [REDACTED:gitlab-token]"},
+		"npm":                  {"//registry.example/:_authToken=npm_" + noise(36), "//registry.example/:_authToken=[REDACTED:npm-access-token]"},
+		"aws id":               {"AKIA" + "Z7Q3MXK5LWB2NT4R", "[REDACTED:aws-access-key]"},
+		"aws secret":           {"AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzKEY\n", "AWS_SECRET_ACCESS_KEY=[REDACTED:secret-assignment]\n"},
+		"aws secret in YAML":   {"  AWS_SECRET_ACCESS_KEY: wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzKEY\n", "  AWS_SECRET_ACCESS_KEY: [REDACTED:secret-assignment]\n"},
+		"in JSON":              {`{"STRIPE_API_KEY": "` + noise(24) + `"}`, `{"STRIPE_API_KEY": "[REDACTED:secret-assignment]"}`},
+		"env":                  {"PATH=/bin\nMY_TOKEN=hunter22\nHOME=/root\n", "PATH=/bin\nMY_TOKEN=[REDACTED:secret-assignment]\nHOME=/root\n"},
+		"export":               {`export DB_PASSWORD="correct-horse"`, `export DB_PASSWORD="[REDACTED:secret-assignment]"`},
+		"numbered line":        {"12\tDB_PASSWORD=correct-horse\n", "12\tDB_PASSWORD=[REDACTED:secret-assignment]\n"},
+		"url":                  {"postgres://app:s3cr3t@db:5432/x", "postgres://app:[REDACTED:url-password]@db:5432/x"},
+		"anthropic":            {"sk-ant-api03-" + noise(93) + "AA", "[REDACTED:anthropic-api-key]"},
+		"openai":               {"sk-proj-" + noise(120), "[REDACTED:openai-api-key]"},
+		"slack":                {"xoxb-123456789012-123456789012-" + noise(24), "[REDACTED:slack-token]"},
+		"stripe":               {"sk_live_" + noise(24), "[REDACTED:stripe-key]"},
+		"google":               {"key=AIza" + noise(35), "key=[REDACTED:google-api-key]"},
+		"huggingface":          {"hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH", "[REDACTED:huggingface-token]"},
+		"digitalocean":         {"dop_v1_" + hexNoise(64), "[REDACTED:digitalocean-token]"},
+		"jwt": {"Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+			"Bearer [REDACTED:jwt]"},
+		"pem, numbered": {"1\t-----BEGIN RSA PRIVATE KEY-----\n2\t" + noise(64) + "\n3\t" + noise(30) + "=\n4\t-----END RSA PRIVATE KEY-----\n5\tnext\n",
+			"1\t-----BEGIN RSA PRIVATE KEY-----\n2\t[REDACTED:private-key]\n3\t[REDACTED:private-key]\n4\t-----END RSA PRIVATE KEY-----\n5\tnext\n"},
+		"pem, escaped": {`"-----BEGIN PRIVATE KEY-----\n` + noise(64) + `\n-----END PRIVATE KEY-----\n"`, `"-----BEGIN PRIVATE KEY-----\n[REDACTED:private-key]\n-----END PRIVATE KEY-----\n"`},
+		"pem, cut off": {"-----BEGIN EC PRIVATE KEY-----\n" + noise(64) + "\n" + noise(64), "-----BEGIN EC PRIVATE KEY-----\n[REDACTED:private-key]\n[REDACTED:private-key]"},
+	} {
+		if got := s.String(tt.in); got != tt.want {
+			t.Errorf("%s: %q became %q, want %q", name, tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestPatternsKeepCode: what code says about secrets is no secret.
+func TestPatternsKeepCode(t *testing.T) {
+	s := byForm(t)
+	for _, code := range []string{
+		`password = getPassword()`, `token = parse(x)`, `const TOKEN = iota`, `PASSWORD = os.Getenv("DB_PASSWORD")`, `API_KEY=$(cat key)`,
+		`TOKEN=${1:?token}`, `PASSWORD_FILE=/run/secrets/db`, `SECRET_NAME=database`, `export API_KEY=your-api-key-here`, `MY_TOKEN="<token>"`,
+		`ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`, `sk-learn`, `risk-averse-people-are-not-tokens`, `http://user:password@host/`, `https://$USER:$PASS@host`,
+		`git clone https://example.com/a:b@c`, `if TOKEN == expected {`, `case SECRET: return`, `tokens["API_KEY"] = value`, `-----BEGIN CERTIFICATE-----`,
+		`-----BEGIN PUBLIC KEY-----`, `regexp.MustCompile("ghp_[0-9a-zA-Z]{36}")`, `desk-projector-of-the-third-floor-in-the-east-wing-of-the-house`,
+		`{"PASSWORD": null}`, `GITHUB_TOKEN: ${{ secrets.GITHUB_TOKEN }}`, `AIzabella`, `type TOKEN struct{}`,
+	} {
+		if got := s.String(code); got != code {
+			t.Errorf("%q became %q", code, got)
+		}
+	}
+}
+
+// TestPatternsKeepTheStandardLibrary: of all the source of Go only what is, in
+// truth, a private key, a token or a URL with a password is hidden.
+func TestPatternsKeepTheStandardLibrary(t *testing.T) {
+	f, err := NewPatterns(Providers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(goroot(t), "src")
+	got := map[string][]string{}
+	size := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		size += len(data)
+		for _, sp := range f.Find(data) {
+			rel, _ := filepath.Rel(root, path) // it is below root
+			if rel = filepath.ToSlash(filepath.Dir(rel)); !slices.Contains(got[sp.Name], rel) {
+				got[sp.Name] = append(got[sp.Name], rel)
+				t.Logf("%s in %s: %q", sp.Name, path, data[sp.Start:min(sp.End, sp.Start+60)])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Skipf("the host lacks the source of Go's standard library: %v", err)
+	}
+	if size < 10<<20 {
+		t.Fatalf("only %d bytes of source in %s", size, root)
+	}
+	for name, dirs := range got {
+		for _, dir := range dirs {
+			if !slices.Contains(knownHits[name], dir) {
+				t.Errorf("%s is found in %s", name, dir)
+			}
+		}
+	}
+}
+
+// goroot is where Go itself is.
+func goroot(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skipf("the host lacks the go command: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// knownHits are the packages whose tests hold such things.
+var knownHits = map[string][]string{
+	"private-key":  {"crypto/tls", "crypto/tls/testdata", "crypto/x509"},
+	"url-password": {"cmd/go/testdata/script", "net/http", "net/url"},
+}
+
+func TestPatternsOfAnOperator(t *testing.T) {
+	s := byForm(t, Pattern{Name: "badge", Form: `BADGE-(\d{6})`}, Pattern{Name: "pin", Form: `\bpin \d{4}\b`}, Pattern{Name: "any", Form: `[XY]{5}`})
+	if diff := cmp.Diff("BADGE-[REDACTED:badge], [REDACTED:pin], [REDACTED:any]", s.String("BADGE-123456, pin 1234, XYXYX")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []Pattern{{Name: "x", Form: "("}, {Form: "abcd"}, {Name: "x", Form: "a.*", Heads: []string{"a"}}} {
+		if _, err := NewPatterns([]Pattern{bad}); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%+v: %v, want %v", bad, err, fault.InvalidArgument)
+		}
+	}
+}
+
+func FuzzPatterns(f *testing.F) {
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nabc"))
+	f.Add([]byte(`MY_TOKEN="`))
+	f.Add([]byte("s://a:b@c"))
+	find, err := NewPatterns(Providers())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		for _, sp := range find.Find(p) {
+			if sp.Start < 0 || sp.Start >= sp.End || sp.End > len(p) || sp.Name == "" {
+				t.Fatalf("%+v in %d bytes", sp, len(p))
+			}
+		}
+	})
+}
+
+func BenchmarkPatterns(b *testing.B) {
+	data, err := os.ReadFile(filepath.Join(goroot(b), "src", "net", "http", "server.go"))
+	if err != nil {
+		b.Skipf("the host lacks the source of Go's standard library: %v", err)
+	}
+	f, err := NewPatterns(Providers())
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := NewScrubber([]Value{NewValue("a", noise(40)), NewValue("b", "correct horse battery")}, &ScrubOptions{Finders: []Finder{f}})
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		s.Bytes(data)
+	}
+}
