@@ -94,7 +94,7 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 		if err != nil {
 			return err
 		}
-		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true})
+		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func processMark(pid string) string {
 	id, _, _ := strings.Cut(string(stat), " ")
 	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
 	fields := strings.Fields(rest)
-	if len(fields) < 20 {
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" { // dead, and not waited for yet
 		return ""
 	}
 	return fmt.Sprintf("%.8s-%s-%s", boot, id, fields[19])
