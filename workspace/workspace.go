@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,10 @@ type Options struct {
 	// judges every path and keeps the audit: a path that leaves is handed to it as
 	// it was written, so that the attempt is told where the workspace is.
 	Relay bool
+
+	// Kind is how errors name the provider; "" is as the ref does, which of a
+	// relayed workspace names the relay.
+	Kind string
 
 	// MaxFileSize bounds every write; 0 is no limit but the provider's own.
 	MaxFileSize int64
@@ -262,5 +267,5 @@ func (w *Workspace) renew(ctx context.Context, stale *live) (*live, error) {
 // lacks is the error for something that this provider has no module or
 // function for.
 func (w *Workspace) lacks(what string, d *live) error {
-	return fmt.Errorf("workspace %s: %s: %w: provider %s has %v", w.id, what, fault.Unsupported, d.Ref.Provider, d.Built().Names())
+	return fmt.Errorf("workspace %s: %s: %w: provider %s has %v", w.id, what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
 }

@@ -53,7 +53,7 @@ func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.C
 		if err != nil {
 			return err
 		}
-		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true})
+		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
 		if err != nil {
 			return err
 		}

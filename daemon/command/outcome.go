@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // exitOurs is the exit status of a command that passes on another's, where
@@ -41,7 +42,7 @@ func ours(err error) error {
 // passed says how a command ended, and returns what ends the program likewise.
 func (a *app) passed(res workspace.Result) error {
 	if res.Cause != "" {
-		a.note("croft: the command was ended: %s", res.Cause)
+		a.note("croft: the command was ended: %s", told(res.Cause))
 	}
 	switch {
 	case res.ExitCode < 0:
@@ -50,6 +51,20 @@ func (a *app) passed(res workspace.Result) error {
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
+}
+
+// told is a cause with what it means, for people.
+func told(c driver.Cause) string {
+	if why := map[driver.Cause]string{
+		driver.CauseTimeout: "its time ran out",
+		driver.CauseOOM:     "it needed more memory than its limit",
+		driver.CausePIDs:    "it needed more processes than its limit",
+		driver.CauseDisk:    "the disk of the workspace is full",
+		driver.CauseLost:    "what ran it died; it may or may not have done its work",
+	}[c]; why != "" {
+		return string(c) + ": " + why
+	}
+	return string(c)
 }
 
 // resultAnswer is a result as JSON, with output that can be read.

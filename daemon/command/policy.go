@@ -93,6 +93,9 @@ func (p *policyFlags) network(n *workspace.Network) error {
 // parseRule reads HOST or HOST:PORT. An address of version 6 with a port is
 // written [ADDR]:PORT.
 func parseRule(flag, s string) (workspace.NetRule, error) {
+	if scheme, _, ok := strings.Cut(s, "://"); ok {
+		return workspace.NetRule{}, usagef("%s %q is not HOST or HOST:PORT: leave out %s:// and what comes after the host", flag, s, scheme)
+	}
 	host, port := s, ""
 	bare := strings.Count(s, ":") > 1 && !strings.HasPrefix(s, "[")
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && !bare {

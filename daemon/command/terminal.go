@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/term"
 
@@ -96,9 +97,24 @@ func (a *app) keys(ctx context.Context, t *remote.Terminal, detachable bool) boo
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				t.EOF(ctx) //nolint:errcheck // receiving tells
+				endInput(ctx, t)
 			}
 			return false
+		}
+	}
+}
+
+// endInput says that nothing more is typed, until the session has ended: a
+// terminal forgets it when the program that reads changes its mode, as a shell
+// does that has just started.
+func endInput(ctx context.Context, t *remote.Terminal) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for t.EOF(ctx) == nil { // receiving tells what else
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
 }

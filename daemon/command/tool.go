@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,8 @@ func (a *app) toolCommand() *cobra.Command {
 		Short: "Run one of the tools that agents have",
 		Long: `Run a tool once, through the same fence, rules and audit as an agent's call, and print what
 it answers. Arguments are a JSON object; - reads it from standard input. Without a name the
-tools are listed. With --json the answer is the data instead of the text.`,
+tools are listed. With --json the answer is the data instead of the text. A file that the
+tool is to change is read first, as an agent has to.`,
 		Example: `  croft tool
   croft tool Read '{"file_path": "README.md"}'
   croft tool Bash '{"command": "make test"}' --workspace ~/src/app
@@ -57,6 +60,7 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 		if len(args) == 0 || opts.schema {
 			return a.listTools(ctx, env, args, opts.schema)
 		}
+		readFirst(ctx, env, args[0], input)
 		res, err := env.Run(ctx, tool.Request{Tool: args[0], Args: input, Session: "cli"})
 		if err != nil {
 			return err
@@ -69,6 +73,31 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 			return err
 		})
 	})
+}
+
+// readFirst reads the file that a tool is to change. Nobody who calls one tool
+// alone could have read it before.
+func readFirst(ctx context.Context, env *tool.Env, name string, input json.RawMessage) {
+	var in struct {
+		FilePath  string `json:"file_path"`
+		Path      string `json:"path"`
+		Workspace string `json:"workspace,omitempty"`
+	}
+	list, err := env.Available(ctx, "")
+	changes := slices.ContainsFunc(list, func(t *tool.Tool) bool { return t.Name == name && !t.ReadOnly })
+	if err != nil || !changes || json.Unmarshal(input, &in) != nil || cmp.Or(in.FilePath, in.Path) == "" {
+		return
+	}
+	read := map[string]string{"file_path": cmp.Or(in.FilePath, in.Path)}
+	if in.Workspace != "" {
+		read["workspace"] = in.Workspace
+	}
+	data, err := json.Marshal(read)
+	if err != nil {
+		return
+	}
+	// What can't be read, the tool itself speaks of.
+	_, _ = env.Run(ctx, tool.Request{Tool: "Read", Args: data, Session: "cli"})
 }
 
 // toolAnswer is how croft tool --json lists a tool.
