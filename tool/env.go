@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -204,6 +205,11 @@ func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
 	}
 	switch {
 	case !ok:
+		for known := range e.tools {
+			if strings.EqualFold(known, name) {
+				return nil, Errorf(fault.NotFound, "unknown tool %q; there is %s", name, known)
+			}
+		}
 		return nil, Errorf(fault.NotFound, "unknown tool %q", name)
 	case !e.offers(t):
 		return nil, Errorf(fault.PermissionDenied, "%s changes things, and this server is read-only", name)

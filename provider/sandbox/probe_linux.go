@@ -188,7 +188,9 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 		return nil, fmt.Errorf("isolation %q: %w: this provider has no level as strong", least, fault.Unsupported)
 	}
 	hint := ""
-	if want > driver.IsolationProcess.Rank() {
+	if want > driver.IsolationNamespaces.Rank() {
+		hint = "; isolation \"namespaces\" is a lesser choice"
+	} else if want > driver.IsolationProcess.Rank() {
 		hint = "; isolation \"process\" is a lesser choice"
 	}
 	return nil, fmt.Errorf("isolation %q: %w: tried %s%s", least, fault.Unsupported, strings.Join(tried, "; "), hint)
