@@ -75,7 +75,7 @@ func TestExamplePolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if agent.Isolation != driver.IsolationProcess || agent.Idle != 30*time.Minute || !agent.Network.None() || agent.Limits.Memory.Max != 2<<30 {
+	if agent.Isolation != driver.IsolationNamespaces || agent.Idle != 30*time.Minute || !agent.Network.None() || agent.Limits.Memory.Max != 2<<30 {
 		t.Errorf("the default policy is %+v, want agent", agent)
 	}
 	wantCred := map[string]Credential{"github": {Name: "github", Secret: "github", Header: "Authorization", Format: "Bearer {secret}"}}
