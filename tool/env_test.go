@@ -211,6 +211,7 @@ func TestEffects(t *testing.T) {
 			return "", err
 		}
 		_, err = c.Workspace.WriteFile(ctx, paths[0], append(data, "formatted\n"...), nil)
+		c.Refresh(ctx, paths[0])
 		return "formatted " + paths[0], err
 	}
 	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Effects: []tool.Effect{effect}})
