@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -19,8 +20,8 @@ import (
 // Now stands, where a snapshot is named, for the workspace as it is; Origin for
 // what it started from.
 const (
-	Now    = "@now"
-	Origin = "@origin"
+	Now    = history.Now
+	Origin = history.Origin
 )
 
 func (s *Server) snapshotRoutes() {
@@ -197,15 +198,11 @@ func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.S
 }
 
 func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f *Fork, i int) (Workspace, error) {
-	spec := r.Spec
-	spec.ID, spec.Dir = "", ""
-	spec.Name = f.Name
+	name := f.Name
 	if f.Name != "" && f.Count > 0 {
-		spec.Name = fmt.Sprintf("%s-%d", f.Name, i+1)
+		name = fmt.Sprintf("%s-%d", f.Name, i+1)
 	}
-	spec.Labels = f.Labels
-	spec.From = driver.Source{Snapshot: from, CrossSession: f.CrossSession}
-	created, err := s.cfg.Registry.Create(ctx, spec)
+	created, err := s.cfg.Registry.Fork(ctx, r, driver.Source{Snapshot: from, CrossSession: f.CrossSession}, name, f.Labels)
 	if err != nil {
 		return Workspace{}, err
 	}
@@ -260,38 +257,7 @@ func (s *Server) state(ctx context.Context, ws *workspace.Workspace, name, other
 }
 
 func (s *Server) stateFiles(ctx context.Context, ws *workspace.Workspace, name string, crossSession bool) (*driver.FS, error) {
-	access := &driver.SnapshotAccess{CrossSession: crossSession}
-	switch name {
-	case Now:
-		return ws.SnapshotFiles(ctx, "", access)
-	case Origin:
-		return s.originFiles(ctx, ws)
-	}
-	return ws.SnapshotFiles(ctx, name, access)
-}
-
-// originFiles returns what a workspace started from: a snapshot or a template; or
-// else its newest snapshot.
-func (s *Server) originFiles(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
-	r, err := s.cfg.Registry.Lookup(ctx, "", ws.ID())
-	if err != nil {
-		return nil, err
-	}
-	if from := r.Spec.From.Snapshot; from != "" {
-		return ws.SnapshotFiles(ctx, from, &driver.SnapshotAccess{CrossSession: true})
-	}
-	files, err := ws.SnapshotFiles(ctx, Origin, nil)
-	if fault.Of(err) != fault.NotFound {
-		return files, err
-	}
-	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name one, or take one first", ws.ID(), fault.NotFound)
-	}
-	return ws.SnapshotFiles(ctx, list[0].ID, nil)
+	return history.Files(ctx, ws, name, &driver.SnapshotAccess{CrossSession: crossSession})
 }
 
 type snapshotPathInput struct {

@@ -126,6 +126,15 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 	return rec, nil
 }
 
+// Fork records the wish for a workspace like another, on its own files, which
+// begin as a snapshot.
+func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name string, labels map[string]string) (Record, error) {
+	spec := of.Spec
+	spec.ID, spec.Dir, spec.Name = "", "", name
+	spec.Labels, spec.From = labels, from
+	return r.Create(ctx, spec)
+}
+
 // Lookup returns the record of the workspace that owner calls by its name or
 // its id. An empty owner may name every id, and the names that have no owner.
 func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, error) {

@@ -17,6 +17,7 @@ type Keeper struct {
 	Provider  string
 	Workspace string
 	Session   string // on whose behalf the workspace was opened
+	Origin    string // id of the snapshot that the workspace started from; "" is none
 
 	// Now returns the files of the workspace as they are. While it is read, and
 	// until done is called, nothing changes if frozen.
@@ -198,8 +199,23 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 	return Module(t), nil
 }
 
-// origin returns what the files of the workspace lie over.
+// origin returns what the workspace started from: a snapshot, or else what its
+// files lie over.
 func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
+	if k.Origin != "" {
+		m, err := k.Store.Get(ctx, k.Origin)
+		if err == nil {
+			t, err := k.tree(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			return Module(t), nil
+		}
+		if fault.Of(err) != fault.NotFound {
+			return nil, err
+		}
+		// It was deleted since; what lies below the workspace may still be known.
+	}
 	v, err := k.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,18 @@ type Config struct {
 	// extras that are tool sources.
 	Sources []Source
 
-	Effects []Effect      // after files were changed
+	Effects []Effect // after files were changed
+
+	// Around is called before a call of a tool that may change something, with
+	// what the call is about; where it fails the call is refused. What it returns
+	// is called afterwards, whatever came of the call. Nil is nothing.
+	Around func(ctx context.Context, c *Call, t *Tool, about string) (after func(context.Context) error, err error)
+
+	// Fork opens a workspace from a snapshot of that of a call, and returns how
+	// agents call it: name, or what it chooses where that is empty. Nil is that
+	// there are no new ones.
+	Fork func(ctx context.Context, c *Call, snapshot, name string) (string, error)
+
 	Secrets *secret.Store // nil is none
 
 	// SecretsOf says as whom a workspace asks Secrets, by the name that agents
@@ -234,9 +245,49 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 		return Result{}, err
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress}
+	after, err := e.around(ctx, t, c)
+	if err != nil {
+		return e.finish(ctx, t, c, answer{}, err)
+	}
 	a, err := e.protected(ctx, t, c, args)
+	if note := after(); note != "" && err == nil {
+		a.text += note
+	}
 	return e.finish(ctx, t, c, a, err)
 }
+
+// around prepares for a call that may change something. What it returns is called
+// afterwards and answers what the model should be told.
+func (e *Env) around(ctx context.Context, t *Tool, c *Call) (after func() string, err error) {
+	if e.Around == nil || t.ReadOnly {
+		return func() string { return "" }, nil
+	}
+	about := t.Name
+	if _, what := subject(c.Args); what != "" {
+		scrub, err := e.scrubs.of(ctx, e, e.asWhom(c.Name, c.Workspace.ID()))
+		if err != nil {
+			return nil, fmt.Errorf("tool: secrets of %s: %w", c.Name, err)
+		}
+		about += " " + scrub.String(what)
+	}
+	end, err := e.Around(ctx, c, t, about)
+	if err != nil {
+		return nil, err
+	}
+	return func() string {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aroundBound)
+		defer cancel()
+		if err := end(ctx); err != nil {
+			e.Log.Warn("after a call", "tool", t.Name, "workspace", c.Name, "error", err)
+			return "\n\nafter the call: " + ErrorText(err) + "\n"
+		}
+		return ""
+	}, nil
+}
+
+// aroundBound is how long what follows a call may take, also where the client has
+// gone.
+const aroundBound = time.Minute
 
 // protected calls the function of a tool; a panic there is the call's error.
 func (e *Env) protected(ctx context.Context, t *Tool, c *Call, args map[string]json.RawMessage) (a answer, err error) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -34,6 +37,7 @@ type toolFlags struct {
 	provider   string
 	readOnly   bool
 	approve    []string
+	checkpoint string
 	policy     policyFlags
 	announce   bool // say which workspaces there are
 }
@@ -45,7 +49,14 @@ func (t *toolFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
 	f.BoolVar(&t.readOnly, "read-only", false, "nothing in the workspaces can be changed, and only tools that change nothing are offered")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
+	registerCheckpoints(f, &t.checkpoint)
 	t.policy.register(f)
+}
+
+// registerCheckpoints adds the flag that asks for checkpoints.
+func registerCheckpoints(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "checkpoints", "", "leave a checkpoint after each call and command that changes something, to undo it: at most COUNT/AGE of them")
+	f.Lookup("checkpoints").NoOptDefVal = "100/168h"
 }
 
 type mcpOptions struct {
@@ -165,18 +176,25 @@ func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScop
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
 	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope}
+	if opts.checkpoint != "" {
+		limits, err := history.ParseLimits(opts.checkpoint)
+		if err != nil {
+			return usagef("--checkpoints: %v", err)
+		}
+		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
+	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
 		if cfg.Workspaces, err = a.named(ctx, sys, opts); err != nil {
 			return err
 		}
 	} else {
-		set, end, err := a.openDirs(ctx, sys, opts)
+		dirs, err := a.openDirs(ctx, sys, opts)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, end()) }()
-		cfg.Workspaces = set
+		defer func() { err = errors.Join(err, dirs.end(ctx)) }()
+		cfg.Workspaces, cfg.Fork = dirs.set, dirs.fork
 	}
 	env, err := sys.ToolEnv(cfg)
 	if err != nil {
@@ -219,36 +237,75 @@ func (a *app) named(ctx context.Context, sys *system.System, opts toolFlags) (to
 	return sys.Workspaces(opts.names...), nil
 }
 
-// openDirs opens a workspace in each directory. end destroys them; the
-// directories stay.
-func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (_ *tool.Set, end func() error, err error) {
+// A dirSet is the workspaces of croft mcp in directories, and their forks.
+type dirSet struct {
+	sys *system.System
+	set *tool.Set
+
+	mu  sync.Mutex
+	ids []string // +checklocks:mu
+}
+
+// end destroys the workspaces; the directories stay.
+func (d *dirSet) end(ctx context.Context) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, id := range d.ids {
+		if err := d.sys.Registry.Destroy(after, id); err != nil && fault.Of(err) != fault.NotFound {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fork opens a workspace from a snapshot of another, with a directory of its own,
+// which ends with the server.
+func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
+	if name != "" {
+		if err := tool.CheckName(name); err != nil {
+			return "", err
+		}
+		if _, err := d.set.Get(ctx, name); err == nil {
+			return "", tool.Errorf(fault.AlreadyExists, "there is a workspace %q already", name)
+		}
+	}
+	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
+	if err != nil {
+		return "", err
+	}
+	d.made(ws.ID())
+	if name == "" {
+		name = ws.ID()
+	}
+	return name, d.set.Add(name, ws)
+}
+
+func (d *dirSet) made(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ids = append(d.ids, id)
+}
+
+// openDirs opens a workspace in each directory.
+func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (*dirSet, error) {
 	dirs, err := mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := sys.Discard(ctx, mcpLabel); err != nil {
 		a.note("croft: remove what an earlier run left: %v", err)
 	}
-	var ids []string
-	end = func() error {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer cancel()
-		var errs []error
-		for _, id := range ids {
-			if err := sys.Registry.Destroy(after, id); err != nil && fault.Of(err) != fault.NotFound {
-				errs = append(errs, err)
-			}
-		}
-		return errors.Join(errs...)
-	}
-	set := new(tool.Set)
+	d := &dirSet{sys: sys, set: new(tool.Set)}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
-		ws, err := a.openDir(ctx, sys, opts, dirs[name], &ids)
+		ws, err := a.openDir(ctx, opts, dirs[name], d)
 		if err == nil {
-			err = set.Add(name, ws)
+			err = d.set.Add(name, ws)
 		}
 		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), end())
+			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.end(ctx))
 		}
 	}
 	if opts.announce {
@@ -257,10 +314,10 @@ func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) 
 			a.note("croft mcp: read-only: tools that change things are not offered")
 		}
 	}
-	return set, end, nil
+	return d, nil
 }
 
-func (a *app) openDir(ctx context.Context, sys *system.System, opts toolFlags, dir string, ids *[]string) (*workspace.Workspace, error) {
+func (a *app) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
 	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
@@ -273,10 +330,10 @@ func (a *app) openDir(ctx context.Context, sys *system.System, opts toolFlags, d
 		return nil, err
 	}
 	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly
-	rec, err := sys.Create(ctx, spec, opts.policy.name)
+	rec, err := d.sys.Create(ctx, spec, opts.policy.name)
 	if err != nil {
 		return nil, err
 	}
-	*ids = append(*ids, rec.ID)
-	return sys.Registry.Acquire(ctx, rec.ID)
+	d.made(rec.ID)
+	return d.sys.Registry.Acquire(ctx, rec.ID)
 }

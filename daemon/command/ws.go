@@ -18,7 +18,7 @@ func (a *app) wsCommand() *cobra.Command {
 		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
 		a.wsPauseCommand(), a.wsResumeCommand(),
 		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
-		a.wsUndoCommand(), a.wsHistoryCommand(),
+		a.wsUndoCommand(), a.wsRedoCommand(), a.wsHistoryCommand(),
 	)
 	return cmd
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -54,11 +56,44 @@ func (a *app) wsExec(ctx context.Context, opts wsExecOptions) error {
 		return err
 	}
 	return a.withShell(ctx, opts.name, func(c *remote.Client, ws *workspace.Workspace) error {
+		end, err := a.checkpoint(ctx, c, ws, strings.Join(opts.argv, " "))
+		if err != nil {
+			return err
+		}
 		if opts.detach {
 			return a.detached(ctx, ws, cmd, opts.command.tty)
 		}
+		defer end()
 		return a.foreground(ctx, c, ws, cmd, opts.command.tty)
 	})
+}
+
+// checkpoint remembers, in a workspace that was opened so, what is there before a
+// command and, by end, after it.
+func (a *app) checkpoint(ctx context.Context, c *remote.Client, ws *workspace.Workspace, done string) (end func(), err error) {
+	rec, err := c.Show(ctx, ws.ID())
+	if err != nil {
+		return nil, err
+	}
+	wanted := rec.Labels[history.LimitsLabel]
+	if wanted == "" {
+		return func() {}, nil
+	}
+	limits, err := history.ParseLimits(wanted)
+	if err != nil {
+		return nil, err
+	}
+	points := history.NewCheckpoints(ws, limits)
+	if err := points.Begin(ctx); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if _, _, err := points.Step(ctx, done); err != nil {
+			a.note("croft: no checkpoint: %v", err)
+		}
+	}, nil
 }
 
 // detached starts a session that goes on and prints its id.

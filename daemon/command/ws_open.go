@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/workspace"
 )
@@ -26,6 +27,7 @@ type wsOpenOptions struct {
 	durable  bool
 	persist  bool
 	idle     time.Duration
+	points   string
 	policy   policyFlags
 }
 
@@ -53,6 +55,7 @@ and must not be that of another workspace.`,
 	f.BoolVar(&opts.readOnly, "read-only", false, "nothing in the workspace can be changed")
 	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
 	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
+	registerCheckpoints(f, &opts.points)
 	opts.policy.register(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this long without use, such as 30m; 0 is never")
 	return cmd
@@ -93,6 +96,15 @@ func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
 	var err error
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
 		return spec, err
+	}
+	if opts.points != "" {
+		if _, err := history.ParseLimits(opts.points); err != nil {
+			return spec, usagef("--checkpoints: %v", err)
+		}
+		if spec.Labels == nil {
+			spec.Labels = map[string]string{}
+		}
+		spec.Labels[history.LimitsLabel] = opts.points
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/remote"
-	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -188,66 +185,6 @@ func (a *app) wsFork(ctx context.Context, name string, opts remote.ForkOptions) 
 				}
 			}
 			return nil
-		})
-	})
-}
-
-func (a *app) wsHistoryCommand() *cobra.Command {
-	var opts driver.ListSnapshotsOptions
-	cmd := &cobra.Command{
-		Use:   "history NAME",
-		Short: "List the states that a workspace can go back to, the newest first",
-		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.printSnapshots(ctx, ws, &opts) })
-		}),
-	}
-	cmd.Flags().IntVar(&opts.Limit, "limit", 20, "the newest so many; 0 is all")
-	return cmd
-}
-
-func (a *app) wsUndoCommand() *cobra.Command {
-	var redo bool
-	cmd := &cobra.Command{
-		Use:   "undo NAME",
-		Short: "Return to the newest snapshot that differs from what is there; --redo takes that back",
-		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.wsUndo(ctx, args[0], redo)
-		}),
-	}
-	cmd.Flags().BoolVar(&redo, "redo", false, "return to what was there before the last undo")
-	return cmd
-}
-
-func (a *app) wsUndo(ctx context.Context, name string, redo bool) error {
-	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
-		list, err := ws.Snapshots(ctx, nil)
-		if err != nil {
-			return err
-		}
-		present, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "undo"}})
-		if err != nil {
-			return err
-		}
-		if err := ws.DeleteSnapshot(ctx, present.ID, nil); err != nil {
-			return err
-		}
-		at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool {
-			byRollback := s.Labels[snapshot.CauseLabel] == "rollback"
-			return s.Digest != present.Digest && byRollback == redo
-		})
-		if at < 0 {
-			return fmt.Errorf("workspace %s: %w: no snapshot of it differs from what is there", name, fault.NotFound)
-		}
-		before, err := ws.Rollback(ctx, list[at].ID, nil)
-		if err != nil {
-			return err
-		}
-		a.note("it is as in snapshot %s of %s; what was there is snapshot %s", list[at].ID, timeText(list[at].Created), before.ID)
-		return a.answer(map[string]any{"to": list[at], "before": before}, func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, list[at].ID)
-			return err
 		})
 	})
 }

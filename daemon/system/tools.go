@@ -12,12 +12,15 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of
@@ -25,6 +28,18 @@ import (
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = append(all.Coding(), all.Workspace()...)
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
+	if r, ok := cfg.Workspaces.(*recorded); ok && cfg.Fork == nil {
+		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
+			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, nil)
+			if err != nil {
+				return "", err
+			}
+			return r.adopt(ws.ID(), name), nil
+		}
+	}
+	if cfg.Around == nil {
+		cfg.Around = snapshots.Around(s.checkpoints)
+	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	forms, err := s.secretForms()
 	if err != nil {
@@ -51,6 +66,38 @@ func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string)
 		return registry.Record{}, err
 	}
 	return s.Registry.Create(ctx, spec)
+}
+
+// Fork opens a workspace like another, which begins as a snapshot of it.
+func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map[string]string) (*workspace.Workspace, error) {
+	of, err := s.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.Registry.Fork(ctx, of, driver.Source{Snapshot: snapshot}, name, labels)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := s.Registry.Acquire(ctx, rec.ID)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryBound)
+		defer cancel()
+		return nil, errors.Join(err, s.Registry.Destroy(ctx, rec.ID))
+	}
+	return ws, nil
+}
+
+// checkpoints says whether calls in a workspace leave checkpoints: its label does.
+func (s *System) checkpoints(ctx context.Context, c *tool.Call) (history.Limits, bool) {
+	rec, err := s.Registry.Lookup(ctx, "", c.Workspace.ID())
+	if err != nil || rec.Labels[history.LimitsLabel] == "" {
+		return history.Limits{}, false
+	}
+	limits, err := history.ParseLimits(rec.Labels[history.LimitsLabel])
+	if err != nil {
+		s.log.Warn("checkpoints", "workspace", rec.ID, "error", err)
+	}
+	return limits, err == nil
 }
 
 // freshFor is how long a workspace that nobody holds may be between being
@@ -80,26 +127,46 @@ func (s *System) Discard(ctx context.Context, label string) error {
 
 // Workspaces returns the workspaces of this system for tools: by their names, or
 // by their ids where they have none that is unique. With names, those alone.
-func (s *System) Workspaces(names ...string) tool.Workspaces { return recorded{s.Registry, names} }
+func (s *System) Workspaces(names ...string) tool.Workspaces {
+	return &recorded{registry: s.Registry, only: names}
+}
 
 // recorded is the workspaces of a registry.
 type recorded struct {
 	registry *registry.Registry
-	only     []string // names or ids; nil is all
+
+	mu   sync.Mutex
+	only []string // +checklocks:mu names or ids; nil is all
 }
 
-func (r recorded) List(ctx context.Context) ([]tool.Entry, error) {
+// adopt makes a workspace visible and returns how agents call it.
+func (r *recorded) adopt(id, name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.only != nil {
+		r.only = append(slices.Clone(r.only), id)
+	}
+	if name == "" || tool.CheckName(name) != nil {
+		return id
+	}
+	return name
+}
+
+func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
 	list, err := r.registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	only := r.only
+	r.mu.Unlock()
 	var out []tool.Entry
 	for _, rec := range list {
 		if rec.State == registry.Failed || rec.State == registry.Destroyed {
 			continue
 		}
 		e := tool.Entry{Name: nameOf(rec)}
-		if r.only != nil && !slices.Contains(r.only, e.Name) && !slices.Contains(r.only, rec.ID) {
+		if only != nil && !slices.Contains(only, e.Name) && !slices.Contains(only, rec.ID) {
 			continue
 		}
 		if rec.Ref != nil {
@@ -119,7 +186,7 @@ func nameOf(rec registry.Record) string {
 	return rec.Name
 }
 
-func (r recorded) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
+func (r *recorded) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
 	rec, err := r.registry.Lookup(ctx, "", name)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,15 @@ func ownOf(spec driver.Spec) (json.RawMessage, error) {
 	return json.Marshal(own{From: spec.From.Snapshot})
 }
 
+// originOf returns the snapshot that a workspace started with; "" is none.
+func originOf(m *plot.Meta) string {
+	var o own
+	if driver.DecodeStrict(m.Own, &o) != nil {
+		return "" // it has nothing of its own
+	}
+	return o.From
+}
+
 // fill puts what a new workspace starts with into its directory.
 func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) error {
 	if spec.From.Snapshot == "" {
@@ -79,7 +88,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 // keeper gives a workspace the module for snapshots.
 func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
-		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session,
+		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
 		Now: func(context.Context) (snapshot.View, error) {
 			if err := h.plot.Current(); err != nil {
 				return snapshot.View{}, err

@@ -16,7 +16,7 @@ import (
 // keeper gives the tree the module for snapshots.
 func (h *handle) keeper() *snapshot.Keeper {
 	return &snapshot.Keeper{
-		Store: h.p.Snapshots, Provider: Kind, Workspace: h.id, Session: h.session,
+		Store: h.p.Snapshots, Provider: Kind, Workspace: h.id, Session: h.session, Origin: h.origin,
 		Now: func(ctx context.Context) (view snapshot.View, err error) {
 			err = h.view(ctx, func() error {
 				view = snapshot.View{Tree: frozen{h.root.clone()}, Frozen: true}
@@ -45,6 +45,7 @@ func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
 	if err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
 	}
+	t.origin = spec.From.Snapshot
 	t.policy.ReadOnly = false
 	h := &handle{tree: t, watchers: map[*watcher]bool{}}
 	err = snapshot.Write(ctx, stored, h.module(), nil)

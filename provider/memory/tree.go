@@ -22,6 +22,7 @@ type tree struct {
 	p       *Provider
 	id      string
 	session string // on whose behalf it was opened
+	origin  string // the snapshot that it started with
 
 	mu       sync.RWMutex
 	root     *node

@@ -165,7 +165,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 // keeper gives a workspace the module for snapshots.
 func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
-		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session,
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
 		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error { return h.become(ctx, t, paths) },
 		Base:   func(_ context.Context, b snapshot.Base) (snapshot.Tree, error) { return baseTree(b) },

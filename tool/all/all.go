@@ -12,17 +12,18 @@ import (
 	"github.com/croft-run/croft/tool/git"
 	"github.com/croft-run/croft/tool/index"
 	"github.com/croft-run/croft/tool/lsp"
+	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/tool/web"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools(), lsp.Tools())
+	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools(), lsp.Tools(), snapshots.Coding())
 }
 
 // Workspace returns every tool of the workspace toolset.
 func Workspace() []*tool.Tool {
-	return tool.Workspace()
+	return slices.Concat(tool.Workspace(), snapshots.Workspace())
 }
 
 // Effects returns what happens after a tool has changed files, in this order: what

@@ -15,7 +15,7 @@ type Snapshots struct {
 	List func(ctx context.Context, opts *ListSnapshotsOptions) ([]SnapshotInfo, error)
 
 	// Files returns the files of a snapshot, to be read; "" is the workspace as it
-	// is now, which stays so for the reader, and "@origin" what it lies over, NotFound
+	// is now, which stays so for the reader, and "@origin" what it started from, NotFound
 	// where that is nothing. An id is, here and below, also the
 	// name of a snapshot of this workspace.
 	Files func(ctx context.Context, id string, opts *SnapshotAccess) (*FS, error)

@@ -1,0 +1,186 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Limits say which checkpoints are kept.
+type Limits struct {
+	Count int           // the newest so many; 0 is DefaultCount
+	Age   time.Duration // none that is older; 0 is DefaultAge
+}
+
+// What Limits are where nothing is said.
+const (
+	DefaultCount = 100
+	DefaultAge   = 7 * 24 * time.Hour
+)
+
+// maxStep is how many bytes of what was done a label keeps.
+const maxStep = 200
+
+// Checkpoints leaves a state of a workspace behind after each step. It is safe for
+// concurrent use; steps at the same time may share a state.
+type Checkpoints struct {
+	ws     *workspace.Workspace
+	limits Limits
+
+	mu     sync.Mutex
+	loaded bool                  // +checklocks:mu
+	last   string                // +checklocks:mu digest of the newest state
+	held   []driver.SnapshotInfo // +checklocks:mu checkpoints, the oldest first
+}
+
+// NewCheckpoints returns the checkpoints of a workspace.
+func NewCheckpoints(ws *workspace.Workspace, limits Limits) *Checkpoints {
+	if limits.Count <= 0 {
+		limits.Count = DefaultCount
+	}
+	if limits.Age <= 0 {
+		limits.Age = DefaultAge
+	}
+	return &Checkpoints{ws: ws, limits: limits}
+}
+
+// Begin is called before a step: it remembers what is there, unless the newest
+// state is that.
+func (c *Checkpoints) Begin(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loaded {
+		return nil // since then every step left its state
+	}
+	if err := c.loadLocked(ctx); err != nil {
+		return err
+	}
+	_, err := c.takeLocked(ctx, CauseStart, "")
+	c.loaded = err == nil
+	return err
+}
+
+// Step is called after a step: it remembers what is there now, with what was done.
+// Where the step changed nothing there is no new state, and ok is false.
+func (c *Checkpoints) Step(ctx context.Context, done string) (info driver.SnapshotInfo, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err = c.takeLocked(ctx, CauseCheckpoint, done)
+	if err != nil || info.ID == "" {
+		return info, false, err
+	}
+	return info, true, c.pruneLocked(ctx)
+}
+
+// Moved is called where the workspace was brought to another state by something
+// that leaves a record of its own.
+func (c *Checkpoints) Moved() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loaded = false
+}
+
+func (c *Checkpoints) loadLocked(ctx context.Context) error {
+	list, err := c.ws.Snapshots(ctx, nil)
+	if err != nil {
+		return err
+	}
+	c.last, c.held = "", nil
+	if r := NewRecord(list); r.Current != nil {
+		c.last = r.Current.Digest
+	}
+	for _, s := range slices.Backward(list) {
+		if automatic(s.Labels) {
+			c.held = append(c.held, s)
+		}
+	}
+	return nil
+}
+
+// automatic reports whether a snapshot with these labels is one that nobody asked
+// for by name.
+func automatic(labels map[string]string) bool {
+	switch labels[snapshot.CauseLabel] {
+	case CauseCheckpoint, CauseStart, causeRollback:
+		return true
+	}
+	return false
+}
+
+// takeLocked takes a snapshot, unless nothing changed.
+func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (driver.SnapshotInfo, error) {
+	labels := map[string]string{snapshot.CauseLabel: cause}
+	if done != "" {
+		labels[StepLabel] = cut(done)
+	}
+	info, err := c.ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: labels})
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	if info.Digest == c.last {
+		return driver.SnapshotInfo{}, c.ws.DeleteSnapshot(ctx, info.ID, nil)
+	}
+	c.last = info.Digest
+	c.held = append(c.held, info)
+	return info, nil
+}
+
+// pruneLocked forgets what is too old or too much.
+func (c *Checkpoints) pruneLocked(ctx context.Context) error {
+	var errs []error
+	for len(c.held) > 0 && (len(c.held) > c.limits.Count || time.Since(c.held[0].Created) > c.limits.Age) {
+		if err := c.ws.DeleteSnapshot(ctx, c.held[0].ID, nil); err != nil && fault.Of(err) != fault.NotFound {
+			errs = append(errs, err)
+		}
+		c.held = c.held[1:]
+	}
+	return errors.Join(errs...)
+}
+
+// cut makes a label of what was done: one line, and not too long.
+func cut(s string) string {
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
+	if len(s) <= maxStep {
+		return s
+	}
+	s = s[:maxStep]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "..."
+}
+
+// LimitsLabel is the label of a workspace whose steps leave checkpoints; its value
+// is what ParseLimits reads.
+const LimitsLabel = "croft.checkpoints"
+
+// ParseLimits reads COUNT/AGE, such as "100/168h"; either may be left out, and
+// then so may the slash.
+func ParseLimits(s string) (Limits, error) {
+	bad := fmt.Errorf("history: checkpoints %q: %w: write how many and how old they may be, as in 100/168h", s, fault.InvalidArgument)
+	count, age, _ := strings.Cut(s, "/")
+	l := Limits{Count: DefaultCount, Age: DefaultAge}
+	var err error
+	if count != "" {
+		if l.Count, err = strconv.Atoi(count); err != nil || l.Count < 1 {
+			return Limits{}, bad
+		}
+	}
+	if age != "" {
+		if l.Age, err = time.ParseDuration(age); err != nil || l.Age <= 0 {
+			return Limits{}, bad
+		}
+	}
+	return l, nil
+}

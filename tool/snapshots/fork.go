@@ -1,0 +1,127 @@
+package snapshots
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type forkInput struct {
+	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"snapshot that it begins as, by name or id; default the files as they are"`
+}
+
+type forkOutput struct {
+	Fork     string     `json:"fork" jsonschema:"the new workspace, to be passed as workspace"`
+	Snapshot remembered `json:"snapshot" jsonschema:"what it began as"`
+
+	of string
+}
+
+func (o forkOutput) Text() string {
+	return fmt.Sprintf("forked %s as %s (snapshot %s); pass workspace %q to work there\n", o.of, o.Fork, o.Snapshot.call(), o.Fork)
+}
+
+func forkTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "fork", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is. Use apply to bring back what changed there.",
+	}, fork)
+}
+
+func fork(ctx context.Context, c *tool.Call, in forkInput) (forkOutput, error) {
+	info, err := begin(ctx, c, in.Snapshot)
+	if err != nil {
+		return forkOutput{}, err
+	}
+	name, err := open(ctx, c, info.ID, in.Name)
+	return forkOutput{Fork: name, Snapshot: describe(info), of: c.Name}, err
+}
+
+// begin finds the snapshot that a fork begins as, or takes it.
+func begin(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
+	if name != "" {
+		return find(ctx, c, name)
+	}
+	return c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})
+}
+
+// open opens a workspace from a snapshot.
+func open(ctx context.Context, c *tool.Call, id, name string) (string, error) {
+	if c.Env.Fork == nil {
+		return "", tool.Errorf(fault.Unsupported, "%s: no workspace can be opened here", c.Tool)
+	}
+	return c.Env.Fork(ctx, c, id, name)
+}
+
+type wsSnapshotInput struct {
+	Name   string            `json:"name,omitempty" jsonschema:"how to call it; optional"`
+	Labels map[string]string `json:"labels,omitempty" jsonschema:"kept with it"`
+}
+
+func wsSnapshotTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_snapshot", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Remember all files of the workspace as they are, and return the id of the snapshot.",
+	}, func(ctx context.Context, c *tool.Call, in wsSnapshotInput) (createOutput, error) {
+		if in.Name != "" {
+			if err := checkName(in.Name); err != nil {
+				return createOutput{}, err
+			}
+		}
+		info, err := c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Name: in.Name, Labels: in.Labels})
+		return createOutput{describe(info)}, err
+	})
+}
+
+type wsRestoreInput struct {
+	Snapshot string `json:"snapshot" jsonschema:"snapshot, by id or name"`
+	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id"`
+}
+
+func wsRestoreTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_restore", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Open a new workspace from a snapshot. This one stays as it is; pass the new one as workspace to work there.",
+	}, func(ctx context.Context, c *tool.Call, in wsRestoreInput) (forkOutput, error) {
+		if _, err := find(ctx, c, in.Snapshot); err != nil {
+			return forkOutput{}, err
+		}
+		return fork(ctx, c, forkInput{Name: in.Name, Snapshot: in.Snapshot})
+	})
+}
+
+func wsBranchTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_branch", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is.",
+	}, fork)
+}
+
+func wsListTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_list_snapshots", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Description: "List the snapshots of the workspace, the newest first.",
+	}, list)
+}
+
+type wsDeleteInput struct {
+	Snapshot string `json:"snapshot" jsonschema:"snapshot, by id or name"`
+}
+
+func wsDeleteTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_delete_snapshot", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Description: "Forget a snapshot. The files of the workspace stay as they are.",
+	}, func(ctx context.Context, c *tool.Call, in wsDeleteInput) (tool.Message, error) {
+		info, err := find(ctx, c, in.Snapshot)
+		if err == nil {
+			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
+		}
+		return tool.Message{Message: fmt.Sprintf("snapshot %s deleted", in.Snapshot)}, err
+	})
+}

@@ -1,0 +1,206 @@
+package snapshots
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/history"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// about says what a snapshot is: in the words of who took it, or by what it was
+// taken.
+func about(s driver.SnapshotInfo) string {
+	for _, key := range []string{descriptionLabel, history.StepLabel, snapshot.CauseLabel} {
+		if text := s.Labels[key]; text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+type createInput struct {
+	Name        string `json:"name" jsonschema:"how to call it: letters, digits, _ - and ."`
+	Description string `json:"description,omitempty" jsonschema:"what is special about this state"`
+}
+
+type createOutput struct {
+	Snapshot remembered `json:"snapshot"`
+}
+
+func (o createOutput) Text() string {
+	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.call(), o.Snapshot.ID)
+	if !o.Snapshot.Frozen {
+		text += "\n(not frozen: what changed while it was taken may be in it in part)"
+	}
+	return text
+}
+
+func createTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_create", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced.",
+	}, create)
+}
+
+func create(ctx context.Context, c *tool.Call, in createInput) (createOutput, error) {
+	if err := checkName(in.Name); err != nil {
+		return createOutput{}, err
+	}
+	opts := &driver.SnapshotOptions{Name: in.Name}
+	if in.Description != "" {
+		opts.Labels = map[string]string{descriptionLabel: in.Description}
+	}
+	info, err := c.Workspace.Snapshot(ctx, opts)
+	if err != nil {
+		return createOutput{}, err
+	}
+	return createOutput{describe(info)}, forgetOlder(ctx, c.Workspace, info)
+}
+
+// forgetOlder deletes the snapshots whose name a new one took.
+func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.SnapshotInfo) error {
+	list, err := ws.Snapshots(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s.Name == fresh.Name && s.ID != fresh.ID && !s.Created.After(fresh.Created) {
+			if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type listInput struct {
+	Limit int `json:"limit,omitempty" jsonschema:"the newest so many; default all"`
+}
+
+type listOutput struct {
+	Snapshots []remembered `json:"snapshots"`
+}
+
+func (o listOutput) Text() string {
+	if len(o.Snapshots) == 0 {
+		return "no snapshots"
+	}
+	var lines []string
+	for _, s := range o.Snapshots {
+		lines = append(lines, s.line())
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func listTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_list", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Description: "List the snapshots of the workspace, the newest first: name, digest, time and description.",
+	}, list)
+}
+
+func list(ctx context.Context, c *tool.Call, in listInput) (listOutput, error) {
+	all, err := c.Workspace.Snapshots(ctx, &driver.ListSnapshotsOptions{Limit: in.Limit})
+	if err != nil {
+		return listOutput{}, err
+	}
+	out := listOutput{Snapshots: []remembered{}}
+	for _, s := range all {
+		out.Snapshots = append(out.Snapshots, describe(s))
+	}
+	return out, nil
+}
+
+type nameInput struct {
+	Name string `json:"name" jsonschema:"name or id of the snapshot"`
+}
+
+type movedOutput struct {
+	Snapshot remembered `json:"snapshot" jsonschema:"what the workspace is now"`
+	Before   remembered `json:"before" jsonschema:"the snapshot of what was there"`
+	Changed  []string   `json:"changed"`
+
+	verb string
+}
+
+func (o movedOutput) Text() string {
+	head := fmt.Sprintf("%s snapshot %s", o.verb, o.Snapshot.call())
+	if o.Snapshot.Description != "" && o.Snapshot.Name == "" {
+		head += " (" + o.Snapshot.Description + ")"
+	}
+	if len(o.Changed) == 0 {
+		return head + " (no files changed)"
+	}
+	return fmt.Sprintf("%s (%d file(s) changed):\n%s\nwhat was there is snapshot %s\n", head, len(o.Changed), strings.Join(o.Changed, "\n"), o.Before.ID)
+}
+
+func restoreTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_restore", Family: tool.Memory, Needs: needs, FanOut: true, Idempotent: true,
+		Description: "Bring the files of the workspace back to a snapshot, in place. What is there becomes a snapshot first, so that undo takes it back.",
+	}, restore)
+}
+
+func restore(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, error) {
+	info, err := find(ctx, c, in.Name)
+	if err != nil {
+		return movedOutput{}, err
+	}
+	before, err := c.Workspace.Rollback(ctx, info.ID, nil)
+	if err != nil {
+		return movedOutput{}, err
+	}
+	return moved(ctx, c, "restored", info, before)
+}
+
+// moved tells what changed by going from one state to another.
+func moved(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
+	d, err := compare(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
+	if err != nil {
+		return movedOutput{}, err
+	}
+	out := movedOutput{Snapshot: describe(to), Before: describe(before), Changed: []string{}, verb: verb}
+	for _, ch := range d.Changes {
+		out.Changed = append(out.Changed, ch.Path)
+	}
+	return out, nil
+}
+
+func deleteTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_delete", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Description: "Forget a snapshot. The files of the workspace stay as they are.",
+	}, func(ctx context.Context, c *tool.Call, in nameInput) (tool.Message, error) {
+		info, err := find(ctx, c, in.Name)
+		if err == nil {
+			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
+		}
+		return tool.Message{Message: fmt.Sprintf("snapshot %s deleted", in.Name)}, err
+	})
+}
+
+type undoInput struct {
+	Redo bool `json:"redo,omitempty" jsonschema:"take the last undo back instead"`
+}
+
+func undoTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "undo", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Bring the files of the workspace back to the latest snapshot or checkpoint before what is there, in place. With redo, take that back.",
+	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
+		do, verb := history.Undo, "undone, back to"
+		if in.Redo {
+			do, verb = history.Redo, "redone, forth to"
+		}
+		m, err := do(ctx, c.Workspace)
+		if err != nil {
+			return movedOutput{}, err
+		}
+		return moved(ctx, c, verb, m.To, m.Before)
+	})
+}

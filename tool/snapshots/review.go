@@ -1,0 +1,233 @@
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+)
+
+// compare compares two states of a workspace.
+func compare(ctx context.Context, ws *workspace.Workspace, from, to string, opts *snapshot.DiffOptions) (*snapshot.Comparison, error) {
+	a, err := history.Tree(ctx, ws, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := history.Tree(ctx, ws, to, nil)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Diff(ctx, a, b, opts)
+}
+
+// A changed is a file that differs.
+type changed struct {
+	Path         string `json:"path"`
+	From         string `json:"from,omitempty" jsonschema:"where it was, if it was renamed"`
+	Kind         string `json:"kind" jsonschema:"added, removed, modified, renamed, mode or type"`
+	Binary       bool   `json:"binary,omitempty"`
+	LinesAdded   int    `json:"lines_added"`
+	LinesRemoved int    `json:"lines_removed"`
+}
+
+type diffOutput struct {
+	Files []changed `json:"files"`
+	Patch string    `json:"patch"`
+}
+
+func (o diffOutput) Text() string {
+	if len(o.Files) == 0 {
+		return "no differences"
+	}
+	return o.Patch
+}
+
+func differences(d *snapshot.Comparison, stat bool) (diffOutput, error) {
+	out := diffOutput{Files: []changed{}}
+	for _, f := range d.Changes {
+		out.Files = append(out.Files, changed{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
+	}
+	var b bytes.Buffer
+	write := d.WriteUnified
+	if stat {
+		write = d.WriteStat
+	}
+	err := write(&b)
+	out.Patch = b.String()
+	return out, err
+}
+
+type snapshotDiffInput struct {
+	Name  string   `json:"name" jsonschema:"name or id of the snapshot"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories"`
+}
+
+func snapshotDiffTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Description: "Show what changed since a snapshot, as a patch.",
+	}, func(ctx context.Context, c *tool.Call, in snapshotDiffInput) (diffOutput, error) {
+		info, err := find(ctx, c, in.Name)
+		if err != nil {
+			return diffOutput{}, err
+		}
+		d, err := compare(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+		if err != nil {
+			return diffOutput{}, err
+		}
+		return differences(d, false)
+	})
+}
+
+// paths makes the paths of a call those of trees.
+func paths(c *tool.Call, list []string) []string {
+	var out []string
+	for _, p := range list {
+		if name, err := c.Workspace.Clean(p); err == nil {
+			p = name
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+type diffInput struct {
+	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default what the workspace started from, or its newest snapshot"`
+	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the files as they are"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Stat  bool     `json:"stat,omitempty" jsonschema:"only how many lines of which files"`
+}
+
+func diffTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Description: "Show what changed in the workspace since it was opened or forked, or between two snapshots, as a patch.",
+	}, diff)
+}
+
+func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
+	from, to := history.Origin, history.Now
+	for _, x := range []struct {
+		name  string
+		state *string
+	}{{in.From, &from}, {in.To, &to}} {
+		if x.name == "" {
+			continue
+		}
+		info, err := find(ctx, c, x.name)
+		if err != nil {
+			return diffOutput{}, err
+		}
+		*x.state = info.ID
+	}
+	d, err := compare(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+	if err != nil {
+		return diffOutput{}, err
+	}
+	return differences(d, in.Stat)
+}
+
+type applyInput struct {
+	Source  string   `json:"source" jsonschema:"workspace whose changes are taken, such as a fork"`
+	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source since which changes count; default what it started from"`
+	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories"`
+	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, marked as git does it"`
+	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
+}
+
+type conflict struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+type applyOutput struct {
+	Applied   []string   `json:"applied" jsonschema:"files that were changed"`
+	Conflicts []conflict `json:"conflicts"`
+	Done      bool       `json:"done" jsonschema:"false where nothing was changed"`
+	Before    string     `json:"before,omitempty" jsonschema:"the snapshot of what was there"`
+
+	source string
+	dry    bool
+}
+
+func (o applyOutput) Text() string {
+	var b strings.Builder
+	switch {
+	case o.dry:
+		fmt.Fprintf(&b, "%d file(s) of %s would be changed", len(o.Applied), o.source)
+	case len(o.Applied) == 0:
+		return "nothing to apply: every change of " + o.source + " is here"
+	default:
+		fmt.Fprintf(&b, "applied %d file(s) of %s", len(o.Applied), o.source)
+	}
+	b.WriteString(":\n" + strings.Join(o.Applied, "\n") + "\n")
+	for _, c := range o.Conflicts {
+		fmt.Fprintf(&b, "conflict: %s: %s\n", c.Path, c.Reason)
+	}
+	if o.Before != "" {
+		fmt.Fprintf(&b, "what was there is snapshot %s\n", o.Before)
+	}
+	return b.String()
+}
+
+func applyTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "apply", Family: tool.Memory, Needs: needs, FanOut: true,
+		Description: "Merge what changed in another workspace, such as a fork, into this one, line by line. Where both changed the same lines nothing is written and the conflicts are listed.",
+	}, apply)
+}
+
+func apply(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
+	list, err := c.Env.Workspaces.List(ctx)
+	if err != nil {
+		return applyOutput{}, err
+	}
+	source, err := other(ctx, c, list, strings.TrimSpace(in.Source))
+	if err != nil {
+		return applyOutput{}, err
+	}
+	opts := &history.ApplyOptions{
+		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: paths(c, in.Paths), Markers: in.Markers},
+	}
+	res, err := history.Apply(ctx, source, c.Workspace, opts)
+	if err != nil {
+		return applyOutput{}, err
+	}
+	out := applyOutput{Applied: res.Applied, Conflicts: []conflict{}, Done: res.Done, Before: res.Undo, source: in.Source, dry: in.DryRun}
+	for _, x := range res.Conflicts {
+		out.Conflicts = append(out.Conflicts, conflict{x.Path, x.Reason})
+	}
+	if len(out.Conflicts) > 0 && !in.Markers && !in.DryRun {
+		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; markers writes them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
+	}
+	return out, nil
+}
+
+func conflictText(list []conflict) string {
+	var b strings.Builder
+	for _, c := range list {
+		fmt.Fprintf(&b, "%s: %s\n", c.Path, c.Reason)
+	}
+	return b.String()
+}
+
+// other returns the workspace that an argument names.
+func other(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
+	if name == c.Name {
+		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
+	}
+	var names []string
+	for _, e := range list {
+		if e.Name == name {
+			return c.Env.Workspaces.Get(ctx, name)
+		}
+		names = append(names, e.Name)
+	}
+	return nil, tool.Errorf(fault.NotFound, "unknown workspace %q; configured: %s", name, strings.Join(names, ", "))
+}
