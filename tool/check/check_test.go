@@ -181,6 +181,21 @@ func TestAfterAnEdit(t *testing.T) {
 	has(t, call(t, env, "Edit", `{"file_path":"a.go","old_string":"return }","new_string":"return ("}`), "post-edit format: gofmt: exit status 2: a.go:3:")
 }
 
+// TestAfterAnEditInAMixedProject: what follows an edit is of the file's language,
+// whichever was detected first. Where its formatter is not installed that is told.
+func TestAfterAnEditInAMixedProject(t *testing.T) {
+	env := newEnv(t, map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.24\n", "a.go": "package m\n",
+		"pyproject.toml": "[tool.ruff]\n", "app.py": "x = 1\n",
+	})
+	call(t, env, "Read", `{"file_path":"app.py"}`)
+	got := call(t, env, "Edit", `{"file_path":"app.py","old_string":"x = 1","new_string":"x  =  2"}`)
+	has(t, got, "replaced 1 occurrence(s) in app.py")
+	if !strings.Contains(got, "ruff not found on PATH") && !strings.Contains(got, "app.py was formatted") {
+		t.Errorf("nothing is told of the formatter of Python:\n%s", got)
+	}
+}
+
 func TestRunScript(t *testing.T) {
 	env := newEnv(t, map[string]string{"package.json": `{"name":"m","scripts":{"hello":"echo hi; exit 3","b":"true"}}`})
 	for args, want := range map[string]string{
