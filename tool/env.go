@@ -46,6 +46,10 @@ type Config struct {
 	// use and its id; nil is by that name.
 	SecretsOf func(name, id string) string
 
+	// Withheld names the secrets that no agent may have in the workspace of this
+	// id, since the network proxy adds them on the way out; nil is none.
+	Withheld func(ctx context.Context, id string) ([]string, error)
+
 	Finders  []secret.Finder // texts to be scrubbed by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard

@@ -48,6 +48,13 @@ func TestSecrets(t *testing.T) {
 	if got := ok(t, env, "secrets_available", `{"workspace":"plain"}`); got != "shared\ntoken" {
 		t.Errorf("got %q", got)
 	}
+	env.Withheld = func(context.Context, string) ([]string, error) { return []string{"TOKEN"}, nil }
+	if got := refused(t, env, "secret", `{"name":"token","workspace":"plain"}`, fault.PermissionDenied); !strings.Contains(got, "withheld") || !strings.Contains(got, "(available: shared)") {
+		t.Errorf("a credential is given, or refused by %q", got)
+	}
+	if got := ok(t, env, "secrets_available", `{"workspace":"plain"}`); got != "shared" {
+		t.Errorf("got %q", got)
+	}
 	// No text that goes out holds a value: not an answer, not data, not an error, not an event.
 	put(t, env, "plain", "f", "x hunter2hunter2 y\n")
 	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(`{"file_path":"f","workspace":"plain"}`)})

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/event"
@@ -38,13 +39,16 @@ func getSecret(ctx context.Context, c *Call, in secretInput) (secretOutput, erro
 	case !secretName.MatchString(in.Name):
 		return secretOutput{}, Errorf(fault.InvalidArgument, "invalid secret name: %s", in.Name)
 	}
-	whose := c.Env.asWhom(c.Name, c.Workspace.ID())
-	v, err := c.Env.Secrets.Get(ctx, whose, in.Name)
+	names, held, err := c.secretNames(ctx)
+	if err != nil {
+		return secretOutput{}, err
+	}
+	if named(held, in.Name) {
+		return secretOutput{}, Errorf(fault.PermissionDenied, "secret %s is withheld: requests to the hosts it is for carry it by themselves (available: %s)",
+			strings.ToLower(in.Name), strings.Join(names, ", "))
+	}
+	v, err := c.Env.Secrets.Get(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()), in.Name)
 	if fault.Of(err) == fault.NotFound {
-		names, nerr := c.Env.Secrets.Names(ctx, whose)
-		if nerr != nil {
-			return secretOutput{}, nerr
-		}
 		return secretOutput{}, Errorf(fault.NotFound, "unknown secret: %s (available: %s)", strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
 	if err != nil {
@@ -73,9 +77,23 @@ func secretsAvailable(ctx context.Context, c *Call, _ struct{}) (secretsOutput, 
 	if c.Env.Secrets == nil {
 		return secretsOutput{}, Errorf(fault.NotFound, "secrets not configured")
 	}
-	names, err := c.Env.Secrets.Names(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()))
-	if names == nil {
-		names = []string{}
-	}
+	names, _, err := c.secretNames(ctx)
 	return secretsOutput{Names: names}, err
+}
+
+// secretNames returns the secrets that the workspace may ask for, and those that
+// are held back from it.
+func (c *Call) secretNames(ctx context.Context) (names, held []string, err error) {
+	if c.Env.Withheld != nil {
+		if held, err = c.Env.Withheld(ctx, c.Workspace.ID()); err != nil {
+			return []string{}, nil, err
+		}
+	}
+	all, err := c.Env.Secrets.Names(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()))
+	names = slices.DeleteFunc(append([]string{}, all...), func(name string) bool { return named(held, name) })
+	return names, held, err
+}
+
+func named(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, name) })
 }

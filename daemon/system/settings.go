@@ -125,10 +125,7 @@ func (s *System) checkCredentials(ctx context.Context, whose string, policy driv
 		if r.Credential == "" {
 			continue
 		}
-		name := known[r.Credential].Secret
-		if name == "" {
-			name = r.Credential
-		}
+		name := secretOf(known, r.Credential)
 		v, err := s.secrets.Get(ctx, whose, name)
 		switch {
 		case err != nil:
@@ -140,6 +137,14 @@ func (s *System) checkCredentials(ctx context.Context, whose string, policy driv
 		}
 	}
 	return nil
+}
+
+// secretOf returns the secret that a credential is, by default the one of its name.
+func secretOf(known map[string]egress.Credential, credential string) string {
+	if name := known[credential].Secret; name != "" {
+		return name
+	}
+	return credential
 }
 
 // merge returns the object with the keys of both; those of the second win.

@@ -41,12 +41,33 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 		cfg.Around = snapshots.Around(s.checkpoints)
 	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
+	cfg.Withheld = s.withheld
 	forms, err := s.secretForms()
 	if err != nil {
 		return nil, err
 	}
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
+}
+
+// withheld names the secrets that are credentials: of the configuration, and of
+// what the workspace's own policy adds to requests.
+func (s *System) withheld(ctx context.Context, id string) ([]string, error) {
+	known := credentials(s.settings)
+	var names []string
+	for name := range known {
+		names = append(names, secretOf(known, name))
+	}
+	rec, err := s.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rec.Spec.Policy.Network.Allow {
+		if r.Credential != "" {
+			names = append(names, secretOf(known, r.Credential))
+		}
+	}
+	return names, nil
 }
 
 // secretForms finds secrets by what they look like: those of well-known services,
