@@ -28,7 +28,8 @@ func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
 		reason := fmt.Sprint(e.Fields[event.FieldReason])
 		at := net.JoinHostPort(host, port)
 		line := at + ": " + reason
-		if strings.HasPrefix(reason, "no rule") {
+		// Nobody is led to where machines keep their credentials.
+		if ip := net.ParseIP(host); strings.HasPrefix(reason, "no rule") && (ip == nil || !ip.IsLinkLocalUnicast()) {
 			if port == "80" || port == "443" { // what a host without a port allows
 				at = host
 			}
