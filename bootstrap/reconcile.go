@@ -142,6 +142,11 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	rec, known := h.Prepared[e.key]
 	step := Step{Key: e.key, Kind: e.kind, Target: e.target}
 	v, err := e.do.judge(ctx, rec)
+	if !apply && fault.Of(err) == fault.NotFound && len(report.Steps) > 0 {
+		step.Action, step.Reason = ActionCreate, "unless what is done before it changes that: "+err.Error()
+		report.Steps = append(report.Steps, step)
+		return false, nil
+	}
 	if err != nil {
 		return false, r.failed(ctx, h, e, "", apply, err, report)
 	}

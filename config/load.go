@@ -132,6 +132,9 @@ func (c *Config) resolvePaths() {
 		set.Dir = c.resolve(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
+	for i, dir := range c.Skills {
+		c.Skills[i] = c.resolve(dir, home)
+	}
 	for i, root := range c.HostRoots {
 		c.HostRoots[i] = expandHome(root, home)
 	}

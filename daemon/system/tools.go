@@ -26,7 +26,11 @@ import (
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of
 // this system. What cfg sets stays.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
-	cfg.Tools = append(all.Coding(), all.Workspace()...)
+	skills, err := s.skillTools()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), skills)
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
 	if r, ok := cfg.Workspaces.(*recorded); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {

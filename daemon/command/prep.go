@@ -1,0 +1,221 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/bootstrap"
+	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/workspace"
+)
+
+type prepOptions struct {
+	file, workspace string
+	dryRun          bool
+}
+
+func (a *app) prepCommand() *cobra.Command {
+	var opts prepOptions
+	cmd := &cobra.Command{
+		Use:   "prep FILE --workspace NAME",
+		Short: "Bring a workspace to the state that a file describes",
+		Long: `Bring a workspace to the state that FILE, in YAML, describes: a template, files, inputs,
+skills and commands. What is there already is not done again; what was changed or removed
+since is repaired. FILE may be - for standard input. Inputs of the host are those below the
+hostRoots of the configuration, or any where it names none.`,
+		Example: "  croft prep prep.yaml --workspace demo --dry-run\n  croft prep prep.yaml --workspace demo",
+		Args:    cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.file = args[0]
+			return a.prep(ctx, opts)
+		}),
+	}
+	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	_ = cmd.MarkFlagRequired("workspace") // there is such a flag
+	return cmd
+}
+
+func (a *app) prep(ctx context.Context, opts prepOptions) error {
+	text, dir, err := a.readSpec(opts.file)
+	if err != nil {
+		return err
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	skills := &bootstrap.Skills{Roots: settings.Skills}
+	spec, err := bootstrap.ParseSpec(text, dir, func(name string) (bootstrap.SkillInfo, error) { return skills.Find(ctx, name) })
+	if err != nil {
+		return err
+	}
+	return a.withStage(ctx, opts.workspace, func(st *stage.Stage) error {
+		r := bootstrap.New(st, nil)
+		do := r.Apply
+		if opts.dryRun {
+			do = r.Plan
+		}
+		report, err := do(ctx, spec)
+		for _, w := range report.Warnings {
+			a.note("warning: %s", w)
+		}
+		if err != nil {
+			return err
+		}
+		return a.answer(report, func(w io.Writer) error {
+			var rows [][]string
+			for _, s := range report.Steps {
+				rows = append(rows, []string{string(s.Action), s.Kind, printable(s.Key), s.Reason})
+			}
+			return table(w, rows)
+		})
+	})
+}
+
+// readSpec reads a file, and says what its paths are relative to.
+func (a *app) readSpec(file string) (text []byte, dir string, err error) {
+	const most = 2 << 20
+	if file == "-" {
+		if text, err = io.ReadAll(io.LimitReader(a.In, most)); err == nil {
+			dir, err = os.Getwd()
+		}
+		return text, dir, err
+	}
+	if text, err = os.ReadFile(file); err != nil {
+		return nil, "", err
+	}
+	dir, err = filepath.Abs(filepath.Dir(file))
+	return text, dir, err
+}
+
+// withStage runs f with the stage of a workspace, whose memory and artifacts are in
+// the data directory.
+func (a *app) withStage(ctx context.Context, name string, f func(st *stage.Stage) error) error {
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) (err error) {
+		opts, closeIt, err := system.StageOptions(settings.Data)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeIt()) }()
+		if opts.HostRoots = settings.HostRoots; len(opts.HostRoots) == 0 {
+			opts.HostRoots = []string{"/"} // who runs this command may read what they may read
+		}
+		opts.Artifacts = opts.Artifacts.In(ws.ID())
+		st, err := stage.New(ws, opts)
+		if err != nil {
+			return err
+		}
+		return f(st)
+	})
+}
+
+type collectOptions struct {
+	name, to string
+	spec     stage.OutputSpec
+}
+
+func (a *app) collectCommand() *cobra.Command {
+	var opts collectOptions
+	cmd := &cobra.Command{
+		Use:   "collect NAME [GLOB...]",
+		Short: "Take files out of a workspace by patterns, with limits",
+		Long: `Take the files that the patterns match out of a workspace: into a directory, as artifacts
+with versions, or into the answer. Without a pattern that is out/**. Patterns know * ? [a-z]
+{a,b} and **, and may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or
+$WORKSPACE_DIR. No symlink is followed out of the workspace.`,
+		Example: "  croft collect demo '$OUTPUT_DIR/**' --to ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.spec.Globs = args[0], args[1:]
+			return a.collect(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.to, "to", "", "write the files below this directory")
+	f.BoolVar(&opts.spec.Save, "save", false, "save them as artifacts of the workspace, in the data directory")
+	f.StringVar(&opts.spec.NameTemplate, "name-template", "", "name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID")
+	f.BoolVar(&opts.spec.Inline, "inline", false, "content in the answer, with --json")
+	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "at most so many files (default 100)")
+	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "at most so many bytes of each (default 4 MiB)")
+	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "at most so many bytes of all (default 64 MiB)")
+	return cmd
+}
+
+func (a *app) collect(ctx context.Context, opts collectOptions) error {
+	return a.withStage(ctx, opts.name, func(st *stage.Stage) error {
+		man, err := st.CollectOutputs(ctx, opts.spec)
+		if err != nil {
+			return err
+		}
+		if opts.to != "" {
+			if err := writeOut(ctx, st, man, opts.to); err != nil {
+				return err
+			}
+		}
+		for _, s := range man.Skipped {
+			a.note("left out %s: %s", printable(s.Name), s.Reason)
+		}
+		if man.LimitsHit {
+			a.note("a limit was reached: %d files were left, and some may be cut", man.Left)
+		}
+		return a.answer(man, func(w io.Writer) error {
+			var rows [][]string
+			for _, f := range man.Files {
+				saved := f.Error
+				if f.SavedAs != "" {
+					saved = fmt.Sprintf("artifact://%s@%d", printable(f.SavedAs), f.Version)
+				}
+				rows = append(rows, []string{printable(f.Name), fmt.Sprint(f.SizeBytes), f.MIMEType, saved})
+			}
+			return table(w, rows)
+		})
+	})
+}
+
+// writeOut writes what was collected below a directory of the host, whole, and
+// never outside of it.
+func writeOut(ctx context.Context, st *stage.Stage, man stage.Manifest, to string) error {
+	if err := os.MkdirAll(to, 0o777); err != nil { //nolint:gosec // as the umask says
+		return err
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // files are closed by themselves
+	for _, f := range man.Files {
+		if err := writeOne(ctx, st, root, f.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeOne(ctx context.Context, st *stage.Stage, root *os.Root, name string) error {
+	body, _, err := st.Workspace().Read(ctx, name, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	out, err := root.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, body)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,370 @@
+// Package skill has the tools by which agents use skills and hand files over:
+// skill_load reads the instructions of a skill, skill_list_docs lists its further
+// documents, skill_run runs a command in a working copy of it, and
+// workspace_save_artifact keeps a file of the workspace as an artifact with a
+// version.
+//
+// Skills are directories of the host that the operator named. One is staged to
+// skills/<name> when it is first run, and again when it changes there. Programs may
+// write to the working copy. What a model can stage as inputs is artifacts, files
+// of the workspace and of skills, never files of the host.
+package skill
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/bootstrap"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Family is the family of these tools.
+const Family tool.Family = "skill"
+
+// Options say what the tools may use.
+type Options struct {
+	Skills    *bootstrap.Skills
+	State     stage.State      // nil remembers as long as the Env lives
+	Artifacts *stage.Artifacts // each workspace has its own below it; nil is none
+}
+
+// Tools returns the tools.
+func Tools(opts Options) []*tool.Tool {
+	if opts.Skills == nil {
+		opts.Skills = new(bootstrap.Skills)
+	}
+	if opts.State == nil {
+		opts.State = stage.NewMemoryState()
+	}
+	f := &family{opts}
+	return []*tool.Tool{f.loadTool(), f.listDocsTool(), f.runTool(), f.saveArtifactTool()}
+}
+
+type family struct{ opts Options }
+
+// staged is what is kept for a workspace.
+type staged struct{ *stage.Stage }
+
+func (f *family) stage(c *tool.Call) (*stage.Stage, error) {
+	s, err := tool.Keep(c, func() (staged, error) {
+		opts := &stage.Options{State: f.opts.State}
+		if f.opts.Artifacts != nil {
+			opts.Artifacts = f.opts.Artifacts.In(c.Workspace.ID())
+		}
+		st, err := stage.New(c.Workspace, opts)
+		return staged{st}, err
+	})
+	return s.Stage, err
+}
+
+type loadInput struct {
+	Skill          string   `json:"skill,omitempty" jsonschema:"name of the skill; omitted, the skills are listed"`
+	Docs           []string `json:"docs,omitempty" jsonschema:"documents to read besides, as skill_list_docs names them"`
+	IncludeAllDocs bool     `json:"include_all_docs,omitempty" jsonschema:"read all documents of the skill"`
+}
+
+type loadOutput struct {
+	Skills       []bootstrap.SkillInfo `json:"skills,omitempty" jsonschema:"what there is, where none was named"`
+	Name         string                `json:"name,omitempty"`
+	Description  string                `json:"description,omitempty"`
+	Instructions string                `json:"instructions,omitempty"`
+	Docs         []doc                 `json:"docs,omitempty"`
+}
+
+type doc struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+}
+
+func (o loadOutput) Text() string {
+	var b strings.Builder
+	for _, s := range o.Skills {
+		fmt.Fprintf(&b, "%s: %s\n", s.Name, s.Description)
+	}
+	if o.Name == "" {
+		if len(o.Skills) == 0 {
+			return "there are no skills"
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "loaded: %s\n\n%s", o.Name, o.Instructions)
+	for _, d := range o.Docs {
+		fmt.Fprintf(&b, "\n\n--- %s ---\n%s", d.Path, d.Content)
+	}
+	return b.String()
+}
+
+func (f *family) loadTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "skill_load", Family: Family, ReadOnly: true, Idempotent: true,
+		Description: "Read the instructions of a skill, and documents of it. Without a name, list the skills that there are.",
+	}, func(ctx context.Context, _ *tool.Call, in loadInput) (loadOutput, error) {
+		if in.Skill == "" {
+			list, err := f.opts.Skills.List(ctx)
+			return loadOutput{Skills: list}, err
+		}
+		s, err := f.opts.Skills.Find(ctx, in.Skill)
+		if err != nil {
+			return loadOutput{}, err
+		}
+		out := loadOutput{Name: s.Name, Description: s.Description}
+		if out.Instructions, err = s.Body(); err != nil {
+			return loadOutput{}, err
+		}
+		if in.IncludeAllDocs {
+			if in.Docs, err = s.Docs(); err != nil {
+				return loadOutput{}, err
+			}
+		}
+		for _, name := range in.Docs {
+			text, err := s.Doc(name)
+			if err != nil {
+				return loadOutput{}, err
+			}
+			out.Docs = append(out.Docs, doc{name, text})
+		}
+		return out, nil
+	})
+}
+
+type listDocsInput struct {
+	Skill string `json:"skill" jsonschema:"name of the skill"`
+}
+
+type listDocsOutput struct {
+	Docs []string `json:"docs"`
+}
+
+func (o listDocsOutput) Text() string {
+	if len(o.Docs) == 0 {
+		return "the skill has no documents but its instructions"
+	}
+	return strings.Join(o.Docs, "\n")
+}
+
+func (f *family) listDocsTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "skill_list_docs", Family: Family, ReadOnly: true, Idempotent: true,
+		Description: "List the documents of a skill beside its instructions; skill_load reads them.",
+	}, func(ctx context.Context, _ *tool.Call, in listDocsInput) (listDocsOutput, error) {
+		s, err := f.opts.Skills.Find(ctx, in.Skill)
+		if err != nil {
+			return listDocsOutput{}, err
+		}
+		docs, err := s.Docs()
+		return listDocsOutput{docs}, err
+	})
+}
+
+type runInput struct {
+	Skill   string            `json:"skill" jsonschema:"name of the skill"`
+	Command string            `json:"command" jsonschema:"script for bash, in the directory of the skill"`
+	Cwd     string            `json:"cwd,omitempty" jsonschema:"directory below the skill's"`
+	Env     map[string]string `json:"env,omitempty"`
+	Stdin   string            `json:"stdin,omitempty"`
+	Timeout int               `json:"timeout,omitempty" jsonschema:"seconds; default 300"`
+	Inputs  []input           `json:"inputs,omitempty" jsonschema:"what to stage before"`
+	Outputs *outputs          `json:"outputs,omitempty" jsonschema:"what to collect after"`
+}
+
+type input struct {
+	From string `json:"from" jsonschema:"artifact://name[@version], workspace://path or skill://name/path"`
+	To   string `json:"to,omitempty" jsonschema:"path in the workspace; default work/inputs and the last element of from"`
+	Mode string `json:"mode,omitempty" jsonschema:"copy, which is the default, or link"`
+	Pin  bool   `json:"pin,omitempty" jsonschema:"keep the version that was staged first"`
+}
+
+type outputs struct {
+	Globs         []string `json:"globs,omitempty" jsonschema:"patterns such as $OUTPUT_DIR/**; default out/**"`
+	Inline        bool     `json:"inline,omitempty" jsonschema:"content in the answer"`
+	Save          bool     `json:"save,omitempty" jsonschema:"as artifacts"`
+	NameTemplate  string   `json:"name_template,omitempty" jsonschema:"name of an artifact: a prefix, or a template with .Name .Base .Stem .Ext .Index"`
+	MaxFiles      int      `json:"max_files,omitempty"`
+	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`
+	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"`
+}
+
+type runOutput struct {
+	ExitCode   int      `json:"exit_code"`
+	TimedOut   bool     `json:"timed_out,omitempty"`
+	Stdout     string   `json:"stdout,omitempty"`
+	Stderr     string   `json:"stderr,omitempty"`
+	DurationMS int64    `json:"duration_ms"`
+	Files      []file   `json:"output_files,omitempty"`
+	Warnings   []string `json:"warnings,omitempty"`
+}
+
+type file struct {
+	Name      string `json:"name"`
+	MIMEType  string `json:"mime_type"`
+	SizeBytes int64  `json:"size_bytes"`
+	Content   string `json:"content,omitempty" jsonschema:"of a text"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Ref       string `json:"ref,omitempty" jsonschema:"of an artifact that was saved, else of the workspace"`
+}
+
+func (o runOutput) Text() string {
+	var b strings.Builder
+	b.WriteString(o.Stdout)
+	b.WriteString(o.Stderr)
+	if o.TimedOut {
+		b.WriteString("\n[timed out]\n")
+	}
+	fmt.Fprintf(&b, "\n[exit status %d]\n", o.ExitCode)
+	for _, f := range o.Files {
+		fmt.Fprintf(&b, "%s (%s, %d bytes) %s\n", f.Name, f.MIMEType, f.SizeBytes, f.Ref)
+		if f.Content != "" {
+			b.WriteString(f.Content + "\n")
+		}
+	}
+	for _, w := range o.Warnings {
+		b.WriteString("warning: " + w + "\n")
+	}
+	return b.String()
+}
+
+func (f *family) runTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "skill_run", Family: Family, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, OpenWorld: true,
+		Description: "Run a command in the working copy of a skill, with SKILL_NAME, OUTPUT_DIR and WORK_DIR set; stage inputs before it, collect outputs after it.",
+	}, f.run)
+}
+
+func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput, error) {
+	if in.Command == "" {
+		return runOutput{}, tool.Errorf(fault.InvalidArgument, "command is required")
+	}
+	s, err := f.opts.Skills.Find(ctx, in.Skill)
+	if err != nil {
+		return runOutput{}, err
+	}
+	st, err := f.stage(c)
+	if err != nil {
+		return runOutput{}, err
+	}
+	if _, err := bootstrap.New(st, nil).Apply(ctx, bootstrap.Spec{Skills: []bootstrap.Skill{s.Skill()}}); err != nil {
+		return runOutput{}, err
+	}
+	if err := stageInputs(ctx, st, in.Inputs); err != nil {
+		return runOutput{}, err
+	}
+	base := path.Join(stage.DirSkills, s.Name)
+	dir, err := c.Workspace.Clean(path.Join(base, in.Cwd))
+	if err != nil || dir != base && !strings.HasPrefix(dir, base+"/") {
+		return runOutput{}, tool.Errorf(fault.SandboxViolation, "cwd must stay in the skill")
+	}
+	const defaultSeconds = 300
+	if in.Timeout <= 0 {
+		in.Timeout = defaultSeconds
+	}
+	env := maps.Clone(in.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[stage.EnvSkill] = s.Name
+	res, err := st.Run(ctx, driver.Command{Script: in.Command, Dir: dir, Env: env, Stdin: strings.NewReader(in.Stdin), Timeout: time.Duration(in.Timeout) * time.Second})
+	if err != nil {
+		return runOutput{}, err
+	}
+	out := runOutput{ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, Stdout: string(res.Stdout), Stderr: string(res.Stderr), DurationMS: res.Duration.Milliseconds()}
+	err = collect(ctx, st, in.Outputs, &out)
+	return out, err
+}
+
+func stageInputs(ctx context.Context, st *stage.Stage, list []input) error {
+	var inputs []stage.Input
+	for _, i := range list {
+		if strings.HasPrefix(i.From, "host:") {
+			return tool.Errorf(fault.PermissionDenied, "host:// is not for agents; inputs are artifact://, workspace:// or skill://")
+		}
+		inputs = append(inputs, stage.Input(i))
+	}
+	_, err := st.StageInputs(ctx, inputs)
+	return err
+}
+
+// collect takes what a run made. Without being asked it lists up to 20 files of
+// out.
+func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
+	const unasked = 20
+	spec := stage.OutputSpec{MaxFiles: unasked}
+	if o != nil {
+		spec = stage.OutputSpec{Globs: o.Globs, Inline: o.Inline, Save: o.Save, NameTemplate: o.NameTemplate, MaxFiles: o.MaxFiles, MaxFileBytes: o.MaxFileBytes, MaxTotalBytes: o.MaxTotalBytes}
+	}
+	man, err := st.CollectOutputs(ctx, spec)
+	for _, f := range man.Files {
+		got := file{Name: f.Name, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated, Ref: "workspace://" + f.Name}
+		if stage.IsText(f.MIMEType) {
+			got.Content = f.Content
+		}
+		if f.SavedAs != "" {
+			got.Ref = stage.Artifact{Name: f.SavedAs, Version: f.Version}.Ref()
+		}
+		if f.Error != "" {
+			out.Warnings = append(out.Warnings, f.Name+": "+f.Error)
+		}
+		out.Files = append(out.Files, got)
+	}
+	for _, s := range man.Skipped {
+		out.Warnings = append(out.Warnings, s.Name+": "+s.Reason)
+	}
+	if man.Left > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files match", man.Left))
+	}
+	if err != nil && len(man.Files) > 0 {
+		out.Warnings = append(out.Warnings, err.Error())
+		return nil
+	}
+	return err
+}
+
+type saveInput struct {
+	Path string `json:"path" jsonschema:"file below work, out or runs"`
+}
+
+type saveOutput struct {
+	Path      string `json:"path"`
+	SavedAs   string `json:"saved_as"`
+	Version   int    `json:"version"`
+	Ref       string `json:"ref"`
+	MIMEType  string `json:"mime_type"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+func (o saveOutput) Text() string { return fmt.Sprintf("saved %s as %s", o.Path, o.Ref) }
+
+// maxArtifact is the largest file that an agent may save.
+const maxArtifact = 64 << 20
+
+func (f *family) saveArtifactTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "workspace_save_artifact", Family: Family, Needs: []workspace.Capability{driver.CapFS},
+		Description: "Keep a file of the workspace as an artifact with a version, which outlives it.",
+	}, func(ctx context.Context, c *tool.Call, in saveInput) (saveOutput, error) {
+		name, err := c.Workspace.Clean(in.Path)
+		if err != nil {
+			return saveOutput{}, tool.PathError("save", in.Path, err)
+		}
+		top, _, _ := strings.Cut(name, "/")
+		if top != stage.DirWork && top != stage.DirOut && top != stage.DirRuns || top == name {
+			return saveOutput{}, tool.Errorf(fault.InvalidArgument, "path must be a file below work, out or runs")
+		}
+		st, err := f.stage(c)
+		if err != nil {
+			return saveOutput{}, err
+		}
+		art, err := st.SaveFile(ctx, name, "", maxArtifact)
+		if err != nil {
+			return saveOutput{}, err
+		}
+		return saveOutput{name, art.Name, art.Version, art.Ref(), art.MIME, art.Size}, nil
+	})
+}
