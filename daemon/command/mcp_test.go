@@ -391,7 +391,12 @@ func TestAgentOverHTTP(t *testing.T) {
 // TestNoPageInABrowserGetsIn replays what a page of another origin, or one whose
 // name was made to resolve to this machine, can have a browser send.
 func TestNoPageInABrowserGetsIn(t *testing.T) {
-	url := overHTTP(t, "--workspace", t.TempDir())
+	refusesStrangers(t, overHTTP(t, "--workspace", t.TempDir()))
+}
+
+// refusesStrangers sends a server what it must refuse.
+func refusesStrangers(t *testing.T, url string) {
+	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	for _, tt := range []struct {
 		name, method, path string
