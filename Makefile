@@ -26,7 +26,8 @@ lint: $(LINT) ## golangci-lint here, and vet for macOS
 	GOOS=darwin $(GO) vet ./...
 
 bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
-	$(GO) run ./bench -family $(BENCH) -o bench/results.json
+	@[ "$(BENCH)" = stage ] || $(GO) run ./bench -family $(BENCH) -o bench/results.json
+	@case "$(BENCH)" in all|stage) cd contrib/trpcagent && $(GO) run ./bench -o ../../bench/stage.json ;; esac
 
 fuzz: ## every fuzz target for $(FUZZ)
 	scripts/fuzz $(FUZZ)
