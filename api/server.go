@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -52,6 +53,9 @@ type Config struct {
 
 	// Levels tries every level of isolation; nil is for a host that has none.
 	Levels func(ctx context.Context) []Level
+
+	// Templates are what workspaces start from, by name; nil is none.
+	Templates *template.Catalog
 }
 
 const defaultMaxBody = 16 << 20

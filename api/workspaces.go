@@ -36,6 +36,7 @@ func (s *Server) routes() {
 	s.shellRoutes()
 	s.sessionRoutes()
 	s.snapshotRoutes()
+	s.templateRoutes()
 	s.eventRoutes()
 	s.doctorRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")

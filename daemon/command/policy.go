@@ -32,7 +32,7 @@ type policyFlags struct {
 func (p *policyFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.name, "policy", "", "policy of the configuration, by its name; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
-	f.StringVar(&p.template, "template", "", "start with the files of this directory, without copying them")
+	f.StringVar(&p.template, "template", "", "start with the files of this template, by its name, or of this directory, without copying them")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached; *.HOST is what is below it; may be given several times (default nothing)")
 	f.BoolVar(&p.openNet, "open-net", false, "let everything be reached, without a proxy")
 	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: let HOST be reached with this secret, which the workspace never sees; may be given several times")
@@ -52,7 +52,9 @@ func (p *policyFlags) apply(spec *workspace.Spec) error {
 	if spec.Policy.Env, err = parseEnv(p.env); err != nil {
 		return err
 	}
-	if p.template != "" {
+	if p.template != "" && !isPath(p.template) && !strings.Contains(p.template, "/") {
+		spec.From.Template = p.template // a name
+	} else if p.template != "" {
 		if spec.From.Template, err = filepath.Abs(p.template); err != nil {
 			return err
 		}

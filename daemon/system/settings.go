@@ -102,11 +102,28 @@ func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) er
 	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
 		return err
 	}
+	if err := s.startFrom(ctx, spec); err != nil {
+		return err
+	}
 	whose := ""
 	if spec.Session.User == "" {
 		whose = spec.Name
 	}
 	return s.checkCredentials(ctx, whose, spec.Policy)
+}
+
+// startFrom finds the template that a wish names, which is a snapshot. A path is
+// the provider's to judge.
+func (s *System) startFrom(ctx context.Context, spec *driver.Spec) error {
+	if spec.From.Template == "" || filepath.IsAbs(spec.From.Template) {
+		return nil
+	}
+	t, err := s.templates.Get(ctx, spec.From.Template)
+	if err != nil {
+		return err
+	}
+	spec.From = driver.Source{Snapshot: t.Snapshot, CrossSession: true}
+	return nil
 }
 
 // admitPolicy judges a policy that a workspace is to change to.

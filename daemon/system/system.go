@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/provider/wrap/guarded"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -62,8 +63,10 @@ type System struct {
 	events   *events
 	store    registry.Store
 	agents   *agents
-	version  string
-	open     []io.Closer // providers that hold something open, and what they share
+
+	templates *template.Catalog
+	version   string
+	open      []io.Closer // providers that hold something open, and what they share
 
 	mu     sync.Mutex
 	inside *inside // +checklocks:mu
@@ -128,6 +131,10 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	s.templates = &template.Catalog{
+		Store: all.Snapshots(all.Config{Data: s.Dir, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
+	}
 	s.Mux = workspace.NewMux(providers...)
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
@@ -146,7 +153,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	s.API, err = api.New(api.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
-		Mounts: s.agents.mounts(),
+		Mounts: s.agents.mounts(), Templates: s.templates,
 	})
 	if err != nil {
 		return err
