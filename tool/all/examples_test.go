@@ -164,7 +164,7 @@ var examples = map[string]example{
 	"workspace_write_file":   {args: `{"path": "notes/todo.md", "content": "- test Sum\n"}`},
 	"workspace_edit_file":    {before: []string{`workspace_read_file {"path": "README.md"}`}, args: `{"path": "README.md", "old": "Adds up.", "new": "Adds up, quickly."}`},
 	"workspace_ls":           {args: `{"path": "."}`},
-	"workspace_glob":         {args: `{"pattern": "**/*.go"}`},
+	"workspace_glob":         {args: `{"pattern": "main/**"}`},
 	"workspace_grep":         {args: `{"pattern": "SUM", "ignore_case": true, "include": "*.go"}`},
 	"workspace_stat":         {args: `{"path": "README.md"}`},
 	"workspace_rm":           {args: `{"path": "main", "recursive": true}`},
