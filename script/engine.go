@@ -125,7 +125,7 @@ func (e *Engine) start(ctx context.Context) error {
 	if e.runtime != nil {
 		return nil
 	}
-	cfg := wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages)
+	cfg := newConfig().WithMemoryLimitPages(maxPages)
 	if e.Cache != "" {
 		cache, err := wazero.NewCompilationCacheWithDir(e.Cache)
 		if err != nil {

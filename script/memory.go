@@ -65,7 +65,7 @@ func (l *linear) full() bool {
 }
 
 func (l *linear) markLocked() {
-	if l.stopped && len(l.buf) > stopWord {
+	if stopsByWord && l.stopped && len(l.buf) > stopWord {
 		l.buf[stopWord] = 1
 	}
 }

@@ -215,7 +215,7 @@ func (r *run) result(ctx context.Context, err error, limit, took time.Duration) 
 	r.out.Fill(&res)
 	var exit *sys.ExitError
 	switch {
-	case errors.As(err, &exit):
+	case errors.As(err, &exit) && exit.ExitCode() <= 0xff:
 		res.ExitCode = int(exit.ExitCode())
 		return res
 	case errors.Is(context.Cause(ctx), errTime):

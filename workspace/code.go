@@ -70,7 +70,8 @@ func checkCode(code driver.Code, m *driver.Interpreter, root string) (driver.Cod
 }
 
 func checkLanguage(language string, m *driver.Interpreter) error {
-	if language != "" && !slices.Contains(m.Languages, language) {
+	known := language == "" || slices.Contains(m.Languages, language) && language != driver.OtherLanguages
+	if !known && !slices.Contains(m.Languages, driver.OtherLanguages) {
 		return fmt.Errorf("run code: language %q: %w: the languages are %v", language, fault.InvalidArgument, m.Languages)
 	}
 	return nil

@@ -11,7 +11,9 @@ import (
 type Interpreter struct {
 	Coder
 
-	Languages []string // that it runs, the default first
+	// Languages are those that it runs, the default first. OtherLanguages as the
+	// last says that there may be more, which are only known when asked for.
+	Languages []string
 
 	// CreateContext makes a context, which keeps state until it is deleted.
 	CreateContext func(ctx context.Context, language string, opts *ContextOptions) (CodeContext, error)
@@ -28,6 +30,9 @@ type Interpreter struct {
 	// DeleteContext ends a context.
 	DeleteContext func(ctx context.Context, id string) error
 }
+
+// OtherLanguages ends a list of languages that is not complete.
+const OtherLanguages = "*"
 
 func (i *Interpreter) core() any {
 	if i == nil {

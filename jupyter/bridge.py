@@ -1,0 +1,189 @@
+# The bridge between Croft and one Jupyter kernel. It runs beside the kernel,
+# inside the workspace's fence, and speaks lines of JSON on its standard input and
+# output; the kernel's own sockets are files that only those inside can reach.
+import base64, json, os, queue, shutil, sys, tempfile, threading
+
+proto = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+os.dup2(2, 1)  # what a kernel writes to its standard output is no answer of ours
+lock = threading.Lock()
+
+
+def say(t, **fields):
+    with lock:
+        proto.write(json.dumps({"t": t, **fields}) + "\n")
+        proto.flush()
+
+
+def give_up(kind, message, **more):
+    say("failed", kind=kind, message=message, **more)
+    sys.exit(0)
+
+
+want = json.loads(sys.argv[1])
+try:
+    from jupyter_client import KernelManager
+    from jupyter_client.kernelspec import KernelSpecManager
+except ImportError as e:
+    give_up("jupyter", str(e))
+
+
+def find(language):
+    specs = KernelSpecManager().get_all_specs()
+    langs = {n: str(s["spec"].get("language", "")).lower() for n, s in specs.items()}
+    named = [n for n in sorted(specs) if n.lower() == language]
+    by_language = [n for n in sorted(specs) if langs[n] == language]
+    for name in named + by_language:
+        return name, langs[name] or language
+    installed = sorted({l or n for n, l in langs.items()})
+    give_up("kernel", "no kernel for " + language, installed=installed)
+
+
+scratch = tempfile.mkdtemp(prefix="krn-")
+os.environ["JUPYTER_RUNTIME_DIR"] = scratch
+os.environ.setdefault("IPYTHONDIR", os.path.join(scratch, "ipython"))
+os.environ.setdefault("MPLCONFIGDIR", os.path.join(scratch, "mpl"))
+
+
+class Kernel:
+    def __init__(self, name):
+        self.km = KernelManager(kernel_name=name, transport="ipc", ip=os.path.join(scratch, "s"),
+                                connection_file=os.path.join(scratch, "c.json"))
+        self.kc = None
+        self.km.start_kernel()
+        self.connect()
+
+    def connect(self):
+        if self.kc is not None:
+            self.kc.stop_channels()
+        self.kc = self.km.client()
+        self.kc.start_channels()
+        self.kc.wait_for_ready(timeout=want["startSeconds"])
+
+    def restart(self):
+        self.km.restart_kernel(now=True)
+        self.connect()
+
+    def close(self):
+        self.kc and self.kc.stop_channels()
+        self.km.shutdown_kernel(now=True)
+
+
+class Run:
+    """One piece of code, and the bound of what it may put out."""
+
+    def __init__(self, kernel, request):
+        self.kernel, self.limit, self.dropped = kernel, request["limit"], 0
+        self.id = request["id"]
+        self.msg = kernel.kc.execute(request["code"], allow_stdin=False, store_history=True)
+        self.end = {"status": "died"}
+
+    def text(self, kind, text):
+        kept = text[: max(self.limit, 0)]
+        self.limit -= len(kept.encode("utf-8", "replace"))
+        self.dropped += len(text[len(kept):].encode("utf-8", "replace"))
+        if kept:
+            say("text", kind=kind, text=kept)
+
+    def data(self, kind, bundle):
+        out, size = {}, 0
+        for mime, value in bundle.items():
+            if isinstance(value, str):
+                raw = value.encode("utf-8", "replace")
+                if not mime.startswith("text/") and not mime.endswith(("json", "xml")):
+                    try:
+                        raw = base64.b64decode(value, validate=False)
+                    except ValueError:
+                        pass
+            else:
+                raw = json.dumps(value).encode()
+            out[mime], size = base64.b64encode(raw).decode(), size + len(mime) + len(raw)
+        if size > self.limit:
+            self.dropped += size
+            return
+        self.limit -= size
+        say("data", kind=kind, data=out)
+
+    def take(self, m):
+        kind, content = m["msg_type"], m["content"]
+        ours = m["parent_header"].get("msg_id") == self.msg
+        if kind == "stream":
+            self.text("stderr" if content["name"] == "stderr" else "stdout", content["text"])
+        elif not ours:
+            return False
+        elif kind in ("display_data", "update_display_data"):
+            self.data("display", content["data"])
+        elif kind == "execute_result":
+            self.data("result", content["data"])
+        elif kind == "status":
+            return content["execution_state"] == "idle"
+        return False
+
+    def wait(self, orders):
+        done = False
+        while not done:
+            if orders["restart"].is_set():
+                self.end = {"status": "restarted"}
+                return
+            try:
+                done = self.take(self.kernel.kc.get_iopub_msg(timeout=0.1))
+            except queue.Empty:
+                if not self.kernel.km.is_alive():
+                    return
+        while True:
+            try:
+                reply = self.kernel.kc.get_shell_msg(timeout=5)
+            except queue.Empty:
+                return
+            if reply["parent_header"].get("msg_id") == self.msg:
+                c = reply["content"]
+                self.end = {k: c[k] for k in ("status", "ename", "evalue", "traceback") if k in c}
+                self.end["count"] = c.get("execution_count") or 0
+                return
+
+
+def serve(kernel):
+    todo = queue.Queue()
+    orders = {"restart": threading.Event()}
+
+    def listen():
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["op"] == "interrupt":
+                kernel.km.interrupt_kernel()
+                continue
+            if request["op"] == "restart":
+                orders["restart"].set()
+            todo.put(request)
+        orders["restart"].set()
+        todo.put({"op": "quit"})
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        request = todo.get()
+        if request["op"] == "quit":
+            return
+        if request["op"] == "restart":
+            orders["restart"].clear()
+            kernel.restart()
+            say("restarted", id=request.get("id", 0))
+            continue
+        run = Run(kernel, request)
+        run.wait(orders)
+        if run.end["status"] == "died":
+            kernel.restart()
+        say("end", id=run.id, dropped=run.dropped, **run.end)
+
+
+kernel = None
+try:
+    name, language = find(want["language"])
+    try:
+        kernel = Kernel(name)
+    except Exception as e:  # whatever it is, whoever asked should read it
+        give_up("start", "%s: %s" % (type(e).__name__, e))
+    say("ready", kernel=name, language=language)
+    serve(kernel)
+finally:
+    if kernel is not None:
+        kernel.close()
+    shutil.rmtree(scratch, ignore_errors=True)

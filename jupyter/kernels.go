@@ -1,0 +1,246 @@
+package jupyter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Options bound the kernels of a workspace.
+type Options struct {
+	Timeout time.Duration // of code that asks for none; 0 is 2 minutes
+	Idle    time.Duration // after which an unused context ends; 0 is 30 minutes
+	Start   time.Duration // that a kernel may take to start; 0 is a minute
+	Output  int64         // bytes that a result keeps; 0 is 4 MiB
+	Most    int           // contexts of a workspace; 0 is 8
+}
+
+func (o *Options) defaults() {
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	if o.Idle <= 0 {
+		o.Idle = 30 * time.Minute
+	}
+	if o.Start <= 0 {
+		o.Start = time.Minute
+	}
+	if o.Output <= 0 {
+		o.Output = 4 << 20
+	}
+	if o.Most <= 0 {
+		o.Most = 8
+	}
+}
+
+// DefaultLanguage is that of code which says none.
+const DefaultLanguage = "python"
+
+// Kernels are the kernels of one workspace.
+type Kernels struct {
+	shell *driver.Shell
+	opts  Options
+
+	mu     sync.Mutex
+	live   map[string]*kernel // +checklocks:mu; nil entries are being made
+	closed bool               // +checklocks:mu
+	wg     sync.WaitGroup     // of kernels that end because they are idle
+}
+
+// New returns the kernels of the workspace with this shell: none, at first.
+func New(shell *driver.Shell, opts *Options) *Kernels {
+	k := &Kernels{shell: shell, live: map[string]*kernel{}}
+	if opts != nil {
+		k.opts = *opts
+	}
+	k.opts.defaults()
+	return k
+}
+
+// Module returns the Code module.
+func (k *Kernels) Module() *driver.Interpreter {
+	return &driver.Interpreter{
+		Coder:         k,
+		Languages:     []string{DefaultLanguage, driver.OtherLanguages},
+		CreateContext: k.create,
+		Contexts:      k.list,
+		Restart:       k.restart,
+		Interrupt:     k.interrupt,
+		DeleteContext: k.remove,
+	}
+}
+
+// Close ends all kernels.
+func (k *Kernels) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closed = true
+	live := k.live
+	k.live = map[string]*kernel{}
+	k.mu.Unlock()
+	var errs []error
+	for _, kn := range live {
+		if kn != nil {
+			errs = append(errs, kn.close(ctx))
+		}
+	}
+	k.wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (k *Kernels) create(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
+	kn, err := k.start(ctx, language, opts.Dir, opts.Env)
+	if err != nil {
+		return driver.CodeContext{}, err
+	}
+	return kn.info, nil
+}
+
+// start starts a kernel and keeps it under a fresh id.
+func (k *Kernels) start(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
+	if language == "" {
+		language = DefaultLanguage
+	}
+	id := driver.NewID()[:12]
+	if err := k.reserve(id); err != nil {
+		return nil, err
+	}
+	kn, err := k.launch(ctx, strings.ToLower(language), dir, env)
+	k.mu.Lock()
+	closed := k.closed
+	if err != nil || closed {
+		delete(k.live, id)
+	} else {
+		kn.info = driver.CodeContext{ID: id, Language: language, Dir: dir, Created: time.Now().UTC()}
+		kn.idle = time.AfterFunc(k.opts.Idle, func() { k.reap(id) })
+		k.live[id] = kn
+	}
+	k.mu.Unlock()
+	if err == nil && closed {
+		err = errors.Join(fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState), kn.close(ctx))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return kn, nil
+}
+
+func (k *Kernels) reserve(id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState)
+	}
+	if len(k.live) >= k.opts.Most {
+		return fmt.Errorf("jupyter: start a kernel: %w: there are %d contexts, and no more are allowed; delete one", fault.ResourceExhausted, len(k.live))
+	}
+	k.live[id] = nil
+	return nil
+}
+
+// get returns a context's kernel.
+func (k *Kernels) get(id string) (*kernel, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if kn := k.live[id]; kn != nil {
+		return kn, nil
+	}
+	return nil, fmt.Errorf("jupyter: context %q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
+}
+
+func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := []driver.CodeContext{}
+	for _, kn := range k.live {
+		if kn != nil {
+			list = append(list, kn.info)
+		}
+	}
+	slices.SortFunc(list, func(a, b driver.CodeContext) int {
+		return a.Created.Compare(b.Created)
+	})
+	return list, nil
+}
+
+func (k *Kernels) remove(ctx context.Context, id string) error {
+	kn, err := k.get(id)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	delete(k.live, id)
+	k.mu.Unlock()
+	return kn.close(ctx)
+}
+
+// closeBound is what ending an idle kernel may take.
+const closeBound = 20 * time.Second
+
+// reap ends a context that nobody used for long.
+func (k *Kernels) reap(id string) {
+	k.mu.Lock()
+	kn := k.live[id]
+	if kn == nil || k.closed {
+		k.mu.Unlock()
+		return
+	}
+	if kn.busy() {
+		kn.idle.Reset(k.opts.Idle)
+		k.mu.Unlock()
+		return
+	}
+	delete(k.live, id)
+	k.wg.Add(1)
+	k.mu.Unlock()
+	defer k.wg.Done()
+	ctx, cancel := context.WithTimeout(kn.life, closeBound)
+	defer cancel()
+	_ = kn.close(ctx) // nobody waits for it; the session ends with the workspace at the latest
+}
+
+func (k *Kernels) interrupt(ctx context.Context, id string) error {
+	kn, err := k.get(id)
+	if err != nil {
+		return err
+	}
+	return kn.order(ctx, request{Op: "interrupt"})
+}
+
+func (k *Kernels) restart(ctx context.Context, id string) error {
+	kn, err := k.get(id)
+	if err != nil {
+		return err
+	}
+	return kn.restart(ctx, k.opts.Start)
+}
+
+// RunCode runs code in its context, or in a kernel of its own.
+func (k *Kernels) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
+	if code.Timeout <= 0 {
+		code.Timeout = k.opts.Timeout
+	}
+	if code.Context == "" {
+		kn, err := k.start(ctx, code.Language, code.Dir, code.Env)
+		if err != nil {
+			return driver.CodeResult{}, err
+		}
+		defer func() { _ = k.remove(context.WithoutCancel(ctx), kn.info.ID) }() // it may have been closed with the workspace
+		return kn.run(ctx, code, k.opts)
+	}
+	kn, err := k.get(code.Context)
+	if err != nil {
+		return driver.CodeResult{}, err
+	}
+	if code.Language != "" && !strings.EqualFold(code.Language, kn.info.Language) {
+		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: it runs %s, not %s", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
+	}
+	defer kn.idle.Reset(k.opts.Idle)
+	return kn.run(ctx, code, k.opts)
+}
