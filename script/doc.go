@@ -12,9 +12,9 @@
 // script that breaks the interpreter breaks a machine of bounded memory and
 // nothing else; there is no cgo, and no memory of Croft's that a script could
 // reach. The memory of an isolate can't grow beyond [Options.Memory]; its time is
-// bounded by a word at the head of every loop of the interpreter (see
+// bounded by a count at the head of every loop of the interpreter (see
 // internal/meter), which no script can evade, not even within a built-in
-// function; what it puts out is cut at [Options.Output]. There is no network, no
+// function, and which lets Go's collector work meanwhile; what it puts out is cut at [Options.Output]. There is no network, no
 // process and no file but those of the workspace, through the functions of its
 // FS: a path that leaves is refused there as anywhere.
 //

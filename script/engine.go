@@ -32,8 +32,10 @@ const (
 	// stackSize is how deep scripts may nest; the interpreter's own stack is
 	// twice that.
 	stackSize = 512 << 10
-	// stopWord is the address that the loops of the interpreter look at.
-	stopWord = 8
+	// countWord is the address where the loops of the interpreter count down, and
+	// turns how many there are before it asks whether to go on: about 100 us.
+	countWord = 8
+	turns     = 20_000
 )
 
 // defaultMost is how many isolates run at once.
@@ -125,7 +127,7 @@ func (e *Engine) start(ctx context.Context) error {
 	if e.runtime != nil {
 		return nil
 	}
-	cfg := newConfig().WithMemoryLimitPages(maxPages)
+	cfg := wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages)
 	if e.Cache != "" {
 		cache, err := wazero.NewCompilationCacheWithDir(e.Cache)
 		if err != nil {
@@ -158,7 +160,13 @@ func imports(r wazero.Runtime) wazero.HostModuleBuilder {
 		"host_module_load": func(ctx context.Context, _ api.Module, name, outLen uint32) uint32 {
 			return isolateOf(ctx).load(ctx, name, outLen)
 		},
-		"host_interrupt":           func(context.Context) uint32 { return 0 },
+		"host_interrupt": func(ctx context.Context, m api.Module) uint32 {
+			m.Memory().WriteUint32Le(countWord, turns)
+			if ctx.Err() != nil {
+				return 1
+			}
+			return 0
+		},
 		"host_get_timezone_offset": func(_, _ uint32) uint32 { return 0 }, // scripts live in UTC
 		"host_promise_rejection":   func(_, _, _ uint32) {},
 	} {

@@ -1,22 +1,14 @@
 package script
 
-import (
-	"sync"
-
-	"github.com/tetratelabs/wazero/experimental"
-)
+import "github.com/tetratelabs/wazero/experimental"
 
 // linear is the memory of one isolate. It is ours, not the runtime's, so that it
-// ends where the options say, and so that the word that stops the isolate can be
-// written from outside while the memory may be moving.
+// ends where the options say.
 type linear struct {
-	limit uint64
-	first uint64 // how much to have room for at once
-
-	mu      sync.Mutex
-	buf     []byte // +checklocks:mu
-	stopped bool   // +checklocks:mu
-	refused bool   // +checklocks:mu; more was wanted than there is
+	limit   uint64
+	first   uint64 // how much to have room for at once
+	buf     []byte
+	refused bool // more was wanted than there is
 }
 
 var _ experimental.LinearMemory = (*linear)(nil)
@@ -26,8 +18,6 @@ func (l *linear) Allocate(_, _ uint64) experimental.LinearMemory { return l }
 
 // Reallocate returns the memory in a new size; nil refuses it.
 func (l *linear) Reallocate(size uint64) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if size > l.limit {
 		l.refused = true
 		return nil
@@ -38,34 +28,8 @@ func (l *linear) Reallocate(size uint64) []byte {
 		l.buf = buf
 	}
 	l.buf = l.buf[:size]
-	l.markLocked()
 	return l.buf
 }
 
 // Free lets go of it.
-func (l *linear) Free() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf = nil
-}
-
-// stop makes the isolate trap at the head of its next loop.
-func (l *linear) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopped = true
-	l.markLocked()
-}
-
-// full reports whether the isolate wanted more than it may have.
-func (l *linear) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.refused
-}
-
-func (l *linear) markLocked() {
-	if stopsByWord && l.stopped && len(l.buf) > stopWord {
-		l.buf[stopWord] = 1
-	}
-}
+func (l *linear) Free() { l.buf = nil }

@@ -113,13 +113,12 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 		return driver.CodeResult{}, fmt.Errorf("script: make an isolate: %w: %w", fault.Internal, err)
 	}
 	defer iso.close(context.WithoutCancel(ctx))
-	defer context.AfterFunc(ctx, memory.stop)()
 	iso.run = r
 	err = r.evaluate(withIsolate(ctx, iso), iso, language)
 	if r.evicted != nil {
 		return driver.CodeResult{}, r.evicted
 	}
-	r.full = memory.full()
+	r.full = memory.refused
 	return r.result(ctx, err, code.Timeout, time.Since(began)), nil
 }
 
@@ -215,7 +214,7 @@ func (r *run) result(ctx context.Context, err error, limit, took time.Duration) 
 	r.out.Fill(&res)
 	var exit *sys.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() <= 0xff:
+	case errors.As(err, &exit):
 		res.ExitCode = int(exit.ExitCode())
 		return res
 	case errors.Is(context.Cause(ctx), errTime):

@@ -3,6 +3,7 @@ package script_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,27 @@ func TestCancelling(t *testing.T) {
 	if err != nil || res.Cause != driver.CauseCanceled || stdout(res) != "up\n" {
 		t.Errorf("got %+v, %v", res, err)
 	}
+}
+
+// TestTheCollectorWorksMeanwhile would hang if a script that loops could not be
+// interrupted by Go's own scheduler.
+func TestTheCollectorWorksMeanwhile(t *testing.T) {
+	m := engine.Module(files(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	up, done := make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		res, err := m.RunCode(ctx, driver.Code{Source: "console.log(1); for (;;) {}", Timeout: time.Hour, OnOutput: func(driver.Output) error { close(up); return nil }})
+		if err != nil || res.Cause != driver.CauseCanceled {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	}()
+	<-up
+	for range 3 {
+		runtime.GC()
+	}
+	cancel()
+	<-done
 }
 
 func TestIsolatesShareNothing(t *testing.T) {

@@ -1,9 +1,14 @@
-// Command meter rewrites a WebAssembly module so that it can be stopped from
-// outside: at the head of every loop it reads one word of the module's own
-// memory and traps where it is not zero. A runtime's way of stopping a module
-// calls out of it at every turn, which makes an interpreter several times as slow.
+// Command meter rewrites a WebAssembly module so that it lets its host speak now
+// and then: at the head of every loop it counts down a word of its own memory,
+// and when that is used up it calls a function that it imports. That one sets the
+// word anew, and where it answers other than zero the module traps.
 //
-//	meter 8 <in.wasm >out.wasm
+//	meter 8 host_interrupt <in.wasm >out.wasm
+//
+// A host in Go needs this twice over: to stop a module, and to be able to collect
+// garbage meanwhile, since machine code that calls nothing of Go's can't be
+// preempted. A runtime's own way calls the host at every turn of every loop, which
+// makes an interpreter several times as slow.
 //
 // The word is at the address given, which must be one that the module does not
 // use; the first kibibyte is not, in what clang's linker lays out.
@@ -27,8 +32,8 @@ func main() {
 }
 
 func run(args []string, in io.Reader, out io.Writer) error {
-	if len(args) != 1 {
-		return errors.New("usage: meter ADDRESS <in.wasm >out.wasm")
+	if len(args) != 2 {
+		return errors.New("usage: meter ADDRESS IMPORT <in.wasm >out.wasm")
 	}
 	address, err := strconv.ParseUint(args[0], 10, 10)
 	if err != nil {
@@ -38,7 +43,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	module, err = meter(module, address)
+	module, err = meter(module, address, args[1])
 	if err != nil {
 		return err
 	}
@@ -48,35 +53,72 @@ func run(args []string, in io.Reader, out io.Writer) error {
 
 const (
 	sectionCustom = 0
+	sectionImport = 2
 	sectionCode   = 10
 )
 
-// meter returns the module with the check in every loop, and without its custom
+// meter returns the module with the count in every loop, and without its custom
 // sections, which tell of offsets that no longer hold.
-func meter(module []byte, address uint64) ([]byte, error) {
+func meter(module []byte, address uint64, function string) ([]byte, error) {
 	const header = 8
 	if len(module) < header || !bytes.Equal(module[:header], []byte("\x00asm\x01\x00\x00\x00")) {
 		return nil, errors.New("not a WebAssembly module of version 1")
 	}
-	check := []byte{0x41, 0, 0x28, 2} // i32.const 0; i32.load align=4 offset=
-	check = binary.AppendUvarint(check, address)
-	check = append(check, 0x04, 0x40, 0x00, 0x0b) // if; unreachable; end
-
+	var check []byte
 	out := bytes.Clone(module[:header])
 	r := &reader{data: module[header:]}
 	for len(r.data) > 0 && r.err == nil {
 		id := r.byte()
 		body := r.take(r.uvarint())
-		if id == sectionCode {
+		switch id {
+		case sectionCustom:
+			continue
+		case sectionImport:
+			index, ok := imported(&reader{data: body}, function)
+			if !ok {
+				return nil, fmt.Errorf("the module imports no function %s", function)
+			}
+			check = count(address, index)
+		case sectionCode:
+			if check == nil {
+				return nil, errors.New("the module imports nothing")
+			}
 			body = code(body, check, r)
 		}
-		if id != sectionCustom {
-			out = append(out, id)
-			out = binary.AppendUvarint(out, uint64(len(body)))
-			out = append(out, body...)
-		}
+		out = append(out, id)
+		out = binary.AppendUvarint(out, uint64(len(body)))
+		out = append(out, body...)
 	}
 	return out, r.err
+}
+
+// imported finds the index of a function that is imported.
+func imported(r *reader, function string) (index uint64, ok bool) {
+	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
+		r.take(r.uvarint()) // the module
+		name := string(r.take(r.uvarint()))
+		if kind := r.byte(); kind != 0 { // others would need to be read, too
+			return 0, false
+		}
+		r.uvarint() // its type
+		if name == function {
+			return index, true
+		}
+		index++
+	}
+	return 0, false
+}
+
+// count is the code that goes to the head of a loop.
+func count(address, function uint64) []byte {
+	load := append([]byte{0x41, 0, 0x28, 2}, binary.AppendUvarint(nil, address)...) // i32.const 0; i32.load
+	b := append([]byte{0x41, 0}, load...)                                           // i32.const 0: where to store
+	b = append(b, 0x41, 1, 0x6b, 0x36, 2)                                           // i32.const 1; i32.sub; i32.store
+	b = binary.AppendUvarint(b, address)
+	b = append(b, load...)
+	b = append(b, 0x41, 0, 0x4c, 0x04, 0x40, 0x10) // i32.const 0; i32.le_s; if; call
+	b = binary.AppendUvarint(b, function)
+	return append(b, 0x04, 0x40, 0x00, 0x0b, 0x0b) // if; unreachable; end; end
 }
 
 // code rewrites the section of functions.
