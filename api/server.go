@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -47,6 +48,11 @@ type Config struct {
 	// to. Nil take everything as it is, and know no policy by a name.
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
 	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
+
+	// Snapshots is the store that the snapshots of workspaces are in, and Export
+	// copies one of them to the bucket of a URL. Nil are for a server without.
+	Snapshots *snapshot.Store
+	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
 
 	// Mounts are further handlers by path, behind the same guard.
 	Mounts map[string]http.Handler

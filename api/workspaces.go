@@ -37,6 +37,7 @@ func (s *Server) routes() {
 	s.sessionRoutes()
 	s.snapshotRoutes()
 	s.templateRoutes()
+	s.storeRoutes()
 	s.eventRoutes()
 	s.doctorRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")

@@ -15,14 +15,14 @@ type Report struct {
 	Packs     int       `json:"packs"`
 	Objects   int       `json:"objects"`  // that were read and verified
 	Unneeded  int       `json:"unneeded"` // objects that no snapshot needs, for gc to remove
-	Problems  []Problem `json:"problems"`
+	Problems  []Flaw `json:"problems"`
 }
 
 // OK reports whether nothing is wrong.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// A Problem is something in a store that is not as it must be.
-type Problem struct {
+// A Flaw is something in a store that is not as it must be.
+type Flaw struct {
 	What     string `json:"what"`               // the object, pack or snapshot
 	Snapshot string `json:"snapshot,omitempty"` // one that can't be restored for it
 	Error    string `json:"error"`
@@ -37,7 +37,7 @@ func (s *Store) Check(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer unlock()
-	r := &Report{Problems: []Problem{}}
+	r := &Report{Problems: []Flaw{}}
 	good, err := s.checkPacks(ctx, r)
 	if err != nil {
 		return r, err
@@ -98,7 +98,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 			}
 			r.Objects++
 			if got := sum(plain[e.off : e.off+e.size]); got != e.id {
-				r.Problems = append(r.Problems, Problem{What: "object " + e.id.String(), Error: fmt.Sprintf("in pack %s its content has the digest %s", pack, got)})
+				r.Problems = append(r.Problems, Flaw{What: "object " + e.id.String(), Error: fmt.Sprintf("in pack %s its content has the digest %s", pack, got)})
 				continue
 			}
 			good[e.id] = true
@@ -113,7 +113,7 @@ func (r *Report) note(what, snapshot string, err error) error {
 	if fault.CauseOf(err) != fault.CauseCorrupt && code != fault.NotFound {
 		return err
 	}
-	r.Problems = append(r.Problems, Problem{What: what, Snapshot: snapshot, Error: err.Error()})
+	r.Problems = append(r.Problems, Flaw{What: what, Snapshot: snapshot, Error: err.Error()})
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 			for id := range g.live {
 				needed[id] = true
 				if !good[id] {
-					r.Problems = append(r.Problems, Problem{What: "object " + id.String(), Snapshot: e.ID, Error: "it is missing or damaged"})
+					r.Problems = append(r.Problems, Flaw{What: "object " + id.String(), Snapshot: e.ID, Error: "it is missing or damaged"})
 				}
 			}
 		}

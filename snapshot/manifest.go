@@ -179,6 +179,30 @@ type Retention struct {
 	MaxAge time.Duration // those that are younger; 0 is no such rule
 }
 
+// PruneEach is Prune for the snapshots of each workspace by themselves: so many of
+// each are kept.
+func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
+	all, err := s.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	done := map[string]bool{}
+	var gone []*Manifest
+	for _, m := range all {
+		if done[m.Workspace] {
+			continue
+		}
+		done[m.Workspace] = true
+		of := m.Workspace
+		more, err := s.Prune(ctx, r, func(m *Manifest) bool { return m.Workspace == of && (match == nil || match(m)) })
+		gone = append(gone, more...)
+		if err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}
+
 // Prune deletes, of the snapshots that match, those that no rule keeps, and
 // returns them. With both rules a snapshot that either keeps stays.
 func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {

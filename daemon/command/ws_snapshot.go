@@ -93,14 +93,16 @@ func (a *app) printSnapshots(ctx context.Context, ws *workspace.Workspace, opts 
 	if err != nil {
 		return err
 	}
-	return a.answer(list, func(w io.Writer) error {
-		rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
-		for _, s := range list {
-			rows = append(rows, []string{s.ID, orDash(printable(s.Name)), s.Workspace, timeText(s.Created),
-				strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), orDash(labelText(s.Labels))})
-		}
-		return table(w, rows)
-	})
+	return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+}
+
+func snapshotRows(list []driver.SnapshotInfo) [][]string {
+	rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
+	for _, s := range list {
+		rows = append(rows, []string{s.ID, orDash(printable(s.Name)), s.Workspace, timeText(s.Created),
+			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), orDash(labelText(s.Labels))})
+	}
+	return rows
 }
 
 func (a *app) wsRestoreCommand() *cobra.Command {

@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/provider/wrap/guarded"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -66,6 +67,7 @@ type System struct {
 
 	templates *template.Catalog
 	version   string
+	snapshots *snapshot.Store
 	open      []io.Closer // providers that hold something open, and what they share
 
 	mu     sync.Mutex
@@ -127,6 +129,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Log: s.log})
 	providers, err := s.providers(ctx, cfg)
 	if err != nil {
 		return err
@@ -153,7 +156,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	s.API, err = api.New(api.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
-		Mounts: s.agents.mounts(), Templates: s.templates,
+		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)),
 	})
 	if err != nil {
 		return err

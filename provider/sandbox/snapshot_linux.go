@@ -22,9 +22,8 @@ import (
 // as its template: a layer, made of it once, that any number share.
 
 const (
-	stageName  = "stage" // in the directory of a workspace: where a rollback makes ready what is new
-	newLayer   = ".new-" // begins the names of layers that are being made
-	baseOfDirs = "dir"   // the kind of a base that is a directory of this host
+	stageName = "stage" // in the directory of a workspace: where a rollback makes ready what is new
+	newLayer  = ".new-" // begins the names of layers that are being made
 )
 
 // origin is what a workspace starts from, as a spec asks for it.
@@ -168,7 +167,7 @@ func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
 		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error { return h.become(ctx, t, paths) },
-		Base:   func(_ context.Context, b snapshot.Base) (snapshot.Tree, error) { return baseTree(b) },
+		Base:   func(_ context.Context, b snapshot.Base) (snapshot.Tree, error) { return BaseTree(b) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
 			if l.plain {
 				return nil
@@ -178,16 +177,6 @@ func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
 		},
 		Running: h.quiet,
 	}
-}
-
-func baseTree(b snapshot.Base) (snapshot.Tree, error) {
-	if b.Kind != baseOfDirs || !filepath.IsAbs(b.Name) {
-		return nil, fmt.Errorf("sandbox: a snapshot over %s %q: %w", b.Kind, b.Name, fault.Unsupported)
-	}
-	if _, err := os.Stat(b.Name); err != nil {
-		return nil, fmt.Errorf("sandbox: the template %s of a snapshot: %w: %w", b.Name, fault.Of(err), err)
-	}
-	return snapshot.HostDir(b.Name, nil), nil
 }
 
 // now returns the files as they are, frozen if that can be.

@@ -1,0 +1,216 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *app) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Look after the store of snapshots",
+		Long:  "Look after the store of snapshots, which outlive their workspaces. croft ws snapshot takes one.",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  group,
+	}
+	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand())
+	return cmd
+}
+
+func (a *app) snapshotListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List all snapshots, also of workspaces that are gone, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				list, err := c.Snapshots(ctx)
+				if err != nil {
+					return err
+				}
+				return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+			})
+		}),
+	}
+}
+
+func (a *app) snapshotPruneCommand() *cobra.Command {
+	var r remote.Retention
+	var maxAge time.Duration
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Forget snapshots by count and age, and print their ids",
+		Long: `Forget the snapshots that no rule keeps, and print their ids: --keep keeps the newest so many
+of each workspace, --max-age those that are younger. With both, what either keeps stays. What only they
+needed is removed from the disk by croft snapshot gc.`,
+		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
+		Args:    cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			if r.Keep < 0 || maxAge < 0 || r.Keep == 0 && maxAge == 0 {
+				return usagef("a rule is required: --keep N, --max-age AGE, or both")
+			}
+			if maxAge > 0 {
+				r.MaxAge = maxAge.String()
+			}
+			return a.snapshotPrune(ctx, r)
+		}),
+	}
+	f := cmd.Flags()
+	f.IntVar(&r.Keep, "keep", 0, "keep the newest so many of each workspace")
+	f.DurationVar(&maxAge, "max-age", 0, "keep those that are younger, as 72h")
+	f.StringVar(&r.Workspace, "workspace", "", "only those of this workspace, by name or, also if it is gone, by id")
+	return cmd
+}
+
+func (a *app) snapshotPrune(ctx context.Context, r remote.Retention) error {
+	return a.withClient(ctx, func(c *remote.Client) error {
+		if r.Workspace != "" {
+			ws, err := c.Show(ctx, r.Workspace)
+			switch {
+			case err == nil:
+				r.Workspace = ws.ID
+			case fault.Of(err) != fault.NotFound || !driver.ValidID(r.Workspace):
+				return err
+			}
+		}
+		gone, err := c.PruneSnapshots(ctx, r)
+		if err != nil {
+			return err
+		}
+		return a.answer(gone, func(w io.Writer) error {
+			for _, s := range gone {
+				if _, err := fmt.Fprintln(w, s.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// decoded reads an answer of the store.
+func decoded[T any](data json.RawMessage, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, fmt.Errorf("snapshots: %w: the server answered in a form that is not known", fault.Unavailable)
+	}
+	return v, nil
+}
+
+func (a *app) snapshotGCCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what no snapshot needs from the store",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				res, err := decoded[snapshot.GCResult](c.GCSnapshots(ctx))
+				if err != nil {
+					return err
+				}
+				return a.answer(res, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%d snapshots need %d objects; removed %d packs, wrote %d anew, freed %d bytes\n",
+						res.Snapshots, res.Objects, res.Removed, res.Rewritten, res.Freed)
+					return err
+				})
+			})
+		}),
+	}
+}
+
+func (a *app) snapshotFsckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fsck",
+		Short: "Read and verify all that is in the store",
+		Long: `Read and verify all that is in the store, and list what is damaged or missing, with the
+snapshots that can't be restored for it. Nothing is changed.`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				report, err := decoded[snapshot.Report](c.CheckSnapshots(ctx))
+				if err != nil {
+					return err
+				}
+				if err := a.answer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
+					return err
+				}
+				return fmt.Errorf("snapshot fsck: %w: %d problems", fault.Failed, len(report.Problems))
+			})
+		}),
+	}
+}
+
+func writeReport(w io.Writer, r *snapshot.Report) error {
+	for _, p := range r.Problems {
+		of := ""
+		if p.Snapshot != "" {
+			of = " (snapshot " + p.Snapshot + ")"
+		}
+		if _, err := fmt.Fprintf(w, "%s%s: %s\n", p.What, of, p.Error); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d snapshots, %d packs, %d objects, of which %d are not needed; %d problems\n",
+		r.Snapshots, r.Packs, r.Objects, r.Unneeded, len(r.Problems))
+	return err
+}
+
+func (a *app) snapshotExportCommand() *cobra.Command {
+	var to string
+	var credentials bool
+	cmd := &cobra.Command{
+		Use:   "export SNAPSHOT --to URL",
+		Short: "Copy a snapshot to a store in a bucket, and print the id that it has there",
+		Long: `Copy a snapshot, by its id, to a store in a bucket, and print the id that it has there. The URL
+is file:///path, s3://bucket?region=REGION (with the credentials that the environment has; &endpoint=URL for
+another server, &prefix=a/ for a part of the bucket) or mem://. What the bucket has already is not sent again.
+
+Files that are known to hold credentials, such as .env, .netrc and private keys, are left out, since others may
+read the bucket; which is said on standard error. --credentials takes them along.`,
+		Example: "  croft snapshot export ID --to file:///srv/snapshots",
+		Args:    cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if to == "" {
+				return usagef("--to is required: the URL of a bucket")
+			}
+			return a.snapshotExport(ctx, args[0], to, credentials)
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "URL of the bucket")
+	cmd.Flags().BoolVar(&credentials, "credentials", false, "take files along that are known to hold credentials")
+	return cmd
+}
+
+func (a *app) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
+	return a.withClient(ctx, func(c *remote.Client) error {
+		res, err := c.ExportSnapshot(ctx, id, to, credentials)
+		if err != nil {
+			return err
+		}
+		if len(res.LeftOut) > 0 {
+			names := make([]string, len(res.LeftOut))
+			for i, name := range res.LeftOut {
+				names[i] = printable(name)
+			}
+			a.note("left out, since they are known to hold credentials (--credentials takes them along): %s", strings.Join(names, ", "))
+		}
+		return a.answer(res, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, res.Snapshot.ID)
+			return err
+		})
+	})
+}

@@ -1,0 +1,64 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/bucket"
+)
+
+// export copies a snapshot to a store in a bucket. One in a directory of this host
+// lies where workspaces may use directories, and never in our own.
+func (s *System) export(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
+	return func(ctx context.Context, id, to string, credentials bool) (_ *snapshot.Manifest, err error) {
+		if err := s.permitExport(to, roots); err != nil {
+			return nil, err
+		}
+		b, err := bucket.Open(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
+		return s.snapshots.Copy(ctx, id, snapshot.Open(bucket.New(b, ""), nil), &snapshot.CopyOptions{Credentials: credentials, Base: sandbox.BaseTree})
+	}
+}
+
+func (s *System) permitExport(to string, roots []string) error {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "file" {
+		return nil // bucket.Open judges it
+	}
+	path := resolved(u.Path)
+	if within(resolved(s.Dir), path) || within(path, resolved(s.Dir)) {
+		return fmt.Errorf("system: export to %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
+	}
+	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(resolved(root), path) }) {
+		return fmt.Errorf("system: export to %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
+	}
+	return nil
+}
+
+// resolved is a path with the symlinks followed of what is there of it.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+	}
+}
+
+func within(root, path string) bool {
+	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
+}
