@@ -13,6 +13,7 @@ import (
 
 // routes is every route that there is.
 var routes = []string{
+	"DELETE /v1/templates/{template}",
 	"DELETE /v1/workspaces/{id}",
 	"DELETE /v1/workspaces/{id}/files",
 	"DELETE /v1/workspaces/{id}/sessions/{sid}",
@@ -22,6 +23,8 @@ var routes = []string{
 	"GET /v1/doctor",
 	"GET /v1/providers",
 	"GET /v1/snapshots",
+	"GET /v1/templates",
+	"GET /v1/templates/{template}",
 	"GET /v1/version",
 	"GET /v1/workspaces",
 	"GET /v1/workspaces/{id}",
@@ -52,6 +55,7 @@ var routes = []string{
 	"POST /v1/snapshots/gc",
 	"POST /v1/snapshots/prune",
 	"POST /v1/snapshots/{snapshot}/export",
+	"POST /v1/templates",
 	"POST /v1/workspaces",
 	"POST /v1/workspaces/{id}/acquire",
 	"POST /v1/workspaces/{id}/chmod",
