@@ -92,7 +92,7 @@ const maxNesting = 4
 func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil || depth > maxNesting {
-		return nil, fmt.Errorf("%w: its index can't be read: %v", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: its index can't be read: %w", fault.InvalidArgument, err)
 	}
 	list := slices.DeleteFunc(slices.Clone(m.Manifests), func(d v1.Descriptor) bool {
 		return !d.MediaType.IsImage() && !d.MediaType.IsIndex() || d.Platform != nil && d.Platform.OS == "unknown"
@@ -125,7 +125,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", fault.Of(err), err)
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // of a directory: each file in it is closed for itself
 	var dirs []*tar.Header // whose modes and times come last
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
