@@ -125,7 +125,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // of a directory: each file in it is closed for itself
+	defer root.Close()     //nolint:errcheck // of a directory: each file in it is closed for itself
 	var dirs []*tar.Header // whose modes and times come last
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
