@@ -11,10 +11,10 @@ import (
 
 // A Report is what Check found.
 type Report struct {
-	Snapshots int       `json:"snapshots"`
-	Packs     int       `json:"packs"`
-	Objects   int       `json:"objects"`  // that were read and verified
-	Unneeded  int       `json:"unneeded"` // objects that no snapshot needs, for gc to remove
+	Snapshots int    `json:"snapshots"`
+	Packs     int    `json:"packs"`
+	Objects   int    `json:"objects"`  // that were read and verified
+	Unneeded  int    `json:"unneeded"` // objects that no snapshot needs, for gc to remove
 	Problems  []Flaw `json:"problems"`
 }
 
