@@ -162,7 +162,7 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 		d.FS = c.fs(ws)
 	}
 	if caps.Has(driver.CapSnapshot) {
-		d.Life.Snapshot = c.snapshots(ws.ID)
+		d.Life.Snapshot = c.snapshots(ws)
 	}
 	if caps.Has(driver.CapShell) {
 		d.Shell = sh.module()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -21,9 +22,13 @@ type snapshots struct {
 // now stands, in a path, for the workspace as it is.
 const now = "@now"
 
-func (c *Client) snapshots(id string) *driver.Snapshots {
-	s := &snapshots{c, id}
-	return &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback, Seal: s.seal}
+func (c *Client) snapshots(ws Workspace) *driver.Snapshots {
+	s := &snapshots{c, ws.ID}
+	module := &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback}
+	if slices.Contains(ws.Functions, "seal") {
+		module.Seal = s.seal
+	}
+	return module
 }
 
 type snapshotRequest struct {
