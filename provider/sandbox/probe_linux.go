@@ -35,6 +35,9 @@ type level struct {
 	plain  bool // the workspace is where it is on the host, and there are no mounts
 }
 
+// overlays reports whether workspaces of this level can lie over a directory.
+func (l *level) overlays() bool { return !l.plain && l.name != driver.IsolationBubblewrap }
+
 // levels lists what there is, the strongest first and the fastest among equals.
 var levels = []*level{
 	{

@@ -80,11 +80,11 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 // files are copied instead.
 func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *options) error {
 	switch {
-	case o.manifest.Base.Name != "" && l.plain:
+	case o.manifest.Base.Name != "" && !l.overlays():
 		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
 		opts.Template = o.manifest.Base.Name
-	case !l.plain:
+	case l.overlays():
 		layer, err := p.layer(ctx, o.manifest)
 		if err != nil {
 			return fmt.Errorf("sandbox: open: make a layer: %w", err)
