@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -35,6 +36,7 @@ type key struct{ pkg, test string }
 // A report is what was seen so far.
 type report struct {
 	output   map[key]*strings.Builder
+	running  map[key]bool
 	passed   int
 	failed   []key
 	commands []key // that ended with an error
@@ -42,7 +44,7 @@ type report struct {
 }
 
 func main() {
-	r := &report{output: map[key]*strings.Builder{}}
+	r := newReport()
 	if err := r.read(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
@@ -50,6 +52,10 @@ func main() {
 	if !r.print(os.Stdout) {
 		os.Exit(1)
 	}
+}
+
+func newReport() *report {
+	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}}
 }
 
 func (r *report) read(in io.Reader, out io.Writer) error {
@@ -69,6 +75,12 @@ func (r *report) read(in io.Reader, out io.Writer) error {
 func (r *report) take(l line, out io.Writer) {
 	k := key{l.Package, l.Test}
 	switch l.Action {
+	case "run":
+		r.running[k] = true
+	case "pass", "fail", "skip":
+		delete(r.running, k)
+	}
+	switch l.Action {
 	case "output":
 		r.write(k, l.Output)
 		return
@@ -84,6 +96,9 @@ func (r *report) take(l line, out io.Writer) {
 			r.write(k, b.String())
 		}
 		r.failed = append(r.failed, k)
+		if l.Test == "" {
+			r.unfinished(l.Package)
+		}
 	case commandFail:
 		r.commands = append(r.commands, k)
 		return
@@ -100,6 +115,18 @@ func (r *report) take(l line, out io.Writer) {
 	// A package may run twice, raced and not: what failed once keeps its words.
 	if l.Action == "pass" && !slices.Contains(r.failed, k) {
 		delete(r.output, k)
+	}
+}
+
+// unfinished counts as failed what still ran when the program of a package ended:
+// a crash has its words there.
+func (r *report) unfinished(pkg string) {
+	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
+		if k.pkg == pkg && k.test != "" {
+			r.write(k, "it did not end\n")
+			r.failed = append(r.failed, k)
+			delete(r.running, k)
+		}
 	}
 }
 

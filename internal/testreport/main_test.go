@@ -26,6 +26,9 @@ func TestReport(t *testing.T) {
 		{"fail", stream + `{"Action":"output","Package":"p","Test":"TestC","Output":"got 1\n"}
 {"Action":"fail","Package":"p","Test":"TestC"}
 {"Action":"fail","Package":"p"}`, false, []string{"1 passed, 1 failed, 1 skipped", "got 1"}},
+		{"crash", stream + `{"Action":"run","Package":"p","Test":"TestC"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"panic: oh\n"}
+{"Action":"fail","Package":"p"}`, false, []string{"1 passed, 1 failed, 1 skipped\nFAILED p TestC\npanic: oh\nit did not end\n"}},
 		{"build", `{"Action":"fail","Package":"p"}`, false, []string{"0 passed, 1 failed, 0 skipped"}},
 		{"a build that another names", `{"Action":"build-output","ImportPath":"p [p.test]","Output":"x.go:1: undefined: y\n"}
 {"Action":"build-fail","ImportPath":"p [p.test]"}
@@ -35,7 +38,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &report{output: map[key]*strings.Builder{}}
+			r := newReport()
 			if err := r.read(strings.NewReader(tt.in), io.Discard); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +87,7 @@ func TestFailuresComeLast(t *testing.T) {
 		{100, []string{"FAILED p TestBad/0", "FAILED p TestBad/38", "and 61 more"}},
 	}
 	for _, tt := range tests {
-		r := &report{output: map[key]*strings.Builder{}}
+		r := newReport()
 		if err := r.read(strings.NewReader(stream+failing(tt.n)), io.Discard); err != nil {
 			t.Fatal(err)
 		}
