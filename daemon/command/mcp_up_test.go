@@ -219,7 +219,7 @@ func TestReadOnlyByTheKernel(t *testing.T) {
 	var worked []string
 	for _, x := range tools.Tools {
 		args := harm(x)
-		args["workspace"] = "ro" // there are more once one was forked
+		args["workspace"] = "ro"                                               // there are more once one was forked
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // what takes longer had its chance
 		res, err := a.CallTool(ctx, &mcp.CallToolParams{Name: x.Name, Arguments: args})
 		cancel()
