@@ -301,7 +301,8 @@ func TestWireTypesAgree(t *testing.T) {
 
 // TestDiskFull proves that a full disk is a coded error that changes nothing.
 func TestDiskFull(t *testing.T) {
-	dir := testenv.NeedsTmpfs(t, 4<<20)
+	// The databases of a data directory take up to 4 MiB before a file is written.
+	dir := testenv.NeedsTmpfs(t, 24<<20)
 	sys, url := serve(t, filepath.Join(dir, "data"))
 	c, err := remote.NewClient(remote.Config{URL: url, Token: sys.Token})
 	if err != nil {
@@ -325,7 +326,7 @@ func TestDiskFull(t *testing.T) {
 			if err := write([]byte("small")); err != nil {
 				t.Fatal(err)
 			}
-			err = write(make([]byte, 6<<20))
+			err = write(make([]byte, 32<<20))
 			if fault.Of(err) != fault.ResourceExhausted {
 				t.Errorf("got %v, want ResourceExhausted", err)
 			}
