@@ -213,6 +213,16 @@ func (kn *kernel) take(ctx context.Context) error {
 	}
 }
 
+// ended reports whether the bridge is gone, as when the workspace was paused.
+func (kn *kernel) ended() bool {
+	select {
+	case <-kn.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 func (kn *kernel) busy() bool { return len(kn.turn) > 0 }
 
 // close ends the kernel.

@@ -137,6 +137,12 @@ func (k *Kernels) reserve(id string) error {
 	if k.closed {
 		return fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState)
 	}
+	for id, kn := range k.live {
+		if kn != nil && kn.ended() {
+			kn.idle.Stop()
+			delete(k.live, id)
+		}
+	}
 	if len(k.live) >= k.opts.Most {
 		return fmt.Errorf("jupyter: start a kernel: %w: there are %d contexts, and no more are allowed; delete one", fault.ResourceExhausted, len(k.live))
 	}
@@ -148,7 +154,7 @@ func (k *Kernels) reserve(id string) error {
 func (k *Kernels) get(id string) (*kernel, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if kn := k.live[id]; kn != nil {
+	if kn := k.live[id]; kn != nil && !kn.ended() {
 		return kn, nil
 	}
 	return nil, fmt.Errorf("jupyter: context %q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
@@ -159,7 +165,7 @@ func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
 	defer k.mu.Unlock()
 	list := []driver.CodeContext{}
 	for _, kn := range k.live {
-		if kn != nil {
+		if kn != nil && !kn.ended() {
 			list = append(list, kn.info)
 		}
 	}

@@ -20,8 +20,10 @@ import (
 	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/provider/wrap/capped"
+	"github.com/croft-run/croft/provider/wrap/coded"
 	"github.com/croft-run/croft/provider/wrap/guarded"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/script"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/template"
@@ -197,6 +199,8 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 			s.open = append(s.open, c)
 		}
 	}
+	engine := &script.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
+	s.open = append(s.open, closer(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
 	var limit *capped.Cap
 	if most := int(s.settings.Caps.MaxCommands); most > 0 {
 		limit = capped.New(ctx, most)
@@ -210,9 +214,11 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 		if limit != nil {
 			p = limit.Wrap(p)
 		}
-		if providers[i], err = guarded.Wrap(p, s.rules(p.Kind())); err != nil {
+		ruled, err := guarded.Wrap(p, s.rules(p.Kind()))
+		if err != nil {
 			return nil, err
 		}
+		providers[i] = coded.Wrap(ruled, coded.Config{Engine: engine})
 	}
 	return providers, nil
 }
