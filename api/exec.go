@@ -95,7 +95,7 @@ func (l *lineWriter) output(stream string) func([]byte) error {
 	}
 }
 
-func (l *lineWriter) send(e ExecEvent) error {
+func (l *lineWriter) send(e any) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err

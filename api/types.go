@@ -22,11 +22,15 @@ type Workspace struct {
 	Revision     int64               `json:"revision,omitempty" doc:"grows with every change of policy"`
 	Traits       *driver.Traits      `json:"traits,omitempty" doc:"what is enforced, and by what; in answers to open and acquire"`
 	Functions    []string            `json:"functions,omitempty" doc:"optional file operations that it has; in answers to open and acquire"`
-	CreatedAt    time.Time           `json:"createdAt"`
-	UpdatedAt    time.Time           `json:"updatedAt"`
-	LastUsed     time.Time           `json:"lastUsed,omitzero"`
-	Attempts     int                 `json:"attempts,omitempty" doc:"failed tries to open it"`
-	Error        *fault.Wire         `json:"error,omitempty" doc:"why it is in the state failed"`
+
+	Languages       []string `json:"languages,omitempty" doc:"of code, the default first; a last * says that there may be more; in answers to open and acquire"`
+	ScriptLanguages []string `json:"scriptLanguages,omitempty" doc:"of scripts, likewise"`
+
+	CreatedAt time.Time   `json:"createdAt"`
+	UpdatedAt time.Time   `json:"updatedAt"`
+	LastUsed  time.Time   `json:"lastUsed,omitzero"`
+	Attempts  int         `json:"attempts,omitempty" doc:"failed tries to open it"`
+	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
 }
 
 func view(r registry.Record) Workspace {

@@ -35,6 +35,7 @@ func (s *Server) routes() {
 	s.searchRoutes()
 	s.shellRoutes()
 	s.sessionRoutes()
+	s.codeRoutes()
 	s.snapshotRoutes()
 	s.templateRoutes()
 	s.storeRoutes()
@@ -299,6 +300,7 @@ func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], err
 	out := view(r)
 	traits := ws.Traits()
 	out.Traits, out.Capabilities, out.Functions, out.Revision = &traits, ws.Capabilities(), ws.Functions(), ws.Ref().Revision
+	out.Languages, out.ScriptLanguages = ws.Languages(), ws.ScriptLanguages()
 	return &body[Workspace]{out}, nil
 }
 

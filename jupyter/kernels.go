@@ -107,7 +107,7 @@ func (k *Kernels) start(ctx context.Context, language, dir string, env map[strin
 	if language == "" {
 		language = DefaultLanguage
 	}
-	id := driver.NewID()[:12]
+	id := driver.NewID()
 	if err := k.reserve(id); err != nil {
 		return nil, err
 	}

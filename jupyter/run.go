@@ -3,6 +3,7 @@ package jupyter
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/croft-run/croft/internal/outputs"
@@ -92,19 +93,31 @@ func (r *running) result(end message) driver.CodeResult {
 		}
 		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel was restarted while it ran the code"}
 	default:
-		res.Error = &driver.CodeError{Name: end.Name, Value: end.Value, Traceback: end.Traceback}
+		res.Error = &driver.CodeError{Name: end.Name, Value: end.Value, Traceback: plain(end.Traceback)}
 	}
 	if r.cause != "" {
 		name := "TimeoutError"
 		if r.cause == driver.CauseCanceled {
 			name = "AbortError"
 		}
-		res.Error = &driver.CodeError{Name: name, Value: r.why, Traceback: end.Traceback}
+		res.Error = &driver.CodeError{Name: name, Value: r.why, Traceback: plain(end.Traceback)}
 	}
 	if res.Error != nil {
 		res.ExitCode = 1
 	}
 	return res
+}
+
+// colours are how a terminal is told of them.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// plain returns lines without colours, which are not for those who read a result.
+func plain(lines []string) []string {
+	out := make([]string, 0, len(lines))
+	for _, l := range lines {
+		out = append(out, colours.ReplaceAllString(l, ""))
+	}
+	return out
 }
 
 // lost is the result of code whose bridge is gone.

@@ -32,7 +32,7 @@ const (
 
 // Options bound the scripts of a workspace.
 type Options struct {
-	Root    string        // where the workspace is for those inside, as Traits.Root: absolute paths begin with it
+	Root    string        // where the workspace is for those inside, as Traits.Root: absolute paths begin with it; "" is /workspace
 	Memory  int64         // bytes of an isolate; 0 is 64 MiB, and MaxMemory the most
 	Timeout time.Duration // of a run that asks for none; 0 is 10 s
 	Output  int64         // bytes that a result keeps; 0 is 1 MiB
@@ -43,6 +43,9 @@ func (e *Engine) Module(files *driver.FS, opts *Options) *driver.Interpreter {
 	m := &module{engine: e, files: files}
 	if opts != nil {
 		m.opts = *opts
+	}
+	if m.opts.Root == "" {
+		m.opts.Root = "/workspace"
 	}
 	if m.opts.Memory <= 0 {
 		m.opts.Memory = DefaultMemory

@@ -30,5 +30,7 @@ func Workspace() []*Tool {
 		wsGlobTool(), wsGrepTool(),
 		// shell
 		wsRunTool(), wsExecTool(), wsWriteStdinTool(), wsKillSessionTool(),
+		// code
+		wsRunCodeTool(), wsCreateContextTool(), wsDeleteContextTool(), wsRunScriptTool(),
 	}
 }

@@ -74,6 +74,9 @@ func (c *Collector) tell(o driver.Output) {
 
 // Fill puts what was collected into a result.
 func (c *Collector) Fill(res *driver.CodeResult) {
+	if c.out == nil {
+		c.out = []driver.Output{} // on the wire it is a list
+	}
 	res.Outputs, res.Dropped, res.CallbackErrors = c.out, c.dropped, c.errs
 }
 

@@ -25,11 +25,15 @@ type Workspace struct {
 	Revision     int64               `json:"revision,omitempty"`
 	Traits       *driver.Traits      `json:"traits,omitempty"`
 	Functions    []string            `json:"functions,omitempty"` // optional file operations; from Create and Acquire
-	CreatedAt    time.Time           `json:"createdAt"`
-	UpdatedAt    time.Time           `json:"updatedAt"`
-	LastUsed     time.Time           `json:"lastUsed,omitzero"`
-	Attempts     int                 `json:"attempts,omitempty"`
-	Error        *fault.Wire         `json:"error,omitempty"`
+
+	Languages       []string `json:"languages,omitempty"`       // of code, and
+	ScriptLanguages []string `json:"scriptLanguages,omitempty"` // of scripts; likewise
+
+	CreatedAt time.Time   `json:"createdAt"`
+	UpdatedAt time.Time   `json:"updatedAt"`
+	LastUsed  time.Time   `json:"lastUsed,omitzero"`
+	Attempts  int         `json:"attempts,omitempty"`
+	Error     *fault.Wire `json:"error,omitempty"`
 }
 
 // Description is all that an operator can learn of a workspace.

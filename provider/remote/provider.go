@@ -144,7 +144,7 @@ func (c *Client) Attach(ctx context.Context, nameOrID string) (*driver.Workspace
 // build is how Open and Resolve end.
 func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 	caps := driver.NewCapabilities()
-	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapSnapshot} { // the modules that the API has routes for
+	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot} { // the modules that the API has routes for
 		if ws.Capabilities.Has(c) {
 			caps[c] = true
 		}
@@ -160,6 +160,12 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 	}
 	if caps.Has(driver.CapFS) {
 		d.FS = c.fs(ws)
+	}
+	if caps.Has(driver.CapCode) {
+		d.Code = c.code(ws)
+	}
+	if caps.Has(driver.CapScript) {
+		d.Script = &driver.Interpreter{Coder: &coder{c: c, id: ws.ID, route: "/script"}, Languages: ws.ScriptLanguages}
 	}
 	if caps.Has(driver.CapSnapshot) {
 		d.Life.Snapshot = c.snapshots(ws)

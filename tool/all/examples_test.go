@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/wrap/coded"
+	"github.com/croft-run/croft/script"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
@@ -22,7 +24,7 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID()}, nil)
+	ws, err := workspace.NewMux(coded.Wrap(p, coded.Config{Engine: &engine})).Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +110,12 @@ var commit = []string{
 	`Bash {"command": "git init -q -b main && git config user.name Ada && git config user.email ada@example.com && git add -A && GIT_AUTHOR_DATE=2026-01-02T03:04:05Z GIT_COMMITTER_DATE=2026-01-02T03:04:05Z git commit -qm 'the beginning' && echo '- fast' >> README.md"}`,
 }
 
+// kernel is there where Debian's python3-ipykernel is.
+const kernel = "/usr/share/jupyter/kernels/python3/kernel.json"
+
+// engine runs the scripts of all examples.
+var engine script.Engine
+
 const read = `Read {"file_path": "calc.go"}`
 
 // examples has one of every tool.
@@ -160,19 +168,23 @@ var examples = map[string]example{
 	"secrets_available": {args: `{}`},
 	"profile":           {args: `{}`},
 
-	"workspace_read_file":    {args: `{"path": "README.md"}`},
-	"workspace_write_file":   {args: `{"path": "notes/todo.md", "content": "- test Sum\n"}`},
-	"workspace_edit_file":    {before: []string{`workspace_read_file {"path": "README.md"}`}, args: `{"path": "README.md", "old": "Adds up.", "new": "Adds up, quickly."}`},
-	"workspace_ls":           {args: `{"path": "."}`},
-	"workspace_glob":         {args: `{"pattern": "main/**"}`},
-	"workspace_grep":         {args: `{"pattern": "SUM", "ignore_case": true, "include": "*.go"}`},
-	"workspace_stat":         {args: `{"path": "README.md"}`},
-	"workspace_rm":           {args: `{"path": "main", "recursive": true}`},
-	"workspace_mkdir":        {args: `{"path": "a/b", "recursive": true}`},
-	"workspace_run":          {args: `{"cmd": "wc", "args": ["-c", "README.md"]}`},
-	"workspace_exec":         {args: `{"command": "echo hello", "yield_time_ms": 3000}`},
-	"workspace_write_stdin":  {before: []string{`workspace_exec {"command": "read name; echo hello $name", "yield_time_ms": 10}`}, args: `{"session_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 3000}`},
-	"workspace_kill_session": {before: []string{`workspace_exec {"command": "sleep 60", "yield_time_ms": 10}`}, args: `{"session_id": "ID"}`},
+	"workspace_read_file":      {args: `{"path": "README.md"}`},
+	"workspace_write_file":     {args: `{"path": "notes/todo.md", "content": "- test Sum\n"}`},
+	"workspace_edit_file":      {before: []string{`workspace_read_file {"path": "README.md"}`}, args: `{"path": "README.md", "old": "Adds up.", "new": "Adds up, quickly."}`},
+	"workspace_ls":             {args: `{"path": "."}`},
+	"workspace_glob":           {args: `{"pattern": "main/**"}`},
+	"workspace_grep":           {args: `{"pattern": "SUM", "ignore_case": true, "include": "*.go"}`},
+	"workspace_stat":           {args: `{"path": "README.md"}`},
+	"workspace_rm":             {args: `{"path": "main", "recursive": true}`},
+	"workspace_mkdir":          {args: `{"path": "a/b", "recursive": true}`},
+	"workspace_run":            {args: `{"cmd": "wc", "args": ["-c", "README.md"]}`},
+	"workspace_exec":           {args: `{"command": "echo hello", "yield_time_ms": 3000}`},
+	"workspace_write_stdin":    {before: []string{`workspace_exec {"command": "read name; echo hello $name", "yield_time_ms": 10}`}, args: `{"session_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 3000}`},
+	"workspace_run_code":       {args: `{"code": "from collections import Counter\nCounter(open('README.md').read().split()).most_common(1)"}`, needs: kernel},
+	"workspace_create_context": {args: `{"language": "python"}`, needs: kernel},
+	"workspace_delete_context": {before: []string{`workspace_create_context {}`}, args: `{"context_id": "ID"}`, needs: kernel},
+	"workspace_run_script":     {args: `{"language": "typescript", "code": "const files: string[] = fs.globSync('**/*.go');\nfor (const f of files) console.log(f, fs.statSync(f).size);\nfiles.length"}`},
+	"workspace_kill_session":   {before: []string{`workspace_exec {"command": "sleep 60", "yield_time_ms": 10}`}, args: `{"session_id": "ID"}`},
 
 	"git_status": {before: commit, args: `{}`, needs: "git"},
 	"git_diff":   {before: commit, args: `{}`, needs: "git"},

@@ -136,6 +136,10 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 }
 
 func onPath(name string) bool {
+	if strings.HasSuffix(name, ".json") { // a file that says that it is installed
+		_, err := os.Stat(name)
+		return err == nil
+	}
 	_, err := exec.LookPath(name)
 	return err == nil
 }
@@ -219,7 +223,7 @@ type example struct {
 	files  map[string]string // in the workspace; nil is project
 	before []string          // calls that come first, each "Tool {args}"; ID in later arguments is the id that one answered
 	args   string
-	needs  string // a program
+	needs  string // a program, or a file
 	want   string // what is shown where the host lacks it
 }
 

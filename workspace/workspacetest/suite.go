@@ -48,7 +48,7 @@ var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
-	shellChecks, terminalChecks, isolationChecks, limitChecks, snapshotChecks,
+	shellChecks, terminalChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,
 )
 
 // Run holds a provider against the contract, each check as a subtest.
