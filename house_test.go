@@ -31,6 +31,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/outputs", "workspace/driver"},
 	{"script", "fault workspace/driver internal/search internal/outputs"},
 	{"script/internal/meter", ""},
+	{"codeblock", "fault workspace workspace/driver script"},
 	{"jupyter", "fault workspace/driver internal/outputs"},
 	{"internal/testenv", ""},
 	{"internal/testreport", ""},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -36,3 +37,17 @@ var statement = regexp.MustCompile(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[
 // isModule reports whether source has statements that only modules may have.
 // Anything else is run as a script, whose last value is the result.
 func isModule(source string) bool { return statement.MatchString(source) }
+
+// JavaScript returns TypeScript without its types. What can't be read is
+// InvalidArgument, with the place.
+func JavaScript(source, name string) (string, error) {
+	out, bad := javascript(source, name)
+	if bad == nil {
+		return out, nil
+	}
+	where := bad.Value
+	if len(bad.Traceback) > 0 {
+		where = bad.Traceback[0]
+	}
+	return "", fmt.Errorf("script: %s: %w: %s", name, fault.InvalidArgument, where)
+}
