@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/codeblock"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -29,6 +30,7 @@ type codeOptions struct {
 	dir       string
 	env       []string
 	timeout   time.Duration
+	blocks    bool
 }
 
 func (a *app) codeCommand() *cobra.Command {
@@ -48,6 +50,7 @@ Text goes to the standard streams, the last value to standard output; of other o
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return ours(a.code(ctx, opts, args)) }),
 	}
+	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "what is given is a text, such as a model's reply: run the blocks of code in it, each by its interpreter")
 	opts.register(cmd, "python, or another one for which a kernel is installed there (default python)")
 	return cmd
 }
@@ -106,12 +109,18 @@ func (a *app) code(ctx context.Context, opts codeOptions, args []string) error {
 	if err != nil {
 		return err
 	}
+	if !ok && opts.blocks {
+		return usagef("there is nothing to run: give FILE, or -c TEXT, or - for standard input")
+	}
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
 	}
 	spec := workspace.Spec{Kind: fenced, Want: driver.NewCapabilities(driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
+		if opts.blocks {
+			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Env: env, Timeout: opts.timeout})
+		}
 		code := driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}
 		if ok {
 			return a.ranCode(ctx, code, ws.RunCode)
@@ -236,6 +245,36 @@ func (a *app) complain(res driver.CodeResult) {
 	if res.Dropped > 0 {
 		a.note("croft: %d bytes of output were left out", res.Dropped)
 	}
+}
+
+// codeBlocks runs the blocks of code in a text.
+func (a *app) codeBlocks(ctx context.Context, ws *workspace.Workspace, source string, opts codeblock.RunOptions) error {
+	blocks, err := codeblock.Extract(source, nil)
+	if err != nil {
+		return err
+	}
+	if len(blocks) == 0 {
+		return usagef("there is no block of code in the text")
+	}
+	res, err := codeblock.Run(ctx, ws, blocks, &opts)
+	if err != nil {
+		return err
+	}
+	err = a.answer(res, func(w io.Writer) error {
+		for _, b := range res.Blocks {
+			if err := errors.Join(text(w, string(b.Result.Stdout)), text(a.Err, string(b.Result.Stderr))); err != nil {
+				return err
+			}
+		}
+		for _, info := range res.Outputs {
+			a.note("croft: output %s of %d bytes", info.Path, info.Size)
+		}
+		return nil
+	})
+	if err != nil || len(res.Blocks) == 0 {
+		return err
+	}
+	return a.passed(res.Blocks[len(res.Blocks)-1].Result)
 }
 
 // dialogue runs one piece of code after the other in one context.
