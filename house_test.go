@@ -75,6 +75,8 @@ var may = []struct{ pkg, imports string }{
 	{"tool/lsp", "fault workspace workspace/driver tool tool/verify"},
 	{"tool/skill", "fault workspace workspace/driver stage bootstrap tool"},
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
+	{"eval/session", "fault"},
+	{"eval/agent", "fault workspace/driver eval/session"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},
 	{"api", "fault event workspace workspace/driver registry profile internal/shellwire internal/httpguard snapshot template history"},

@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// claude is Claude Code.
+type claude struct{ program }
+
+func (claude) Type() string { return "claude-code" }
+
+const claudeHome = "claude-home"
+
+// Prepare gives Claude Code a home by CLAUDE_CONFIG_DIR, with the user's
+// credentials, settings and memory, but without the sessions and skills there.
+func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	if err := d.mkdir(claudeHome); err != nil {
+		return Invocation{}, err
+	}
+	if in.UserHome != "" && in.Resume == "" {
+		if err := d.seed(in.UserHome+"/.claude", claudeHome, ".credentials.json", "settings.json", "CLAUDE.md"); err != nil {
+			return Invocation{}, err
+		}
+	}
+	args := []string{"-p"}
+	if in.Resume != "" {
+		args = append(args, "-r", in.Resume)
+	}
+	args = append(args, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", c.cfg.Model)
+	env := map[string]string{"CLAUDE_CONFIG_DIR": d.path(claudeHome)}
+	if in.Fenced {
+		env["IS_SANDBOX"] = "1" // without which it refuses to work unasked for a root, even of a namespace
+		maps.Copy(env, quietClaude)
+	}
+	return Invocation{Argv: c.argv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
+		Hosts: c.hosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
+}
+
+// quietClaude keeps Claude Code from asking hosts that it does not need.
+var quietClaude = map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+
+// Steps counts messages of the assistant.
+func (claude) Steps() func([]byte) int {
+	seen := map[string]bool{}
+	return func(line []byte) int {
+		if r := parse(line); r.kind() == "assistant" {
+			if id, ok := r.obj("message").text("id"); ok {
+				seen[id] = true
+			}
+		}
+		return len(seen)
+	}
+}
+
+// synthetic is the model of messages that Claude Code writes itself.
+const synthetic = "<synthetic>"
+
+// Rejected looks for a result that says that the request was answered with 404,
+// in a session in which no model said anything.
+func (claude) Rejected(out Output) bool {
+	refused := false
+	for _, r := range records(out.Stdout) {
+		switch r.kind() {
+		case "assistant":
+			if r.obj("message").str("model") != synthetic {
+				return false
+			}
+		case "result":
+			status := r.num("api_error_status")
+			refused = r.is("is_error") && status != nil && *status == 404
+		}
+	}
+	return refused
+}
+
+// Collect keeps the stream.
+func (claude) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	for _, r := range records(out.Stdout) {
+		if k := r.kind(); k == "system" || k == "result" {
+			if id, ok := r.text("session_id"); ok {
+				raw.SessionID = id
+				break
+			}
+		}
+	}
+	return raw, nil
+}
+
+// keepStream writes the standard output as session.stream.jsonl, which is the
+// session of agents that leave no better one.
+func keepStream(in Input, out Output) (Raw, error) {
+	const name = "session.stream.jsonl"
+	d, err := openDir(in.Artifacts)
+	if err != nil {
+		return Raw{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	if err := d.write(name, out.Stdout, 0o644); err != nil {
+		return Raw{}, err
+	}
+	return Raw{Output: out, Session: out.Stdout, ExportPath: d.path(name)}, nil
+}
+
+// Normalize reads the stream.
+func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := claudeReader{in: in, calls: map[string]claudeCall{}}
+	n.b.Fallback, n.b.Tokens.Partial = string(raw.Stdout), true
+	for _, r := range records(raw.Session) {
+		switch r.kind() {
+		case "assistant":
+			for _, block := range r.obj("message").list("content") {
+				n.block(block)
+			}
+		case "user":
+			for _, block := range r.obj("message").list("content") {
+				if block.kind() == "tool_result" {
+					n.result(block, r.obj("tool_use_result"))
+				}
+			}
+		case "result":
+			n.end(r)
+		}
+	}
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type claudeReader struct {
+	in    Input
+	b     session.Builder
+	calls map[string]claudeCall
+}
+
+// A claudeCall is a call of a tool whose result is to come.
+type claudeCall struct {
+	tool    string
+	command int // its place in b.Commands + 1; 0 is none
+}
+
+// block reads one block of what the assistant says.
+func (n *claudeReader) block(block record) {
+	switch block.kind() {
+	case "thinking":
+		if text := block.str("thinking"); text != "" {
+			n.b.Say(session.Thinking, text, "")
+		}
+	case "text":
+		if text := block.str("text"); text != "" {
+			n.b.Say(session.Final, text, "")
+		}
+	case "tool_use":
+		n.call(block)
+	}
+}
+
+func (n *claudeReader) call(block record) {
+	name, input := block.str("name"), block.obj("input")
+	if name == "Skill" {
+		if skill, ok := input.first("skill", "name"); ok {
+			n.b.Skill(skill, "Loaded via Skill tool", "")
+		}
+	}
+	if name != "" {
+		args := json.RawMessage("{}")
+		if input != nil {
+			args = block.raw("input")
+		}
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: name, Args: args})
+	}
+	call := claudeCall{tool: name}
+	switch name {
+	case "Read", "read":
+		n.b.Read(input.str("file_path"), n.in.Dir, "")
+	case "Bash":
+		if command, ok := input.text("command"); ok {
+			n.b.Run(command, n.in.Dir, "")
+			call.command = len(n.b.Commands)
+		}
+	}
+	if id := block.str("id"); id != "" {
+		n.calls[id] = call
+	}
+}
+
+// result reads what a tool answered. more is what Claude Code knows of it besides.
+func (n *claudeReader) result(block, more record) {
+	call := n.calls[block.str("tool_use_id")]
+	output := contentText(block["content"])
+	if output != "" {
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output})
+	}
+	if call.command == 0 {
+		return
+	}
+	cmd := &n.b.Commands[call.command-1]
+	switch code, said := exitCodeIn(output, "Exit code "); {
+	case said:
+		cmd.ExitCode = &code
+	case !block.is("is_error") && !more.is("interrupted") && !more.has("backgroundTaskId"):
+		cmd.ExitCode = new(0)
+	}
+}
+
+// end reads the record that ends a session.
+func (n *claudeReader) end(r record) {
+	if text, ok := r.text("result"); ok {
+		n.b.Output = &text
+	}
+	usage := r.obj("usage")
+	in, cache := usage.num("input_tokens"), usage.num("cache_read_input_tokens")
+	switch {
+	case in != nil && cache != nil:
+		in = new(*in + *cache)
+	case in == nil:
+		in = cache
+	}
+	t := &n.b.Tokens
+	t.Input, t.Output, t.Cache = in, usage.num("output_tokens"), cache
+	if usd := r.num("total_cost_usd"); usd != nil {
+		n.b.Cost = &session.Cost{USD: *usd}
+	}
+}
+
+// contentText returns a content, which is a text, a list of parts or anything
+// else, as one text.
+func contentText(raw json.RawMessage) string {
+	whole := record{"c": raw}
+	if text, ok := whole.text("c"); ok {
+		return text
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	if raw[0] != '[' {
+		return string(compact(raw))
+	}
+	var parts []string
+	for _, item := range whole.list("c") {
+		text, ok := item.text("text")
+		if !ok {
+			text = string(compact(encode(item)))
+		}
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}

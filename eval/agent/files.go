@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// maxFile is how much of a file is read that an agent left behind.
+const maxFile = 256 << 20
+
+// A dir is a directory that an agent may write to while we do. Nothing is read or
+// written through a link that leaves it, and nothing there can make us wait.
+type dir struct {
+	root *os.Root
+	name string
+}
+
+// openDir makes a directory, if it is not there, and opens it.
+func openDir(name string) (*dir, error) {
+	if !filepath.IsAbs(name) {
+		return nil, fmt.Errorf("agent: open %q: %w: the path is not absolute", name, fault.InvalidArgument)
+	}
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		return nil, fmt.Errorf("agent: make %s: %w", name, err)
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("agent: open %s: %w", name, err)
+	}
+	return &dir{root: root, name: name}, nil
+}
+
+func (d *dir) Close() error { return d.root.Close() }
+
+func (d *dir) path(name string) string { return filepath.Join(d.name, name) }
+
+// read returns a regular file.
+func (d *dir) read(name string) ([]byte, error) {
+	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("agent: read %s: %w", d.path(name), err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return readRegular(f, d.path(name))
+}
+
+func readRegular(f fs.File, name string) ([]byte, error) {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("agent: read %s: %w: it is no regular file", name, fault.InvalidArgument)
+	}
+	var data []byte
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("agent: read %s: %w", name, err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("agent: read %s: %w: it has more than %d bytes", name, fault.ResourceExhausted, maxFile)
+	}
+	return data, nil
+}
+
+// write puts a file in the place of what has the name, with its directories.
+func (d *dir) write(name string, data []byte, mode fs.FileMode) error {
+	f, err := d.fresh(name, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("agent: write %s: %w", d.path(name), err)
+	}
+	return nil
+}
+
+// fresh makes a file that did not exist, in the place of one that did.
+func (d *dir) fresh(name string, mode fs.FileMode) (*os.File, error) {
+	if err := d.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, fmt.Errorf("agent: make the directory of %s: %w", d.path(name), err)
+	}
+	if err := d.root.RemoveAll(name); err != nil {
+		return nil, fmt.Errorf("agent: replace %s: %w", d.path(name), err)
+	}
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, fmt.Errorf("agent: write %s: %w", d.path(name), err)
+	}
+	return f, nil
+}
+
+// mkdir makes a directory with those above it.
+func (d *dir) mkdir(names ...string) error {
+	for _, name := range names {
+		if err := d.root.MkdirAll(name, 0o755); err != nil {
+			return fmt.Errorf("agent: make %s: %w", d.path(name), err)
+		}
+	}
+	return nil
+}
+
+// seed copies files of the user's into the directory, those that there are.
+func (d *dir) seed(from, to string, names ...string) error {
+	for _, name := range names {
+		f, err := os.OpenFile(filepath.Join(from, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("agent: read %s: %w", name, err)
+		}
+		data, err := readRegular(f, filepath.Join(from, name))
+		f.Close() //nolint:errcheck // only read
+		if err != nil {
+			return err
+		}
+		if err := d.write(filepath.Join(to, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// log makes a log of at most limit bytes.
+func (d *dir) log(name string, limit int64) (*logFile, error) {
+	f, err := d.fresh(name, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &logFile{File: f, left: limit}, nil
+}
+
+// A logFile keeps the beginning of what is written to it, and takes the rest
+// without an error: a program that writes too much goes on.
+type logFile struct {
+	*os.File
+	left int64
+	buf  bytes.Buffer
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	keep := p[:min(int64(len(p)), l.left)]
+	l.left -= int64(len(keep))
+	l.buf.Write(keep)
+	if _, err := l.File.Write(keep); err != nil {
+		return 0, fmt.Errorf("agent: write %s: %w", l.Name(), err)
+	}
+	return len(p), nil
+}
+
+func (l *logFile) text() []byte { return l.buf.Bytes() }
+
+func indexNewline(p []byte) int { return bytes.IndexByte(p, '\n') }

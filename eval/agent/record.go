@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// A record is a JSON object of unknown shape. Its methods answer with nothing where
+// a field is missing or of another type: a stream is what a program wrote, and may
+// be anything.
+type record map[string]json.RawMessage
+
+// records reads lines of JSON. Lines that are no object are left out.
+func records(text []byte) []record {
+	var all []record
+	for line := range bytes.Lines(text) {
+		if r := parse(line); r != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func parse(raw []byte) record {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	var r record
+	if json.Unmarshal(raw, &r) != nil {
+		return nil
+	}
+	return r
+}
+
+// kind returns the field "type".
+func (r record) kind() string { return r.str("type") }
+
+// text returns a field that is a string.
+func (r record) text(key string) (string, bool) {
+	raw := r[key]
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", false
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return "", false
+	}
+	return s, true
+}
+
+// str returns a field that is a string, "" where it is not.
+func (r record) str(key string) string {
+	s, _ := r.text(key)
+	return s
+}
+
+// first returns the first of some fields that is a string.
+func (r record) first(keys ...string) (string, bool) {
+	for _, k := range keys {
+		if s, ok := r.text(k); ok {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// num returns a field that is a number, nil where it is not.
+func (r record) num(key string) *float64 {
+	raw := r[key]
+	if len(raw) == 0 || (raw[0] != '-' && (raw[0] < '0' || raw[0] > '9')) {
+		return nil
+	}
+	var n float64
+	if json.Unmarshal(raw, &n) != nil || math.IsInf(n, 0) {
+		return nil
+	}
+	return &n
+}
+
+// is reports whether a field is true.
+func (r record) is(key string) bool { return string(r[key]) == "true" }
+
+// obj returns a field that is an object, nil where it is not.
+func (r record) obj(key string) record { return parse(r[key]) }
+
+// list returns the objects in a field that is an array.
+func (r record) list(key string) []record {
+	raw := r[key]
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return nil
+	}
+	var all []record
+	for _, it := range items {
+		if o := parse(it); o != nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// has reports whether a field is there and not null.
+func (r record) has(key string) bool { raw, ok := r[key]; return ok && string(raw) != "null" }
+
+// raw returns a field as compact JSON, nil where it is missing.
+func (r record) raw(key string) json.RawMessage {
+	raw, ok := r[key]
+	if !ok {
+		return nil
+	}
+	return compact(raw)
+}
+
+func compact(raw []byte) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// shown returns a field as a text: a string as it is, anything else as JSON, ""
+// where it is missing.
+func (r record) shown(key string) string {
+	if s, ok := r.text(key); ok {
+		return s
+	}
+	return string(r.raw(key))
+}
+
+// at returns a field of milliseconds since 1970 as a time of a report.
+func (r record) at(key string) string {
+	n := r.num(key)
+	if n == nil || math.Abs(*n) > 8.64e15 {
+		return ""
+	}
+	return session.Time(time.UnixMilli(int64(*n)))
+}
+
+// encode returns a value as JSON that is known to be encodable.
+func encode(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// exitCodeIn returns the number after a prefix at the beginning of a line.
+func exitCodeIn(text, prefix string) (int, bool) {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(rest))
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// An Outcome is how a session ended.
+type Outcome struct {
+	// Report is never nil. Beside a Failure it has what could be read of the
+	// session, which may be nothing but the prompt.
+	Report  *session.Report
+	Failure *Failure // nil where the session ended well
+	Exit    Exit
+	Steps   int
+}
+
+// An Origin says in which part of an execution something failed.
+type Origin string
+
+// Origins of failures of a session.
+const (
+	OriginRunner        Origin = "runner"
+	OriginMaxSteps      Origin = "max-steps"
+	OriginModelRejected Origin = "model-rejected"
+	OriginCollection    Origin = "collection"
+	OriginNormalization Origin = "normalization"
+)
+
+// A Failure is why a session gave no good report. Its code, for fault.Of, is that
+// of its cause.
+type Failure struct {
+	Origin  Origin
+	Class   string // "timeout" or "out-of-memory" where that is why; else "", the origin's own
+	Label   string // of Class, for people
+	Name    string // of the error, as skillgym writes it: "Error", "CommandTimeoutError", ...
+	Message string
+	Log     string // path of the log that may say more; "" is none
+	Err     error
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Run runs one session: it prepares the agent's home, lets r run the program while
+// it counts the rounds with the model, keeps stdout.log and stderr.log in
+// in.Artifacts, collects what the program left behind and makes the report.
+//
+// Whatever goes wrong with the agent is a Failure in the Outcome. The error is
+// Canceled where ctx ended, or what kept the artifacts from being written.
+func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
+	out := Outcome{Report: session.Empty(in.Runner, in.Prompt)}
+	d, err := openDir(in.Artifacts)
+	if err != nil {
+		return out, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	inv, err := a.Prepare(ctx, in)
+	if err != nil {
+		out.Failure = failure(OriginRunner, err)
+		return out, nil
+	}
+	inv.Timeout = in.Timeout
+	o, steps, err := execute(ctx, r, d, inv, in, a.Steps())
+	out.Exit, out.Steps = o.Exit, steps
+	if ctx.Err() != nil {
+		return out, fmt.Errorf("agent: run %s: %w: %w", in.Runner.ID, fault.Canceled, context.Cause(ctx))
+	}
+	switch {
+	case in.MaxSteps > 0 && steps > in.MaxSteps:
+		out.Failure = tooManySteps(in, steps)
+	case a.Rejected(o):
+		out.Failure = rejected(in)
+	case err != nil:
+		out.Failure = notRun(inv, err)
+	case !o.Exit.OK():
+		out.Failure = badExit(inv, in, o)
+	}
+	finish(ctx, r, a, in, o, &out)
+	return out, ctx.Err()
+}
+
+// finish makes the report. What can't be collected of a session that has failed
+// already is no second failure.
+func finish(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Outcome) {
+	first := out.Failure != nil
+	raw, err := a.Collect(ctx, r, in, o)
+	if err != nil && !first {
+		out.Failure = failure(OriginCollection, err)
+	}
+	if err == nil {
+		report, nerr := a.Normalize(in, raw)
+		if nerr != nil && !first {
+			out.Failure = failure(OriginNormalization, nerr)
+		}
+		if nerr == nil {
+			out.Report = report
+			out.Report.SessionID = raw.SessionID
+		}
+	}
+	rep := out.Report
+	rep.RawArtifacts = session.RawArtifacts{StdoutPath: o.StdoutPath, StderrPath: o.StderrPath,
+		SessionPath: raw.SessionPath, ExportPath: raw.ExportPath, TelemetryPath: raw.TelemetryPath}
+	rep.StartedAt, rep.EndedAt = session.Time(o.Started), session.Time(o.Ended)
+	rep.DurationMs = session.Millis(o.Ended.Sub(o.Started))
+	rep.Steps, rep.PeakMemoryBytes = out.Steps, o.Exit.PeakMemory
+}
+
+// execute runs an invocation with its logs. It ends the program when it takes more
+// steps than in allows.
+func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, count func([]byte) int) (Output, int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	limit := in.MaxOutput
+	if limit <= 0 {
+		limit = DefaultMaxOutput
+	}
+	o := Output{StdoutPath: d.path("stdout.log"), StderrPath: d.path("stderr.log"), Started: time.Now()}
+	outLog, err := d.log("stdout.log", limit)
+	if err != nil {
+		return o, 0, err
+	}
+	defer outLog.Close() //nolint:errcheck // read back below
+	errLog, err := d.log("stderr.log", limit)
+	if err != nil {
+		return o, 0, err
+	}
+	defer errLog.Close() //nolint:errcheck // read back below
+	w := &watcher{count: count, limit: in.MaxSteps, stop: cancel}
+	inv.Stdout, inv.Stderr = io.MultiWriter(outLog, w), errLog
+	if inv.Converse != nil {
+		o.Exit, err = converse(ctx, r, inv)
+	} else {
+		o.Exit, err = r.Run(ctx, inv)
+	}
+	w.end()
+	o.Ended = time.Now()
+	o.Stdout, o.Stderr = outLog.text(), errLog.text()
+	return o, w.steps, err
+}
+
+// converse runs a program and speaks with it. Both ends come to an end when either
+// does.
+func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	inv.Stdin, inv.Stdout = inR, &sink{first: inv.Stdout, pipe: outW}
+	var talk error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		talk = inv.Converse(ctx, inW, outR)
+		inW.Close()  //nolint:errcheck // never fails
+		outR.Close() //nolint:errcheck // never fails
+	})
+	exit, err := r.Run(ctx, inv)
+	outW.Close() //nolint:errcheck // never fails
+	inR.Close()  //nolint:errcheck // never fails
+	wg.Wait()
+	if err == nil && exit.OK() && talk != nil {
+		err = talk
+	}
+	return exit, err
+}
+
+// A sink writes to the log, and to the pipe for as long as somebody reads there.
+type sink struct {
+	first io.Writer
+	pipe  *io.PipeWriter
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if n, err := s.first.Write(p); err != nil {
+		return n, err
+	}
+	if _, err := s.pipe.Write(p); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// maxLine is how long a line may be to be looked at while the program runs.
+const maxLine = 16 << 20
+
+// A watcher counts steps as lines come in, and stops the program when there are
+// too many.
+type watcher struct {
+	count func([]byte) int
+	limit int
+	stop  func()
+	steps int
+	line  []byte
+	skip  bool // the present line is too long
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		i := indexNewline(p)
+		part, ended := p, false
+		if i >= 0 {
+			part, ended = p[:i], true
+			p = p[i+1:]
+		} else {
+			p = nil
+		}
+		if len(w.line)+len(part) > maxLine {
+			w.line, w.skip = nil, true
+		}
+		if !w.skip {
+			w.line = append(w.line, part...)
+		}
+		if ended {
+			w.end()
+		}
+	}
+	return n, nil
+}
+
+// end takes the present line as whole.
+func (w *watcher) end() {
+	if len(w.line) > 0 && !w.skip {
+		w.steps = w.count(w.line)
+	}
+	w.line, w.skip = w.line[:0], false
+	if w.limit > 0 && w.steps > w.limit {
+		w.stop()
+	}
+}
+
+func failure(origin Origin, err error) *Failure {
+	return &Failure{Origin: origin, Name: "Error", Message: err.Error(), Err: err}
+}
+
+func tooManySteps(in Input, steps int) *Failure {
+	return &Failure{Origin: OriginMaxSteps, Name: "MaxStepsExceededError", Err: fault.ResourceExhausted, Log: in.Artifacts + "/stderr.log",
+		Message: fmt.Sprintf("Exceeded maxSteps: observed %d steps with limit %d for runner %q (%s). Agent terminated by skillgym. Raw output preserved.",
+			steps, in.MaxSteps, in.Runner.ID, in.Runner.Agent.Type)}
+}
+
+func rejected(in Input) *Failure {
+	return &Failure{Origin: OriginModelRejected, Name: "Error", Err: fault.Unsupported, Log: in.Artifacts + "/stderr.log",
+		Message: fmt.Sprintf("Runner rejected configured model %q during initial execution.", in.Runner.Agent.Model)}
+}
+
+func notRun(inv Invocation, err error) *Failure {
+	return &Failure{Origin: OriginRunner, Name: "Error", Message: fmt.Sprintf("Command failed: %s: %v", inv, err), Err: err}
+}
+
+func badExit(inv Invocation, in Input, o Output) *Failure {
+	f := &Failure{Origin: OriginRunner, Name: "Error", Log: o.StderrPath, Err: fault.Failed,
+		Message: fmt.Sprintf("Command failed: %s (exit %d)", inv, o.Exit.Code)}
+	switch o.Exit.Cause {
+	case driver.CauseTimeout:
+		f.Class, f.Label, f.Name, f.Err = "timeout", "Timeout", "CommandTimeoutError", fault.DeadlineExceeded
+		f.Message = fmt.Sprintf("Command timed out after %dms: %s", in.Timeout.Milliseconds(), inv)
+	case driver.CauseOOM:
+		f.Class, f.Label, f.Err = "out-of-memory", "Out of memory", fault.ResourceExhausted
+		f.Message += ": out of memory"
+	case "":
+	default:
+		f.Message += ": " + string(o.Exit.Cause)
+	}
+	return f
+}

@@ -1,0 +1,187 @@
+package session
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Builder gathers what a stream tells and makes a Report of it, so that every
+// agent's report follows the same rules. Its zero value is ready to use.
+type Builder struct {
+	Events   []Event
+	Reads    []string // absolute
+	Commands []Command
+	Tokens   Tokens
+	Output   *string // the final output; nil takes the last message of the assistant
+	Fallback string  // the final output where there is no such message
+	Cost     *Cost
+
+	skills   []string // loaded explicitly, in their order
+	evidence string
+}
+
+// Tokens are counts as a provider tells them; nil is not told.
+type Tokens struct {
+	Input     *float64 // with what was read from a cache
+	Output    *float64
+	Reasoning *float64
+	Cache     *float64
+	Total     *float64 // where the others do not give it
+	Partial   bool     // Total can be told without Reasoning
+}
+
+// Add appends an event.
+func (b *Builder) Add(e Event) { b.Events = append(b.Events, e) }
+
+// Say adds a message of the assistant.
+func (b *Builder) Say(phase Phase, text, at string) {
+	b.Add(Event{Type: Message, Role: Assistant, Phase: phase, Text: text, At: at})
+}
+
+// Run adds a command. The Command returned may be completed when its end is known,
+// until the next Run.
+func (b *Builder) Run(command, dir, at string) *Command {
+	b.Add(Event{Type: CommandRun, Command: command, At: at})
+	b.Commands = append(b.Commands, Command{Command: command, Dir: dir, At: at})
+	return &b.Commands[len(b.Commands)-1]
+}
+
+// Read adds a file that was read. A path that is blank is none.
+func (b *Builder) Read(path, base, at string) {
+	if p, ok := Resolve(path, base); ok {
+		b.Reads = append(b.Reads, p)
+		b.Add(Event{Type: FileRead, Path: p, At: at})
+	}
+}
+
+// Skill adds a skill that was loaded with a tool; evidence says how.
+func (b *Builder) Skill(name, evidence, at string) {
+	b.evidence = evidence
+	if !slices.Contains(b.skills, name) {
+		b.skills = append(b.skills, name)
+	}
+	b.Add(Event{Type: SkillSignal, Skill: name, Signal: "tool:skill", At: at})
+}
+
+// Report makes the report: final output, usage, files and skills follow from what
+// was gathered.
+func (b *Builder) Report(runner Runner, prompt string) *Report {
+	r := Empty(runner, prompt)
+	if b.Events != nil {
+		r.Events = b.Events
+	}
+	r.FinalOutput = b.finalOutput()
+	r.Usage = b.usage(prompt, r.FinalOutput)
+	for _, p := range b.Reads {
+		r.Files.ObservedReads = append(r.Files.ObservedReads, p)
+		if strings.HasSuffix(p, skillFile) {
+			r.Files.ObservedSkillReads = append(r.Files.ObservedSkillReads, p)
+		}
+	}
+	r.DetectedSkills = merge(InferSkills(b.Reads), b.skills, b.evidence)
+	r.Commands, r.Cost = b.Commands, b.Cost
+	return r
+}
+
+func (b *Builder) finalOutput() string {
+	if b.Output != nil {
+		return *b.Output
+	}
+	for _, e := range slices.Backward(b.Events) {
+		if e.Type == Message && e.Role == Assistant {
+			return e.Text
+		}
+	}
+	return b.Fallback
+}
+
+func (b *Builder) usage(prompt, output string) Usage {
+	t := b.Tokens
+	u := Usage{
+		InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheTokens: t.Cache, TotalTokens: t.Total,
+		InputChars: Length(prompt), OutputChars: Length(output),
+		Source: UsageSource{Input: source(t.Input), Output: source(t.Output), Reasoning: source(t.Reasoning)},
+	}
+	if t.Input != nil && t.Output != nil && (t.Reasoning != nil || t.Partial) {
+		u.TotalTokens = new(*t.Input + *t.Output + value(t.Reasoning) - value(t.Cache))
+	}
+	for _, e := range b.Events {
+		if e.Type == Message && e.Phase == Thinking {
+			u.ReasoningChars += Length(e.Text)
+		}
+	}
+	return u
+}
+
+func source(n *float64) Source {
+	if n == nil {
+		return Chars
+	}
+	return Provider
+}
+
+func value(n *float64) float64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// Resolve returns a path that an agent reported as an absolute one, and false for
+// a blank path.
+func Resolve(path, base string) (string, bool) {
+	path = strings.TrimSpace(path)
+	if path == "" {
+		return "", false
+	}
+	if !filepath.IsAbs(path) {
+		return filepath.Join(base, path), true
+	}
+	clean := filepath.Clean(path)
+	if strings.HasSuffix(path, "/") && clean != "/" {
+		clean += "/" // as Node normalises
+	}
+	return clean, true
+}
+
+const skillFile = "SKILL.md"
+
+// InferSkills returns the skills whose SKILL.md is among the paths that were read.
+func InferSkills(paths []string) []DetectedSkill {
+	var found []DetectedSkill
+	for _, p := range paths {
+		if !strings.HasSuffix(p, skillFile) {
+			continue
+		}
+		parts := strings.FieldsFunc(p, func(r rune) bool { return r == filepath.Separator })
+		if len(parts) < 2 {
+			continue
+		}
+		name := parts[len(parts)-2]
+		i := slices.IndexFunc(found, func(d DetectedSkill) bool { return d.Skill == name })
+		if i < 0 {
+			found = append(found, DetectedSkill{Skill: name, Confidence: Strong})
+			i = len(found) - 1
+		}
+		found[i].Evidence = append(found[i].Evidence, "Read "+p)
+	}
+	return found
+}
+
+// merge adds the skills that were loaded explicitly to those inferred.
+func merge(found []DetectedSkill, explicit []string, evidence string) []DetectedSkill {
+	if found == nil {
+		found = []DetectedSkill{}
+	}
+	for _, name := range explicit {
+		i := slices.IndexFunc(found, func(d DetectedSkill) bool { return d.Skill == name })
+		if i < 0 {
+			found = append(found, DetectedSkill{Skill: name})
+			i = len(found) - 1
+		}
+		found[i].Confidence = Explicit
+		found[i].Evidence = append(found[i].Evidence, evidence)
+	}
+	return found
+}
