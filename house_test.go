@@ -77,6 +77,8 @@ var may = []struct{ pkg, imports string }{
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
 	{"eval/session", "fault"},
 	{"eval/agent", "fault workspace/driver eval/session"},
+	{"eval/replay", "fault"},
+	{"eval/judge", "fault"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},
 	{"api", "fault event workspace workspace/driver registry profile internal/shellwire internal/httpguard snapshot template history"},

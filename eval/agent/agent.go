@@ -155,6 +155,20 @@ func New(cfg Config) (Agent, error) {
 	}
 	p := program{cfg}
 	switch cfg.Type {
+	case "acp":
+		return acpAgent{p}, nil
+	case "command":
+		return command{p}, nil
+	case "gemini":
+		return gemini{p}, nil
+	case "opencode":
+		return opencode{p}, nil
+	case "cursor-agent":
+		return cursor{p}, nil
+	case "copilot":
+		return copilot{p}, nil
+	case "codex":
+		return codex{p}, nil
 	case "claude-code":
 		return claude{p}, nil
 	default:

@@ -160,7 +160,11 @@ func encode(v any) json.RawMessage {
 func exitCodeIn(text, prefix string) (int, bool) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(rest))
+			end := strings.IndexFunc(rest, func(r rune) bool { return r != '-' && (r < '0' || r > '9') })
+			if end >= 0 {
+				rest = rest[:end]
+			}
+			n, err := strconv.Atoi(rest)
 			return n, err == nil
 		}
 	}

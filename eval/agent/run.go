@@ -149,8 +149,11 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 	return o, w.steps, err
 }
 
-// converse runs a program and speaks with it. Both ends come to an end when either
-// does.
+// parting is how long a program may take to end after its conversation did.
+const parting = 5 * time.Second
+
+// converse runs a program and speaks with it. Both come to an end when either
+// does; a program whose conversation ended well has ended well.
 func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,17 +161,29 @@ func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	outR, outW := io.Pipe()
 	inv.Stdin, inv.Stdout = inR, &sink{first: inv.Stdout, pipe: outW}
 	var talk error
+	var parted bool // the program did not end by itself
 	var wg sync.WaitGroup
+	ended := make(chan struct{})
 	wg.Go(func() {
 		talk = inv.Converse(ctx, inW, outR)
 		inW.Close()  //nolint:errcheck // never fails
 		outR.Close() //nolint:errcheck // never fails
+		select {
+		case <-ended:
+		case <-time.After(parting):
+			parted = true
+			cancel()
+		}
 	})
 	exit, err := r.Run(ctx, inv)
+	close(ended)
 	outW.Close() //nolint:errcheck // never fails
 	inR.Close()  //nolint:errcheck // never fails
 	wg.Wait()
-	if err == nil && exit.OK() && talk != nil {
+	switch {
+	case err == nil && talk == nil:
+		exit.Code, exit.Signal, exit.Cause = 0, "", ""
+	case err == nil && (exit.OK() || parted):
 		err = talk
 	}
 	return exit, err
@@ -238,6 +253,14 @@ func (w *watcher) end() {
 		w.stop()
 	}
 }
+
+// told is an error in the words that skillgym uses, for those who look for them.
+type told string
+
+func (t told) Error() string { return string(t) }
+
+// Unwrap returns the code: what an agent says about itself is a failure.
+func (told) Unwrap() error { return fault.Failed }
 
 func failure(origin Origin, err error) *Failure {
 	return &Failure{Origin: origin, Name: "Error", Message: err.Error(), Err: err}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// acpAgent is any program that speaks the Agent Client Protocol.
+type acpAgent struct{ program }
+
+func (acpAgent) Type() string { return "acp" }
+
+// Prepare starts the program as it is configured. The prompt goes through the
+// protocol.
+func (c acpAgent) Prepare(_ context.Context, in Input) (Invocation, error) {
+	if c.cfg.Command == "" {
+		return Invocation{}, fmt.Errorf("agent: start an agent over ACP: %w: no command", fault.InvalidArgument)
+	}
+	return Invocation{
+		Argv: append([]string{c.cfg.Command}, c.cfg.CommandArgs...), Env: c.env(nil), Dir: in.Dir,
+		Converse: func(ctx context.Context, stdin io.Writer, stdout io.Reader) error {
+			return c.turn(ctx, in, stdin, stdout)
+		},
+	}, nil
+}
+
+// turn does one turn of a conversation.
+func (c acpAgent) turn(ctx context.Context, in Input, stdin io.Writer, stdout io.Reader) error {
+	conn := acp.NewClientSideConnection(acpClient{}, stdin, stdout)
+	conn.SetLogger(slog.New(slog.DiscardHandler))
+	hello, err := conn.Initialize(ctx, acp.InitializeRequest{ProtocolVersion: acp.ProtocolVersionNumber,
+		ClientInfo: &acp.Implementation{Name: "croft", Version: "1"}})
+	if err != nil {
+		return acpFault("initialize", err)
+	}
+	id, err := c.session(ctx, conn, in, hello)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Prompt(ctx, acp.PromptRequest{SessionId: id, Prompt: []acp.ContentBlock{acp.TextBlock(in.Prompt)}})
+	if err != nil {
+		return acpFault("prompt", err)
+	}
+	return nil
+}
+
+// session opens a session, or the one to go on with, with the configured model
+// where the agent lets its clients choose.
+func (c acpAgent) session(ctx context.Context, conn *acp.ClientSideConnection, in Input, hello acp.InitializeResponse) (acp.SessionId, error) {
+	if in.Resume != "" {
+		id := acp.SessionId(in.Resume)
+		if !hello.AgentCapabilities.LoadSession {
+			return "", fmt.Errorf("agent: resume %s over ACP: %w: the agent can't load sessions", id, fault.Unsupported)
+		}
+		_, err := conn.LoadSession(ctx, acp.LoadSessionRequest{SessionId: id, Cwd: in.Dir, McpServers: []acp.McpServer{}})
+		return id, acpFault("load the session", err)
+	}
+	s, err := conn.NewSession(ctx, acp.NewSessionRequest{Cwd: in.Dir, McpServers: []acp.McpServer{}})
+	if err != nil {
+		return "", acpFault("open a session", err)
+	}
+	if c.cfg.Model == "" || s.Models == nil || string(s.Models.CurrentModelId) == c.cfg.Model {
+		return s.SessionId, nil
+	}
+	_, err = conn.UnstableSetSessionModel(ctx, acp.UnstableSetSessionModelRequest{SessionId: s.SessionId, ModelId: acp.UnstableModelId(c.cfg.Model)})
+	return s.SessionId, acpFault("set the model", err)
+}
+
+func acpFault(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("agent: %s over ACP: %w: %w", what, fault.Failed, err)
+}
+
+// acpClient says yes to what an agent wants to do, as the other agents do without
+// asking. It offers no files and no terminals: the agent has its own, where it
+// runs.
+type acpClient struct{}
+
+func (acpClient) RequestPermission(_ context.Context, p acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+	for _, kind := range []acp.PermissionOptionKind{acp.PermissionOptionKindAllowOnce, acp.PermissionOptionKindAllowAlways} {
+		i := slices.IndexFunc(p.Options, func(o acp.PermissionOption) bool { return o.Kind == kind })
+		if i >= 0 {
+			chosen := &acp.RequestPermissionOutcomeSelected{OptionId: p.Options[i].OptionId}
+			return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Selected: chosen}}, nil
+		}
+	}
+	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}, nil
+}
+
+// SessionUpdate does nothing: the report is made from what the agent wrote.
+func (acpClient) SessionUpdate(context.Context, acp.SessionNotification) error { return nil }
+
+func (acpClient) ReadTextFile(context.Context, acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+	return acp.ReadTextFileResponse{}, acp.NewMethodNotFound(acp.ClientMethodFsReadTextFile)
+}
+
+func (acpClient) WriteTextFile(context.Context, acp.WriteTextFileRequest) (acp.WriteTextFileResponse, error) {
+	return acp.WriteTextFileResponse{}, acp.NewMethodNotFound(acp.ClientMethodFsWriteTextFile)
+}
+
+func (acpClient) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalCreate)
+}
+
+func (acpClient) KillTerminal(context.Context, acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	return acp.KillTerminalResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalKill)
+}
+
+func (acpClient) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	return acp.TerminalOutputResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalOutput)
+}
+
+func (acpClient) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	return acp.ReleaseTerminalResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalRelease)
+}
+
+func (acpClient) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	return acp.WaitForTerminalExitResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalWaitForExit)
+}
+
+// Steps counts rounds: what the model says or calls is one until a tool has
+// answered.
+func (acpAgent) Steps() func([]byte) int {
+	steps, open := 0, false
+	return func(line []byte) int {
+		u := parse(line).obj("params").obj("update")
+		switch u.str("sessionUpdate") {
+		case "agent_message_chunk", "agent_thought_chunk", "tool_call":
+			if !open {
+				steps++
+			}
+			open = true
+		case "tool_call_update":
+			if s := u.str("status"); s == "completed" || s == "failed" {
+				open = false
+			}
+		}
+		return steps
+	}
+}
+
+// Rejected reports whether the agent told its models and the configured one is not
+// among them.
+func (c acpAgent) Rejected(out Output) bool {
+	for _, r := range records(out.Stdout) {
+		models := r.obj("result").obj("models").list("availableModels")
+		if len(models) == 0 || c.cfg.Model == "" {
+			continue
+		}
+		return !slices.ContainsFunc(models, func(m record) bool { return m.str("modelId") == c.cfg.Model })
+	}
+	return false
+}
+
+// Collect keeps what the agent wrote.
+func (acpAgent) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	raw.SessionID = in.Resume
+	for _, r := range records(out.Stdout) {
+		if id, ok := r.obj("result").text("sessionId"); ok {
+			raw.SessionID = id
+			break
+		}
+	}
+	return raw, nil
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// Normalize reads the updates that the agent sent.
+func (acpAgent) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := acpReader{dir: in.Dir, calls: map[string]*acpCall{}}
+	n.b.Tokens.Partial = true
+	for _, r := range records(raw.Session) {
+		if r.str("method") == "session/update" {
+			n.update(r.obj("params").obj("update"))
+		}
+		n.usage(r.obj("result").obj("usage"))
+	}
+	n.say()
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type acpReader struct {
+	b     session.Builder
+	dir   string
+	kind  string // of the chunks that are gathered in text
+	text  strings.Builder
+	calls map[string]*acpCall
+}
+
+// An acpCall is a call of a tool as far as it was told.
+type acpCall struct {
+	tool    string
+	command int // its place in b.Commands + 1; 0 is none
+	read    bool
+	done    bool
+}
+
+func (n *acpReader) update(u record) {
+	switch kind := u.str("sessionUpdate"); kind {
+	case "agent_message_chunk", "agent_thought_chunk":
+		if kind != n.kind {
+			n.say()
+		}
+		n.kind = kind
+		n.text.WriteString(u.obj("content").str("text"))
+	case "tool_call", "tool_call_update":
+		n.say()
+		n.call(u)
+	case "usage_update":
+		if cost := u.obj("cost"); cost.str("currency") == "USD" {
+			n.b.Cost = &session.Cost{USD: zero(cost.num("amount"))}
+		}
+	}
+}
+
+// say tells what came in chunks as one message.
+func (n *acpReader) say() {
+	text := n.text.String()
+	n.text.Reset()
+	switch {
+	case strings.TrimSpace(text) == "":
+	case n.kind == "agent_thought_chunk":
+		n.b.Say(session.Thinking, text, "")
+	default:
+		n.b.Say(session.Final, text, "")
+	}
+	n.kind = ""
+}
+
+// call reads what is told of a call: its beginning, more of its input, its end.
+func (n *acpReader) call(u record) {
+	id := u.str("toolCallId")
+	call, input := n.calls[id], u.obj("rawInput")
+	if call == nil {
+		call = &acpCall{tool: acpTool(u)}
+		n.calls[id] = call
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: call.tool, Args: u.raw("rawInput")})
+	}
+	if command, ok := acpCommand(u, input); ok && call.command == 0 {
+		n.b.Run(command, n.dir, "")
+		call.command = len(n.b.Commands)
+	}
+	if !call.read && u.str("kind") == "read" {
+		for _, loc := range u.list("locations") {
+			n.b.Read(loc.str("path"), n.dir, "")
+			call.read = true
+		}
+	}
+	if status := u.str("status"); (status == "completed" || status == "failed") && !call.done {
+		call.done = true
+		n.end(call, u)
+	}
+}
+
+// acpTool returns the name of a tool, which the protocol has no field for: some
+// agents tell it besides, the others have kinds and titles.
+func acpTool(u record) string {
+	meta := u.obj("_meta")
+	for _, o := range []record{meta, meta.obj("claudeCode"), meta.obj("gemini")} {
+		if name, ok := o.first("toolName", "tool_name"); ok {
+			return name
+		}
+	}
+	if kind := u.str("kind"); kind != "" && kind != "other" {
+		return kind
+	}
+	return or(u.str("title"), "other")
+}
+
+// acpCommand returns the command of a call that executes one.
+func acpCommand(u, input record) (string, bool) {
+	if command, ok := shellCommand(input); ok {
+		return command, true
+	}
+	if title, ok := u.text("title"); ok && u.str("kind") == "execute" && len(input) == 0 {
+		return title, true
+	}
+	return "", false
+}
+
+// end tells the result of a call.
+func (n *acpReader) end(call *acpCall, u record) {
+	var parts []string
+	for _, c := range u.list("content") {
+		switch c.kind() {
+		case "content":
+			parts = append(parts, c.obj("content").str("text"))
+		case "diff":
+			parts = append(parts, "changed "+c.str("path"))
+		}
+	}
+	output := strings.Join(parts, "\n")
+	raw := u.obj("rawOutput")
+	if output == "" && u.has("rawOutput") {
+		output = u.shown("rawOutput")
+	}
+	n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output})
+	if call.command == 0 {
+		return
+	}
+	for _, o := range []record{raw, raw.obj("metadata")} {
+		for _, key := range []string{"exitCode", "exit_code", "exit"} {
+			if code := o.num(key); code != nil {
+				n.b.Commands[call.command-1].ExitCode = new(int(*code))
+				return
+			}
+		}
+	}
+}
+
+func (n *acpReader) usage(u record) {
+	t := &n.b.Tokens
+	if in := u.num("inputTokens"); in != nil {
+		t.Input = in
+		t.Output, t.Reasoning, t.Cache = u.num("outputTokens"), u.num("thoughtTokens"), u.num("cachedReadTokens")
+	}
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// codex is OpenAI's Codex.
+type codex struct{ program }
+
+func (codex) Type() string { return "codex" }
+
+const codexHome = "codex-home"
+
+// Prepare gives Codex a home by CODEX_HOME, with the user's credentials, settings
+// and memory.
+func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	sqlite := filepath.Join(codexHome, "sqlite")
+	if err := d.mkdir(codexHome, sqlite); err != nil {
+		return Invocation{}, err
+	}
+	if in.UserHome != "" && in.Resume == "" {
+		err := d.seed(in.UserHome+"/.codex", codexHome, "auth.json", "config.toml", "version.json", "AGENTS.md", ".codex-global-state.json")
+		if err != nil {
+			return Invocation{}, err
+		}
+	}
+	env := c.env(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
+	return Invocation{Argv: c.line(in), Env: env, Dir: in.Dir,
+		Hosts: c.hosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")}, nil
+}
+
+// line returns the command line. The program is npx by default, which is told the
+// word codex; a program that is codex itself is not.
+func (c codex) line(in Input) []string {
+	var args []string
+	if program := c.command("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
+		args = append(args, "codex")
+	}
+	args = append(args, "exec")
+	if in.Fenced {
+		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
+	}
+	if in.Resume != "" {
+		args = append(args, "resume", in.Resume)
+		return append(c.argv("npx", in.Prompt, args...), "--json")
+	}
+	args = append(args, "--model", c.cfg.Model, "--json", "--skip-git-repo-check", "-C", in.Dir)
+	return c.argv("npx", in.Prompt, args...)
+}
+
+// Steps counts messages of the agent.
+func (codex) Steps() func([]byte) int {
+	seen, steps := map[string]bool{}, 0
+	return func(line []byte) int {
+		r := parse(line)
+		if r.kind() != "item.completed" || r.obj("item").kind() != "agent_message" {
+			return steps
+		}
+		if id, ok := r.obj("item").text("id"); ok {
+			if seen[id] {
+				return steps
+			}
+			seen[id] = true
+		}
+		steps++
+		return steps
+	}
+}
+
+// Rejected looks for an error of the API about the model, in a session in which
+// no model said or did anything.
+func (codex) Rejected(out Output) bool {
+	refused := false
+	for _, r := range records(out.Stdout) {
+		switch r.kind() {
+		case "item.completed":
+			if k := r.obj("item").kind(); k != "error" {
+				return false
+			}
+		case "error":
+			refused = refused || aboutModel(r.str("message"))
+		case "turn.failed":
+			refused = refused || aboutModel(r.obj("error").str("message"))
+		}
+	}
+	return refused
+}
+
+// aboutModel reports whether a message of an API says that a model is not to be
+// had.
+func aboutModel(message string) bool {
+	for _, said := range []string{"model is not supported", "model_not_found", "Model not found", "Cannot use this model:",
+		"does not exist or you do not have access"} {
+		if strings.Contains(message, said) {
+			return true
+		}
+	}
+	return false
+}
+
+// Collect takes the newest session that Codex kept since it was started, or else
+// its standard output.
+func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw := Raw{Output: out, Session: out.Stdout}
+	d, err := openDir(in.home())
+	if err != nil {
+		return raw, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	kept := d.newest(filepath.Join(codexHome, "sessions"), ".jsonl", out.Started)
+	if kept != "" {
+		text, err := d.read(kept)
+		if err != nil {
+			return raw, err
+		}
+		raw.Session, raw.SessionPath = text, d.path(kept)
+	}
+	raw.SessionID = codexSession(records(out.Stdout), raw)
+	if kept == "" && len(strings.TrimSpace(string(out.Stdout))) == 0 {
+		return raw, nil
+	}
+	a, err := openDir(in.Artifacts)
+	if err != nil {
+		return raw, err
+	}
+	defer a.Close() //nolint:errcheck // only read from
+	raw.ExportPath = a.path("session.jsonl")
+	return raw, a.write("session.jsonl", raw.Session, 0o644)
+}
+
+// newest returns the file below a directory that was changed last and not before
+// a time, "" where there is none.
+func (d *dir) newest(below, ext string, since time.Time) string {
+	found, changed := "", since.Add(-time.Second)
+	walk := func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(name, ext) {
+			return nil //nolint:nilerr // what can't be read is not there
+		}
+		if info, err := e.Info(); err == nil && !info.ModTime().Before(changed) {
+			found, changed = name, info.ModTime()
+		}
+		return nil
+	}
+	_ = fs.WalkDir(d.root.FS(), filepath.ToSlash(below), walk) // walk returns no error
+	return filepath.FromSlash(found)
+}
+
+var uuidAtEnd = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// codexSession returns the id of the session, as the stream tells it, else the
+// file that Codex kept, else its name.
+func codexSession(stdout []record, raw Raw) string {
+	for _, r := range stdout {
+		switch r.kind() {
+		case "thread.started":
+			if id, ok := r.text("thread_id"); ok {
+				return id
+			}
+		case "session_meta":
+			if id, ok := r.first("thread_id", "session_id"); ok {
+				return id
+			}
+		}
+	}
+	if raw.SessionPath == "" {
+		return ""
+	}
+	for _, r := range records(raw.Session) {
+		if id, ok := r.obj("payload").text("id"); ok && r.kind() == "session_meta" {
+			return id
+		}
+	}
+	name := strings.TrimSuffix(path.Base(filepath.ToSlash(raw.SessionPath)), ".jsonl")
+	if id := uuidAtEnd.FindString(name); id != "" {
+		return id
+	}
+	if i := strings.LastIndexByte(name, '-'); i >= 0 {
+		return name[i+1:]
+	}
+	return ""
+}
+
+// shellCommand returns the command that a call of one of Codex's tools for
+// commands runs: a script, or the words of a shell's command line.
+func shellCommand(args record) (string, bool) {
+	if s, ok := args.first("cmd", "command"); ok {
+		return s, true
+	}
+	for _, key := range []string{"command", "cmd"} {
+		var words []string
+		if json.Unmarshal(args[key], &words) != nil || len(words) == 0 {
+			continue
+		}
+		if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {
+			return words[2], true
+		}
+		return strings.Join(words, " "), true
+	}
+	return "", false
+}

@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// Normalize reads the session that Codex kept, or its stream.
+func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := codexReader{dir: in.Dir, calls: map[string]*codexCall{}}
+	n.b.Fallback = string(raw.Stdout)
+	for _, r := range records(raw.Session) {
+		n.at = r.str("timestamp")
+		payload := r.obj("payload")
+		switch r.kind() {
+		case "session_meta":
+			n.session = or(payload.str("cwd"), n.session)
+		case "turn_context":
+			n.turn = or(payload.str("cwd"), n.turn)
+		case "turn.completed":
+			n.turnUsage(r.obj("usage"))
+		case "item.completed":
+			n.item(r.obj("item"))
+		case "event_msg":
+			n.message(payload)
+		case "response_item":
+			n.response(payload)
+		}
+	}
+	n.flush()
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type codexReader struct {
+	b                  session.Builder
+	dir, session, turn string
+	at                 string
+	calls              map[string]*codexCall
+	order              []*codexCall
+}
+
+// A codexCall is a call of a tool whose output is to come.
+type codexCall struct {
+	tool     string
+	dir      string
+	command  string // "" is none
+	at       string
+	told     bool // the command is in the report
+	duration *float64
+	exit     *int
+}
+
+func or(s, def string) string {
+	if s != "" {
+		return s
+	}
+	return def
+}
+
+func orNum(n, def *float64) *float64 {
+	if n != nil {
+		return n
+	}
+	return def
+}
+
+// base returns where a command runs whose call does not say.
+func (n *codexReader) base() string { return or(n.turn, or(n.session, n.dir)) }
+
+func (n *codexReader) turnUsage(usage record) {
+	t := &n.b.Tokens
+	t.Input = orNum(usage.num("input_tokens"), t.Input)
+	t.Output = orNum(usage.num("output_tokens"), t.Output)
+	t.Cache = orNum(usage.num("cached_input_tokens"), t.Cache)
+}
+
+// message reads an event of a session that was kept.
+func (n *codexReader) message(p record) {
+	switch p.kind() {
+	case "agent_message":
+		if text := p.str("message"); text != "" {
+			n.b.Say(codexPhase(p.str("phase")), text, n.at)
+		}
+	case "token_count":
+		usage, t := p.obj("info").obj("total_token_usage"), &n.b.Tokens
+		n.turnUsage(usage)
+		t.Total = orNum(usage.num("total_tokens"), t.Total)
+		t.Reasoning = orNum(usage.num("reasoning_output_tokens"), t.Reasoning)
+	case "exec_command_end":
+		call, ok := n.calls[p.str("call_id")]
+		if !ok {
+			return
+		}
+		if code := p.num("exit_code"); code != nil {
+			call.exit = new(int(*code))
+		}
+		if d := p.obj("duration"); d != nil {
+			call.duration = new(zero(d.num("secs"))*1000 + zero(d.num("nanos"))/1e6)
+		}
+	}
+}
+
+func zero(n *float64) float64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func codexPhase(phase string) session.Phase {
+	if phase == "commentary" {
+		return session.Commentary
+	}
+	return session.Final
+}
+
+// response reads an item that went to the model or came from it.
+func (n *codexReader) response(p record) {
+	switch p.kind() {
+	case "message":
+		n.said(p)
+	case "reasoning":
+		if text := p.str("text"); text != "" {
+			n.b.Say(session.Thinking, text, n.at)
+		} else if text := partsText(p.list("summary")); text != "" {
+			n.b.Say(session.Thinking, text, n.at)
+		}
+	case "function_call", "local_shell_call", "custom_tool_call":
+		n.call(p)
+	case "function_call_output", "custom_tool_call_output":
+		n.output(p)
+	}
+}
+
+func (n *codexReader) said(p record) {
+	text, ok := p.text("text")
+	if !ok {
+		text = partsText(p.list("content"))
+	}
+	role := session.Role(p.str("role"))
+	if text == "" || (role != session.User && role != session.Assistant) {
+		return
+	}
+	e := session.Event{Type: session.Message, Role: role, Text: text, At: n.at}
+	switch phase := p.str("phase"); {
+	case phase == "commentary":
+		e.Phase = session.Commentary
+	case phase == "final_answer", role == session.Assistant:
+		e.Phase = session.Final
+	}
+	n.b.Add(e)
+}
+
+// partsText joins the texts of parts.
+func partsText(parts []record) string {
+	var all []string
+	for _, p := range parts {
+		if text := p.str("text"); text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+func (n *codexReader) call(p record) {
+	tool, named := p.first("name", "tool")
+	args := codexArgs(p)
+	call := &codexCall{dir: n.base(), at: n.at}
+	if o := parse(args); o != nil {
+		if dir, ok := o.first("workdir", "cwd", "working_directory"); ok && dir != "" {
+			call.dir, _ = session.Resolve(dir, n.base())
+		}
+		if isShell(tool) || p.kind() == "local_shell_call" {
+			call.command, _ = shellCommand(o)
+		}
+	}
+	if p.kind() == "local_shell_call" && !named {
+		tool, named = "local_shell", true
+	}
+	call.tool = tool
+	if named {
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: args, At: n.at})
+	}
+	if id, ok := p.first("call_id", "callId"); ok {
+		n.calls[id] = call
+		n.order = append(n.order, call)
+	}
+}
+
+func isShell(tool string) bool {
+	switch tool {
+	case "shell", "local_shell", "shell_command", "exec_command", "container.exec", "unified_exec":
+		return true
+	}
+	return false
+}
+
+// codexArgs returns the arguments of a call, which may be JSON inside a string.
+func codexArgs(p record) json.RawMessage {
+	for _, key := range []string{"arguments", "input"} {
+		if text, ok := p.text(key); ok {
+			if raw := compact([]byte(text)); raw != nil && json.Valid(raw) {
+				return raw
+			}
+			return encode(text)
+		}
+	}
+	for _, key := range []string{"arguments", "args", "action"} {
+		if p.has(key) {
+			return p.raw(key)
+		}
+	}
+	return nil
+}
+
+var outputCommand = regexp.MustCompile(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
+
+// output reads what a tool answered. A command is what the output says that it
+// was, else what the call asked for.
+func (n *codexReader) output(p record) {
+	text := p.shown("output")
+	if !p.has("output") {
+		text = string(compact(encode(p)))
+	}
+	id, _ := p.first("call_id", "callId")
+	call := n.calls[id]
+	if call == nil {
+		call = &codexCall{dir: n.base()}
+	}
+	e := session.Event{Type: session.ToolResult, Tool: call.tool, Output: text, At: n.at}
+	command := call.command
+	if strings.Contains(text, "Command:") {
+		e.Tool = "exec_command"
+		if m := outputCommand.FindStringSubmatch(text); m != nil {
+			command = unquote(m[1])
+		}
+	}
+	n.b.Add(e)
+	if command != "" && !call.told {
+		call.command, call.at = command, n.at
+		n.tell(call, text)
+	}
+}
+
+// tell reports a command and the files that it reads.
+func (n *codexReader) tell(call *codexCall, output string) {
+	call.told = true
+	cmd := n.b.Run(call.command, call.dir, call.at)
+	if call.exit == nil {
+		call.exit, call.duration = codexExit(output)
+	}
+	cmd.ExitCode, cmd.DurationMs = call.exit, call.duration
+	for _, file := range filesRead(call.command) {
+		n.b.Read(file, call.dir, call.at)
+	}
+}
+
+// flush reports the commands that were called and never answered.
+func (n *codexReader) flush() {
+	for _, call := range n.order {
+		if call.command != "" && !call.told {
+			n.tell(call, "")
+		}
+	}
+}
+
+var (
+	codexStatus = regexp.MustCompile(`(?m)^(?:Exit code: |Process exited with code )(-?\d+)$`)
+	codexWall   = regexp.MustCompile(`(?m)^Wall time: ([0-9.]+) ?(?:s|seconds)$`)
+)
+
+// codexExit reads how a command ended in what Codex tells the model: a text with
+// a header, or JSON with metadata.
+func codexExit(output string) (*int, *float64) {
+	if meta := parse([]byte(output)).obj("metadata"); meta != nil {
+		var code *int
+		if c := meta.num("exit_code"); c != nil {
+			code = new(int(*c))
+		}
+		if s := meta.num("duration_seconds"); s != nil {
+			return code, new(*s * 1000)
+		}
+		return code, nil
+	}
+	head, _, _ := strings.Cut(output, "\nOutput:")
+	var code *int
+	if m := codexStatus.FindStringSubmatch(head); m != nil {
+		if c, err := strconv.Atoi(m[1]); err == nil {
+			code = &c
+		}
+	}
+	if m := codexWall.FindStringSubmatch(head); m != nil {
+		if s, err := strconv.ParseFloat(m[1], 64); err == nil {
+			return code, new(s * 1000)
+		}
+	}
+	return code, nil
+}
+
+// item reads an item of the stream, which is all there is where Codex kept no
+// session.
+func (n *codexReader) item(it record) {
+	switch it.kind() {
+	case "agent_message":
+		if text := it.str("text"); text != "" {
+			n.b.Say(session.Final, text, n.at)
+		}
+	case "reasoning":
+		if text := it.str("text"); text != "" {
+			n.b.Say(session.Thinking, text, n.at)
+		}
+	case "command_execution":
+		n.executed(it)
+	case "mcp_tool_call":
+		tool := it.str("tool")
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: it.raw("arguments"), At: n.at})
+		if it.has("result") {
+			n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: it.shown("result"), At: n.at})
+		}
+	case "file_change":
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: "apply_patch", Args: it.raw("changes"), At: n.at})
+	}
+}
+
+func (n *codexReader) executed(it record) {
+	command := unwrapShell(it.str("command"))
+	n.b.Add(session.Event{Type: session.ToolCall, Tool: "exec_command", Args: encode(map[string]string{"cmd": command}), At: n.at})
+	if out := it.str("aggregated_output"); out != "" {
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: "exec_command", Output: out, At: n.at})
+	}
+	call := &codexCall{dir: n.base(), command: command, at: n.at}
+	if code := it.num("exit_code"); code != nil {
+		call.exit = new(int(*code))
+	}
+	n.tell(call, "")
+}

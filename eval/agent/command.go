@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+)
+
+// command is any program. What it writes is described in docs/eval-command.md.
+type command struct{ program }
+
+func (command) Type() string { return "command" }
+
+// Prepare passes the prompt as the last argument, and it and all else in the
+// environment.
+func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
+	if c.cfg.Command == "" {
+		return Invocation{}, fmt.Errorf("agent: start a command: %w: no command", fault.InvalidArgument)
+	}
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	if err := d.mkdir("home"); err != nil {
+		return Invocation{}, err
+	}
+	env := map[string]string{
+		"CROFT_EVAL_PROMPT": in.Prompt, "CROFT_EVAL_MODEL": c.cfg.Model, "CROFT_EVAL_WORKSPACE": in.Dir,
+		"CROFT_EVAL_HOME": filepath.Join(in.home(), "home"), "CROFT_EVAL_RUNNER": in.Runner.ID,
+	}
+	if in.Resume != "" {
+		env["CROFT_EVAL_SESSION"] = in.Resume
+	}
+	argv := slices.Concat([]string{c.cfg.Command}, c.cfg.CommandArgs, []string{in.Prompt})
+	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir}, nil
+}
+
+// Steps counts the steps that the program tells.
+func (command) Steps() func([]byte) int {
+	steps := 0
+	return func(line []byte) int {
+		if parse(line).kind() == "step" {
+			steps++
+		}
+		return steps
+	}
+}
+
+// Rejected looks for an error with that code.
+func (command) Rejected(out Output) bool {
+	for _, r := range records(out.Stdout) {
+		if r.kind() == "error" && r.str("code") == string(OriginModelRejected) {
+			return true
+		}
+	}
+	return false
+}
+
+// Collect keeps the stream. An error that the program tells is one.
+func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	for _, r := range records(out.Stdout) {
+		switch r.kind() {
+		case "session":
+			raw.SessionID = or(r.str("id"), raw.SessionID)
+		case "error":
+			return raw, fmt.Errorf("agent: the command says: %w: %s", fault.Failed, r.str("message"))
+		}
+	}
+	return raw, nil
+}
+
+// Normalize reads the stream.
+func (command) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := commandReader{dir: in.Dir}
+	n.b.Fallback, n.b.Tokens.Partial = strings.TrimSpace(string(raw.Stdout)), true
+	for _, r := range records(raw.Session) {
+		n.read(r)
+	}
+	t := &n.b.Tokens
+	if t.Input != nil {
+		t.Input = new(*t.Input + zero(t.Cache))
+	}
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type commandReader struct {
+	b   session.Builder
+	dir string
+}
+
+func (n *commandReader) read(r record) {
+	at := r.str("at")
+	switch session.EventType(r.kind()) {
+	case session.Message:
+		n.message(r, at)
+	case session.ToolCall:
+		if tool, ok := r.text("tool"); ok {
+			n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: r.raw("args"), At: at})
+		}
+	case session.ToolResult:
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: r.str("tool"), Output: r.shown("output"), At: at})
+	case session.CommandRun:
+		n.command(r, at)
+	case session.FileRead:
+		n.b.Read(r.str("path"), n.dir, at)
+	case session.SkillSignal:
+		if skill, ok := r.text("skill"); ok {
+			n.b.Skill(skill, "Loaded via skill tool", at)
+		}
+	case "usage":
+		n.usage(r)
+	case "output":
+		if text, ok := r.text("text"); ok {
+			n.b.Output = &text
+		}
+	}
+}
+
+func (n *commandReader) message(r record, at string) {
+	text, ok := r.text("text")
+	if !ok {
+		return
+	}
+	e := session.Event{Type: session.Message, Role: session.Role(or(r.str("role"), string(session.Assistant))), Text: text, At: at}
+	switch p := session.Phase(r.str("phase")); p {
+	case session.Thinking, session.Commentary, session.Final:
+		e.Phase = p
+	default:
+		if e.Role == session.Assistant {
+			e.Phase = session.Final
+		}
+	}
+	if e.Role == session.Assistant || e.Role == session.User {
+		n.b.Add(e)
+	}
+}
+
+func (n *commandReader) command(r record, at string) {
+	text, ok := r.text("command")
+	if !ok {
+		return
+	}
+	dir := n.dir
+	if d, ok := session.Resolve(r.str("dir"), n.dir); ok {
+		dir = d
+	}
+	cmd := n.b.Run(text, dir, at)
+	if code := r.num("exitCode"); code != nil {
+		cmd.ExitCode = new(int(*code))
+	}
+	cmd.DurationMs = r.num("durationMs")
+}
+
+// usage adds what one record tells to what was told before.
+func (n *commandReader) usage(r record) {
+	t := &n.b.Tokens
+	t.Input = sum(t.Input, r.num("inputTokens"))
+	t.Output = sum(t.Output, r.num("outputTokens"))
+	t.Reasoning = sum(t.Reasoning, r.num("reasoningTokens"))
+	t.Cache = sum(t.Cache, r.num("cacheTokens"))
+	if usd := r.num("costUsd"); usd != nil {
+		if n.b.Cost == nil {
+			n.b.Cost = &session.Cost{}
+		}
+		n.b.Cost.USD += *usd
+	}
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// copilot is GitHub's Copilot for terminals.
+type copilot struct{ program }
+
+func (copilot) Type() string { return "copilot" }
+
+const (
+	copilotHome = "copilot-home"
+	copilotOTel = "copilot-otel.jsonl"
+)
+
+// Prepare gives Copilot a home by COPILOT_HOME. Its tokens come to us in a file of
+// telemetry.
+func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	if err := d.mkdir(copilotHome); err != nil {
+		return Invocation{}, err
+	}
+	argv := append([]string{c.command("copilot")}, c.cfg.CommandArgs...)
+	argv = append(argv, "-p", in.Prompt)
+	if in.Resume != "" {
+		argv = append(argv, "--resume="+in.Resume)
+	}
+	argv = append(argv, "--model", c.cfg.Model, "--output-format", "json", "--stream", "on", "--no-auto-update", "--no-custom-instructions",
+		"--disable-builtin-mcps", "--no-remote", "--allow-all-tools", "--disallow-temp-dir", "-C", in.Dir)
+	env := c.envUnder(map[string]string{"COPILOT_HOME": d.path(copilotHome), "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1",
+		"COPILOT_OTEL_FILE_EXPORTER_PATH": filepath.Join(in.Artifacts, copilotOTel)})
+	return Invocation{Argv: argv, Env: env, Dir: in.Dir,
+		Hosts: c.hosts("COPILOT_PROVIDER_BASE_URL", "api.githubcopilot.com", "*.githubcopilot.com", "api.github.com")}, nil
+}
+
+// Steps counts messages of the assistant.
+func (copilot) Steps() func([]byte) int {
+	seen := map[string]bool{}
+	return func(line []byte) int {
+		if r := parse(line); r.kind() == "assistant.message" {
+			if id, ok := r.obj("data").text("messageId"); ok {
+				seen[id] = true
+			}
+		}
+		return len(seen)
+	}
+}
+
+// Rejected looks for what Copilot says of the model, in a session in which no
+// model said anything.
+func (copilot) Rejected(out Output) bool {
+	refused := false
+	for _, r := range records(out.Stdout) {
+		switch r.kind() {
+		case "assistant.message", "tool.execution_start":
+			return false
+		case "session.error":
+			refused = refused || aboutCopilotModel(r.obj("data").str("message"))
+		}
+	}
+	return refused || aboutCopilotModel(string(out.Stderr))
+}
+
+func aboutCopilotModel(message string) bool {
+	return aboutModel(message) || (strings.Contains(message, "Model ") && strings.Contains(message, " is not available")) ||
+		(strings.Contains(message, "--model") && strings.Contains(message, "is not available"))
+}
+
+// Collect keeps the stream and finds the telemetry.
+func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	for _, r := range records(out.Stdout) {
+		if id, ok := r.text("sessionId"); ok {
+			raw.SessionID = id
+		} else if id, ok := r.obj("data").text("sessionId"); ok {
+			raw.SessionID = id
+		}
+	}
+	d, err := openDir(in.Artifacts)
+	if err != nil {
+		return Raw{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	switch text, err := d.read(copilotOTel); {
+	case err == nil:
+		raw.Telemetry, raw.TelemetryPath = text, d.path(copilotOTel)
+	case !errors.Is(err, fs.ErrNotExist):
+		return raw, err
+	}
+	return raw, nil
+}
+
+// Normalize reads the stream and the telemetry.
+func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := copilotReader{dir: in.Dir, calls: map[string]copilotCall{}}
+	n.b.Fallback = string(raw.Stdout)
+	for _, r := range records(raw.Session) {
+		n.read(r.kind(), r.obj("data"), r.str("timestamp"))
+	}
+	n.b.Tokens = copilotTokens(records(raw.Telemetry))
+	n.b.Reads = unique(n.b.Reads)
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type copilotReader struct {
+	b     session.Builder
+	dir   string
+	calls map[string]copilotCall
+}
+
+type copilotCall struct {
+	tool    string
+	command int // its place in b.Commands + 1; 0 is none
+}
+
+func (n *copilotReader) read(kind string, data record, at string) {
+	text := data.str("content")
+	switch kind {
+	case "user.message":
+		if text != "" {
+			n.b.Add(session.Event{Type: session.Message, Role: session.User, Text: text, At: at})
+		}
+	case "assistant.message":
+		if text != "" {
+			n.b.Say(copilotPhase(data.str("phase")), text, at)
+		}
+	case "assistant.reasoning":
+		if text != "" {
+			n.b.Say(session.Thinking, text, at)
+		}
+	case "tool.execution_start":
+		n.start(data, at)
+	case "tool.execution_complete":
+		n.complete(data, at)
+	}
+}
+
+func copilotPhase(phase string) session.Phase {
+	switch p := session.Phase(phase); p {
+	case session.Thinking, session.Commentary:
+		return p
+	}
+	return session.Final
+}
+
+func (n *copilotReader) start(data record, at string) {
+	tool, named := data.text("toolName")
+	args := data.obj("arguments")
+	if named {
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: data.raw("arguments"), At: at})
+	}
+	if skill, ok := args.first("skill", "name"); ok && tool == "skill" {
+		n.b.Skill(skill, "Loaded via skill tool", at)
+	}
+	call := copilotCall{tool: tool}
+	if command, ok := copilotCommand(tool, args, data); ok {
+		n.b.Run(command, n.dir, at)
+		call.command = len(n.b.Commands)
+	}
+	if tool == "view" {
+		n.b.Read(args.str("path"), n.dir, at)
+	}
+	if id, ok := data.text("toolCallId"); ok {
+		n.calls[id] = call
+	}
+}
+
+// complete reads the end of a call. Its telemetry names the command once more,
+// which counts only where the beginning did not.
+func (n *copilotReader) complete(data record, at string) {
+	call := n.calls[data.str("toolCallId")]
+	tool := or(data.str("toolName"), call.tool)
+	if output := copilotOutput(data); output != "" {
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: at})
+	}
+	if command, ok := copilotCommand(tool, nil, data); ok && call.command == 0 {
+		n.b.Run(command, n.dir, at)
+		call.command = len(n.b.Commands)
+	}
+	if call.command > 0 {
+		if code := data.obj("toolTelemetry").obj("metrics").num("exitCode"); code != nil {
+			n.b.Commands[call.command-1].ExitCode = new(int(*code))
+		} else if code, ok := exitCodeIn(data.obj("result").str("content"), "<exited with exit code "); ok {
+			n.b.Commands[call.command-1].ExitCode = &code
+		}
+	}
+}
+
+func copilotCommand(tool string, args, data record) (string, bool) {
+	switch tool {
+	case "bash", "write_bash", "read_bash", "stop_bash", "list_bash":
+	default:
+		return "", false
+	}
+	if command, ok := args.text("command"); ok {
+		return command, true
+	}
+	return data.obj("toolTelemetry").obj("properties").text("command")
+}
+
+func copilotOutput(data record) string {
+	if e := data.obj("error"); e != nil {
+		if message, ok := e.text("message"); ok {
+			return message
+		}
+		return data.shown("error")
+	}
+	if text, ok := data.obj("result").first("detailedContent", "content"); ok {
+		return text
+	}
+	return data.shown("result")
+}
+
+// copilotTokens reads the span of the whole session, or of the first call of the
+// model.
+func copilotTokens(spans []record) session.Tokens {
+	const prefix = "gen_ai.usage."
+	var found record
+	for _, s := range spans {
+		attrs, name := s.obj("attributes"), s.str("name")
+		if s.kind() != "span" || attrs.num(prefix+"input_tokens") == nil {
+			continue
+		}
+		if name == "invoke_agent" {
+			found = attrs
+			break
+		}
+		if found == nil && strings.HasPrefix(name, "chat ") {
+			found = attrs
+		}
+	}
+	return session.Tokens{Partial: true, Input: found.num(prefix + "input_tokens"), Output: found.num(prefix + "output_tokens"),
+		Reasoning: found.num(prefix + "reasoning_output_tokens"), Cache: found.num(prefix + "cache_read_input_tokens")}
+}

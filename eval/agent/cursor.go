@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// cursor is Cursor's agent for terminals.
+type cursor struct{ program }
+
+func (cursor) Type() string { return "cursor-agent" }
+
+// Prepare starts the agent with the user's own home: it has no switch for another.
+func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
+	args := []string{"-p", "--output-format", "stream-json", "--trust", "--force", "--workspace", in.Dir}
+	if in.Resume != "" {
+		args = append(args, "--resume", in.Resume)
+	}
+	args = append(args, "--model", c.cfg.Model)
+	return Invocation{Argv: c.argv("agent", in.Prompt, args...), Env: c.env(nil), Dir: in.Dir,
+		Hosts: []string{"api2.cursor.sh", "*.cursor.sh"}}, nil
+}
+
+// Steps counts calls of the model that began tools, and messages.
+func (cursor) Steps() func([]byte) int {
+	seen, steps := map[string]bool{}, 0
+	return func(line []byte) int {
+		r := parse(line)
+		switch r.kind() {
+		case "tool_call":
+			if id, ok := r.text("model_call_id"); ok && r.str("subtype") == "started" && !seen[id] {
+				seen[id] = true
+				steps++
+			}
+		case "assistant":
+			steps++
+		}
+		return steps
+	}
+}
+
+// Rejected looks for what the agent says of the model on its standard error, in a
+// session in which no model said anything.
+func (cursor) Rejected(out Output) bool {
+	for _, r := range records(out.Stdout) {
+		if k := r.kind(); k == "assistant" || k == "tool_call" {
+			return false
+		}
+	}
+	return bytes.Contains(out.Stderr, []byte("Cannot use this model:"))
+}
+
+// Collect keeps the stream.
+func (cursor) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	for _, r := range records(out.Stdout) {
+		if id, ok := r.text("session_id"); ok {
+			raw.SessionID = id
+			break
+		}
+	}
+	return raw, nil
+}
+
+// Normalize reads the stream.
+func (cursor) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := cursorReader{dir: in.Dir, seen: map[string]bool{}, dirs: map[string]string{}, commands: map[string]int{}}
+	n.b.Fallback, n.b.Tokens.Partial = string(raw.Stdout), true
+	for _, r := range records(raw.Session) {
+		at := r.at("timestamp_ms")
+		switch kind := r.kind(); kind {
+		case "system":
+			if dir, ok := r.text("cwd"); ok && r.str("subtype") == "init" {
+				n.dir = dir
+			}
+		case "user", "assistant":
+			if text := partsText(r.obj("message").list("content")); text != "" {
+				e := session.Event{Type: session.Message, Role: session.Role(kind), Text: text, At: at}
+				if kind == "assistant" {
+					e.Phase = session.Final
+				}
+				n.b.Add(e)
+			}
+		case "tool_call":
+			n.call(r, at)
+		case "result":
+			n.end(r)
+		}
+	}
+	n.b.Reads = unique(n.b.Reads)
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type cursorReader struct {
+	b        session.Builder
+	dir      string
+	seen     map[string]bool   // what was told of a call, by its id
+	dirs     map[string]string // where a call works, by its id
+	commands map[string]int    // places in b.Commands + 1, by the call's id
+}
+
+// once reports whether something is told of a call for the first time. Calls
+// without an id are all different.
+func (n *cursorReader) once(id, kind, what string) bool {
+	key := kind + "\x00" + id + "\x00" + what
+	if id == "" || !n.seen[key] {
+		n.seen[key] = true
+		return true
+	}
+	return false
+}
+
+// call reads a record of a call, of which there is one when it begins and one
+// when it is completed.
+func (n *cursorReader) call(r record, at string) {
+	tool, entry := cursorTool(r["tool_call"])
+	if entry == nil {
+		return
+	}
+	id, _ := r.first("call_id", "model_call_id")
+	args, done := entry.obj("args"), r.str("subtype") == "completed"
+	dir := n.dirs[id]
+	if d, ok := args.first("workingDirectory", "cwd"); ok {
+		dir = d
+	}
+	if id != "" && dir != "" {
+		n.dirs[id] = dir
+	}
+	dir = or(dir, n.dir)
+	if !done && n.once(id, "call", "") {
+		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: entry.raw("args"), At: at})
+	}
+	n.detail(tool, id, dir, args, at)
+	if _, ok := entry["result"]; ok && done {
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: entry.shown("result"), At: at})
+		n.ended(id, entry.obj("result"))
+	}
+}
+
+// detail tells what a call does besides being one.
+func (n *cursorReader) detail(tool, id, dir string, args record, at string) {
+	read := func(path string) {
+		if p, ok := session.Resolve(path, dir); ok && n.once(id, "read", p) {
+			n.b.Read(p, dir, at)
+		}
+	}
+	if command, ok := args.text("command"); ok && strings.Contains(tool, "shell") && n.once(id, "command", command) {
+		n.b.Run(command, dir, at)
+		n.commands[id] = len(n.b.Commands)
+		for _, file := range filesRead(command) {
+			read(file)
+		}
+	}
+	if path, ok := args.first("filePath", "file_path", "path"); ok && strings.Contains(tool, "read") {
+		read(path)
+	}
+	if skill, ok := args.first("name", "skill"); ok && strings.Contains(tool, "skill") && n.once(id, "skill", skill) {
+		n.b.Skill(skill, "Loaded via skill tool", at)
+	}
+}
+
+// ended completes a command by what its call answered, which is a success or a
+// failure with an exit code and a time.
+func (n *cursorReader) ended(id string, result record) {
+	i := n.commands[id]
+	if i == 0 || id == "" {
+		return
+	}
+	for _, o := range []record{result.obj("success"), result.obj("failure"), result} {
+		if code := o.num("exitCode"); code != nil {
+			n.b.Commands[i-1].ExitCode = new(int(*code))
+			n.b.Commands[i-1].DurationMs = orNum(o.num("executionTime"), o.num("localExecutionTimeMs"))
+			return
+		}
+	}
+}
+
+func (n *cursorReader) end(r record) {
+	if text, ok := r.text("result"); ok {
+		n.b.Output = &text
+	}
+	usage, t := r.obj("usage"), &n.b.Tokens
+	cache := usage.num("cacheReadTokens")
+	if in := usage.num("inputTokens"); in != nil {
+		t.Input = new(*in + zero(cache))
+	}
+	t.Output = orNum(usage.num("outputTokens"), t.Output)
+	t.Cache = orNum(cache, t.Cache)
+}
+
+var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// cursorTool returns the tool of a call and what is said of it: the first field
+// whose name ends so.
+func cursorTool(raw json.RawMessage) (string, record) {
+	fields := parse(raw)
+	for _, key := range keys(raw) {
+		name, ok := strings.CutSuffix(key, "ToolCall")
+		if entry := fields.obj(key); ok && entry != nil {
+			return strings.ToLower(camel.ReplaceAllString(name, "$1-$2")), entry
+		}
+	}
+	return "", nil
+}
+
+// keys returns the names of an object's fields in their order.
+func keys(raw json.RawMessage) []string {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	var all []string
+	for dec.More() {
+		t, err := dec.Token()
+		key, ok := t.(string)
+		if err != nil || !ok {
+			break
+		}
+		var skip json.RawMessage
+		if dec.Decode(&skip) != nil {
+			break
+		}
+		if !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// unique returns the strings without those that came before.
+func unique(all []string) []string {
+	var once []string
+	seen := map[string]bool{}
+	for _, s := range all {
+		if !seen[s] {
+			seen[s] = true
+			once = append(once, s)
+		}
+	}
+	return once
+}

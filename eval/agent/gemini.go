@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// gemini is Gemini CLI.
+type gemini struct{ program }
+
+func (gemini) Type() string { return "gemini" }
+
+const geminiHome = "gemini-home"
+
+// Prepare gives Gemini CLI a home by GEMINI_CLI_HOME, with the user's credentials,
+// settings and memory.
+func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	own := filepath.Join(geminiHome, ".gemini")
+	if err := d.mkdir(own); err != nil {
+		return Invocation{}, err
+	}
+	if in.UserHome != "" && in.Resume == "" {
+		err := d.seed(in.UserHome+"/.gemini", own, "oauth_creds.json", "google_accounts.json", "settings.json", "GEMINI.md", ".env", "installation_id")
+		if err != nil {
+			return Invocation{}, err
+		}
+	}
+	args := []string{"--model", c.cfg.Model, "--yolo", "--output-format", "stream-json"}
+	if in.Resume != "" {
+		args = append(args, "--resume", in.Resume)
+	}
+	argv := append([]string{c.command("gemini")}, c.cfg.CommandArgs...)
+	argv = append(argv, args...)
+	// A prompt that looks like an option is joined to its flag.
+	if strings.HasPrefix(in.Prompt, "-") {
+		argv = append(argv, "--prompt="+in.Prompt)
+	} else {
+		argv = append(argv, "-p", in.Prompt)
+	}
+	env := c.envUnder(map[string]string{"GEMINI_CLI_HOME": d.path(geminiHome), "GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"})
+	return Invocation{Argv: argv, Env: env, Dir: in.Dir,
+		Hosts: c.hosts("GOOGLE_GEMINI_BASE_URL", "generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com")}, nil
+}
+
+// Steps counts what the model says or calls after something else happened: a
+// round is told in pieces, and ends where a tool answers.
+func (gemini) Steps() func([]byte) int {
+	steps, open := 0, false
+	return func(line []byte) int {
+		r := parse(line)
+		switch k := r.kind(); {
+		case k == "tool_use", k == "message" && r.str("role") == "assistant":
+			if !open {
+				steps++
+			}
+			open = true
+		case k == "tool_result":
+			open = false
+		}
+		return steps
+	}
+}
+
+// Rejected looks for an error about the model, in a session in which no model said
+// anything.
+func (gemini) Rejected(out Output) bool {
+	refused := false
+	for _, r := range records(out.Stdout) {
+		switch k := r.kind(); {
+		case k == "tool_use", k == "message" && r.str("role") == "assistant":
+			return false
+		case k == "error":
+			refused = refused || aboutGeminiModel(r.str("message"))
+		case k == "result":
+			e := r.obj("error")
+			refused = refused || e.kind() == "ModelNotFoundError" || aboutGeminiModel(e.str("message"))
+		}
+	}
+	return refused || bytes.Contains(out.Stderr, []byte("ModelNotFoundError"))
+}
+
+func aboutGeminiModel(message string) bool {
+	return aboutModel(message) || strings.Contains(message, "Requested entity was not found") ||
+		(strings.Contains(message, "models/") && strings.Contains(message, "is not found"))
+}
+
+// Collect keeps the stream, and finds the session that Gemini CLI kept, which has
+// what the stream leaves out.
+func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
+	raw, err := keepStream(in, out)
+	if err != nil {
+		return Raw{}, err
+	}
+	for _, r := range records(out.Stdout) {
+		if id, ok := r.text("session_id"); ok && r.kind() == "init" {
+			raw.SessionID = id
+			break
+		}
+	}
+	d, err := openDir(in.home())
+	if err != nil {
+		return raw, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	for _, ext := range []string{".jsonl", ".json"} {
+		kept := d.newest(filepath.Join(geminiHome, ".gemini", "tmp"), ext, out.Started)
+		if !strings.Contains(filepath.ToSlash(kept), "/chats/") {
+			continue
+		}
+		text, err := d.read(kept)
+		if err != nil {
+			return raw, err
+		}
+		raw.Telemetry, raw.SessionPath = text, d.path(kept)
+		break
+	}
+	return raw, nil
+}
+
+// Normalize reads the stream.
+func (gemini) Normalize(in Input, raw Raw) (*session.Report, error) {
+	n := geminiReader{dir: in.Dir, calls: map[string]geminiCall{}, kept: geminiKept(raw.Telemetry)}
+	n.b.Fallback = string(raw.Stdout)
+	for _, r := range records(raw.Session) {
+		at := r.str("timestamp")
+		switch r.kind() {
+		case "message":
+			n.message(r, at)
+		case "tool_use":
+			n.call(r, at)
+		case "tool_result":
+			n.result(r, at)
+		case "result":
+			n.end(r.obj("stats"))
+		}
+	}
+	n.flush()
+	return n.b.Report(in.Runner, in.Prompt), nil
+}

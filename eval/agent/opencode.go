@@ -1,0 +1,334 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+)
+
+// opencode is opencode.
+type opencode struct{ program }
+
+func (opencode) Type() string { return "opencode" }
+
+const opencodeHome = "opencode-xdg"
+
+// Prepare gives opencode homes by the variables of XDG, with the user's
+// credentials.
+func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	if err := d.mkdir(xdg("data"), xdg("config"), xdg("state"), xdg("cache")); err != nil {
+		return Invocation{}, err
+	}
+	if in.UserHome != "" && in.Resume == "" {
+		if err := d.seed(in.UserHome+"/.local/share/opencode", filepath.Join(xdg("data"), "opencode"), "auth.json"); err != nil {
+			return Invocation{}, err
+		}
+	}
+	args := []string{"run", "--model", c.cfg.Model}
+	if in.Resume != "" {
+		args = append(args, "--session", in.Resume)
+	}
+	args = append(args, "--format", "json", "--thinking")
+	return Invocation{Argv: c.argv("opencode", in.Prompt, args...), Env: c.homes(in), Dir: in.Dir, Hosts: c.provider()}, nil
+}
+
+func xdg(kind string) string { return filepath.Join(opencodeHome, kind) }
+
+func (c opencode) homes(in Input) map[string]string {
+	own := map[string]string{}
+	if in.Fenced {
+		maps.Copy(own, map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"})
+	}
+	for _, kind := range []string{"data", "config", "state", "cache"} {
+		own["XDG_"+strings.ToUpper(kind)+"_HOME"] = filepath.Join(in.home(), xdg(kind))
+	}
+	return c.env(own)
+}
+
+// provider returns the host of the model's provider, which is the first part of
+// the model's name.
+func (c opencode) provider() []string {
+	name, _, _ := strings.Cut(c.cfg.Model, "/")
+	hosts := map[string]string{"anthropic": "api.anthropic.com", "openai": "api.openai.com", "google": "generativelanguage.googleapis.com",
+		"openrouter": "openrouter.ai", "opencode": "opencode.ai", "github-copilot": "api.githubcopilot.com", "xai": "api.x.ai",
+		"groq": "api.groq.com", "mistral": "api.mistral.ai", "deepseek": "api.deepseek.com"}
+	if h, ok := hosts[name]; ok {
+		return []string{h}
+	}
+	return nil
+}
+
+// Steps counts the ends of steps.
+func (opencode) Steps() func([]byte) int {
+	steps := 0
+	return func(line []byte) int {
+		if parse(line).kind() == "step_finish" {
+			steps++
+		}
+		return steps
+	}
+}
+
+// Rejected looks for an error about the model in a session without a step.
+func (opencode) Rejected(out Output) bool {
+	refused := false
+	for _, r := range records(out.Stdout) {
+		switch r.kind() {
+		case "text", "tool_use", "reasoning", "step_finish":
+			return false
+		case "error":
+			name, message := opencodeError(r)
+			refused = refused || name == "ProviderModelNotFoundError" || strings.HasPrefix(message, "Model not found:")
+		}
+	}
+	return refused || bytes.Contains(out.Stderr, []byte("ProviderModelNotFoundError"))
+}
+
+// opencodeError returns the name and the message of an error in the stream.
+func opencodeError(r record) (name, message string) {
+	e := r.obj("error")
+	message = e.str("message")
+	if message == "" {
+		message = e.obj("data").str("message")
+	}
+	return e.str("name"), message
+}
+
+var sessionID = regexp.MustCompile(`\b(ses_[A-Za-z0-9]+)\b`)
+
+// Collect asks opencode for the session that it kept.
+func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error) {
+	raw := Raw{Output: out}
+	for _, text := range [][]byte{out.Stdout, out.Stderr} {
+		for _, rec := range records(text) {
+			if _, message := opencodeError(rec); rec.kind() == "error" && message != "" {
+				return raw, told("OpenCode run failed: " + message)
+			}
+		}
+	}
+	d, err := openDir(in.home())
+	if err != nil {
+		return raw, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	raw.SessionID = opencodeSession(d, out)
+	if raw.SessionID == "" {
+		return raw, told("OpenCode run did not emit a session id; cannot export structured session data.")
+	}
+	exported, err := c.export(ctx, r, in, raw.SessionID)
+	if err != nil {
+		return raw, err
+	}
+	a, err := openDir(in.Artifacts)
+	if err != nil {
+		return raw, err
+	}
+	defer a.Close() //nolint:errcheck // only read from
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, exported, "", "  "); err != nil {
+		return raw, told("OpenCode export returned invalid JSON: " + err.Error())
+	}
+	if err := a.write("session.export.json", append(pretty.Bytes(), '\n'), 0o644); err != nil {
+		return raw, err
+	}
+	if err := a.write("raw-run.jsonl", out.Stdout, 0o644); err != nil {
+		return raw, err
+	}
+	raw.Session, raw.ExportPath = exported, a.path("session.export.json")
+	if id, ok := parse(exported).obj("info").text("id"); ok {
+		raw.SessionID = id
+	}
+	return raw, nil
+}
+
+// opencodeSession returns the id of the session: what a record of the stream says,
+// else what looks like one in the output, else in the newest log.
+func opencodeSession(d *dir, out Output) string {
+	for _, r := range records(out.Stdout) {
+		if id := r.str("sessionID"); sessionID.MatchString(id) {
+			return id
+		}
+	}
+	texts := [][]byte{out.Stdout, out.Stderr}
+	if log := d.newest(filepath.Join(xdg("data"), "opencode", "log"), ".log", out.Started); log != "" {
+		if text, err := d.read(log); err == nil {
+			texts = append(texts, text)
+		}
+	}
+	for _, text := range texts {
+		if m := sessionID.FindSubmatch(text); m != nil {
+			return string(m[1])
+		}
+	}
+	return ""
+}
+
+// exportPauses are those before an export is tried again: opencode may answer
+// before it has written.
+var exportPauses = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// export runs "opencode export" until it answers with a session.
+func (c opencode) export(ctx context.Context, r Runner, in Input, id string) (json.RawMessage, error) {
+	inv := Invocation{Env: c.homes(in), Dir: in.Dir, Timeout: in.Timeout}
+	inv.Argv = append([]string{c.command("opencode")}, c.cfg.CommandArgs...)
+	inv.Argv = append(inv.Argv, "export", id)
+	d, err := openDir(filepath.Join(in.Artifacts, "export-command"))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close() //nolint:errcheck // only read from
+	none := func([]byte) int { return 0 }
+	for try := 0; ; try++ {
+		o, _, err := execute(ctx, r, d, inv, in, none)
+		if err != nil {
+			return nil, notRun(inv, err)
+		}
+		if !o.Exit.OK() {
+			return nil, badExit(inv, in, o)
+		}
+		exported, err := parseExport(o.Stdout)
+		if err == nil || try >= len(exportPauses) {
+			return exported, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("agent: export %s: %w: %w", id, fault.Canceled, context.Cause(ctx))
+		case <-time.After(exportPauses[try]):
+		}
+	}
+}
+
+// parseExport finds the session in what the export printed, around which there
+// may be other text.
+func parseExport(text []byte) (json.RawMessage, error) {
+	if i, j := bytes.IndexByte(text, '{'), bytes.LastIndexByte(text, '}'); i >= 0 && j > i {
+		text = text[i : j+1]
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		return nil, told("OpenCode export returned invalid JSON: " + err.Error())
+	}
+	raw := b.Bytes()
+	if r := parse(raw); r.obj("info") == nil || len(r["messages"]) == 0 || r["messages"][0] != '[' {
+		return nil, told("OpenCode export was missing required session fields.")
+	}
+	return raw, nil
+}
+
+// Normalize reads the export.
+func (opencode) Normalize(in Input, raw Raw) (*session.Report, error) {
+	whole := parse(raw.Session)
+	if whole.obj("info") == nil {
+		return nil, told("OpenCode artifacts did not include a structured export session.")
+	}
+	var n opencodeReader
+	for _, m := range whole.list("messages") {
+		info := m.obj("info")
+		n.role, n.at = session.Role(info.str("role")), info.obj("time").at("created")
+		n.dir = or(info.obj("path").str("cwd"), in.Dir)
+		n.tokens(info)
+		for _, part := range m.list("parts") {
+			n.part(part)
+		}
+	}
+	if n.b.Tokens.Input != nil {
+		n.b.Tokens.Input = new(*n.b.Tokens.Input + zero(n.b.Tokens.Cache))
+	}
+	return n.b.Report(in.Runner, in.Prompt), nil
+}
+
+type opencodeReader struct {
+	b    session.Builder
+	role session.Role
+	dir  string
+	at   string
+}
+
+// tokens adds what one message took.
+func (n *opencodeReader) tokens(info record) {
+	tokens, t := info.obj("tokens"), &n.b.Tokens
+	t.Input = sum(t.Input, tokens.num("input"))
+	t.Output = sum(t.Output, tokens.num("output"))
+	t.Reasoning = sum(t.Reasoning, tokens.num("reasoning"))
+	t.Cache = sum(t.Cache, tokens.obj("cache").num("read"))
+	if usd := info.num("cost"); usd != nil {
+		if n.b.Cost == nil {
+			n.b.Cost = &session.Cost{}
+		}
+		n.b.Cost.USD += *usd
+	}
+}
+
+// sum adds counts, nil where none was told.
+func sum(a, b *float64) *float64 {
+	if b == nil {
+		return a
+	}
+	return new(zero(a) + *b)
+}
+
+func (n *opencodeReader) part(p record) {
+	state := p.obj("state")
+	at := n.at
+	if at == "" {
+		at = state.obj("time").at("start")
+	}
+	switch text, isText := p.text("text"); {
+	case p.kind() == "reasoning" && isText:
+		n.b.Say(session.Thinking, text, at)
+	case p.kind() == "text" && isText && n.role == session.Assistant:
+		phase := session.Final
+		if strings.Contains(text, "I'm") || strings.Contains(text, "I’m") {
+			phase = session.Commentary
+		}
+		n.b.Say(phase, text, at)
+	case p.kind() == "text" && isText && n.role == session.User:
+		n.b.Add(session.Event{Type: session.Message, Role: session.User, Text: text, At: at})
+	case p.kind() == "tool":
+		if tool, ok := p.text("tool"); ok {
+			n.tool(tool, state, at)
+		}
+	}
+}
+
+func (n *opencodeReader) tool(tool string, state record, at string) {
+	input := state.obj("input")
+	if skill, ok := input.text("name"); ok && tool == "skill" {
+		n.b.Skill(skill, "Loaded via skill tool", at)
+	}
+	n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: state.raw("input"), At: at})
+	if output := state.shown("output"); output != "" {
+		end := or(state.obj("time").at("end"), at)
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: end})
+	}
+	dir := n.dir
+	if d, ok := input.first("workdir", "cwd"); ok {
+		dir = d
+	}
+	if command, ok := input.text("command"); ok {
+		cmd := n.b.Run(command, dir, at)
+		if code := state.obj("metadata").num("exit"); code != nil {
+			cmd.ExitCode = new(int(*code))
+		}
+		if from, to := state.obj("time").num("start"), state.obj("time").num("end"); from != nil && to != nil {
+			cmd.DurationMs = new(*to - *from)
+		}
+	}
+	if tool == "read" {
+		n.b.Read(input.str("filePath"), dir, at)
+	}
+}

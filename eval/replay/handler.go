@@ -1,0 +1,41 @@
+package replay
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Handler is a reverse proxy to an upstream, such as https://api.anthropic.com,
+// through rt: a Recorder or a Tape. Programs that take a base URL for their model
+// can be pointed at it.
+func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
+	return &httputil.ReverseProxy{
+		Transport:     rt,
+		FlushInterval: -1, // what streams, streams
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(upstream)
+			p.Out.Host = upstream.Host
+		},
+		ErrorHandler: refuse,
+	}
+}
+
+// refuse answers in the form in which models' APIs tell errors, with a status
+// after which nobody tries again.
+func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusBadGateway
+	if fault.Of(err) == fault.NotFound {
+		status = http.StatusNotFound
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Should-Retry", "false")
+	w.WriteHeader(status)
+	body, merr := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": "croft_replay", "message": err.Error()}})
+	if merr == nil {
+		_, _ = w.Write(body) // whoever asked has gone
+	}
+}

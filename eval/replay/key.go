@@ -1,0 +1,107 @@
+package replay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// What differs from run to run in what agents send: ids of sessions, users and
+// requests, times, and names of temporary directories.
+var (
+	volatile = map[string]bool{"metadata": true, "user": true, "prompt_cache_key": true, "client_metadata": true, "session_id": true,
+		"request_id": true, "conversation_id": true, "safety_identifier": true, "user_prompt_id": true, "project": true}
+	masks = []struct {
+		of *regexp.Regexp
+		to string
+	}{
+		{regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`), "<uuid>"},
+		{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}(?:[.-]\d+)?Z?`), "<time>"},
+		{regexp.MustCompile(`\d{4}-\d{2}-\d{2}`), "<date>"},
+		{regexp.MustCompile(`(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \w+ \d{1,2}, \d{4}|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{2} \d{4}\b`), "<date>"},
+		{regexp.MustCompile(`\b(?:ses|msg|prt|toolu|call|fc|rs|resp|chatcmpl|thread|item)_[A-Za-z0-9]{8,}\b`), "<id>"},
+		{regexp.MustCompile(`(?:Wall time: |duration_seconds\\?":\s?|duration_ms\\?":\s?|"?took )[0-9.]+`), "<took>"},
+		{regexp.MustCompile(`(?:/[^\s"'\\<>:]+)?/(?:workspaces|repeat-\d+|session-\d+)/[^\s"'\\<>:]*`), "<dir>"},
+		{regexp.MustCompile(`/(?:private/)?(?:tmp|var/folders)/[^\s"'\\<>:]+`), "<tmp>"},
+	}
+)
+
+// Key returns what a request is found by, and the normalised body that it is made
+// of. Requests of different runs that mean the same have the same key.
+func Key(r *http.Request, body []byte) (key string, norm []byte) {
+	norm = normalise(body)
+	h := sha256.New()
+	for _, part := range []string{r.Method, strings.ToLower(host(r)), r.URL.Path, query(r.URL)} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	h.Write(norm)
+	return hex.EncodeToString(h.Sum(nil)), norm
+}
+
+func host(r *http.Request) string {
+	h := r.URL.Hostname()
+	if h == "" {
+		h, _, _ = strings.Cut(r.Host, ":")
+	}
+	return h
+}
+
+// query returns the query without what is secret or differs.
+func query(u *url.URL) string {
+	q := u.Query()
+	for _, name := range []string{"key", "api_key", "access_token", "client_version"} {
+		q.Del(name)
+	}
+	return q.Encode()
+}
+
+// normalise returns a body with its fields sorted and what is volatile masked. A
+// body that is no JSON stays as it is.
+func normalise(body []byte) []byte {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil || dec.More() {
+		return mask(body)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(strip(v, 0)) != nil {
+		return mask(body)
+	}
+	return mask(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// strip leaves out volatile fields of the outermost object and of the one inside
+// it that some providers wrap a request in.
+func strip(v any, depth int) any {
+	m, ok := v.(map[string]any)
+	if !ok || depth > 1 {
+		return v
+	}
+	for name, inner := range m {
+		if volatile[name] {
+			delete(m, name)
+		} else {
+			m[name] = strip(inner, depth+1)
+		}
+	}
+	return m
+}
+
+func mask(b []byte) []byte {
+	for _, m := range masks {
+		b = m.of.ReplaceAll(b, []byte(m.to))
+	}
+	return b
+}

@@ -1,0 +1,134 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Recorder asks somebody else and writes what they answered to a tape. It is
+// safe for use by several goroutines.
+type Recorder struct {
+	next http.RoundTripper
+
+	mu  sync.Mutex
+	out io.Writer // +checklocks:mu
+	err error     // +checklocks:mu; the first that came up in writing
+}
+
+// NewRecorder returns a recorder that asks through next and writes to out.
+func NewRecorder(next http.RoundTripper, out io.Writer) *Recorder {
+	return &Recorder{next: next, out: out}
+}
+
+// Append opens a file to record to, behind what is there.
+func Append(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("replay: record to %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Err returns the first error in writing the tape. What was asked was answered all
+// the same.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// RoundTrip asks and records. The exchange is written when the body of the answer
+// was read to its end; one that was given up is not recorded.
+func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := drain(req)
+	if err != nil {
+		return nil, err
+	}
+	key, norm := Key(req, body)
+	// An answer that is compressed could not be read by people, nor played in parts.
+	req.Header.Del("Accept-Encoding")
+	resp, err := r.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	shown := *req.URL
+	shown.RawQuery = query(req.URL)
+	shown.User = nil
+	e := Exchange{Version: Version, Key: key, Method: req.Method, URL: shown.String(), Status: resp.StatusCode, Header: keep(resp.Header)}
+	if json.Valid(norm) {
+		e.Request = norm
+	}
+	resp.Body = &taping{body: resp.Body, e: e, r: r, last: time.Now()}
+	return resp, nil
+}
+
+// keep returns the headers of a response that matter to whoever reads it.
+func keep(h http.Header) http.Header {
+	kept := http.Header{}
+	for _, name := range []string{"Content-Type", "Retry-After", "X-Should-Retry"} {
+		if v := h.Values(name); len(v) > 0 {
+			kept[name] = v
+		}
+	}
+	return kept
+}
+
+// taping is the body of an answer that is recorded as it is read.
+type taping struct {
+	body io.ReadCloser
+	e    Exchange
+	r    *Recorder
+	last time.Time
+	done bool
+}
+
+func (t *taping) Read(b []byte) (int, error) {
+	n, err := t.body.Read(b)
+	if n > 0 {
+		now := time.Now()
+		t.e.Chunks = append(t.e.Chunks, chunk(b[:n], now.Sub(t.last)))
+		t.last = now
+	}
+	if errors.Is(err, io.EOF) && !t.done {
+		t.done = true
+		t.r.write(t.e)
+	}
+	return n, err
+}
+
+func (t *taping) Close() error { return t.body.Close() }
+
+func chunk(b []byte, after time.Duration) Chunk {
+	c := Chunk{After: after.Milliseconds()}
+	if utf8.Valid(b) {
+		c.Text = string(b)
+	} else {
+		c.Binary = bytes.Clone(b)
+	}
+	return c
+}
+
+func (r *Recorder) write(e Exchange) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		_, err = r.out.Write(b.Bytes())
+	}
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("replay: write the tape: %w: %w", fault.Of(err), err)
+	}
+}

@@ -1,0 +1,249 @@
+// Package replay records what an agent and its model say to each other over HTTP,
+// and plays it back: an evaluation that was recorded once runs again offline, the
+// same way each time, and costs nothing.
+//
+// A [Tape] is a file of exchanges, one a line. [Recorder] is a round tripper that
+// asks the real model and writes each exchange to a tape; [Tape.RoundTrip] answers
+// from one, and never asks anybody. [Handler] makes either a reverse proxy that
+// programs can be pointed at.
+//
+// An exchange is found again by its request: method, host, path and body, without
+// what differs from one run to the next (see [Key]). The same request may have been
+// answered several times; replays give the answers in their order, and the last
+// one for all that follow. A request that is not on the tape is refused with an
+// error that says so, and nothing else is asked instead.
+//
+// Credentials are not recorded: of a request only what makes up its key is kept,
+// and of a response not the headers that carry cookies.
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Version is that of the tapes that are written.
+const Version = 1
+
+// An Exchange is one request and its answer, as a tape has them.
+type Exchange struct {
+	Version int             `json:"version"`
+	Key     string          `json:"key"`
+	Method  string          `json:"method"`
+	URL     string          `json:"url"`               // without its query's secrets
+	Request json.RawMessage `json:"request,omitempty"` // normalised, for people; null where it is no JSON
+	Status  int             `json:"status"`
+	Header  http.Header     `json:"header,omitempty"`
+	Chunks  []Chunk         `json:"chunks"`
+}
+
+// A Chunk is a part of a body and when it came.
+type Chunk struct {
+	After  int64  `json:"afterMs"` // milliseconds after the one before
+	Text   string `json:"text,omitempty"`
+	Binary []byte `json:"binary,omitempty"` // where it is no UTF-8
+}
+
+func (c Chunk) bytes() []byte {
+	if c.Binary != nil {
+		return c.Binary
+	}
+	return []byte(c.Text)
+}
+
+// A Tape answers requests as they were answered before. It is safe for use by
+// several goroutines.
+type Tape struct {
+	// Pace lets each part of an answer come as long after the one before as it
+	// did when it was recorded. By default all comes at once.
+	Pace bool
+
+	mu   sync.Mutex
+	all  map[string][]Exchange // +checklocks:mu
+	next map[string]int        // +checklocks:mu; which one answers next
+}
+
+// Open reads a tape.
+func Open(name string) (*Tape, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("replay: open %s: %w", name, err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	t, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("replay: read %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// maxTape is how large a tape may be.
+const maxTape = 1 << 30
+
+// Read reads a tape.
+func Read(r io.Reader) (*Tape, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxTape+1))
+	if err != nil {
+		return nil, fmt.Errorf("replay: read a tape: %w", err)
+	}
+	if len(data) > maxTape {
+		return nil, fmt.Errorf("replay: read a tape: %w: it has more than %d bytes", fault.ResourceExhausted, maxTape)
+	}
+	t := &Tape{all: map[string][]Exchange{}, next: map[string]int{}}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var e Exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("replay: read a tape: %w: line %d: %w", fault.InvalidArgument, n, err)
+		}
+		if e.Version != Version {
+			return nil, fmt.Errorf("replay: read a tape: %w: line %d has version %d, want %d", fault.InvalidArgument, n, e.Version, Version)
+		}
+		if e.Status < 100 || e.Status > 999 || e.Key == "" {
+			return nil, fmt.Errorf("replay: read a tape: %w: line %d has status %d and key %q", fault.InvalidArgument, n, e.Status, e.Key)
+		}
+		t.all[e.Key] = append(t.all[e.Key], e)
+	}
+	return t, nil
+}
+
+// RoundTrip answers from the tape. A request that is not on it is NotFound.
+func (t *Tape) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	key, norm := Key(r, body)
+	e, ok := t.take(key)
+	if !ok {
+		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearest(r, norm))
+	}
+	body2 := io.ReadCloser(io.NopCloser(&player{ctx: r.Context(), chunks: e.Chunks, pace: t.Pace}))
+	return &http.Response{Status: fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)), StatusCode: e.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.Header.Clone(), Body: body2, ContentLength: -1, Request: r}, nil
+}
+
+// take returns the next answer to a request.
+func (t *Tape) take(key string) (Exchange, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.all[key]
+	if len(all) == 0 {
+		return Exchange{}, false
+	}
+	i := min(t.next[key], len(all)-1)
+	t.next[key]++
+	return all[i], true
+}
+
+// nearest tells how a request differs from the recorded one that is most like it,
+// so that whoever reads the error knows what changed.
+func (t *Tape) nearest(r *http.Request, norm []byte) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	best, at := Exchange{}, -1
+	for _, all := range t.all {
+		for _, e := range all {
+			if e.Method != r.Method || !strings.HasSuffix(e.URL, r.URL.Path) {
+				continue
+			}
+			if n := common(norm, e.Request); n > at {
+				best, at = e, n
+			}
+		}
+	}
+	if at < 0 {
+		return "; none for this method and path was"
+	}
+	return fmt.Sprintf("; the nearest differs at byte %d: %q, recorded %q", at, excerpt(norm, at), excerpt(best.Request, at))
+}
+
+func common(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func excerpt(b []byte, at int) string { return string(b[max(0, at-20):min(len(b), at+40)]) }
+
+// Unused returns the keys of exchanges that no request has asked for yet, sorted.
+func (t *Tape) Unused() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var keys []string
+	for key := range t.all {
+		if t.next[key] == 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// A player is the body of an answer.
+type player struct {
+	ctx    context.Context //nolint:containedctx // that of the request, as a body has it
+	chunks []Chunk
+	pace   bool
+	rest   []byte
+}
+
+func (p *player) Read(b []byte) (int, error) {
+	for len(p.rest) == 0 {
+		if len(p.chunks) == 0 {
+			return 0, io.EOF
+		}
+		c := p.chunks[0]
+		p.chunks = p.chunks[1:]
+		if p.pace && c.After > 0 {
+			select {
+			case <-p.ctx.Done():
+				return 0, context.Cause(p.ctx)
+			case <-time.After(time.Duration(c.After) * time.Millisecond):
+			}
+		}
+		p.rest = c.bytes()
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// maxBody is how large a request may be.
+const maxBody = 64 << 20
+
+// drain reads the body of a request and puts a copy in its place.
+func drain(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err == nil {
+		err = r.Body.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("replay: read the body of a request: %w: %w", fault.InvalidArgument, err)
+	}
+	if len(body) > maxBody {
+		return nil, fmt.Errorf("replay: read the body of a request: %w: it has more than %d bytes", fault.ResourceExhausted, maxBody)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
