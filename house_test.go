@@ -79,6 +79,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/agent", "fault workspace/driver eval/session"},
 	{"eval/replay", "fault"},
 	{"eval/judge", "fault"},
+	{"eval/suite", "fault event workspace/driver posix/boundary"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},
 	{"api", "fault event workspace workspace/driver registry profile internal/shellwire internal/httpguard snapshot template history"},

@@ -1,0 +1,174 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Assert judges a session by the assertion of a case. report is the session report
+// as JSON, and env, which may be nil, the rest of what is known. Whatever the
+// assertion does is an Outcome; an error says that it could not be asked: there is no
+// such case, the report is not JSON, or ctx ended.
+func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
+	ex := &execution{env: env, report: report}
+	if env != nil {
+		ex.info = env.Info()
+	}
+	var out *Outcome
+	err := s.vm.do(ctx, ex, func() error {
+		c, value, err := s.arguments(caseID, report)
+		if err != nil {
+			return err
+		}
+		return s.call(ex, s.vm.handlers.run, c, value)
+	}, func() (err error) {
+		out, err = s.outcome(ex)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("suite: assert %s: %w", caseID, err)
+	}
+	return out, nil
+}
+
+// Classify asks the case for the class of a failed result, which is JSON in the shape
+// of skillgym's RunnerResult. nil is no opinion. What classifyFailure throws is an
+// error.
+func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
+	ex := &execution{}
+	var class *FailureClass
+	err := s.vm.do(ctx, ex, func() error {
+		c, value, err := s.arguments(caseID, result)
+		if err != nil {
+			return err
+		}
+		return s.call(ex, s.vm.handlers.classify, c, value)
+	}, func() error {
+		if err := s.vm.loadError("classify a failure of case "+caseID, s.Path, ex); err != nil {
+			return err
+		}
+		return s.decode(ex.value, &class)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return class, nil
+}
+
+func (s *Suite) arguments(caseID string, data json.RawMessage) (*goja.Object, goja.Value, error) {
+	c, ok := s.cases[caseID]
+	if !ok {
+		return nil, nil, &failure{fmt.Errorf("%w: the suite has no case %q", fault.NotFound, caseID)}
+	}
+	if !json.Valid(data) {
+		return nil, nil, &failure{fmt.Errorf("%w: the report is not JSON", fault.InvalidArgument)}
+	}
+	parse, _ := goja.AssertFunction(s.vm.rt.Get("JSON").ToObject(s.vm.rt).Get("parse"))
+	value, err := parse(goja.Undefined(), s.vm.rt.ToValue(string(data)))
+	if err != nil {
+		return nil, nil, &failure{fmt.Errorf("%w: the report: %w", fault.InvalidArgument, err)}
+	}
+	return c, value, nil
+}
+
+// failure is why an assertion could not be asked.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// call calls one of the handlers as the work of ex.
+func (s *Suite) call(ex *execution, fn goja.Callable, args ...goja.Value) error {
+	state, err := s.vm.handlers.begin(goja.Undefined())
+	if err != nil {
+		return err
+	}
+	ex.state = state.ToObject(s.vm.rt)
+	promise, err := fn(goja.Undefined(), args...)
+	if err != nil {
+		return err
+	}
+	return s.vm.await(ex, promise, nil)
+}
+
+// outcome is how an execution ended.
+func (s *Suite) outcome(ex *execution) (*Outcome, error) {
+	var f *failure
+	if errors.As(ex.err, &f) {
+		return nil, f.error
+	}
+	out := &Outcome{}
+	value, thrown := s.vm.cause(ex.err)
+	if ex.err != nil && !thrown { // it was interrupted, or it asked to exit
+		out.Origin = OriginHook
+		out.Error = &ErrorInfo{Name: "Error", Message: withoutCode(ex.err)}
+	} else {
+		if !thrown && len(ex.unhandled) > 0 { // an assertion that was not awaited
+			value, thrown = ex.unhandled[0].Result(), true
+		}
+		if !thrown {
+			value = goja.Undefined()
+		}
+		verdict, err := s.vm.handlers.verdict(goja.Undefined(), s.vm.rt.ToValue(thrown), value, ex.state)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.Internal, err)
+		}
+		if err := s.decode(verdict, out); err != nil {
+			return nil, err
+		}
+	}
+	out.Logs, out.Judged = ex.logs, ex.judged
+	return out, nil
+}
+
+// decode copies data of our own modules out of the engine.
+func (s *Suite) decode(value goja.Value, to any) error { return s.vm.decode(value, to) }
+
+func (v *vm) decode(value goja.Value, to any) error {
+	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
+		return nil
+	}
+	raw, err := json.Marshal(plain(toData(v.rt, value)))
+	if err == nil {
+		err = json.Unmarshal(raw, to)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", fault.Internal, err)
+	}
+	return nil
+}
+
+// describe returns what is known of a thrown value.
+func (v *vm) describe(value goja.Value) ErrorInfo {
+	info := ErrorInfo{Name: "Error", Message: value.String()}
+	out, err := v.handlers.describe(goja.Undefined(), value)
+	if err == nil {
+		err = v.decode(out, &info)
+	}
+	if err != nil {
+		info.Message = value.String()
+	}
+	return info
+}
+
+// codeOf is the code of a thrown value that came from Go.
+func codeOf(value goja.Value) fault.Code {
+	if o, ok := value.(*goja.Object); ok {
+		if code, ok := fault.Parse(stringOf(o.Get("code"))); ok {
+			return code
+		}
+	}
+	return fault.InvalidArgument
+}
+
+func stringOf(v goja.Value) string {
+	if v == nil || goja.IsUndefined(v) {
+		return ""
+	}
+	return v.String()
+}

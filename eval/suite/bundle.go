@@ -1,0 +1,258 @@
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dop251/goja"
+	"github.com/dop251/goja/file"
+	"github.com/dop251/goja/parser"
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A source is what is bundled: a file, or the text that stands for one.
+type source struct {
+	path  string            // absolute
+	text  string            // what the file means, where it is not JavaScript itself
+	parts map[string]string // modules that text imports, by the name after "croft:part/"
+}
+
+// builtins are the modules that are not files, with the name of the one of ours
+// behind each.
+var builtins = map[string]string{
+	"skillgym": "skillgym",
+	"assert":   "assert-loose", "assert/strict": "assert",
+	"path": "path", "path/posix": "path",
+	"url": "url", "os": "os", "fs": "fs", "fs/promises": "fs/promises",
+	"process": "process", "util": "util", "buffer": "buffer",
+	"timers": "timers", "timers/promises": "timers/promises",
+}
+
+// bundle makes one program of a source and all that it imports. The program's value
+// is an async function of (require, exported): require gives our modules, and
+// exported is called with the namespace of the source.
+func bundle(src source) (*goja.Program, error) {
+	entry := src.path
+	if src.text != "" {
+		entry = "croft:text"
+	}
+	quoted, err := json.Marshal(entry)
+	if err != nil {
+		return nil, fmt.Errorf("suite: load %s: %w: %w", src.path, fault.Internal, err)
+	}
+	dir := filepath.Dir(src.path)
+	res := api.Build(api.BuildOptions{
+		Stdin: &api.StdinOptions{
+			Contents:   "import * as ns from " + string(quoted) + "; __croft_exported(ns);",
+			ResolveDir: dir, Sourcefile: "croft:entry", Loader: api.LoaderJS,
+		},
+		Bundle: true, Write: false, AbsWorkingDir: dir, Outfile: filepath.Join(dir, "croft-bundle.js"),
+		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: api.ES2022,
+		MainFields: []string{"module", "main"}, Conditions: []string{"node", "module"},
+		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json"},
+		Loader:            map[string]api.Loader{".md": api.LoaderText, ".txt": api.LoaderText},
+		// What goja lacks is written in older words.
+		Supported: map[string]bool{
+			"async-generator": false, "for-await": false, "dynamic-import": false,
+			"regexp-match-indices": false, "regexp-set-notation": false, "regexp-unicode-property-escapes": false,
+		},
+		Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent, LogLimit: 10,
+		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
+		Banner:  map[string]string{"js": "(async (__croft_require, __croft_exported) => {"},
+		Footer:  map[string]string{"js": "})"},
+		Plugins: []api.Plugin{modules(src)},
+	})
+	if len(res.Errors) > 0 {
+		return nil, bundleError(src.path, res.Errors)
+	}
+	return compile(src.path, res.OutputFiles)
+}
+
+// compile parses what esbuild put out, so that places in it are those of the sources.
+func compile(path string, files []api.OutputFile) (*goja.Program, error) {
+	var code, mapped []byte
+	for _, f := range files {
+		if strings.HasSuffix(f.Path, ".map") {
+			mapped = absoluteSources(f.Contents, filepath.Dir(path))
+		} else {
+			code = f.Contents
+		}
+	}
+	code = append(code, "\n//# sourceMappingURL=croft-bundle.js.map\n"...)
+	ast, err := goja.Parse(path, string(code), parser.WithSourceMapLoader(func(string) ([]byte, error) { return mapped, nil }))
+	if err == nil {
+		var prog *goja.Program
+		if prog, err = goja.CompileAST(ast, false); err == nil {
+			return prog, nil
+		}
+	}
+	return nil, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: syntaxMessage(err)}
+}
+
+func syntaxMessage(err error) string {
+	if list, ok := err.(parser.ErrorList); ok && len(list) > 0 { //nolint:errorlint // the parser returns the list itself
+		return place(list[0].Position) + list[0].Message
+	}
+	return err.Error()
+}
+
+func place(p file.Position) string {
+	if p.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d:%d: ", p.Filename, p.Line, p.Column)
+}
+
+// absoluteSources makes the names of a source map absolute paths. Those of text that
+// stands for a file are the file's.
+func absoluteSources(raw []byte, dir string) []byte {
+	var m map[string]any
+	if json.Unmarshal(raw, &m) != nil {
+		return raw
+	}
+	sources, _ := m["sources"].([]any)
+	for i, s := range sources {
+		name, _ := s.(string)
+		if _, rest, ok := strings.Cut(name, partNamespace+":"); ok {
+			sources[i] = rest
+		} else if !strings.Contains(name, "croft:") && !filepath.IsAbs(name) {
+			sources[i] = filepath.Join(dir, name)
+		}
+	}
+	out, err := json.Marshal(m)
+	if err != nil {
+		return raw
+	}
+	return out
+}
+
+const (
+	builtinNamespace = "croft-builtin"
+	partNamespace    = "croft-part"
+)
+
+// modules is how imports are found: ours by name, files as esbuild finds them, and
+// anything else is refused with its name.
+func modules(src source) api.Plugin {
+	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
+		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			if rest, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == partNamespace {
+				return api.OnResolveResult{Path: rest, Namespace: builtinNamespace}, nil
+			}
+			return api.OnResolveResult{Path: src.path, PluginData: a.Path, Namespace: partNamespace, Suffix: "?" + a.Path}, nil
+		})
+		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
+		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
+			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
+			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: partNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
+			text, name := src.text, a.PluginData.(string)
+			if part, ok := strings.CutPrefix(name, "croft:part/"); ok {
+				text = src.parts[part]
+			}
+			return api.OnLoadResult{Contents: &text, Loader: api.LoaderTS, ResolveDir: filepath.Dir(src.path)}, nil
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: `\.[cm]?[jt]sx?$`, Namespace: "file"}, loadFile)
+	}}
+}
+
+// resolveBare finds what is imported by a bare name: a module of ours, or one that is
+// installed beside the suite.
+func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
+	name, prefixed := strings.CutPrefix(a.Path, "node:")
+	if ours, ok := builtins[name]; ok && (name != "skillgym" || !prefixed) {
+		return api.OnResolveResult{Path: ours, Namespace: builtinNamespace}, nil
+	}
+	if prefixed || slices.Contains(nodeOnly, name) {
+		return api.OnResolveResult{}, fmt.Errorf("import %q: a suite can't use this module of Node; it has %s", a.Path, available())
+	}
+	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
+}
+
+// nodeOnly are modules of Node that can be imported without node:, and that are not
+// ours.
+var nodeOnly = []string{
+	"async_hooks", "child_process", "cluster", "crypto", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
+	"https", "inspector", "module", "net", "perf_hooks", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
+	"tls", "tty", "v8", "vm", "worker_threads", "zlib",
+}
+
+func available() string {
+	names := []string{"skillgym"}
+	for name := range builtins {
+		if name != "skillgym" {
+			names = append(names, "node:"+name)
+		}
+	}
+	slices.Sort(names[1:])
+	return strings.Join(names, ", ")
+}
+
+// loadFile reads a file. What a module knows of its own place is written into it,
+// because a bundle has but one place.
+func loadFile(a api.OnLoadArgs) (api.OnLoadResult, error) {
+	raw, err := os.ReadFile(a.Path)
+	if err != nil {
+		return api.OnLoadResult{}, fmt.Errorf("%s: %w", a.Path, fault.Of(err))
+	}
+	text, loader := string(raw), loaderOf(a.Path)
+	if !strings.Contains(text, "import.meta") && !strings.Contains(text, "__dirname") && !strings.Contains(text, "__filename") {
+		return api.OnLoadResult{Contents: &text, Loader: loader}, nil
+	}
+	quote := func(s string) string { q, _ := json.Marshal(s); return string(q) }
+	at, name, dir := quote(fileURL(a.Path)), quote(a.Path), quote(filepath.Dir(a.Path))
+	res := api.Transform(text, api.TransformOptions{
+		Loader: loader, Sourcefile: filepath.Base(a.Path), Sourcemap: api.SourceMapInline, SourcesContent: api.SourcesContentExclude,
+		Target: api.ESNext, LogLevel: api.LogLevelSilent,
+		Define: map[string]string{
+			"import.meta.url": at, "import.meta.filename": name, "import.meta.dirname": dir,
+			"import.meta": fmt.Sprintf(`{"url":%s,"filename":%s,"dirname":%s}`, at, name, dir),
+			"__filename":  name, "__dirname": dir,
+		},
+	})
+	if len(res.Errors) > 0 {
+		return api.OnLoadResult{Contents: &text, Loader: loader}, nil // the build says it, with the place
+	}
+	out := string(res.Code)
+	js := api.LoaderJS
+	if strings.HasSuffix(a.Path, "x") {
+		js = api.LoaderJSX
+	}
+	return api.OnLoadResult{Contents: &out, Loader: js}, nil
+}
+
+func loaderOf(path string) api.Loader {
+	switch filepath.Ext(path) {
+	case ".ts", ".mts", ".cts":
+		return api.LoaderTS
+	case ".tsx":
+		return api.LoaderTSX
+	case ".jsx":
+		return api.LoaderJSX
+	}
+	return api.LoaderJS
+}
+
+// bundleError says what esbuild could not do.
+func bundleError(path string, messages []api.Message) error {
+	m := messages[0]
+	text := strings.TrimPrefix(m.Text, "[plugin: croft] ")
+	if m.Location != nil {
+		text = fmt.Sprintf("%s:%d:%d: %s", m.Location.File, m.Location.Line, m.Location.Column+1, text)
+	}
+	if strings.HasPrefix(m.Text, "Could not resolve \"") {
+		text += "; a suite has " + available() + ", files beside it, and what is installed in node_modules"
+	}
+	code := fault.InvalidArgument
+	if m.Location == nil && strings.HasPrefix(m.Text, "Could not resolve \""+path) {
+		code, text = fault.NotFound, "the file does not exist"
+	}
+	return &Error{Verb: "load", File: path, Code: code, Message: text}
+}

@@ -1,0 +1,382 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Config says with which runners a suite is run, and how. Its paths are absolute.
+type Config struct {
+	Path      string // of the file
+	Dir       string // its directory
+	Run       RunOptions
+	Timeout   time.Duration // of a case that has none; 0 is not set (skillgym: 120 s)
+	Runners   []Runner      // in the order of the file
+	Snapshots *Snapshots    // nil: token use is not compared
+	Croft     Croft
+	Notices   []string // what the user should know: deprecated keys
+}
+
+// RunOptions are the defaults of a run. The zero value of each is not set.
+type RunOptions struct {
+	Cwd           string
+	OutputDir     string
+	Reporter      string // the name of one that is built in, or a path
+	Schedule      string // serial, parallel or isolated-by-runner
+	Workspace     *Workspace
+	MaxSteps      int
+	MaxParallel   int
+	Repeat        int
+	RepeatFailure int // also what the deprecated retryFailed said
+	Tags          []string
+}
+
+// A Runner is an agent with a model, under an id of its own.
+type Runner struct {
+	ID    string
+	Agent Agent
+}
+
+// An Agent is how an agent is started. What of Command and CommandArgs looked like a
+// path is absolute.
+type Agent struct {
+	Type        string
+	Model       string
+	Command     string
+	CommandArgs []string
+	Env         map[string]string
+}
+
+// The types of agents.
+var AgentTypes = []string{"codex", "opencode", "claude-code", "cursor-agent", "copilot", "gemini", "acp", "command"}
+
+// Schedules are the orders in which executions run.
+var Schedules = []string{"serial", "parallel", "isolated-by-runner"}
+
+// Metrics are what snapshots can compare.
+var Metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
+
+// Reporters are those that are built in; any other value of run.reporter is a path.
+var Reporters = []string{"standard", "json", "json-summary", "github-actions", "html", "junit", "markdown"}
+
+// Snapshots compare the use of tokens with what it was.
+type Snapshots struct {
+	Path     string   // "": skillgym.snapshots.json beside the configuration
+	Metric   string   // "": totalTokens
+	Absolute *float64 // nil: not bounded so; one of the two is set
+	Percent  *float64
+}
+
+// Croft is what only Croft knows, under the key croft.
+type Croft struct {
+	Provider  string          // kind of the workspaces; "" is the default
+	Policy    json.RawMessage // a driver.Policy as JSON; nil is none
+	AllowNet  []string        // hosts that agents may reach
+	Limits    Limits
+	Bootstrap string // "each" (or "") prepares every workspace; "once" prepares one and forks it
+	Record    string // file to which the traffic with models is recorded
+	Replay    string // file from which it is answered
+	Judge     *JudgeConfig
+}
+
+// Limits bound each workspace. Zero is not set.
+type Limits struct {
+	MemoryBytes int64
+	DiskBytes   int64
+	CPUs        float64
+	Pids        int
+	OutputBytes int64
+}
+
+// A JudgeConfig is the model behind assert.judge.
+type JudgeConfig struct {
+	API    string // openai or anthropic
+	URL    string // of the endpoint; "" is the vendor's
+	Model  string
+	KeyEnv string // the variable that holds the key
+}
+
+// configNames are the files that are looked for, in skillgym's order; ours is last.
+var configNames = []string{
+	"skillgym.config.ts", "skillgym.config.mts", "skillgym.config.cts",
+	"skillgym.config.js", "skillgym.config.mjs", "skillgym.config.cjs", "croft.eval.yaml",
+}
+
+// LoadConfig reads the configuration of a suite: the explicit file where one is
+// named, else the one that is found in the directory of the suite or the nearest
+// above it. Two in one directory are an error.
+func LoadConfig(ctx context.Context, suitePath, explicit string) (*Config, error) {
+	return new(Loader).LoadConfig(ctx, suitePath, explicit)
+}
+
+// LoadConfig is as the function of that name.
+func (l *Loader) LoadConfig(ctx context.Context, suitePath, explicit string) (*Config, error) {
+	path, err := findConfig(suitePath, explicit)
+	if err != nil {
+		return nil, err
+	}
+	v, at, err := l.readData(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, bad := parseConfig(v)
+	if bad != nil {
+		return nil, &Error{Verb: "read config", File: path + at(bad.path), Code: fault.InvalidArgument, Message: bad.message}
+	}
+	cfg.Path, cfg.Dir = path, filepath.Dir(path)
+	cfg.resolve()
+	return cfg, nil
+}
+
+// readData evaluates or parses a file that exports data. at tells where in the file
+// a path is, where that is known.
+func (l *Loader) readData(ctx context.Context, path string) (v any, at func(string) string, err error) {
+	if isYAML(path) {
+		return readYAML("read config", path)
+	}
+	v, err = l.evalData(ctx, path)
+	return v, func(string) string { return "" }, err
+}
+
+func findConfig(suitePath, explicit string) (string, error) {
+	if explicit != "" {
+		path, err := filepath.Abs(explicit)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			return "", &Error{Verb: "read config", File: explicit, Code: fault.Of(err), Message: "the file that was named can't be read"}
+		}
+		return path, nil
+	}
+	dir, err := filepath.Abs(filepath.Dir(suitePath))
+	if err != nil {
+		return "", fmt.Errorf("suite: find config of %s: %w", suitePath, err)
+	}
+	for {
+		found, err := configsIn(dir)
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 1 {
+			return "", &Error{Verb: "find config", Code: fault.InvalidArgument,
+				Message: fmt.Sprintf("Multiple config files found in %s: %s", dir, strings.Join(found, ", "))}
+		}
+		if len(found) == 1 {
+			return filepath.Join(dir, found[0]), nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", &Error{Verb: "find config", Code: fault.NotFound,
+				Message: "No skillgym config found. Create skillgym.config.ts with a non-empty runners map."}
+		}
+		dir = parent
+	}
+}
+
+// configsIn returns the names of configurations in a directory, sorted.
+func configsIn(dir string) ([]string, error) {
+	var found []string
+	for _, name := range configNames {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		switch {
+		case err == nil && info.Mode()&os.ModeSymlink != 0:
+			if target, err := os.Stat(filepath.Join(dir, name)); err == nil && target.Mode().IsRegular() {
+				found = append(found, name)
+			}
+		case err == nil && info.Mode().IsRegular():
+			found = append(found, name)
+		case err != nil && !os.IsNotExist(err):
+			return nil, fmt.Errorf("suite: find config in %s: %w: %w", dir, fault.Of(err), err)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func parseConfig(v any) (*Config, *badValue) {
+	r := &reader{what: "config"}
+	o := r.object(v, "", "run", "defaults", "runners", "snapshots", "croft")
+	cfg := &Config{}
+	if run := o.get("run"); !absent(run) {
+		r.run(run, cfg)
+	}
+	if d := o.get("defaults"); !absent(d) {
+		cfg.Timeout = r.millis(r.object(d, "defaults", "timeoutMs").get("timeoutMs"), "defaults.timeoutMs")
+	}
+	cfg.Runners = r.runners(o.get("runners"))
+	if s := o.get("snapshots"); !absent(s) {
+		cfg.Snapshots = r.snapshots(s)
+	}
+	if c := o.get("croft"); !absent(c) {
+		cfg.Croft = r.croft(c)
+	}
+	return cfg, r.err
+}
+
+func (r *reader) run(v any, cfg *Config) {
+	o := r.object(v, "run", "cwd", "outputDir", "reporter", "schedule", "workspace", "maxSteps", "maxParallel",
+		"repeat", "repeatFailure", "retryFailed", "tags")
+	run := &cfg.Run
+	run.MaxSteps = r.integer(o.get("maxSteps"), "run.maxSteps", 1)
+	run.MaxParallel = r.integer(o.get("maxParallel"), "run.maxParallel", 1)
+	run.Repeat = r.integer(o.get("repeat"), "run.repeat", 1)
+	run.RepeatFailure = r.integer(o.get("repeatFailure"), "run.repeatFailure", 0)
+	if old := o.get("retryFailed"); !absent(old) {
+		n := r.integer(old, "run.retryFailed", 0)
+		cfg.Notices = append(cfg.Notices, "run.retryFailed is deprecated: use run.repeatFailure")
+		if absent(o.get("repeatFailure")) {
+			run.RepeatFailure = n
+		}
+	}
+	run.Cwd = r.text(o.get("cwd"), "run.cwd")
+	run.OutputDir = r.text(o.get("outputDir"), "run.outputDir")
+	run.Reporter = r.text(o.get("reporter"), "run.reporter")
+	run.Schedule = r.oneOf(o.get("schedule"), "run.schedule", Schedules...)
+	if w := o.get("workspace"); !absent(w) {
+		run.Workspace = r.workspace(w, "run.workspace")
+	}
+	run.Tags = r.texts(o.get("tags"), "run.tags")
+}
+
+func (r *reader) runners(v any) []Runner {
+	o := r.object(v, "runners")
+	if len(o.keys) == 0 {
+		r.bad("runners", "expected non-empty object")
+	}
+	var runners []Runner
+	for _, id := range o.keys {
+		path := join("runners", id)
+		agent := r.object(o.fields[id], path, "agent").get("agent")
+		runners = append(runners, Runner{ID: id, Agent: r.agent(agent, join(path, "agent"))})
+	}
+	return runners
+}
+
+func (r *reader) agent(v any, path string) Agent {
+	o := r.object(v, path)
+	kind, ok := o.get("type").(string)
+	if !ok || !slices.Contains(AgentTypes, kind) {
+		last := len(AgentTypes) - 1
+		r.bad(join(path, "type"), `expected "%s", or %q`, strings.Join(AgentTypes[:last], `", "`), AgentTypes[last])
+	}
+	r.object(v, path, "type", "command", "commandArgs", "env", "model")
+	a := Agent{
+		Type:        kind,
+		Command:     r.text(o.get("command"), join(path, "command")),
+		CommandArgs: r.texts(o.get("commandArgs"), join(path, "commandArgs")),
+		Env:         r.env(o.get("env"), join(path, "env")),
+	}
+	if kind == "command" || kind == "acp" { // any program: only it knows whether there is a model
+		a.Model = r.text(o.get("model"), join(path, "model"))
+		r.required(o.get("command"), join(path, "command"))
+	} else {
+		a.Model = r.required(o.get("model"), join(path, "model"))
+	}
+	return a
+}
+
+func (r *reader) snapshots(v any) *Snapshots {
+	o := r.object(v, "snapshots", "path", "metric", "tolerance")
+	t := r.object(o.get("tolerance"), "snapshots.tolerance", "absolute", "percent")
+	s := &Snapshots{
+		Absolute: r.number(t.get("absolute"), "snapshots.tolerance.absolute"),
+		Percent:  r.number(t.get("percent"), "snapshots.tolerance.percent"),
+		Path:     r.text(o.get("path"), "snapshots.path"),
+		Metric:   r.oneOf(o.get("metric"), "snapshots.metric", Metrics...),
+	}
+	if s.Absolute == nil && s.Percent == nil {
+		r.bad("snapshots.tolerance", "expected at least one of absolute or percent")
+	}
+	return s
+}
+
+func (r *reader) croft(v any) Croft {
+	o := r.object(v, "croft", "provider", "policy", "allowNet", "limits", "bootstrap", "record", "replay", "judge")
+	c := Croft{
+		Provider:  r.text(o.get("provider"), "croft.provider"),
+		AllowNet:  r.texts(o.get("allowNet"), "croft.allowNet"),
+		Bootstrap: r.oneOf(o.get("bootstrap"), "croft.bootstrap", "each", "once"),
+		Record:    r.text(o.get("record"), "croft.record"),
+		Replay:    r.text(o.get("replay"), "croft.replay"),
+	}
+	if p := o.get("policy"); !absent(p) {
+		raw, err := json.Marshal(plain(r.object(p, "croft.policy")))
+		if err != nil {
+			r.bad("croft.policy", "expected plain data")
+		}
+		c.Policy = raw
+	}
+	if l := o.get("limits"); !absent(l) {
+		c.Limits = r.limits(l)
+	}
+	if j := o.get("judge"); !absent(j) {
+		c.Judge = r.judge(j)
+	}
+	if c.Record != "" && c.Replay != "" {
+		r.bad("croft.replay", "expected this key to be omitted when croft.record is set")
+	}
+	return c
+}
+
+func (r *reader) limits(v any) Limits {
+	const p = "croft.limits"
+	o := r.object(v, p, "memoryBytes", "diskBytes", "cpus", "pids", "outputBytes")
+	l := Limits{
+		MemoryBytes: int64(r.integer(o.get("memoryBytes"), p+".memoryBytes", 1)),
+		DiskBytes:   int64(r.integer(o.get("diskBytes"), p+".diskBytes", 1)),
+		Pids:        r.integer(o.get("pids"), p+".pids", 1),
+		OutputBytes: int64(r.integer(o.get("outputBytes"), p+".outputBytes", 1)),
+	}
+	if n := r.number(o.get("cpus"), p+".cpus"); n != nil {
+		l.CPUs = *n
+	}
+	return l
+}
+
+func (r *reader) judge(v any) *JudgeConfig {
+	const p = "croft.judge"
+	o := r.object(v, p, "api", "url", "model", "keyEnv")
+	j := &JudgeConfig{
+		API:    r.oneOf(o.get("api"), p+".api", "openai", "anthropic"),
+		URL:    r.text(o.get("url"), p+".url"),
+		Model:  r.required(o.get("model"), p+".model"),
+		KeyEnv: r.text(o.get("keyEnv"), p+".keyEnv"),
+	}
+	if j.API == "" {
+		j.API = "openai"
+	}
+	return j
+}
+
+// resolve makes the paths of the file absolute.
+func (cfg *Config) resolve() {
+	abs := func(p string) string { return resolveFrom(cfg.Dir, p) }
+	run := &cfg.Run
+	run.Cwd, run.OutputDir = abs(run.Cwd), abs(run.OutputDir)
+	if run.Reporter != "" && !slices.Contains(Reporters, run.Reporter) {
+		run.Reporter = abs(run.Reporter)
+	}
+	if run.Workspace != nil {
+		run.Workspace.resolve(cfg.Dir)
+	}
+	for i := range cfg.Runners {
+		a := &cfg.Runners[i].Agent
+		a.Command = pathLike(cfg.Dir, a.Command)
+		for j := range a.CommandArgs {
+			a.CommandArgs[j] = pathLike(cfg.Dir, a.CommandArgs[j])
+		}
+	}
+	if cfg.Snapshots != nil {
+		cfg.Snapshots.Path = abs(cfg.Snapshots.Path)
+	}
+	cfg.Croft.Record, cfg.Croft.Replay = abs(cfg.Croft.Record), abs(cfg.Croft.Replay)
+}

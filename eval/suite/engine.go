@@ -1,0 +1,225 @@
+package suite
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// The modules that suites see are JavaScript, in js. Each is a function body of
+// (exports, require, module, host).
+//
+//go:embed js/*.js
+var scripts embed.FS
+
+// internalPrefix starts the names of our own programs in stack traces.
+const internalPrefix = "croft:"
+
+// programs holds each module of ours once it was compiled: an engine shares them
+// with all others.
+var programs sync.Map // name -> func() (*goja.Program, error)
+
+func program(name string) (*goja.Program, error) {
+	compile, _ := programs.LoadOrStore(name, sync.OnceValues(func() (*goja.Program, error) {
+		text, err := fs.ReadFile(scripts, "js/"+fileOf(name)+".js")
+		if err != nil {
+			return nil, fmt.Errorf("suite: find module %s: %w", name, fault.NotFound)
+		}
+		return goja.Compile(internalPrefix+name, "(function (exports, require, module, host) {"+string(text)+"\n})", true)
+	}))
+	return compile.(func() (*goja.Program, error))()
+}
+
+func fileOf(name string) string {
+	out := []byte(name)
+	for i, c := range out {
+		if c == '/' {
+			out[i] = '-'
+		}
+	}
+	return string(out)
+}
+
+// require returns a module of ours, which an engine makes at its first use.
+func (v *vm) require(name string) (goja.Value, error) {
+	if m, ok := v.modules[name]; ok {
+		return m.ToObject(v.rt).Get("exports"), nil
+	}
+	prog, err := program(name)
+	if err != nil {
+		return nil, err
+	}
+	made, err := v.rt.RunProgram(prog)
+	if err != nil {
+		return nil, fmt.Errorf("suite: load module %s: %w: %w", name, fault.Internal, err)
+	}
+	fn, _ := goja.AssertFunction(made)
+	module := v.rt.NewObject()
+	exports := v.rt.NewObject()
+	if err := module.Set("exports", exports); err != nil {
+		return nil, err
+	}
+	v.modules[name] = module
+	if _, err := fn(goja.Undefined(), exports, v.rt.ToValue(v.requireJS), module, v.host); err != nil {
+		return nil, fmt.Errorf("suite: load module %s: %w: %w", name, fault.Internal, err)
+	}
+	return module.Get("exports"), nil
+}
+
+func (v *vm) requireJS(call goja.FunctionCall) goja.Value {
+	m, err := v.require(call.Argument(0).String())
+	if err != nil {
+		panic(v.throwable(err))
+	}
+	return m
+}
+
+// handlers are the functions of run.js, by which Go calls a suite.
+type handlers struct {
+	begin    goja.Callable // (): the state of an execution
+	run      goja.Callable // (case, report): a promise
+	classify goja.Callable // (case, result): the promise of a class
+	describe goja.Callable // (error): what is known of it
+	verdict  goja.Callable // (threw, error, state): how an assertion ended
+}
+
+// boot makes an engine ready to evaluate a program: the global object, and the
+// functions that run cases.
+func (v *vm) boot(l *Loader, dirs []string) error {
+	v.files = newFiles(dirs)
+	v.host = v.newHost(l)
+	v.rt.SetMaxCallStackSize(4096)
+	v.rt.SetAsyncContextTracker(v)
+	v.rt.SetPromiseRejectionTracker(v.rejected)
+	if _, err := v.require("globals"); err != nil {
+		return err
+	}
+	m, err := v.require("run")
+	if err != nil {
+		return err
+	}
+	o, h := m.ToObject(v.rt), &handlers{}
+	for name, fn := range map[string]*goja.Callable{"begin": &h.begin, "run": &h.run, "classify": &h.classify, "describe": &h.describe, "verdict": &h.verdict} {
+		var ok bool
+		if *fn, ok = goja.AssertFunction(o.Get(name)); !ok {
+			return fmt.Errorf("suite: load module run: %w: it has no function %s", fault.Internal, name)
+		}
+	}
+	v.handlers = h
+	return nil
+}
+
+// rejected keeps the rejections that nobody handles, until somebody does.
+func (v *vm) rejected(p *goja.Promise, op goja.PromiseRejectionOperation) {
+	ex := v.current
+	if ex == nil {
+		return
+	}
+	if op == goja.PromiseRejectionReject {
+		ex.unhandled = append(ex.unhandled, p)
+		return
+	}
+	for i, other := range ex.unhandled {
+		if other == p {
+			ex.unhandled = append(ex.unhandled[:i], ex.unhandled[i+1:]...)
+			return
+		}
+	}
+}
+
+// evaluate runs a program, and calls with the namespace of what it exports. It is a
+// turn of ex, whose promise is that of the evaluation.
+func (v *vm) evaluate(ex *execution, prog *goja.Program, exported func(*goja.Object) error) error {
+	made, err := v.rt.RunProgram(prog)
+	if err != nil {
+		return err
+	}
+	fn, ok := goja.AssertFunction(made)
+	if !ok {
+		return fmt.Errorf("suite: evaluate: %w: the bundle is no function", fault.Internal)
+	}
+	var failed error
+	out, err := fn(goja.Undefined(), v.rt.ToValue(v.requireJS), v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		failed = exported(call.Argument(0).ToObject(v.rt))
+		return goja.Undefined()
+	}))
+	if err != nil {
+		return err
+	}
+	return v.await(ex, out, func() error { return failed })
+}
+
+// await makes the outcome of a promise that of ex. check is asked when it is
+// fulfilled.
+func (v *vm) await(ex *execution, promise goja.Value, check func() error) error {
+	then, ok := goja.AssertFunction(promise.ToObject(v.rt).Get("then"))
+	if !ok {
+		return fmt.Errorf("suite: wait: %w: it is no promise", fault.Internal)
+	}
+	_, err := then(promise, v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		ex.settled, ex.value = true, call.Argument(0)
+		if check != nil {
+			if err := check(); err != nil {
+				ex.fail(err)
+			}
+		}
+		return goja.Undefined()
+	}), v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		ex.settled = true
+		ex.fail(&thrown{call.Argument(0)})
+		return goja.Undefined()
+	}))
+	return err
+}
+
+// thrown is what JavaScript threw, as an error of Go while it is on its way out.
+type thrown struct{ value goja.Value }
+
+func (t *thrown) Error() string { return t.value.String() }
+
+// do runs an execution to its end: begin is its first turn, and end, also on the
+// engine, its last.
+func (v *vm) do(ctx context.Context, ex *execution, begin func() error, end func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ex.ctx = ctx
+	result := make(chan error, 1)
+	ex.finish = func(ex *execution) { result <- end() }
+	if !v.submit(ex, begin) {
+		return fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		v.submit(ex, func() error { return ctx.Err() })
+		return fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
+	case <-v.done:
+		select {
+		case err := <-result:
+			return err
+		default:
+			return fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
+		}
+	}
+}
+
+// cause returns what JavaScript threw, where err is that.
+func (v *vm) cause(err error) (goja.Value, bool) {
+	var t *thrown
+	if errors.As(err, &t) {
+		return t.value, true
+	}
+	var ex *goja.Exception
+	if errors.As(err, &ex) {
+		return ex.Value(), true
+	}
+	return nil, false
+}

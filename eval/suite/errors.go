@@ -1,0 +1,28 @@
+package suite
+
+import (
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// An Error is why a suite or a configuration can't be used. Message is the sentence
+// that skillgym has for it, where it has one, so that an edge can present it as
+// skillgym does.
+type Error struct {
+	Verb    string // what was tried: "load", "read config"
+	File    string // with line and column, where they are known
+	Code    fault.Code
+	Message string
+	Info    *ErrorInfo // what the file threw while it was evaluated
+}
+
+func (e *Error) Error() string {
+	if e.File == "" {
+		return fmt.Sprintf("suite: %s: %s: %s", e.Verb, e.Code.Error(), e.Message)
+	}
+	return fmt.Sprintf("suite: %s %s: %s: %s", e.Verb, e.File, e.Code.Error(), e.Message)
+}
+
+// Unwrap returns the code.
+func (e *Error) Unwrap() error { return e.Code }

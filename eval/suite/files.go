@@ -1,0 +1,267 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// maxRead is how much of a file a suite may read at once.
+const maxRead = 64 << 20
+
+// files is what node:fs reaches: directories of the host, each behind a boundary that
+// is opened at its first use. It belongs to the goroutine of its engine.
+type files struct {
+	dirs  []string
+	roots map[string]*boundary.Root
+}
+
+func newFiles(dirs []string) *files {
+	f := &files{roots: map[string]*boundary.Root{}}
+	for _, dir := range dirs {
+		if dir != "" {
+			f.dirs = append(f.dirs, filepath.Clean(dir))
+		}
+	}
+	return f
+}
+
+func (f *files) close() {
+	for _, root := range f.roots {
+		root.Close()
+	}
+}
+
+// A fileError is what Node would say of a file: ENOENT: no such file or directory,
+// open '/x'.
+type fileError struct {
+	errno, op, path string
+	code            fault.Code
+	text            string
+}
+
+func (e *fileError) Error() string {
+	if e.errno == "" {
+		return fmt.Sprintf("%s: %s, %s '%s'", e.code.Wire(), e.text, e.op, e.path)
+	}
+	return fmt.Sprintf("%s: %s, %s '%s'", e.errno, e.text, e.op, e.path)
+}
+
+func (e *fileError) Unwrap() error { return e.code }
+
+// nodeErrors are the errnos of codes, with Node's words.
+var nodeErrors = map[fault.Code][2]string{
+	fault.NotFound:          {"ENOENT", "no such file or directory"},
+	fault.AlreadyExists:     {"EEXIST", "file already exists"},
+	fault.PermissionDenied:  {"EACCES", "permission denied"},
+	fault.InvalidArgument:   {"EINVAL", "invalid argument"},
+	fault.ResourceExhausted: {"ENOSPC", "no space left on device"},
+}
+
+func newFileError(op, path string, err error) error {
+	code := fault.Of(err)
+	e := &fileError{op: op, path: path, code: code}
+	switch named, ok := nodeErrors[code]; {
+	case ok:
+		e.errno, e.text = named[0], named[1]
+		if code == fault.InvalidArgument && strings.Contains(err.Error(), "directory") {
+			e.errno, e.text = "EISDIR", "illegal operation on a directory"
+		}
+	case code == fault.SandboxViolation:
+		e.text = "a suite may use the files of its own directory, of its configuration's and of its run only"
+	default:
+		e.text = err.Error()
+	}
+	return e
+}
+
+// find returns the root that holds a path, and the name of it there.
+func (f *files) find(path string, more []string) (*boundary.Root, string, error) {
+	if !filepath.IsAbs(path) {
+		cwd, err := os.Getwd()
+		if err != nil {
+			return nil, "", err
+		}
+		path = filepath.Join(cwd, path)
+	}
+	path = filepath.Clean(path)
+	best, name := "", ""
+	for _, dir := range append(more, f.dirs...) {
+		rel, err := filepath.Rel(filepath.Clean(dir), path)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || len(dir) < len(best) {
+			continue
+		}
+		best, name = filepath.Clean(dir), filepath.ToSlash(rel)
+	}
+	if best == "" {
+		return nil, "", fault.SandboxViolation
+	}
+	root, ok := f.roots[best]
+	if !ok {
+		var err error
+		if root, err = boundary.Open(best, nil); err != nil {
+			return nil, "", err
+		}
+		f.roots[best] = root
+	}
+	return root, name, nil
+}
+
+// fileCall does one operation of node:fs.
+func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
+	ctx, more := context.Context(nil), []string(nil)
+	if ex := v.current; ex != nil {
+		ctx = ex.ctx
+		more = append([]string{ex.info.Workspace, ex.info.OutputDir, ex.info.ArtifactDir}, ex.info.Dirs...)
+		more = deleteEmpty(more)
+	}
+	if ctx == nil {
+		panic(v.throwable(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
+	}
+	root, name, err := v.files.find(path, more)
+	if err == nil {
+		var out goja.Value
+		c := fileOp{v: v, ctx: ctx, root: root, name: name, arg: arg, opts: opts}
+		if out, err = c.do(op); err == nil {
+			return out
+		}
+	}
+	panic(v.throwable(newFileError(op, path, err)))
+}
+
+func deleteEmpty(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// A fileOp is one operation on one path.
+type fileOp struct {
+	v         *vm
+	ctx       context.Context
+	root      *boundary.Root
+	name      string
+	arg, opts goja.Value
+}
+
+func (c *fileOp) option(name string) goja.Value {
+	if o, ok := c.opts.(*goja.Object); ok {
+		if value := o.Get(name); value != nil {
+			return value
+		}
+	}
+	return goja.Undefined()
+}
+
+func (c *fileOp) do(op string) (goja.Value, error) {
+	switch op {
+	case "open":
+		return c.read()
+	case "write":
+		return goja.Undefined(), c.write()
+	case "stat", "lstat", "access":
+		info, err := c.root.Stat(c.ctx, c.name, &driver.StatOptions{NoFollow: op == "lstat"})
+		if err != nil {
+			return nil, err
+		}
+		return c.v.rt.ToValue(stat(info)), nil
+	case "mkdir":
+		err := c.root.Mkdir(c.ctx, c.name, &driver.MkdirOptions{Parents: c.option("recursive").ToBoolean()})
+		return goja.Undefined(), err
+	case "scandir":
+		return c.list()
+	case "rm":
+		err := c.root.Remove(c.ctx, c.name, &driver.RemoveOptions{Recursive: c.option("recursive").ToBoolean()})
+		if errors.Is(err, fault.NotFound) && c.option("force").ToBoolean() {
+			err = nil
+		}
+		return goja.Undefined(), err
+	}
+	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, op)
+}
+
+// stat is what a Stats of Node is made of.
+func stat(info driver.Info) map[string]any {
+	return map[string]any{"kind": string(info.Type), "size": info.Size, "mode": uint32(info.Mode.Perm()), "mtimeMs": float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
+}
+
+func (c *fileOp) read() (goja.Value, error) {
+	r, _, err := c.root.Read(c.ctx, c.name, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, maxRead+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxRead {
+		return nil, fmt.Errorf("%w: the file is larger than %d bytes", fault.ResourceExhausted, maxRead)
+	}
+	if c.option("text").ToBoolean() {
+		return c.v.rt.ToValue(strings.ToValidUTF8(string(data), "\uFFFD")), nil
+	}
+	return c.v.rt.ToValue(c.v.rt.NewArrayBuffer(data)), nil
+}
+
+func (c *fileOp) write() error {
+	data, err := bytesOf(c.arg)
+	if err != nil {
+		return err
+	}
+	if c.option("append").ToBoolean() {
+		old, err := c.read()
+		switch {
+		case err == nil:
+			before, _ := bytesOf(old)
+			data = append(bytes.Clone(before), data...)
+		case !errors.Is(err, fault.NotFound):
+			return err
+		}
+	}
+	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{CreateOnly: c.option("exclusive").ToBoolean()})
+	return err
+}
+
+// bytesOf returns a text, or the bytes of a buffer.
+func bytesOf(v goja.Value) ([]byte, error) {
+	switch x := v.Export().(type) {
+	case string:
+		return []byte(x), nil
+	case []byte:
+		return x, nil
+	case goja.ArrayBuffer:
+		return x.Bytes(), nil
+	}
+	return nil, fmt.Errorf("%w: the data must be a string or a buffer", fault.InvalidArgument)
+}
+
+func (c *fileOp) list() (goja.Value, error) {
+	entries, err := c.root.ReadDir(c.ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]any, len(entries))
+	for i, e := range entries {
+		s := stat(e)
+		s["name"] = filepath.Base(e.Path)
+		out[i] = s
+	}
+	return c.v.rt.ToValue(out), nil
+}

@@ -1,0 +1,213 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// newHost makes what our modules call Go by. Suites never see it.
+func (v *vm) newHost(l *Loader) *goja.Object {
+	h := v.rt.NewObject()
+	set := func(name string, value any) { must(h.Set(name, value)) }
+	set("state", func() goja.Value {
+		if v.current == nil || v.current.state == nil {
+			return goja.Undefined()
+		}
+		return v.current.state
+	})
+	set("parseCommand", func(line string) goja.Value { return v.commandValue(parseCommand(line)) })
+	set("stack", v.nodeStack)
+	set("frame", v.userFrame)
+	set("log", func(level, text string) { v.log(l, Log{Level: level, Text: text}) })
+	set("callText", func(string) string { return "" })
+	set("exit", v.exit)
+	set("timer", v.timer)
+	set("fs", v.fileCall)
+	set("env", v.envCall)
+	set("envAsync", v.envAsync)
+	set("unicodeClasses", unicodeClasses)
+	set("lazyNode", v.lazyNode)
+	v.setFacts(set, l)
+	return h
+}
+
+// must is for what fails only by a defect of ours.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// setFacts sets what a suite may know of the machine.
+func (v *vm) setFacts(set func(string, any), l *Loader) {
+	environ := l.Env
+	if environ == nil {
+		environ = os.Environ()
+	}
+	env := v.rt.NewObject()
+	for _, pair := range environ {
+		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
+			must(env.Set(name, value))
+		}
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "/"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	set("environ", env)
+	set("argv", append([]string{"croft", "eval"}, l.Args...))
+	set("cwd", cwd)
+	set("tmpdir", filepath.Clean(l.TmpDir))
+	set("homedir", home)
+	set("hostname", name)
+	set("platform", runtime.GOOS)
+	set("arch", map[string]string{"amd64": "x64", "386": "ia32"}[runtime.GOARCH])
+	if runtime.GOARCH == "arm64" {
+		set("arch", "arm64")
+	}
+	set("cpus", runtime.NumCPU())
+	set("pid", os.Getpid())
+	started := time.Now()
+	set("uptime", func() float64 { return time.Since(started).Seconds() })
+}
+
+// logged is how much an execution may write to its console.
+const logged = 1 << 20
+
+func (v *vm) log(l *Loader, line Log) {
+	ex := v.current
+	if ex == nil {
+		return
+	}
+	if ex.written += len(line.Text); ex.written > logged {
+		return
+	}
+	ex.logs = append(ex.logs, line)
+	if l.Log != nil {
+		l.Log(line)
+	}
+}
+
+// exit ends the execution: the process is not the suite's to end.
+func (v *vm) exit(code int) {
+	err := fmt.Errorf("suite: %w: the suite called process.exit(%d)", fault.Failed, code)
+	if v.current != nil {
+		v.current.fail(err)
+	}
+	v.rt.Interrupt(err)
+}
+
+// timer calls fn after ms, unless what it returns is called before. A timer keeps an
+// execution waiting only as far as its promise does.
+func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
+	ex := v.current
+	if ex == nil {
+		return goja.Undefined()
+	}
+	if !(ms >= 1) { //nolint:staticcheck // not a number, too
+		ms = 1
+	}
+	ctx, cancel := context.WithCancel(ex.ctx)
+	over := false
+	end := func() {
+		if !over {
+			over = true
+			ex.timers--
+			cancel()
+		}
+	}
+	ex.timers++
+	v.work.Go(func() {
+		t := time.NewTimer(time.Duration(min(ms, 1<<31) * float64(time.Millisecond)))
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+			v.submit(ex, func() error {
+				if over {
+					return nil
+				}
+				end()
+				_, err := fn(goja.Undefined())
+				return err
+			})
+		}
+	})
+	return v.rt.ToValue(end)
+}
+
+// commandValue hands a command that was taken apart to JavaScript.
+func (v *vm) commandValue(p parsedCommand) goja.Value {
+	o := v.rt.NewObject()
+	if p.HasExecutable {
+		must(o.Set("executable", p.Executable))
+	}
+	words := make([]any, len(p.Positionals))
+	for i, w := range p.Positionals {
+		words[i] = w
+	}
+	must(o.Set("positionals", v.rt.NewArray(words...)))
+	options := make([]any, 0, len(p.Options))
+	for _, opt := range p.Options {
+		values := make([]any, len(opt.Values))
+		for i, value := range opt.Values {
+			if value == nil {
+				values[i] = true
+			} else {
+				values[i] = *value
+			}
+		}
+		options = append(options, v.rt.NewArray(opt.Name, v.rt.NewArray(values...)))
+	}
+	must(o.Set("options", v.rt.NewArray(options...)))
+	must(o.Set("endOfOptions", p.EndOfOptions))
+	must(o.Set("fromShell", p.FromShell))
+	return o
+}
+
+// throwable makes an error of Go one of JavaScript: with the code of the fault, or
+// that of Node where it is a file's.
+func (v *vm) throwable(err error) *goja.Object {
+	var js *goja.Exception
+	if errors.As(err, &js) {
+		if o, ok := js.Value().(*goja.Object); ok {
+			return o
+		}
+	}
+	o, newErr := v.rt.New(v.rt.Get("Error"), v.rt.ToValue(err.Error()))
+	if newErr != nil {
+		return v.rt.NewGoError(err)
+	}
+	code := fault.Of(err)
+	var e *fileError
+	switch {
+	case errors.As(err, &e) && e.errno != "":
+		must(o.Set("code", e.errno))
+		must(o.Set("syscall", e.op))
+		must(o.Set("path", e.path))
+	default:
+		must(o.Set("code", code.Wire()))
+	}
+	if code == fault.SandboxViolation {
+		must(o.Set("name", "SandboxViolation"))
+	}
+	return o
+}

@@ -1,0 +1,3 @@
+// node:buffer
+"use strict";
+module.exports = host.lazyNode("buffer");

@@ -1,0 +1,215 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A vm is an engine and the goroutine that owns it. Everything that touches the
+// engine is a turn, and turns run one after another.
+type vm struct {
+	rt     *goja.Runtime
+	limits Limit
+	done   chan struct{} // closed when the goroutine has ended
+
+	mu     sync.Mutex
+	turns  []turn        // +checklocks:mu
+	closed bool          // +checklocks:mu
+	wake   chan struct{} // holds one token while turns wait
+
+	work sync.WaitGroup // what runs outside for the engine: commands, judges, timers
+
+	// The rest belongs to the goroutine.
+	current  *execution
+	modules  map[string]goja.Value
+	host     *goja.Object
+	handlers *handlers
+	files    *files
+}
+
+// A Limit bounds the turns of an engine.
+type Limit struct {
+	Turn   time.Duration // without pause; 0 is 10 s
+	Memory uint64        // growth of the heap in a turn; 0 is 1 GiB
+}
+
+func (l Limit) turn() time.Duration {
+	if l.Turn == 0 {
+		return 10 * time.Second
+	}
+	return l.Turn
+}
+
+func (l Limit) memory() uint64 {
+	if l.Memory == 0 {
+		return 1 << 30
+	}
+	return l.Memory
+}
+
+// A turn is a piece of work for the engine, on behalf of an execution.
+type turn struct {
+	ex  *execution
+	run func() error
+}
+
+// An execution is one call into a suite, with all that it leads to: what is pending
+// for it, what it logged and what it collected.
+type execution struct {
+	ctx     context.Context
+	env     AssertEnv
+	info    EnvInfo
+	report  []byte
+	state   *goja.Object // what the modules keep for it
+	pending int          // operations outside that will come back
+	settled bool         // its promise is
+	value   goja.Value   // of the promise
+	err     error        // why it can't go on: interrupted, exited
+	timers  int          // that have not gone off
+	logs    []Log
+	written int // bytes of logs
+	judged  []Judgement
+	finish  func(*execution)
+
+	unhandled []*goja.Promise // rejected, and nobody looks
+}
+
+func newVM(limits Limit) *vm {
+	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}}
+}
+
+// start begins to take turns.
+func (v *vm) start() { go v.loop() }
+
+func (v *vm) loop() {
+	defer close(v.done)
+	for range v.wake {
+		for {
+			v.mu.Lock()
+			if v.closed {
+				v.mu.Unlock()
+				return
+			}
+			if len(v.turns) == 0 {
+				v.mu.Unlock()
+				break
+			}
+			next := v.turns[0]
+			v.turns = v.turns[1:]
+			v.mu.Unlock()
+			v.take(next)
+		}
+	}
+}
+
+// submit adds a turn. It reports whether there will be one.
+func (v *vm) submit(ex *execution, run func() error) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return false
+	}
+	v.turns = append(v.turns, turn{ex, run})
+	v.signalLocked()
+	return true
+}
+
+// +checklocks:v.mu
+func (v *vm) signalLocked() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the engine, also in the middle of a turn.
+func (v *vm) close() {
+	v.mu.Lock()
+	first := !v.closed
+	v.closed = true
+	v.signalLocked()
+	v.mu.Unlock()
+	if first {
+		v.rt.Interrupt(fmt.Errorf("suite: %w: the suite was closed", fault.Canceled))
+	}
+	<-v.done
+	v.work.Wait()
+}
+
+// take runs a turn under its limits.
+func (v *vm) take(t turn) {
+	ex := t.ex
+	if ex.err != nil || ex.finish == nil { // it is over; what comes back late is dropped
+		return
+	}
+	stop := v.guard()
+	v.current = ex
+	err := t.run()
+	v.current = nil
+	if cause := stop(); cause != nil {
+		v.rt.ClearInterrupt()
+		ex.fail(cause)
+	} else if err != nil {
+		ex.fail(err)
+	}
+	v.settle(ex)
+}
+
+func (ex *execution) fail(err error) {
+	if ex.err == nil {
+		ex.err = err
+	}
+}
+
+// settle ends an execution that has nothing more to wait for.
+func (v *vm) settle(ex *execution) {
+	if ex.finish == nil || ex.err == nil && (!ex.settled || ex.pending > 0) {
+		return
+	}
+	finish := ex.finish
+	ex.finish = nil
+	v.current = ex
+	finish(ex)
+	v.current = nil
+}
+
+// outside runs work that blocks beside the engine, and then back on it, as a turn of
+// the execution that is current now. The execution waits for it.
+func (v *vm) outside(work func(ctx context.Context) (any, error), back func(any, error) error) {
+	ex := v.current
+	ex.pending++
+	v.work.Go(func() {
+		value, err := work(ex.ctx)
+		v.submit(ex, func() error {
+			ex.pending--
+			return back(value, err)
+		})
+	})
+}
+
+// promise is outside as a promise of the engine.
+func (v *vm) promise(work func(ctx context.Context) (any, error), wrap func(any) goja.Value) goja.Value {
+	p, resolve, reject := v.rt.NewPromise()
+	v.outside(work, func(value any, err error) error {
+		if err != nil {
+			return reject(v.throwable(err))
+		}
+		return resolve(wrap(value))
+	})
+	return v.rt.ToValue(p)
+}
+
+// Grab, Resumed and Exited keep the execution current through promises.
+func (v *vm) Grab() any { return v.current }
+
+// Resumed is called before a reaction of a promise.
+func (v *vm) Resumed(ex any) { v.current, _ = ex.(*execution) }
+
+// Exited is called after it.
+func (v *vm) Exited() {}

@@ -1,0 +1,73 @@
+package suite
+
+import (
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/dop251/goja"
+)
+
+// frameLine is a line of a stack trace of goja: a tab, at, and a place with the
+// program counter behind it.
+var frameLine = regexp.MustCompile(`^\s*at (?:(.*) \()?((?:[^()]|\([^)]*\))*?):(\d+):(\d+)\(\d+\)\)?$`)
+
+// A stackFrame is one line of a stack trace.
+type stackFrame struct {
+	fn   string
+	file string
+	line int
+	col  int
+}
+
+// parseStack returns the frames that are a suite's: neither ours nor native.
+func parseStack(text string) []stackFrame {
+	var frames []stackFrame
+	for line := range strings.Lines(text) {
+		m := frameLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if m == nil || strings.HasPrefix(m[2], internalPrefix) || strings.Contains(m[2], "/"+internalPrefix) {
+			continue
+		}
+		row, _ := strconv.Atoi(m[3])
+		col, _ := strconv.Atoi(m[4])
+		frames = append(frames, stackFrame{m[1], m[2], row, col})
+	}
+	return frames
+}
+
+// nodeStack returns the stack of an error in Node's form: what it is, then a line for
+// each frame, with the URL of the file.
+func (v *vm) nodeStack(headline, stack string) string {
+	var b strings.Builder
+	b.WriteString(headline)
+	for _, f := range parseStack(stack) {
+		b.WriteString("\n    at ")
+		at := fileURL(f.file) + ":" + strconv.Itoa(f.line) + ":" + strconv.Itoa(f.col)
+		if f.fn == "" || f.fn == "<anonymous>" {
+			b.WriteString(at)
+		} else {
+			b.WriteString(f.fn + " (" + at + ")")
+		}
+	}
+	return b.String()
+}
+
+// userFrame returns the innermost place that the author of the suite wrote.
+func (v *vm) userFrame(stack string) goja.Value {
+	for _, f := range parseStack(stack) {
+		if strings.Contains(f.file, "/node_modules/") {
+			continue
+		}
+		o := v.rt.NewObject()
+		must(o.Set("file", f.file))
+		must(o.Set("url", fileURL(f.file)))
+		must(o.Set("line", f.line))
+		must(o.Set("column", f.col))
+		return o
+	}
+	return goja.Undefined()
+}
+
+// fileURL is the URL of an absolute path.
+func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
