@@ -122,10 +122,12 @@ func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
 	for _, r := range records(raw.Session) {
 		switch r.kind() {
 		case "assistant":
+			n.at = r.str("timestamp")
 			for _, block := range r.obj("message").list("content") {
 				n.block(block)
 			}
 		case "user":
+			n.at = r.str("timestamp")
 			for _, block := range r.obj("message").list("content") {
 				if block.kind() == "tool_result" {
 					n.result(block, r.obj("tool_use_result"))
@@ -140,6 +142,7 @@ func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
 
 type claudeReader struct {
 	in    Input
+	at    string // of the record that is read; events have no time
 	b     session.Builder
 	calls map[string]claudeCall
 }
@@ -186,7 +189,7 @@ func (n *claudeReader) call(block record) {
 		n.b.Read(input.str("file_path"), n.in.Dir, "")
 	case "Bash":
 		if command, ok := input.text("command"); ok {
-			n.b.Run(command, n.in.Dir, "")
+			n.b.Run(command, n.in.Dir, "").At = n.at
 			call.command = len(n.b.Commands)
 		}
 	}
@@ -206,6 +209,7 @@ func (n *claudeReader) result(block, more record) {
 		return
 	}
 	cmd := &n.b.Commands[call.command-1]
+	cmd.DurationMs = between(cmd.At, n.at)
 	switch code, said := exitCodeIn(output, "Exit code "); {
 	case said:
 		cmd.ExitCode = &code

@@ -91,16 +91,33 @@ func (n *codexReader) message(p record) {
 		t.Total = orNum(usage.num("total_tokens"), t.Total)
 		t.Reasoning = orNum(usage.num("reasoning_output_tokens"), t.Reasoning)
 	case "exec_command_end":
-		call, ok := n.calls[p.str("call_id")]
-		if !ok {
-			return
+		n.ended(p.str("call_id"), p)
+	case "item_completed":
+		if it := p.obj("item"); it.kind() == "CommandExecution" {
+			n.ended(it.str("id"), it)
 		}
-		if code := p.num("exit_code"); code != nil {
-			call.exit = new(int(*code))
-		}
-		if d := p.obj("duration"); d != nil {
-			call.duration = new(zero(d.num("secs"))*1000 + zero(d.num("nanos"))/1e6)
-		}
+	}
+}
+
+// ended takes down how the command of a call ended, before its output is told.
+// What is told of its duration may be that of its start alone.
+func (n *codexReader) ended(id string, end record) {
+	call := n.calls[id]
+	if call == nil {
+		return
+	}
+	if code := end.num("exit_code"); code != nil {
+		call.exit = new(int(*code))
+	}
+	if d := end.obj("duration"); d != nil {
+		call.took(zero(d.num("secs"))*1000 + zero(d.num("nanos"))/1e6)
+	}
+}
+
+// took takes down a duration that is one.
+func (c *codexCall) took(ms float64) {
+	if ms >= 1 {
+		c.duration = &ms
 	}
 }
 
@@ -241,18 +258,23 @@ func (n *codexReader) output(p record) {
 	}
 	n.b.Add(e)
 	if command != "" && !call.told {
+		asked := call.at
 		call.command, call.at = command, n.at
-		n.tell(call, text)
+		if code, ms := codexExit(text); call.exit == nil {
+			call.exit = code
+			call.took(ms)
+		}
+		if call.duration == nil {
+			call.duration = between(asked, n.at)
+		}
+		n.tell(call)
 	}
 }
 
 // tell reports a command and the files that it reads.
-func (n *codexReader) tell(call *codexCall, output string) {
+func (n *codexReader) tell(call *codexCall) {
 	call.told = true
 	cmd := n.b.Run(call.command, call.dir, call.at)
-	if call.exit == nil {
-		call.exit, call.duration = codexExit(output)
-	}
 	cmd.ExitCode, cmd.DurationMs = call.exit, call.duration
 	for _, file := range filesRead(call.command) {
 		n.b.Read(file, call.dir, call.at)
@@ -263,7 +285,7 @@ func (n *codexReader) tell(call *codexCall, output string) {
 func (n *codexReader) flush() {
 	for _, call := range n.order {
 		if call.command != "" && !call.told {
-			n.tell(call, "")
+			n.tell(call)
 		}
 	}
 }
@@ -273,21 +295,17 @@ var (
 	codexWall   = regexp.MustCompile(`(?m)^Wall time: ([0-9.]+) ?(?:s|seconds)$`)
 )
 
-// codexExit reads how a command ended in what Codex tells the model: a text with
-// a header, or JSON with metadata.
-func codexExit(output string) (*int, *float64) {
+// codexExit reads how a command ended, and after how many milliseconds, in what
+// Codex tells the model: a text with a header, or JSON with metadata.
+func codexExit(output string) (*int, float64) {
+	var code *int
 	if meta := parse([]byte(output)).obj("metadata"); meta != nil {
-		var code *int
 		if c := meta.num("exit_code"); c != nil {
 			code = new(int(*c))
 		}
-		if s := meta.num("duration_seconds"); s != nil {
-			return code, new(*s * 1000)
-		}
-		return code, nil
+		return code, zero(meta.num("duration_seconds")) * 1000
 	}
 	head, _, _ := strings.Cut(output, "\nOutput:")
-	var code *int
 	if m := codexStatus.FindStringSubmatch(head); m != nil {
 		if c, err := strconv.Atoi(m[1]); err == nil {
 			code = &c
@@ -295,10 +313,10 @@ func codexExit(output string) (*int, *float64) {
 	}
 	if m := codexWall.FindStringSubmatch(head); m != nil {
 		if s, err := strconv.ParseFloat(m[1], 64); err == nil {
-			return code, new(s * 1000)
+			return code, s * 1000
 		}
 	}
-	return code, nil
+	return code, 0
 }
 
 // item reads an item of the stream, which is all there is where Codex kept no
@@ -336,5 +354,5 @@ func (n *codexReader) executed(it record) {
 	if code := it.num("exit_code"); code != nil {
 		call.exit = new(int(*code))
 	}
-	n.tell(call, "")
+	n.tell(call)
 }

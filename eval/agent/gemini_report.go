@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/croft-run/croft/eval/session"
 )
 
@@ -10,7 +13,7 @@ type geminiReader struct {
 	text  string // of the message that comes in pieces
 	at    string
 	calls map[string]geminiCall
-	kept  map[string]record // calls in the session that was kept, by id
+	kept  geminiKept
 }
 
 // A geminiCall is a call of a tool whose result is to come.
@@ -19,7 +22,65 @@ type geminiCall struct {
 	command int // its place in b.Commands + 1; 0 is none
 }
 
-func geminiKept(text []byte) map[string]record { return nil }
+// A geminiKept is the session that Gemini CLI kept beside the stream. It alone has
+// the thoughts, their tokens, and what tools answered to the model.
+type geminiKept struct {
+	messages []record          // of the model, each as it was written last
+	results  map[string]string // what the model was told, by the call's id
+	thoughts *float64          // tokens
+}
+
+// readGemini reads a session that was kept: lines, or one document.
+func readGemini(text []byte) geminiKept {
+	k := geminiKept{results: map[string]string{}}
+	lines := records(text)
+	if whole := parse(text); whole != nil {
+		lines = whole.list("messages")
+	}
+	place := map[string]int{}
+	for _, r := range lines {
+		if r.kind() != "gemini" {
+			continue
+		}
+		if i, ok := place[r.str("id")]; ok {
+			k.messages[i] = r
+			continue
+		}
+		place[r.str("id")] = len(k.messages)
+		k.messages = append(k.messages, r)
+	}
+	for _, m := range k.messages {
+		k.thoughts = sum(k.thoughts, m.obj("tokens").num("thoughts"))
+		for _, call := range m.list("toolCalls") {
+			var parts []string
+			for _, p := range call.list("result") {
+				if said, ok := p.obj("functionResponse").obj("response").first("output", "error"); ok {
+					parts = append(parts, said)
+				}
+			}
+			k.results[call.str("id")] = strings.Join(parts, "\n")
+		}
+	}
+	return k
+}
+
+// think tells the thoughts of the messages up to the first that match says, which
+// is then done with.
+func (n *geminiReader) think(match func(record) bool) {
+	i := slices.IndexFunc(n.kept.messages, match)
+	if i < 0 {
+		return
+	}
+	for _, m := range n.kept.messages[:i+1] {
+		for _, thought := range m.list("thoughts") {
+			text := strings.TrimSpace(thought.str("subject") + "\n" + thought.str("description"))
+			if text != "" {
+				n.b.Say(session.Thinking, text, thought.str("timestamp"))
+			}
+		}
+	}
+	n.kept.messages = n.kept.messages[i+1:]
+}
 
 // message reads a message, or a piece of one.
 func (n *geminiReader) message(r record, at string) {
@@ -40,14 +101,20 @@ func (n *geminiReader) message(r record, at string) {
 
 // flush tells the message that came in pieces.
 func (n *geminiReader) flush() {
-	if n.text != "" {
-		n.b.Say(session.Final, n.text, n.at)
+	if n.text == "" {
+		return
 	}
+	n.think(func(m record) bool { return m.str("content") == n.text })
+	n.b.Say(session.Final, n.text, n.at)
 	n.text = ""
 }
 
 func (n *geminiReader) call(r record, at string) {
 	n.flush()
+	id := r.str("tool_id")
+	n.think(func(m record) bool {
+		return slices.ContainsFunc(m.list("toolCalls"), func(c record) bool { return c.str("id") == id })
+	})
 	tool, args := r.str("tool_name"), r.obj("parameters")
 	if skill, ok := args.text("name"); ok && tool == "activate_skill" {
 		n.b.Skill(skill, "Loaded via activate_skill tool", at)
@@ -57,28 +124,52 @@ func (n *geminiReader) call(r record, at string) {
 	switch tool {
 	case "run_shell_command":
 		if command, ok := args.text("command"); ok {
-			dir := n.dir
-			if d, ok := args.first("dir_path", "directory"); ok {
-				dir, _ = session.Resolve(d, n.dir)
-			}
-			n.b.Run(command, dir, at)
-			call.command = len(n.b.Commands)
-			for _, file := range filesRead(command) {
-				n.b.Read(file, dir, at)
-			}
+			call.command = n.run(command, args, at)
 		}
 	case "read_file":
 		if path, ok := args.first("file_path", "absolute_path", "path"); ok {
 			n.b.Read(path, n.dir, at)
 		}
 	}
-	if id, ok := r.text("tool_id"); ok {
-		n.calls[id] = call
+	n.calls[id] = call
+}
+
+// run tells a command and the files that it reads, and returns its place.
+func (n *geminiReader) run(command string, args record, at string) int {
+	dir := n.dir
+	if d, ok := args.first("dir_path", "directory"); ok {
+		dir, _ = session.Resolve(or(d, "."), n.dir)
 	}
+	n.b.Run(command, dir, at)
+	for _, file := range filesRead(command) {
+		n.b.Read(file, dir, at)
+	}
+	return len(n.b.Commands)
 }
 
 func (n *geminiReader) result(r record, at string) {
 	n.flush()
+	id := r.str("tool_id")
+	call := n.calls[id]
+	told, kept := n.kept.results[id]
+	output := or(told, or(r.str("output"), r.obj("error").str("message")))
+	if output != "" {
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output, At: at})
+	}
+	if call.command == 0 {
+		return
+	}
+	cmd := &n.b.Commands[call.command-1]
+	cmd.DurationMs = between(cmd.At, at)
+	if code, ok := exitCodeIn(told, "Exit Code: "); ok {
+		cmd.ExitCode = &code
+	} else if kept && r.str("status") == "success" && !strings.Contains(told, "\nSignal: ") {
+		cmd.ExitCode = new(0) // it tells others only
+	}
 }
 
-func (n *geminiReader) end(stats record) {}
+// end reads the statistics of a session.
+func (n *geminiReader) end(stats record) {
+	n.b.Tokens = session.Tokens{Partial: true, Input: stats.num("input_tokens"), Output: stats.num("output_tokens"),
+		Reasoning: n.kept.thoughts, Cache: stats.num("cached")}
+}

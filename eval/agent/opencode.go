@@ -129,7 +129,7 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 	if raw.SessionID == "" {
 		return raw, told("OpenCode run did not emit a session id; cannot export structured session data.")
 	}
-	exported, err := c.export(ctx, r, in, raw.SessionID)
+	exported, err := c.export(ctx, r, in, raw.SessionID, out.Exit.OK())
 	if err != nil {
 		return raw, err
 	}
@@ -181,9 +181,17 @@ func opencodeSession(d *dir, out Output) string {
 // before it has written.
 var exportPauses = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// export runs "opencode export" until it answers with a session.
-func (c opencode) export(ctx context.Context, r Runner, in Input, id string) (json.RawMessage, error) {
+// salvage is how long the export of a session that failed may take.
+const salvage = 20 * time.Second
+
+// export runs "opencode export" until it answers with a session. Of a session that
+// did not end well it is tried once.
+func (c opencode) export(ctx context.Context, r Runner, in Input, id string, well bool) (json.RawMessage, error) {
 	inv := Invocation{Env: c.homes(in), Dir: in.Dir, Timeout: in.Timeout}
+	pauses := exportPauses
+	if !well {
+		inv.Timeout, pauses = salvage, nil
+	}
 	inv.Argv = append([]string{c.command("opencode")}, c.cfg.CommandArgs...)
 	inv.Argv = append(inv.Argv, "export", id)
 	d, err := openDir(filepath.Join(in.Artifacts, "export-command"))
@@ -201,13 +209,13 @@ func (c opencode) export(ctx context.Context, r Runner, in Input, id string) (js
 			return nil, badExit(inv, in, o)
 		}
 		exported, err := parseExport(o.Stdout)
-		if err == nil || try >= len(exportPauses) {
+		if err == nil || try >= len(pauses) {
 			return exported, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("agent: export %s: %w: %w", id, fault.Canceled, context.Cause(ctx))
-		case <-time.After(exportPauses[try]):
+		case <-time.After(pauses[try]):
 		}
 	}
 }

@@ -170,3 +170,17 @@ func exitCodeIn(text, prefix string) (int, bool) {
 	}
 	return 0, false
 }
+
+// between returns the milliseconds from one time to another, nil where either is
+// not known.
+func between(from, to string) *float64 {
+	a, err := time.Parse(time.RFC3339, from)
+	if err != nil {
+		return nil
+	}
+	b, err := time.Parse(time.RFC3339, to)
+	if err != nil || b.Before(a) {
+		return nil
+	}
+	return session.Millis(b.Sub(a))
+}

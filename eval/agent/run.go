@@ -79,7 +79,7 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	switch {
 	case in.MaxSteps > 0 && steps > in.MaxSteps:
 		out.Failure = tooManySteps(in, steps)
-	case a.Rejected(o):
+	case err == nil && a.Rejected(o):
 		out.Failure = rejected(in)
 	case err != nil:
 		out.Failure = notRun(inv, err)
@@ -94,6 +94,9 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 // already is no second failure.
 func finish(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Outcome) {
 	first := out.Failure != nil
+	if first && len(o.Stdout) == 0 {
+		return
+	}
 	raw, err := a.Collect(ctx, r, in, o)
 	if err != nil && !first {
 		out.Failure = failure(OriginCollection, err)

@@ -1,6 +1,9 @@
 package scripted
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // readMessages reads a request of Anthropic's messages.
 func readMessages(body []byte) (asked, error) {
@@ -40,7 +43,7 @@ func readMessages(body []byte) (asked, error) {
 func writeMessages(a answer) reply {
 	usage := map[string]any{"input_tokens": 10, "output_tokens": 5}
 	message := func(content []any, stop any) map[string]any {
-		return map[string]any{"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted",
+		return map[string]any{"id": fmt.Sprintf("msg_%d", a.round), "type": "message", "role": "assistant", "model": "scripted",
 			"content": content, "stop_reason": stop, "stop_sequence": nil, "usage": usage}
 	}
 	stop := "end_turn"

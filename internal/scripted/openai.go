@@ -1,6 +1,9 @@
 package scripted
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // readResponses reads a request of OpenAI's responses. Tools may come in
 // namespaces.
@@ -47,7 +50,7 @@ func readResponses(body []byte) (asked, error) {
 }
 
 func writeResponses(a answer) reply {
-	item := map[string]any{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+	item := map[string]any{"type": "message", "id": fmt.Sprintf("msg_%d", a.round), "role": "assistant", "status": "completed",
 		"content": []any{map[string]any{"type": "output_text", "text": a.text, "annotations": []any{}}}}
 	if a.call.Name != "" {
 		args, _ := json.Marshal(a.args) // a script's arguments are JSON

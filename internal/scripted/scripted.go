@@ -31,9 +31,10 @@ type Offer struct {
 	Namespace string // beside the name, in OpenAI's responses
 }
 
-// A Model calls the tools of one server, step by step, and then says Last.
+// A Model calls the tools of one server, or the agent's own, step by step, and
+// then says Last.
 type Model struct {
-	Server string // the name that the agent's configuration gives the tools' server
+	Server string // the name that the agent's configuration gives the tools' server; "" is the agent itself
 	Steps  []Step
 	Last   string // said when all steps are done
 
@@ -88,6 +89,9 @@ func (m *Model) Requests() []string {
 // of returns the name that a tool has at its server, if it is of that server.
 // Agents put the server's name before it, each in a way of its own.
 func (o Offer) of(server string) (string, bool) {
+	if server == "" {
+		return o.Name, o.Namespace == ""
+	}
 	if o.Namespace != "" {
 		return o.Name, o.Namespace == "mcp__"+server
 	}
@@ -108,10 +112,11 @@ type asked struct {
 
 // answer is what the model does next: it calls a tool, or says something.
 type answer struct {
-	id   string // of the call
-	call Offer  // none if its name is empty
-	args map[string]any
-	text string
+	round int    // counts from 1; 0 is beside the script
+	id    string // of the call
+	call  Offer  // none if its name is empty
+	args  map[string]any
+	text  string
 }
 
 // next decides what to do. Agents ask their model for more than the work, such as
@@ -128,11 +133,11 @@ func (m *Model) next(a asked) answer {
 	}
 	n := len(a.results)
 	if n >= len(m.Steps) {
-		return answer{text: m.Last}
+		return answer{round: n + 1, text: m.Last}
 	}
 	for _, o := range a.offers {
 		if name, ok := o.of(m.Server); ok && name == m.Steps[n].Tool {
-			return answer{id: fmt.Sprintf("call_%d", n+1), call: o, args: m.Steps[n].Args}
+			return answer{round: n + 1, id: fmt.Sprintf("call_%d", n+1), call: o, args: m.Steps[n].Args}
 		}
 	}
 	return answer{text: "no tool " + m.Steps[n].Tool + " is offered"}
