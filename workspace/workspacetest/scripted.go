@@ -3,8 +3,7 @@ package workspacetest
 import (
 	"context"
 	"fmt"
-	"io"
-	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,157 +201,23 @@ func first(errs ...error) error {
 	return nil
 }
 
-// wrap puts the script before every function of a workspace. It copies the
-// structs, so that what it does not know stays.
+// wrap puts the script before every function of a workspace; what a session does
+// is not in it.
 func (s *Scripted) wrap(d *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err != nil || d == nil {
 		return nil, err
 	}
-	w := *d
-	s.wrapFuncs(&w.Life, func(name string) []string { return []string{lower(name)} })
-	if d.FS != nil {
-		fs := *d.FS
-		fs.Files = scriptedFiles{s, d.FS.Files}
-		s.wrapFuncs(&fs, func(name string) []string { return []string{"fs." + name, "call"} })
-		w.FS = &fs
-	}
-	if d.Shell != nil {
-		shell := *d.Shell
-		shell.Starter = scriptedStarter{s, d.Shell.Starter}
-		s.wrapFuncs(&shell, func(name string) []string { return []string{"shell." + name, "call"} })
-		w.Shell = &shell
-	}
-	w.Code = s.wrapInterpreter("code.", d.Code)
-	w.Script = s.wrapInterpreter("script.", d.Script)
-	if d.Life.Snapshot != nil {
-		snaps := *d.Life.Snapshot
-		snaps.Snapshotter = scriptedSnapshotter{s, d.Life.Snapshot.Snapshotter}
-		s.wrapFuncs(&snaps, func(name string) []string { return []string{"snapshot." + name, "call"} })
-		w.Life.Snapshot = &snaps
-	}
-	return &w, nil
-}
-
-func (s *Scripted) wrapInterpreter(prefix string, in *driver.Interpreter) *driver.Interpreter {
-	if in == nil {
-		return nil
-	}
-	out := *in
-	out.Coder = scriptedCoder{s, prefix, in.Coder}
-	s.wrapFuncs(&out, func(name string) []string { return []string{prefix + name, "call"} })
-	return &out
-}
-
-func lower(name string) string { return string(name[0]|0x20) + name[1:] }
-
-// wrapFuncs puts the script before every function field of the struct that
-// module points to. All such functions take a context first and return an error
-// last, which is a rule of the contract.
-func (s *Scripted) wrapFuncs(module any, verbs func(field string) []string) {
-	v := reflect.ValueOf(module).Elem()
-	for i := range v.NumField() {
-		field := v.Field(i)
-		if field.Kind() != reflect.Func || field.IsNil() {
-			continue
+	return driver.Around(d, func(ctx context.Context, call driver.Call, next func(context.Context) error) error {
+		verbs := []string{call.Verb, "call"}
+		if module, name, _ := strings.Cut(call.Verb, "."); module == "session" {
+			return next(ctx)
+		} else if module == "life" {
+			verbs = []string{strings.ToLower(name)}
 		}
-		typ, inner, names := field.Type(), reflect.ValueOf(field.Interface()), verbs(v.Type().Field(i).Name)
-		field.Set(reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
-			before, after := s.play(args[0].Interface().(context.Context), names...)
-			var results []reflect.Value
-			if before == nil {
-				results = inner.Call(args)
-			} else {
-				for i := range typ.NumOut() {
-					results = append(results, reflect.Zero(typ.Out(i)))
-				}
-			}
-			last := len(results) - 1
-			if err := first(before, after); err != nil && results[last].IsNil() {
-				results[last] = reflect.ValueOf(&err).Elem()
-			}
-			return results
-		}))
-	}
-}
-
-// do runs one method of a module under the script.
-func do[R any](ctx context.Context, s *Scripted, verb string, call func() (R, error)) (R, error) {
-	var zero R
-	before, after := s.play(ctx, verb, "call")
-	if before != nil {
-		return zero, before
-	}
-	res, err := call()
-	return res, first(err, after)
-}
-
-type scriptedFiles struct {
-	s    *Scripted
-	base driver.Files
-}
-
-func (f scriptedFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return do(ctx, f.s, "fs.Stat", func() (driver.Info, error) { return f.base.Stat(ctx, name, opts) })
-}
-
-func (f scriptedFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return do(ctx, f.s, "fs.ReadDir", func() ([]driver.Info, error) { return f.base.ReadDir(ctx, name) })
-}
-
-func (f scriptedFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	type opened struct {
-		body io.ReadCloser
-		info driver.Info
-	}
-	res, err := do(ctx, f.s, "fs.Read", func() (opened, error) {
-		body, info, err := f.base.Read(ctx, name, opts)
-		return opened{body, info}, err
-	})
-	if err != nil && res.body != nil {
-		res.body.Close()
-		res.body = nil
-	}
-	return res.body, res.info, err
-}
-
-func (f scriptedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	return do(ctx, f.s, "fs.Write", func() (driver.WriteResult, error) { return f.base.Write(ctx, name, body, opts) })
-}
-
-func (f scriptedFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	_, err := do(ctx, f.s, "fs.Mkdir", func() (any, error) { return nil, f.base.Mkdir(ctx, name, opts) })
-	return err
-}
-
-func (f scriptedFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	_, err := do(ctx, f.s, "fs.Remove", func() (any, error) { return nil, f.base.Remove(ctx, name, opts) })
-	return err
-}
-
-type scriptedStarter struct {
-	s    *Scripted
-	base driver.Starter
-}
-
-func (b scriptedStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	return do(ctx, b.s, "shell.Start", func() (*driver.Session, error) { return b.base.Start(ctx, cmd) })
-}
-
-type scriptedCoder struct {
-	s      *Scripted
-	prefix string
-	base   driver.Coder
-}
-
-func (b scriptedCoder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
-	return do(ctx, b.s, b.prefix+"RunCode", func() (driver.CodeResult, error) { return b.base.RunCode(ctx, code) })
-}
-
-type scriptedSnapshotter struct {
-	s    *Scripted
-	base driver.Snapshotter
-}
-
-func (b scriptedSnapshotter) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return do(ctx, b.s, "snapshot.Snapshot", func() (driver.SnapshotInfo, error) { return b.base.Snapshot(ctx, opts) })
+		before, after := s.play(ctx, verbs...)
+		if before != nil {
+			return before
+		}
+		return first(next(ctx), after)
+	}), nil
 }
