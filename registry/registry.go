@@ -108,11 +108,16 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 // Create stores the wish for a workspace and returns its record. It makes the
 // id where spec has none. Nothing is opened before Acquire.
 func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, error) {
-	if spec.ID == "" {
+	fresh := spec.ID == ""
+	if fresh {
 		spec.ID = driver.NewID()
 	}
 	if err := r.check(spec); err != nil {
 		return Record{}, fmt.Errorf("registry: create: %w", err)
+	}
+	release := func() {}
+	if fresh {
+		spec.ID, release = r.reserve(spec)
 	}
 	now := time.Now().UTC()
 	rec, err := r.store.Insert(ctx, Record{
@@ -120,10 +125,30 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now,
 	})
 	if err != nil {
+		release()
 		return Record{}, err
 	}
 	r.tell(rec, "", Intended, "")
 	return rec, nil
+}
+
+// reserve returns the id of a workspace that the provider has ready, if it keeps
+// any, and the one of spec if not; and what gives it back.
+func (r *Registry) reserve(spec workspace.Spec) (id string, release func()) {
+	id, release = spec.ID, func() {}
+	p, err := r.mux.Provider(spec.Kind)
+	if err != nil {
+		return id, release // whoever opens it hears of that
+	}
+	pool, ok := driver.Find[driver.Reserver](p)
+	if !ok {
+		return id, release
+	}
+	spec.ID = ""
+	if ready := pool.Reserve(spec); driver.ValidID(ready) {
+		return ready, func() { pool.Release(ready) }
+	}
+	return id, release
 }
 
 // Fork records the wish for a workspace like another, on its own files, which

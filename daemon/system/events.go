@@ -149,16 +149,10 @@ func (s *System) levels(ctx context.Context) []api.Level {
 }
 
 func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
-	for {
-		w, ok := p.(interface{ Unwrap() driver.Provider })
-		if !ok {
-			break
-		}
-		p = w.Unwrap()
-	}
-	if l, ok := p.(interface {
+	type levelled interface {
 		Levels(ctx context.Context) []sandbox.LevelReport
-	}); ok {
+	}
+	if l, ok := driver.Find[levelled](p); ok {
 		return l.Levels(ctx)
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestAroundSeesEverything(t *testing.T) {
 		t.Errorf("wrapping loses %s", lost)
 	}
 	ctx := t.Context()
-	if _, err := ws.FS.Write(ctx, "f", strings.NewReader("hi"), nil); err != nil {
+	if _, err := ws.FS.Write(ctx, "f", strings.NewReader("hi"), &driver.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	session, err := ws.Shell.Start(ctx, driver.Command{Argv: []string{"cat", "f"}})
@@ -82,10 +82,10 @@ func TestAroundRefusesAndRepeats(t *testing.T) {
 		return next(ctx)
 	})
 	ctx := t.Context()
-	if err := ws.FS.Mkdir(ctx, "d", nil); err != nil {
+	if err := ws.FS.Mkdir(ctx, "d", &driver.MkdirOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ws.FS.Write(ctx, "d/f", strings.NewReader("hi"), nil); !errors.Is(err, refused) {
+	if _, err := ws.FS.Write(ctx, "d/f", strings.NewReader("hi"), &driver.WriteOptions{}); !errors.Is(err, refused) {
 		t.Errorf("Write: %v, want %v", err, refused)
 	}
 	if ws.FS.Digest != nil {
@@ -96,7 +96,7 @@ func TestAroundRefusesAndRepeats(t *testing.T) {
 	if infos, err := ws.FS.ReadDir(ctx, "d"); err != nil || len(infos) != 0 {
 		t.Errorf("ReadDir = %v, %v, want nothing", infos, err)
 	}
-	if _, _, err := ws.FS.Read(ctx, "none", nil); err == nil {
+	if _, _, err := ws.FS.Read(ctx, "none", &driver.ReadOptions{}); err == nil {
 		t.Error("Read of a file that is not there succeeds")
 	}
 }

@@ -37,6 +37,35 @@ type Provider interface {
 	Sweep(ctx context.Context, live []string) error
 }
 
+// A Reserver is a provider, or what is wrapped around one, that has workspaces
+// ready before anyone asks. Who gives out ids asks it for one before making one
+// up: opening that id then finds the workspace there.
+type Reserver interface {
+	// Reserve returns the id of a workspace that is ready and like spec, whose id
+	// is empty; "" where there is none.
+	Reserve(spec Spec) string
+
+	// Release gives back an id that was reserved and will not be opened.
+	Release(id string)
+}
+
+// Find returns the outermost of p and the providers that it wraps (those that it
+// returns from a method Unwrap) which is a T.
+func Find[T any](p Provider) (T, bool) {
+	for p != nil {
+		if t, ok := p.(T); ok {
+			return t, true
+		}
+		w, ok := p.(interface{ Unwrap() Provider })
+		if !ok {
+			break
+		}
+		p = w.Unwrap()
+	}
+	var none T
+	return none, false
+}
+
 // A Spec is a wish for a workspace.
 type Spec struct {
 	ID      string            `json:"id"`               // given by the registry
