@@ -251,11 +251,16 @@ func contentText(raw json.RawMessage) string {
 	if raw[0] != '[' {
 		return string(compact(raw))
 	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return ""
+	}
 	var parts []string
-	for _, item := range whole.list("c") {
-		text, ok := item.text("text")
-		if !ok {
-			text = string(compact(encode(item)))
+	for _, item := range items {
+		r := parse(item)
+		text, ok := r.text("text")
+		if r != nil && !ok {
+			text = string(compact(item))
 		}
 		if text != "" {
 			parts = append(parts, text)

@@ -16,6 +16,7 @@ func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 	for _, r := range records(raw.Session) {
 		n.at = r.str("timestamp")
 		payload := r.obj("payload")
+		n.raw = r.raw("payload")
 		switch r.kind() {
 		case "session_meta":
 			n.session = or(payload.str("cwd"), n.session)
@@ -39,6 +40,7 @@ type codexReader struct {
 	b                  session.Builder
 	dir, session, turn string
 	at                 string
+	raw                json.RawMessage // the payload that is read
 	calls              map[string]*codexCall
 	order              []*codexCall
 }
@@ -241,7 +243,7 @@ var outputCommand = regexp.MustCompile(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
 func (n *codexReader) output(p record) {
 	text := p.shown("output")
 	if !p.has("output") {
-		text = string(compact(encode(p)))
+		text = string(n.raw)
 	}
 	id, _ := p.first("call_id", "callId")
 	call := n.calls[id]
