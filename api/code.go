@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellwire"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -49,12 +50,12 @@ func (s *Server) streamed(path, id, summary string) huma.Operation {
 
 // Code is a piece of code to run.
 type Code struct {
-	Language string            `json:"language,omitempty" doc:"that of the context, or the first that the workspace runs, where absent"`
-	Source   string            `json:"source"`
-	Context  string            `json:"context,omitempty" doc:"id of a context; one of its own where absent"`
-	Dir      string            `json:"dir,omitempty" doc:"where it runs, without a context"`
-	Env      map[string]string `json:"env,omitempty" doc:"further variables, without a context"`
-	Timeout  time.Duration     `json:"timeout,omitempty" doc:"nanoseconds after which it is interrupted"`
+	Language string             `json:"language,omitempty" doc:"that of the context, or the first that the workspace runs, where absent"`
+	Source   string             `json:"source"`
+	Context  string             `json:"context,omitempty" doc:"id of a context; one of its own where absent"`
+	Dir      string             `json:"dir,omitempty" doc:"where it runs, without a context"`
+	Env      map[string]string  `json:"env,omitempty" doc:"further variables, without a context"`
+	Timeout  shellwire.Duration `json:"timeout,omitempty" doc:"after which it is interrupted; such as \"1m30s\", or nanoseconds"`
 }
 
 // A CodeEvent is a line of the answer to code: an output, or the end.
@@ -84,7 +85,7 @@ func (s *Server) runCode(ctx context.Context, in *codeInput, run codeRunner) (*h
 		defer cancel()
 		lines := &lineWriter{w: w, flush: http.NewResponseController(w), broken: cancel}
 		res, err := run(ws, ctx, driver.Code{
-			Language: b.Language, Source: b.Source, Context: b.Context, Dir: b.Dir, Env: b.Env, Timeout: b.Timeout,
+			Language: b.Language, Source: b.Source, Context: b.Context, Dir: b.Dir, Env: b.Env, Timeout: time.Duration(b.Timeout),
 			OnOutput: func(o driver.Output) error { return lines.send(CodeEvent{Event: "output", Output: &o}) },
 		})
 		switch {

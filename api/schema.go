@@ -37,6 +37,18 @@ func documentBytes(schemas map[string]*huma.Schema) {
 	}
 }
 
+// documentDurations says that what is a number of nanoseconds may be a text, too.
+func documentDurations(schemas map[string]*huma.Schema) {
+	for name, keys := range map[string][]string{"Exec": {"timeout", "grace"}, "Code": {"timeout"}} {
+		for _, key := range keys {
+			text := schemas[name].Properties[key].Description
+			schemas[name].Properties[key] = &huma.Schema{Description: text, OneOf: []*huma.Schema{
+				{Type: huma.TypeString, Examples: []any{"1m30s"}}, {Type: huma.TypeInteger, Format: "int64"},
+			}}
+		}
+	}
+}
+
 // schema returns the schema of a type that no input or output names.
 func (s *Server) schema(v any) *huma.Schema {
 	t := reflect.TypeOf(v)

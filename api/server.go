@@ -113,6 +113,7 @@ func New(cfg Config) (*Server, error) {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's own, which no answer has
 	documentBytes(schemas)
+	documentDurations(schemas)
 	return s, nil
 }
 

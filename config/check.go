@@ -225,6 +225,9 @@ func (c *Config) checkSecrets() error {
 	if !validVariable.MatchString(c.Secrets.Env) {
 		return c.bad("secrets.env", "%s", form)
 	}
+	if err := c.checkSecretHosts(); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Workspaces)) {
 		at, set := "secrets.workspaces."+name, c.Secrets.Workspaces[name]
 		switch {
@@ -239,6 +242,43 @@ func (c *Config) checkSecrets() error {
 		}
 	}
 	return c.checkPatterns()
+}
+
+// checkSecretHosts judges where secrets may go, and that no policy sends one
+// elsewhere.
+func (c *Config) checkSecretHosts() error {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Hosts)) {
+		at := "secrets.hosts." + name
+		other := seen[strings.ToLower(name)]
+		switch {
+		case !validSecret.MatchString(name):
+			return c.bad(at, "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -")
+		case other != "":
+			return c.bad(at, "it is the same secret as %s", other)
+		}
+		seen[strings.ToLower(name)] = name
+		for i, host := range c.Secrets.Hosts[name] {
+			if !validTarget(host) || host == "*" || strings.Contains(host, "/") {
+				return c.bad(item(at, i), "%.80q: it must be a name, *.name or an address, without scheme and port", host)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		network := c.Policies[name].Network
+		if network == nil {
+			continue
+		}
+		for i, r := range network.Allow {
+			if r.Credential == nil {
+				continue
+			}
+			if err := c.CheckHost(r.Credential.Secret, r.Host); err != nil {
+				return c.bad(item("policies."+name+".network.allow", i)+".credential", "the secret %s may not go to %s; see secrets.hosts", r.Credential.Secret, r.Host)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *Config) checkPatterns() error {

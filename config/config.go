@@ -69,6 +69,7 @@ type Provider struct {
 type Secrets struct {
 	Env        string               `json:"env,omitempty" jsonschema:"prefix of the variables that hold secrets"`
 	Dir        string               `json:"dir,omitempty" jsonschema:"directory with one file for each secret; empty is none; relative to this file"`
+	Hosts      map[string][]string  `json:"hosts,omitempty" jsonschema:"hosts that a secret may be sent to, by the name of the secret: names, *.name for what is below one, and addresses; a secret that is not listed goes where a policy says"`
 	Workspaces map[string]SecretSet `json:"workspaces,omitempty" jsonschema:"secrets of single workspaces, by name or id; asked first, with the ones above to fall back to"`
 	Patterns   map[string]string    `json:"patterns,omitempty" jsonschema:"further texts that no tool shows, by a name for the mark: regular expressions, of which a group, if there is one, is what is hidden"`
 }
@@ -151,6 +152,34 @@ func (c *Config) Provider(name string) (kind string, options json.RawMessage, er
 func (c *Config) SecretsOf(workspace string) (SecretSet, bool) {
 	set, ok := c.Secrets.Workspaces[workspace]
 	return set, ok
+}
+
+// CheckHost refuses to send a secret to a host that it is not for. The host is one
+// of driver.NetRule, such as *.example.com.
+func (c *Config) CheckHost(secret, host string) error {
+	for name, hosts := range c.Secrets.Hosts {
+		if !strings.EqualFold(name, secret) {
+			continue
+		}
+		for _, allowed := range hosts {
+			if holdsHost(allowed, host) {
+				return nil
+			}
+		}
+		return fmt.Errorf("config: secret %.80q for %s: %w: it may go to %s; secrets.hosts in croft.yaml lists them",
+			secret, host, fault.PermissionDenied, strings.Join(hosts, ", "))
+	}
+	return nil
+}
+
+// holdsHost reports whether every host that a rule is about is an allowed one.
+func holdsHost(allowed, host string) bool {
+	allowed, host = strings.ToLower(strings.TrimSuffix(allowed, ".")), strings.ToLower(strings.TrimSuffix(host, "."))
+	if allowed == host {
+		return true
+	}
+	suffix, wild := strings.CutPrefix(allowed, "*")
+	return wild && suffix != "" && strings.HasSuffix(host, suffix) && host != suffix
 }
 
 // Policy returns the policy of a name, with all that it extends; "" is the

@@ -25,6 +25,13 @@ type record struct {
 	err        error // why it was refused or ended
 }
 
+// refused tells who asked for it that the policy has refused something.
+func (p *Proxy) refused(host string, why *refusal) {
+	if p.opts.Refused != nil && host != "" && why.code == fault.PermissionDenied {
+		p.opts.Refused(host, why.reason)
+	}
+}
+
 // audit emits the event of a request.
 func (p *Proxy) audit(r *record) {
 	fields := map[string]any{

@@ -139,6 +139,7 @@ func (c *client) refuse(req *http.Request, host string, why *refusal, keep bool)
 	c.mu.Lock()
 	c.answering = true
 	c.mu.Unlock()
+	c.p.refused(host, why)
 	verb := "request"
 	if req != nil {
 		verb = req.Method

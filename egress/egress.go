@@ -73,6 +73,10 @@ type Options struct {
 	// workspace's reach. "" keeps them in memory.
 	AuthorityFile string
 
+	// Refused is told what the policy refuses, as host:port and the reason, before
+	// the workspace hears of it; nil is nobody. It must not wait.
+	Refused func(host, reason string)
+
 	Events   event.Sink     // nil is none
 	Resolver Resolver       // nil is the host's
 	RootCAs  *x509.CertPool // for hosts with a credential; nil is the system's

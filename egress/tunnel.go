@@ -80,6 +80,9 @@ func (c *client) tunnel(ctx context.Context, t target, protocol string, answer f
 // give answers with a refusal and emits its event.
 func (c *client) give(rec *record, why *refusal, answer func(*refusal) (int, error)) {
 	rec.err = why
+	if rec.protocol == protoSOCKS {
+		c.p.refused(rec.target.hostOrEmpty(), why)
+	}
 	if answer != nil {
 		rec.status, _ = answer(why)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,11 @@ type Client struct {
 	// WhyLost tells why the guest is gone, where the host knows more than that it
 	// is; nil, or "", is not known. It is set before the first call.
 	WhyLost func() driver.Cause
+
+	// Left returns, once the guest is gone, what a command has written until then,
+	// by the id of its session and at most so many bytes of each stream. It is set
+	// before the first call; nil is not known. See LeftIn.
+	Left func(id string, most int64) driver.Result
 
 	workspace string
 	hello     *guestpb.HelloResponse
@@ -178,7 +184,7 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	resp, err := c.svc.Run(context.WithoutCancel(ctx), pb)
 	stop()
 	if err != nil {
-		return c.lost(err)
+		return c.lost(err, pb.Tag, cmd.MaxOutput)
 	}
 	if err := fromError(resp.Error); err != nil {
 		return driver.Result{}, err
@@ -186,17 +192,26 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	return c.checked(resp.Result)
 }
 
-// tag makes up a name for a command, by which it can be cancelled.
-func (c *Client) tag() string { return c.name + "-" + strconv.FormatInt(c.tags.Add(1), 10) }
+// tag makes up a name for a command, by which it can be cancelled. It is a valid id.
+func (c *Client) tag() string {
+	const digits = 12 // of 36 each: they last
+	n := strconv.FormatInt(c.tags.Add(1), 36)
+	return c.name[:driver.IDLength-digits] + strings.Repeat("0", digits-len(n)) + n
+}
 
 // lost is the result of a command whose guest died: it may have run, wholly or
-// in part, and is never run again.
-func (c *Client) lost(err error) (driver.Result, error) {
-	if closed(err) {
-		c.lose()
-		return driver.Result{ExitCode: -1, Cause: c.loss()}, nil
+// in part, and is never run again. What it wrote until then is in its log.
+func (c *Client) lost(err error, id string, most int64) (driver.Result, error) {
+	if !closed(err) {
+		return driver.Result{}, c.broken("run", err)
 	}
-	return driver.Result{}, c.broken("run", err)
+	c.lose()
+	res := driver.Result{}
+	if c.Left != nil {
+		res = c.Left(id, most)
+	}
+	res.ExitCode, res.Cause = -1, c.loss()
+	return res, nil
 }
 
 // loss is why a command is lost.

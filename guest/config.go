@@ -24,6 +24,7 @@ type Config struct {
 	// What is made of the world before the first process starts.
 	NewRoot  string  `json:"newRoot,omitempty"`  // an empty directory to build the file system on; "" keeps the present one
 	Mounts   []Mount `json:"mounts,omitempty"`   // in order, targets below NewRoot
+	Same     []Same  `json:"same,omitempty"`     // looked at when all are in place
 	Hostname string  `json:"hostname,omitempty"` // needs a UTS namespace
 	Loopback bool    `json:"loopback,omitempty"` // bring lo up; needs a network namespace
 
@@ -79,13 +80,23 @@ type Kernel struct {
 // Confine says what every process of the workload is denied, on top of what the
 // namespaces do.
 type Confine struct {
-	NoNewPrivs bool     `json:"noNewPrivs,omitempty"`
-	DropCaps   bool     `json:"dropCaps,omitempty"`
-	Seccomp    bool     `json:"seccomp,omitempty"`
-	NoNetwork  bool     `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX, no System V objects
-	NoSetID    bool     `json:"noSetID,omitempty"`   // seccomp: no file may be made to run as its owner
-	ReadWrite  []string `json:"readWrite,omitempty"` // Landlock: paths that may be written; with none of both, no Landlock
-	ReadOnly   []string `json:"readOnly,omitempty"`  // Landlock: paths that may be read and executed
+	NoNewPrivs bool `json:"noNewPrivs,omitempty"`
+	DropCaps   bool `json:"dropCaps,omitempty"`
+	Seccomp    bool `json:"seccomp,omitempty"`
+	NoNetwork  bool `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX, no System V objects
+	NoSetID    bool `json:"noSetID,omitempty"`   // seccomp: no file may be made to run as its owner
+	// Landlock: paths that may be written, and that may be read and executed; with
+	// none of both, no Landlock. A name with the prefix "fd:" is a descriptor.
+	ReadWrite []string `json:"readWrite,omitempty"`
+	ReadOnly  []string `json:"readOnly,omitempty"`
+}
+
+// A Same says that what is at Path inside must be the file that the host has
+// judged, whose descriptor has the name File. Who can swap one directory for
+// another between that judgement and the mount gains nothing by it.
+type Same struct {
+	Path string `json:"path"`
+	File string `json:"file"`
 }
 
 // MountKind says what a Mount puts in place.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func confine(cfg *Config) error {
 		}
 	}
 	if cfg.Confine.landlocked() {
-		if err := landlock(cfg.Confine.ReadWrite, cfg.Confine.ReadOnly); err != nil {
+		if err := landlock(cfg.named(cfg.Confine.ReadWrite), cfg.named(cfg.Confine.ReadOnly)); err != nil {
 			return setupError("restrict paths with Landlock", err)
 		}
 	}
@@ -63,6 +64,18 @@ func confine(cfg *Config) error {
 }
 
 func (c Confine) landlocked() bool { return len(c.ReadWrite)+len(c.ReadOnly) > 0 }
+
+// named replaces names of descriptors by paths that lead to what they are open on.
+func (cfg *Config) named(paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, p := range paths {
+		if name, ok := strings.CutPrefix(p, "fd:"); ok {
+			p = fmt.Sprintf("/proc/self/fd/%d", cfg.Descriptors[name]) // 0, which is /dev/null, where there is none
+		}
+		out = append(out, p)
+	}
+	return out
+}
 
 // joinGroup moves the calling thread into a cgroup v1 group through the
 // descriptor of its tasks file, which the host opened: the right to do so is

@@ -168,7 +168,7 @@ func fromResult(pb *guestpb.Result) *driver.Result {
 func toInfo(s driver.SessionInfo) *guestpb.SessionInfo {
 	return &guestpb.SessionInfo{
 		Id: s.ID, Argv: toBytes(s.Argv), Script: []byte(s.Script), Dir: []byte(s.Dir), Pid: int32(s.PID), Tty: s.TTY, StartedUnixNano: s.Started.UnixNano(),
-		Running: s.Running, Result: toResult(s.Result), Labels: s.Labels,
+		Running: s.Running, Result: toResult(s.Result), Labels: s.Labels, LogDropped: s.LogDropped,
 	}
 }
 
@@ -179,5 +179,6 @@ func fromInfo(pb *guestpb.SessionInfo) driver.SessionInfo {
 	return driver.SessionInfo{
 		ID: clip(pb.Id, 128), Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), PID: int(pb.Pid), TTY: pb.Tty,
 		Started: time.Unix(0, pb.StartedUnixNano), Running: pb.Running, Result: fromResult(pb.Result), Labels: pb.Labels,
+		LogDropped: max(pb.LogDropped, 0),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -161,7 +162,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultR
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
-	res, err := s.shell.Run(ctx, cmd)
+	res, err := s.shell.Run(process.Named(ctx, pb.Tag), cmd)
 	if err != nil {
 		return &guestpb.ResultResponse{Error: toError(err)}, nil
 	}

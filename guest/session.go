@@ -15,8 +15,9 @@ import (
 
 // A session is the host's view of one that runs in a guest.
 type session struct {
-	c  *Client
-	id string
+	c    *Client
+	id   string
+	most int64 // of each stream in a result
 
 	pumps    sync.WaitGroup // the goroutines that carry output
 	mu       sync.Mutex
@@ -53,7 +54,7 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	if err := fromError(resp.Error); err != nil {
 		return nil, err
 	}
-	s := &session{c: c, id: fromInfo(resp.Session).ID}
+	s := &session{c: c, id: fromInfo(resp.Session).ID, most: cmd.MaxOutput}
 	if s.id == "" {
 		return nil, c.nonsense("start")
 	}
@@ -261,7 +262,7 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 		return driver.Result{}, ctx.Err()
 	}
 	if err != nil {
-		res, err := s.c.lost(err)
+		res, err := s.c.lost(err, s.id, s.most)
 		res.Session = s.id
 		return res, err
 	}

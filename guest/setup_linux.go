@@ -20,6 +20,11 @@ func setup(cfg *Config) error {
 			return err
 		}
 	}
+	for _, s := range cfg.Same {
+		if err := same(cfg, s); err != nil {
+			return setupError("look at "+s.Path, err)
+		}
+	}
 	if cfg.Hostname != "" {
 		if err := unix.Sethostname([]byte(cfg.Hostname)); err != nil {
 			return setupError("set the host name", err)
@@ -31,6 +36,24 @@ func setup(cfg *Config) error {
 		}
 	}
 	return nil
+}
+
+// same compares what is at a path with what the host has judged, and lets go of
+// the descriptor.
+func same(cfg *Config, s Same) error {
+	fd, ok := cfg.Descriptors[s.File]
+	if !ok {
+		return fmt.Errorf("no descriptor %q: %w", s.File, fault.InvalidArgument)
+	}
+	var here, there unix.Stat_t
+	if err := errors.Join(unix.Stat(s.Path, &here), unix.Fstat(fd, &there)); err != nil {
+		return err
+	}
+	if here.Dev != there.Dev || here.Ino != there.Ino {
+		return fmt.Errorf("it was replaced while the guest started: %w", fault.PermissionDenied)
+	}
+	delete(cfg.Descriptors, s.File)
+	return unix.Close(fd)
 }
 
 func setupError(what string, err error) error {

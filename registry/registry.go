@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/near"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -181,10 +182,25 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 				return rec, nil
 			}
 		}
-		return Record{}, missing
+		return Record{}, fmt.Errorf("%w%s", missing, r.hint(ctx, owner, nameOrID))
 	}
 	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id (%d of [a-z0-9]) nor a name ([a-z0-9][a-z0-9-]{0,62})",
 		nameOrID, fault.InvalidArgument, driver.IDLength)
+}
+
+// hint names a workspace of an owner that somebody may have meant.
+func (r *Registry) hint(ctx context.Context, owner, name string) string {
+	recs, err := r.store.List(ctx, Filter{Owner: owner})
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, rec := range recs {
+		if rec.Owner == owner && rec.Name != "" {
+			names = append(names, rec.Name)
+		}
+	}
+	return near.Hint(name, names)
 }
 
 // List returns the records that match, oldest first.

@@ -33,6 +33,9 @@ type bashOutput struct {
 	ShellID  string `json:"shell_id,omitempty" jsonschema:"for BashOutput: of a command in the background, or of one whose output was cut"`
 	Running  bool   `json:"running,omitempty"`
 
+	Refused []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused meanwhile"`
+	Planted []string         `json:"planted,omitempty" jsonschema:"files of the user's directory that others run later and that were made or changed"`
+
 	text string
 }
 
@@ -113,8 +116,29 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	if o.ExitCode != 0 {
 		fmt.Fprintf(&b, "exit: %d\n", o.ExitCode)
 	}
+	o.Refused, o.Planted = res.Refused, res.Planted
+	fenceText(&b, res)
 	o.text = b.String()
 	return o
+}
+
+// fenceText says what the fence has refused, and what its user will be warned of.
+func fenceText(b *strings.Builder, res workspace.Result) {
+	const most = 5
+	for i, r := range res.Refused {
+		if i == most {
+			fmt.Fprintf(b, "network: and %d more were refused\n", len(res.Refused)-most)
+			break
+		}
+		fmt.Fprintf(b, "network: %s was refused: %s; who runs the workspace can allow a host in its network policy (--allow-net HOST)\n", r.Host, r.Reason)
+	}
+	for i, name := range res.Planted {
+		if i == most {
+			fmt.Fprintf(b, "fence: and %d more\n", len(res.Planted)-most)
+			break
+		}
+		fmt.Fprintf(b, "fence: %s was made or changed; its user is warned not to run what it says\n", name)
+	}
 }
 
 // more says how the output that was left out can be read.

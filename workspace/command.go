@@ -351,7 +351,8 @@ func (c *Cmd) finish(ctx context.Context, s *Session) (end ending) {
 		p := s.now()
 		res, err := finish(ctx, p, false)
 		if fault.Of(err) == fault.Evicted {
-			res, err = Result{ExitCode: -1, Cause: driver.CauseLost}, nil
+			res, err = s.lost(ctx), nil
+			p = s.now()
 		}
 		if err != nil {
 			return err

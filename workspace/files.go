@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	iofs "io/fs"
+	"path"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/search"
@@ -268,11 +269,30 @@ func (w *Workspace) Rename(ctx context.Context, from, to string, opts *RenameOpt
 		if from == "." || to == "." {
 			return fmt.Errorf("rename %s to %s: %w: it is the workspace itself", from, to, fault.InvalidArgument)
 		}
+		var err error
 		if fs.Rename != nil {
-			return fs.Rename(ctx, from, to, orZero(opts))
+			err = fs.Rename(ctx, from, to, orZero(opts))
+		} else {
+			err = rename(ctx, fs, from, to, orZero(opts))
 		}
-		return rename(ctx, fs, from, to, orZero(opts))
+		if fault.Of(err) == fault.NotFound && !orZero(opts).Parents && !w.opts.Relay {
+			return missingAbove(ctx, fs, "rename", from, to, err)
+		}
+		return err
 	})
+}
+
+// missingAbove says of a call that found nothing whether it was the directory
+// above the new name that is missing.
+func missingAbove(ctx context.Context, fs *driver.FS, verb, from, to string, err error) error {
+	above := path.Dir(to)
+	if _, serr := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: true}); serr != nil || above == "." {
+		return err
+	}
+	if _, serr := fs.Stat(ctx, above, &driver.StatOptions{}); fault.Of(serr) != fault.NotFound {
+		return err
+	}
+	return fmt.Errorf("%s %s to %s: %w: there is no directory %s; with parents it is made", verb, from, to, fault.NotFound, above)
 }
 
 // Copy copies a file or, where opts say so, a tree.

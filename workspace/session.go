@@ -116,9 +116,21 @@ func (w *Workspace) run(ctx context.Context, d *live, cmd driver.Command, in *in
 	}
 	res, err := finish(ctx, s.now(), cmd.Detached)
 	if fault.Of(err) == fault.Evicted {
-		return Result{ExitCode: -1, Cause: driver.CauseLost, Session: s.ID()}, nil
+		return s.lost(ctx), nil
 	}
 	return res, err
+}
+
+// lost is the result of a session whose provider has lost it: what the workspace,
+// found again, still knows of it, such as what it has written until then, or that
+// nothing is known.
+func (s *Session) lost(ctx context.Context) Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if res, err := s.Wait(ctx); err == nil {
+		return res
+	}
+	return Result{ExitCode: -1, Cause: driver.CauseLost, Session: s.ID()}
 }
 
 // endTime bounds how long a command that was killed may take to end.

@@ -44,6 +44,7 @@ func (a *app) passed(res workspace.Result) error {
 	if res.Cause != "" {
 		a.note("croft: the command was ended: %s", told(res.Cause))
 	}
+	a.warnPlanted(res.Planted)
 	switch {
 	case res.ExitCode < 0:
 		return &outcome{status: exitOurs}
@@ -51,6 +52,19 @@ func (a *app) passed(res workspace.Result) error {
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
+}
+
+// warnPlanted tells of what others run later and a command has left in a
+// directory of the user's.
+func (a *app) warnPlanted(names []string) {
+	const most = 10
+	for i, name := range names {
+		if i == most {
+			a.note("croft: warning: and %d more; see croft events --kind lifecycle.sandbox.violation", len(names)-most)
+			return
+		}
+		a.note("croft: warning: %s was made or changed meanwhile, and git, an editor or a shell may run what it says: look at it first", printable(name))
+	}
 }
 
 // told is a cause with what it means, for people.

@@ -26,7 +26,7 @@ func (a *app) answer(v any, text func(w io.Writer) error) error {
 }
 
 // done answers, with --json, for a command that has nothing else to say.
-func (a *app) done(v map[string]string) error {
+func (a *app) done(v any) error {
 	return a.answer(v, func(io.Writer) error { return nil })
 }
 

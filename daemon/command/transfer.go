@@ -75,6 +75,9 @@ func aboutEntry(code fault.Code) bool {
 // error of the command.
 func (t *transfer) finish(err error) error {
 	d := &t.done
+	if err != nil && d.Files+d.Dirs+d.Symlinks == 0 && len(d.LeftOut) == 0 {
+		return err // there is nothing to account for
+	}
 	t.a.note("%s %s, %s, %s, %s", t.verb, counted(d.Files, "file"), counted(d.Dirs, "directory"), counted(d.Symlinks, "symlink"), counted(d.Bytes, "byte"))
 	if d.BrokeLinks > 0 {
 		t.a.note("cut off from other hard links: %s", counted(d.BrokeLinks, "file"))

@@ -2,9 +2,11 @@ package command
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -17,7 +19,11 @@ func (a *app) wsDelCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
-				if err := ws.Remove(ctx, args[1], &opts); err != nil {
+				err := ws.Remove(ctx, args[1], &opts)
+				if fault.Of(err) == fault.AlreadyExists && !opts.Recursive { // it is not empty
+					return fmt.Errorf("%w; -r removes a directory with all below it", err)
+				}
+				if err != nil {
 					return err
 				}
 				return a.done(map[string]string{"removed": args[1]})

@@ -56,11 +56,21 @@ func (a *app) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 				return err
 			}
 			defer body.Close()
-			_, err = io.Copy(a.Out, body)
+			if _, err = io.Copy(a.Out, body); err == nil {
+				a.noteDropped(ctx, session)
+			}
 			return err
 		}
 		return a.printLog(ctx, session, stream, opts.offset)
 	})
+}
+
+// noteDropped says where what was followed is not all that was written.
+func (a *app) noteDropped(ctx context.Context, session *workspace.Session) {
+	info, err := session.State(ctx)
+	if err == nil && info.LogDropped > 0 {
+		a.note("croft: the log is at its cap: it lacks %s of both streams", counted(info.LogDropped, "byte"))
+	}
 }
 
 // printLog prints a log as far as it goes now.
@@ -78,7 +88,7 @@ func (a *app) printLog(ctx context.Context, session *workspace.Session, stream d
 			return nil
 		}
 		if chunk.Offset > offset {
-			a.note("croft: %d bytes were not kept", chunk.Offset-offset)
+			a.note("croft: the log is at its cap: %s were not kept here", counted(chunk.Offset-offset, "byte"))
 		}
 		if _, err := a.Out.Write(chunk.Data); err != nil {
 			return fmt.Errorf("print log: %w", err)

@@ -59,6 +59,14 @@ func psRows(list []workspace.SessionInfo) [][]string {
 
 // sessionState says in a word how a session stands.
 func sessionState(s workspace.SessionInfo) string {
+	text := endState(s)
+	if s.LogDropped > 0 {
+		text += fmt.Sprintf(", log lacks %s", counted(s.LogDropped, "byte"))
+	}
+	return text
+}
+
+func endState(s workspace.SessionInfo) string {
 	switch {
 	case s.Running:
 		return "running"

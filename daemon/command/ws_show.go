@@ -2,12 +2,17 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 func (a *app) wsShowCommand() *cobra.Command {
@@ -27,12 +32,80 @@ func (a *app) wsShowCommand() *cobra.Command {
 	}
 }
 
+// fenceRows tell what is asked for, and what the provider gives where that is known.
+func fenceRows(ws remote.Workspace) [][]string {
+	isolation := orDash(string(ws.Policy.Isolation))
+	if ws.Policy.Isolation != "" {
+		isolation = "at least " + isolation
+	}
+	if ws.Traits != nil && ws.Traits.Isolation != "" {
+		isolation = string(ws.Traits.Isolation)
+		if by := ws.Traits.IsolatedBy.By; by != "" {
+			isolation += " (" + by + ")"
+		}
+	}
+	rows := [][]string{{"isolation", isolation}, {"network", networkText(ws.Policy.Network)}}
+	limits := "none"
+	if texts := limitTexts(ws.Policy.Limits); len(texts) > 0 {
+		limits = strings.Join(texts, ", ")
+	}
+	return append(rows, []string{"limits", limits})
+}
+
+func networkText(n driver.Network) string {
+	switch {
+	case n.Open:
+		return "open"
+	case n.None():
+		return "none"
+	}
+	var hosts []string
+	for _, r := range n.Allow {
+		host := r.Host
+		if len(r.Ports) > 0 {
+			host = fmt.Sprintf("%s:%d", host, r.Ports[0])
+			for _, p := range r.Ports[1:] {
+				host += fmt.Sprintf(",%d", p)
+			}
+		}
+		if r.Credential != "" {
+			host += " (with the secret " + r.Credential + ")"
+		}
+		hosts = append(hosts, printable(host))
+	}
+	return strings.Join(hosts, ", ")
+}
+
+func limitTexts(l driver.Limits) []string {
+	var texts []string
+	for _, x := range l.All() {
+		if x.Max == 0 {
+			continue
+		}
+		text := strconv.FormatInt(x.Max, 10)
+		switch x.Name {
+		case "cpu":
+			text = strconv.FormatFloat(float64(x.Max)/1000, 'f', -1, 64) + " cores"
+		case "memory", "disk":
+			text = config.Bytes(x.Max).String()
+		case "wall":
+			text = time.Duration(x.Max).String()
+		}
+		if x.BestEffort {
+			text += " (best-effort)"
+		}
+		texts = append(texts, x.Name+" "+text)
+	}
+	return texts
+}
+
 func showRows(ws remote.Workspace) [][]string {
 	rows := [][]string{
 		{"id", ws.ID}, {"name", orDash(ws.Name)}, {"provider", ws.Kind}, {"state", ws.State},
 		{"labels", orDash(labelText(ws.Labels))}, {"created", timeText(ws.CreatedAt)}, {"last used", timeText(ws.LastUsed)},
 		{"read-only", strconv.FormatBool(ws.Policy.ReadOnly)}, {"durable", strconv.FormatBool(ws.Policy.Durable)},
 	}
+	rows = append(rows, fenceRows(ws)...)
 	if ws.Owner != "" {
 		rows = append(rows, []string{"owner", ws.Owner})
 	}

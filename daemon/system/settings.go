@@ -143,6 +143,9 @@ func (s *System) checkCredentials(ctx context.Context, whose string, policy driv
 			continue
 		}
 		name := secretOf(known, r.Credential)
+		if err := s.settings.CheckHost(name, r.Host); err != nil {
+			return err
+		}
 		v, err := s.secrets.Get(ctx, whose, name)
 		switch {
 		case err != nil:

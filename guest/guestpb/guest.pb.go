@@ -546,7 +546,7 @@ type Command struct {
 	PullStderr    bool                   `protobuf:"varint,15,opt,name=pull_stderr,json=pullStderr,proto3" json:"pull_stderr,omitempty"`
 	Detached      bool                   `protobuf:"varint,16,opt,name=detached,proto3" json:"detached,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Tag           string                 `protobuf:"bytes,18,opt,name=tag,proto3" json:"tag,omitempty"`       // made up by the client, for Cancel
+	Tag           string                 `protobuf:"bytes,18,opt,name=tag,proto3" json:"tag,omitempty"`       // made up by the client, for Cancel; of a Run also the id of its session
 	Client        string                 `protobuf:"bytes,19,opt,name=client,proto3" json:"client,omitempty"` // whose end lets go of output that waits for Next
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -955,6 +955,7 @@ type SessionInfo struct {
 	Running         bool                   `protobuf:"varint,8,opt,name=running,proto3" json:"running,omitempty"`
 	Result          *Result                `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Labels          map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	LogDropped      int64                  `protobuf:"varint,11,opt,name=log_dropped,json=logDropped,proto3" json:"log_dropped,omitempty"` // bytes that the logs lack
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1057,6 +1058,13 @@ func (x *SessionInfo) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *SessionInfo) GetLogDropped() int64 {
+	if x != nil {
+		return x.LogDropped
+	}
+	return 0
 }
 
 type SessionResponse struct {
@@ -2339,7 +2347,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12.\n" +
 	"\x06result\x18\x02 \x01(\v2\x16.croft.guest.v1.ResultR\x06result\" \n" +
 	"\x0eSessionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xf1\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x92\x03\n" +
 	"\vSessionInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\fR\x04argv\x12\x16\n" +
@@ -2351,7 +2359,9 @@ const file_guest_proto_rawDesc = "" +
 	"\arunning\x18\b \x01(\bR\arunning\x12.\n" +
 	"\x06result\x18\t \x01(\v2\x16.croft.guest.v1.ResultR\x06result\x12?\n" +
 	"\x06labels\x18\n" +
-	" \x03(\v2'.croft.guest.v1.SessionInfo.LabelsEntryR\x06labels\x1a9\n" +
+	" \x03(\v2'.croft.guest.v1.SessionInfo.LabelsEntryR\x06labels\x12\x1f\n" +
+	"\vlog_dropped\x18\v \x01(\x03R\n" +
+	"logDropped\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +

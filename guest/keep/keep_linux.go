@@ -48,6 +48,7 @@ type Record struct {
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
+	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
 }
 
 // Read returns the record in dir; nil without an error for one that a power

@@ -28,8 +28,8 @@ type Exec struct {
 	StdinB64    []byte            `json:"stdinB64,omitempty"`
 	TTY         *driver.Size      `json:"tty,omitempty" doc:"run on a terminal of this size"`
 	Interactive bool              `json:"interactive,omitempty" doc:"standard input stays open for writing; sessions alone"`
-	Timeout     time.Duration     `json:"timeout,omitempty" doc:"nanoseconds; ends the whole tree"`
-	Grace       time.Duration     `json:"grace,omitempty" doc:"nanoseconds between SIGTERM and SIGKILL at the time-out"`
+	Timeout     Duration          `json:"timeout,omitempty" doc:"such as \"1m30s\", or nanoseconds; ends the whole tree"`
+	Grace       Duration          `json:"grace,omitempty" doc:"between SIGTERM and SIGKILL at the time-out; such as \"5s\", or nanoseconds"`
 	Limits      driver.Limits     `json:"limits,omitzero" doc:"below the workspace's"`
 	MaxOutput   int64             `json:"maxOutput,omitempty" doc:"what the result holds of each stream; 0 is 1 MiB"`
 	Detached    bool              `json:"detached,omitempty" doc:"the session outlives the connection and the server"`
@@ -41,7 +41,7 @@ type Exec struct {
 func Encode(cmd driver.Command) Exec {
 	c := Exec{
 		Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, Env: cmd.Env, Clean: cmd.Clean, TTY: cmd.TTY,
-		Interactive: cmd.Interactive, Timeout: cmd.Timeout, Grace: cmd.Grace, Limits: cmd.Limits,
+		Interactive: cmd.Interactive, Timeout: Duration(cmd.Timeout), Grace: Duration(cmd.Grace), Limits: cmd.Limits,
 		MaxOutput: cmd.MaxOutput, Detached: cmd.Detached, Labels: cmd.Labels,
 	}
 	for _, arg := range cmd.Argv {
@@ -87,7 +87,7 @@ func splitEnv(env map[string]string) (text map[string]string, rest [][]byte) {
 func (c Exec) Decode() (driver.Command, error) {
 	cmd := driver.Command{
 		Argv: c.Argv, Script: c.Script, Dir: c.Dir, Clean: c.Clean, TTY: c.TTY,
-		Interactive: c.Interactive, Timeout: c.Timeout, Grace: c.Grace, Limits: c.Limits,
+		Interactive: c.Interactive, Timeout: time.Duration(c.Timeout), Grace: time.Duration(c.Grace), Limits: c.Limits,
 		MaxOutput: c.MaxOutput, Detached: c.Detached, Labels: c.Labels,
 	}
 	for _, pair := range []struct {

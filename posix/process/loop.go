@@ -54,6 +54,9 @@ func (s *session) note() {
 	if !s.noted && s.m.journal != nil {
 		s.noted = true
 		s.m.journal.start(s)
+		for _, o := range s.outs {
+			o.spill()
+		}
 	}
 }
 

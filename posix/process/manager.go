@@ -158,6 +158,8 @@ func (m *Manager) admit(s *session) error {
 		return fmt.Errorf("process: start: %w: the workspace is closed", fault.WrongState)
 	case m.running >= m.opts.MaxProcs:
 		return fmt.Errorf("process: start: %w: %d commands run already", fault.ResourceExhausted, m.running)
+	case m.sessions[s.info.ID] != nil:
+		return fmt.Errorf("process: start: %w: there is a session %s", fault.AlreadyExists, s.info.ID)
 	case len(m.sessions) >= m.opts.MaxSessions:
 		return fmt.Errorf("process: start: %w: %d sessions are running or remembered; close some", fault.ResourceExhausted, len(m.sessions))
 	}

@@ -77,6 +77,31 @@ func (o *output) add(p []byte) {
 	o.tail.add(rest)
 }
 
+// spill writes to the log what there is in memory, and all that comes from now on:
+// whoever this process does not survive can read it there.
+func (o *output) spill() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.write || o.total > int64(len(o.head)+o.tail.len()) {
+		return
+	}
+	o.write = true
+	o.log.append(o.head)
+	o.log.append(o.tail.bytes(0, o.tail.len()))
+}
+
+// lacks is how many bytes can't be read any more, from memory or from disk.
+func (o *output) lacks() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	have := max(int64(len(o.head)), o.log.size)
+	tail := int64(o.tail.len())
+	if o.sealed != nil {
+		have, tail = max(o.sealed.Logged, int64(len(o.head))), o.sealed.Tail
+	}
+	return max(0, o.total-tail-have)
+}
+
 // result is the head and the tail, and how many bytes lie between.
 func (o *output) result() ([]byte, int64) {
 	o.mu.Lock()

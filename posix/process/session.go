@@ -325,6 +325,9 @@ func (s *session) State(context.Context) (driver.SessionInfo, error) { return s.
 func (s *session) state() driver.SessionInfo {
 	info := s.info
 	info.Running = !s.over()
+	for _, o := range s.outs {
+		info.LogDropped += o.lacks()
+	}
 	if !info.Running {
 		s.mu.Lock()
 		r := *s.result

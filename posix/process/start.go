@@ -17,7 +17,7 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx, "start", "command")
 	}
-	s := m.newSession(cmd, front)
+	s := m.newSession(nameOf(ctx), cmd, front)
 	spec, wall, err := m.plan(cmd, s.info.ID)
 	if err != nil {
 		return nil, err
@@ -45,8 +45,27 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 	return s, nil
 }
 
-func (m *Manager) newSession(cmd *driver.Command, front bool) *session {
-	id := driver.NewID()
+// namedKey is the key of a context for the id of a session.
+type namedKey struct{}
+
+// Named makes the next command that is run with ctx have an id that the caller
+// has made up, by which it finds the logs of one that it hears no more of. An id
+// that is not valid does nothing.
+func Named(ctx context.Context, id string) context.Context {
+	if !driver.ValidID(id) {
+		return ctx
+	}
+	return context.WithValue(ctx, namedKey{}, id)
+}
+
+func nameOf(ctx context.Context) string {
+	if id, ok := ctx.Value(namedKey{}).(string); ok {
+		return id
+	}
+	return driver.NewID()
+}
+
+func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *session {
 	maxOutput := cmd.MaxOutput
 	if maxOutput <= 0 {
 		maxOutput = DefaultMaxOutput
@@ -226,6 +245,9 @@ func (s *session) conclude() {
 		}
 	} else if s.noted {
 		m.journal.forget(s.info.ID)
+		for _, o := range s.outs {
+			o.remove()
+		}
 	}
 	m.mu.Lock()
 	delete(m.pids, s.child.PID)

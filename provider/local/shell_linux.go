@@ -123,6 +123,7 @@ func (s *shell) meet(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	if c, _ := keep.Adopt(ctx, dir, key, bin.Version, s.id); c != nil {
+		c.Left = guest.LeftIn(filepath.Join(dir, logName))
 		return c, nil
 	}
 	if err := keep.End(ctx, dir, nil); err != nil {
@@ -167,6 +168,7 @@ func (s *shell) start(ctx context.Context, dir string, bin *guestbin.Binary, key
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("local: %w", err), keep.End(context.WithoutCancel(ctx), dir, nil))
 	}
+	r.Left = guest.LeftIn(logs)
 	return r.Client, nil
 }
 

@@ -73,6 +73,8 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		return driver.Result{}, fmt.Errorf("remote: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
+	var heard [2]heard
+	cmd.OnStdout, cmd.OnStderr = heard[0].listen(cmd.OnStdout, cmd.MaxOutput), heard[1].listen(cmd.OnStderr, cmd.MaxOutput)
 	x, err := s.connect(ctx, shellwire.TypeRun, cmd)
 	if err != nil {
 		return driver.Result{}, err
@@ -89,7 +91,10 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		}
 	}
 	if x.result == nil && x.err == nil {
-		return driver.Result{ExitCode: -1, Cause: driver.CauseLost}, nil
+		res := driver.Result{ExitCode: -1, Cause: driver.CauseLost}
+		res.Stdout, res.StdoutDropped = heard[0].result()
+		res.Stderr, res.StderrDropped = heard[1].result()
+		return x.complete(res), nil
 	}
 	if x.err != nil {
 		return driver.Result{}, evicted(x.err)

@@ -1,9 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
@@ -48,7 +52,7 @@ func (p *Provider) host(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return real, checkPlace(real) // a symlink may lead into the system
+	return real, checkReal(dir)
 }
 
 func holds(dir, other string) bool {
@@ -56,25 +60,83 @@ func holds(dir, other string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
+// A place is a directory of the host that was judged. It is held by a descriptor:
+// what takes its path later was not judged.
+type place struct {
+	file *os.File
+	real string // where it was
+}
+
+// self is a path that leads to the directory, whatever is at real now.
+func (d *place) self() string { return fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()) }
+
+// judge opens a directory of the host and judges what was opened.
+func (p *Provider) judge(dir string) (*place, error) {
+	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
+	}
+	d := &place{file: f}
+	if d.real, err = os.Readlink(d.self()); err == nil {
+		if err = checkPlace(dir); err == nil {
+			_, err = p.host(d.real)
+		}
+	}
+	if err == nil && !sameFile(f, d.real) {
+		err = fmt.Errorf("directory %q: %w: it is moved about", dir, fault.Unavailable)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if p.judged != nil {
+		p.judged(dir)
+	}
+	return d, nil
+}
+
+// sameFile reports whether a path leads to what is open.
+func sameFile(f *os.File, path string) bool {
+	here, err := f.Stat()
+	there, serr := os.Lstat(path)
+	return err == nil && serr == nil && os.SameFile(here, there)
+}
+
+// show judges a directory, and gives the guest what it needs to see that nothing
+// else is at target once all is mounted. It returns the path to mount it from.
+func (p *Provider) show(l *guest.Launch, dir, target string) (d *place, source string, err error) {
+	if d, err = p.judge(dir); err != nil {
+		return nil, "", err
+	}
+	name := fmt.Sprintf("same%d", len(l.Config.Same))
+	l.Files = append(l.Files, guest.Named{Name: name, File: d.file})
+	l.Config.Same = append(l.Config.Same, guest.Same{Path: target, File: name})
+	return d, d.real, nil
+}
+
 // further returns the mounts of what is shown beside the workspace: directories
-// of the host, and the roots that programs trust.
-func (p *Provider) further(u unit) ([]guest.Mount, error) {
-	var mounts []guest.Mount
+// of the host, and the roots that programs trust. The caller closes the rest.
+func (p *Provider) further(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
 	if u.roots != "" {
 		mounts = append(mounts, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
-		real, err := p.host(b.Dir)
+		d, source, err := p.show(l, b.Dir, b.Dir)
 		if err != nil {
-			return nil, err
+			return nil, open, err
+		}
+		open = append(open, d.file)
+		if p.ids.root && !u.wrapped {
+			source = d.self() // this process mounts it, and not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
-		mounts = append(mounts, guest.Mount{Kind: guest.MountBind, Source: real, Target: b.Dir, ReadOnly: ro})
-		if !ro {
-			mounts = append(mounts, triggers(real, b.Dir)...)
+		mounts = append(mounts, guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro})
+		held, err := u.protect(l, d, b.Dir, ro, &open)
+		if err != nil {
+			return nil, open, err
 		}
+		mounts = append(mounts, held...)
 	}
-	return mounts, nil
+	return mounts, open, nil
 }
 
 // trees replaces binds by detached mounts, for a guest that can't reach what is

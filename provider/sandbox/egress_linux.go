@@ -42,6 +42,8 @@ type wayOut struct {
 	roots string // directory of the bundle
 	held  int
 	serve sync.WaitGroup
+
+	refused refused
 }
 
 // waysOut are those of a provider, by workspace.
@@ -134,8 +136,9 @@ func (p *Provider) wayOut(id string, n driver.Network) (*wayOut, error) {
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
+	way := &wayOut{roots: p.ground.Path(id, rootsName)}
 	proxy, err := egress.New(&egress.Options{
-		Workspace: id, Policy: n, Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events,
+		Workspace: id, Policy: n, Refused: way.refused.add, Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events,
 		AuthorityFile: p.ground.Path(id, authorityName), Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
 	})
 	if err != nil {
@@ -145,7 +148,7 @@ func (p *Provider) wayOut(id string, n driver.Network) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	way := &wayOut{proxy: proxy, roots: p.ground.Path(id, rootsName)}
+	way.proxy = proxy
 	if !n.None() {
 		if err := writeBundle(way.roots, proxy); err != nil {
 			return nil, errors.Join(err, l.Close())

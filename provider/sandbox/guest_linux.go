@@ -59,7 +59,7 @@ func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
 		return nil
 	}
 	g := &live{Client: c}
-	g.WhyLost = oomSince(want.unit)
+	g.WhyLost, g.Left = oomSince(want.unit), guest.LeftIn(filepath.Join(dir, logName))
 	if want.unit.mounted() {
 		if err := p.reach(g, rec, want.unit); err != nil {
 			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", err)
@@ -86,7 +86,7 @@ func (g *live) close() {
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egress.Proxy) (*live, error) {
+func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egress.Proxy) (started *live, err error) {
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -117,11 +117,20 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	if proxy != nil && !u.policy.Network.None() {
 		u.roots = p.ground.Path(u.id, rootsName)
 	}
+	u.watched = new(watched)
 	l, open, err := want.level.launch(p, u)
+	defer func() {
+		closeAll(open)
+		if started == nil {
+			unreserve(u.watched.Made) //nolint:errcheck // what is left is as good as nothing
+		}
+	}()
 	if err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
+	}
+	if err := u.watched.write(dir); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
-	defer func() { closeAll(open) }()
 	if proxy != nil {
 		out, err := p.connect(l, u)
 		if out != nil {
@@ -136,7 +145,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	if !u.throwaway {
 		serving(l).Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupDirs(u)}
+	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
 	if err := rec.Write(dir); err != nil { // before there is anything that only it tells of
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
@@ -151,7 +160,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
 	g := &live{Client: r.Client}
-	g.WhyLost = oomSince(u)
+	g.WhyLost, g.Left = oomSince(u), guest.LeftIn(u.log)
 	if r.Root != nil {
 		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
 			err = errors.Join(rec.Write(dir), g.use(r.Root, p.ids, u))
@@ -185,5 +194,18 @@ var hooks = &keep.Hooks{
 			setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
-	After: func(r *keep.Record) error { return removeGroups(r.Groups) },
+	After: func(r *keep.Record) error {
+		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
+		return removeGroups(r.Groups)
+	},
+}
+
+// refusal is the code of an error of a launch: what the caller asked for and can
+// change keeps its own.
+func refusal(err error) fault.Code {
+	switch code := fault.Of(err); code {
+	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:
+		return code
+	}
+	return fault.Failed
 }

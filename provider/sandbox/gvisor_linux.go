@@ -39,13 +39,8 @@ func (p *Provider) gvisor(u unit) (*guest.Launch, []io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if u.inPlace && len(triggers(u.files, u.inside)) > 0 { // gVisor moves directories without a look at what is mounted on them
-		return nil, nil, errors.Join(fmt.Errorf("a directory in place with files that others run later, which gVisor can't keep read-only: %w", fault.Unsupported), program.Close())
-	}
-	for _, b := range u.binds {
-		if !b.ReadOnly && !u.policy.ReadOnly && len(triggers(b.Dir, b.Dir)) > 0 {
-			return nil, nil, errors.Join(fmt.Errorf("directory %q with files that others run later, which gVisor can't keep read-only: %w", b.Dir, fault.Unsupported), program.Close())
-		}
+	if err := u.untrapped(); err != nil {
+		return nil, nil, errors.Join(err, program.Close())
 	}
 	logs := u.log
 	u.log = "" // as a mount, not as a descriptor
@@ -80,6 +75,28 @@ func (p *Provider) runsc() (*os.File, error) {
 	return f, nil
 }
 
+// untrapped refuses directories with files that others run later: gVisor moves
+// directories without a look at what is mounted on them.
+func (u unit) untrapped() error {
+	found, err := u.trapped(u.files, u.inPlace)
+	if err != nil {
+		return err
+	}
+	if found {
+		return fmt.Errorf("a directory in place with files that others run later, which gVisor can't keep read-only: %w", fault.Unsupported)
+	}
+	for _, b := range u.binds {
+		found, err := u.trapped(b.Dir, !b.ReadOnly && !u.policy.ReadOnly)
+		if err != nil {
+			return err
+		}
+		if found {
+			return fmt.Errorf("directory %q with files that others run later, which gVisor can't keep read-only: %w", b.Dir, fault.Unsupported)
+		}
+	}
+	return nil
+}
+
 // A kernel is a launch of gVisor in the making.
 type kernel struct {
 	p      *Provider
@@ -96,7 +113,7 @@ func (k *kernel) build(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
-	inner.NewRoot, inner.Mounts, inner.Hostname, inner.Loopback, inner.Files = "", nil, "", false, false
+	inner.NewRoot, inner.Mounts, inner.Same, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
 	k.thin()

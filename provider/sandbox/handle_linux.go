@@ -26,6 +26,8 @@ type handle struct {
 	closed bool
 
 	proxied bool // this handle takes part in the proxy of the workspace
+
+	looking looking
 }
 
 func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
@@ -145,7 +147,7 @@ func (h *handle) leaveProxy(ctx context.Context) {
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
 	if now := h.plot.Meta(); err == nil {
-		err = checkDisk(&now, policy)
+		err = errors.Join(checkDisk(&now, policy), checkLeast(policy.Limits))
 	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
@@ -192,6 +194,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 
 // close lets go of the workspace, and of its guest, which lives on.
 func (h *handle) close(ctx context.Context) error {
+	h.planted(true)
 	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
 }
 
@@ -219,6 +222,7 @@ func (h *handle) destroy(ctx context.Context) error {
 	}
 	client := h.client
 	unlock()
+	h.planted(true)
 	if client != nil {
 		client.Ends() // what it runs is ended on purpose from here on
 	}

@@ -78,10 +78,12 @@ type unit struct {
 	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
 	image     string                          // file that holds the file system of the files, where disk is limited
 	egress    string                          // directory with the socket of the proxy, where there is one
+	wrapped   bool                            // another program makes the mounts
 	kernel    bool                            // in gVisor, which makes files as its own user and then gives them away
 	handed    bool                            // in place, where the guest can't change files for the host
 	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
 	tmp       string                          // directory for temporary files, where there are no mounts
+	watched   *watched                        // what is found in directories of the user's; nil is nobody's business
 }
 
 // namespaces returns how to start a guest with the fence that the kernel gives
@@ -109,7 +111,8 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		closeAll(open)
 		return nil, nil, err
 	}
-	more, err := p.further(u)
+	more, trees, err := p.further(l, u)
+	open = append(open, trees...)
 	if err == nil && p.ids.root {
 		trees, err = p.trees(l, more, u.kernel)
 		open = append(open, trees...)
@@ -145,20 +148,30 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 		return p.overlay(l, u)
 	}
 	m := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	var held []guest.Mount
+	if u.inPlace {
+		d, source, err := p.show(l, u.files, u.inside)
+		if err != nil {
+			return nil, nil, err
+		}
+		open = append(open, d.file)
+		m.Source, u.files = source, d.self()
+		more, err := u.protect(l, d, u.inside, u.policy.ReadOnly, &open)
+		if err != nil {
+			return nil, open, err
+		}
+		held = more
+	}
 	if p.ids.root {
 		tree, err := p.tree(u)
 		if err != nil {
-			return nil, nil, err
+			return nil, open, err
 		}
 		open = append(open, tree)
 		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
 		m.Kind, m.Source = guest.MountFD, "workspace"
 	}
-	mounts = append(mounts, m)
-	if u.inPlace {
-		mounts = append(mounts, triggers(u.files, u.inside)...)
-	}
-	return mounts, open, nil
+	return append(append(mounts, m), held...), open, nil
 }
 
 // tree returns a detached mount of the files, whose owner is the workload.
@@ -216,36 +229,6 @@ func (p *Provider) layerTree(u unit) (*os.File, error) {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
-}
-
-// trapNames are what others run later, by its name in a project: hooks and
-// configuration of Git, tasks of editors. A process in the workspace could
-// otherwise plant there what its user then starts outside.
-var trapNames = []string{
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/info/attributes", ".husky", ".vscode", ".idea", ".devcontainer", ".zed",
-	".fleet", ".envrc", ".mise.toml", ".tool-versions", ".gitmodules", ".pre-commit-config.yaml",
-}
-
-// triggers makes those of them that exist read-only. Directories on the way to
-// them are mounts as well, which can't be moved away. A .git that is a file, as in
-// a working tree of many, says where all of them are.
-func triggers(files, inside string) []guest.Mount {
-	var mounts []guest.Mount
-	if info, err := os.Lstat(filepath.Join(files, ".git")); err == nil && info.Mode().IsRegular() {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, ".git"), ReadOnly: true})
-	}
-	held := map[string]bool{}
-	for _, name := range trapNames {
-		if _, err := os.Lstat(filepath.Join(files, name)); err != nil {
-			continue
-		}
-		if dir := filepath.Dir(name); dir != "." && !held[dir] {
-			held[dir] = true
-			mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, dir)})
-		}
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: true})
-	}
-	return mounts
 }
 
 // mapped returns a detached mount of a directory whose owner is the workload.

@@ -42,21 +42,11 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
-	mounts := append(world(u.policy.Limits.Memory.Max), guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly})
-	if u.inPlace {
-		mounts = append(mounts, triggers(u.files, u.inside)...)
-	}
-	more, err := p.further(u)
+	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{}}
+	mounts, err := p.wrappedMounts(b, u)
 	if err != nil {
-		program.Close()
+		closeAll(b.open)
 		return nil, nil, err
-	}
-	mounts = append(mounts, more...)
-	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{u.inside: u.files}}
-	for _, m := range more {
-		if m.Kind == guest.MountBind {
-			b.source[m.Target] = m.Source
-		}
 	}
 	l.Files = append(l.Files, guest.Named{Name: "program", File: program})
 	if err := errors.Join(b.mounts(mounts), b.log(u)); err != nil {
@@ -65,6 +55,37 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 	}
 	l.Wrap = func([]string) []string { return b.command(bwrap) }
 	return l, b.open, nil
+}
+
+// wrappedMounts lists what bubblewrap is to mount: by path, so the guest looks
+// afterwards whether that was what was judged.
+func (p *Provider) wrappedMounts(b *wrapping, u unit) ([]guest.Mount, error) {
+	u.wrapped = true
+	files := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	var held []guest.Mount
+	if u.inPlace {
+		d, source, err := p.show(b.launch, u.files, u.inside)
+		if err != nil {
+			return nil, err
+		}
+		b.open = append(b.open, d.file)
+		files.Source = source
+		if held, err = u.protect(b.launch, d, u.inside, u.policy.ReadOnly, &b.open); err != nil {
+			return nil, err
+		}
+	}
+	more, open, err := p.further(b.launch, u)
+	b.open = append(b.open, open...)
+	if err != nil {
+		return nil, err
+	}
+	mounts := append(append(append(world(u.policy.Limits.Memory.Max), files), held...), more...)
+	for _, m := range append([]guest.Mount{files}, more...) {
+		if m.Kind == guest.MountBind {
+			b.source[m.Target] = m.Source
+		}
+	}
+	return mounts, nil
 }
 
 // A wrapping is a call of bubblewrap in the making.
@@ -252,7 +273,10 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	if u.template != "" {
 		return nil, nil, fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
 	}
-	if u.inPlace && len(triggers(u.files, u.inside)) > 0 {
+	if found, err := u.trapped(u.files, u.inPlace); err != nil || found {
+		if err != nil {
+			return nil, nil, err
+		}
 		return nil, nil, fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only without mounts: %w", fault.Unsupported)
 	}
 	const least = 3 // from which on truncation is covered
@@ -269,36 +293,60 @@ func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
 	for k, v := range u.policy.Env {
 		env[k] = v
 	}
-	writable, visible, err := p.grants(u)
+	b := &wrapping{launch: l}
+	writable, visible, err := p.grants(b, u)
 	if err != nil {
+		closeAll(b.open)
 		return nil, nil, err
 	}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
 	}
-	b := &wrapping{launch: l}
 	if err := b.log(u); err != nil {
+		closeAll(b.open)
 		return nil, nil, err
 	}
 	return l, b.open, nil
 }
 
 // grants lists what a workload without mounts may write, and what it may read.
-func (p *Provider) grants(u unit) (writable, visible []string, err error) {
-	writable, visible = append([]string{u.tmp, u.files}, usable...), slices.Clone(readable)
-	for _, b := range u.binds {
-		real, err := p.host(b.Dir)
+// Directories of the user's are named by descriptors of what was judged.
+func (p *Provider) grants(b *wrapping, u unit) (writable, visible []string, err error) {
+	writable, visible = append([]string{u.tmp}, usable...), slices.Clone(readable)
+	if !u.inPlace {
+		writable = append(writable, u.files)
+	} else if writable, err = p.grant(b, u.files, writable); err != nil {
+		return nil, nil, err
+	}
+	for _, dir := range u.binds {
+		ro := dir.ReadOnly || u.policy.ReadOnly
+		found, err := u.trapped(dir.Dir, !ro)
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case b.ReadOnly || u.policy.ReadOnly:
-			visible = append(visible, real)
-		case len(triggers(real, b.Dir)) > 0:
-			return nil, nil, fmt.Errorf("directory %q with files that others run later, which can't be kept read-only without mounts: %w", b.Dir, fault.Unsupported)
+		case ro:
+			visible, err = p.grant(b, dir.Dir, visible)
+		case found:
+			err = fmt.Errorf("directory %q with files that others run later, which can't be kept read-only without mounts: %w", dir.Dir, fault.Unsupported)
 		default:
-			writable = append(writable, real)
+			writable, err = p.grant(b, dir.Dir, writable)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 	}
 	return writable, visible, nil
+}
+
+// grant adds a directory that is judged to a list.
+func (p *Provider) grant(b *wrapping, dir string, list []string) ([]string, error) {
+	d, err := p.judge(dir)
+	if err != nil {
+		return nil, err
+	}
+	b.open = append(b.open, d.file)
+	name := fmt.Sprintf("grant%d", len(b.launch.Files))
+	b.launch.Files = append(b.launch.Files, guest.Named{Name: name, File: d.file})
+	return append(list, "fd:"+name), nil
 }

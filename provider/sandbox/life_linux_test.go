@@ -301,3 +301,51 @@ func TestDestroyAndSweepEndGuests(t *testing.T) {
 		}
 	}
 }
+
+// TestPartialOutputOfAGuestThatWasKilled: a foreground command whose guest dies is
+// a result with what it had written, however it was run.
+func TestPartialOutputOfAGuestThatWasKilled(t *testing.T) {
+	take := func([]byte) error { return nil }
+	for name, cmd := range map[string]driver.Command{
+		"in one exchange": {},
+		"with callbacks":  {OnStdout: take, OnStderr: take},
+		"with a cap":      {MaxOutput: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t, t.TempDir())
+			ws := open(t, p)
+			cmd.Script = "echo one; echo two >&2; echo x > ready; sleep 1000"
+			if here(driver.IsolationProcess) {
+				cmd.Script = "echo one; echo two >&2; echo x > ready; exec sleep 1000"
+			}
+			ended := make(chan driver.Result, 1)
+			go func() {
+				res, err := ws.Shell.Run(t.Context(), cmd)
+				if err != nil {
+					t.Errorf("run: %v", err)
+				}
+				ended <- res
+			}()
+			logs := p.ground.Path(idOf(t, ws), logName)
+			size := func(name string) int64 {
+				info, err := os.Stat(name)
+				if err != nil {
+					return -1
+				}
+				return info.Size()
+			}
+			eventually(t, "the output in its log", func() bool {
+				out, _ := filepath.Glob(filepath.Join(logs, "*.stdout"))
+				errs, _ := filepath.Glob(filepath.Join(logs, "*.stderr"))
+				return len(out) == 1 && len(errs) == 1 && size(out[0]) == 4 && size(errs[0]) == 4
+			})
+			if err := syscall.Kill(guestOf(t, p, ws).PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			res := <-ended
+			if res.Cause != driver.CauseLost || res.ExitCode != -1 || string(res.Stdout) != "one\n" || string(res.Stderr) != "two\n" {
+				t.Errorf("got %+v", res)
+			}
+		})
+	}
+}

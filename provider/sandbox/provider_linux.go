@@ -32,6 +32,7 @@ type Provider struct {
 	ctx    context.Context // of what runs for the provider, such as proxies, until Close
 	cancel context.CancelFunc
 	only   driver.Isolation // in tests: a host that has no other level
+	judged func(dir string) // in tests: called between the judgement of a directory and its mount
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -152,7 +153,7 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 			return nil, nil, fmt.Errorf("sandbox: open: template: %w", err)
 		}
 	}
-	if err := checkPlace(spec.Dir); err != nil {
+	if err := errors.Join(checkReal(spec.Dir), checkLeast(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
 	if err := p.checkBinds(spec, opts); err != nil {
@@ -218,6 +219,40 @@ func checkPlace(dir string) error {
 	switch clean {
 	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
 		return fmt.Errorf("directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// checkReal is checkPlace for a directory and for where its symlinks lead.
+func checkReal(dir string) error {
+	if err := checkPlace(dir); err != nil || dir == "" {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || real == filepath.Clean(dir) {
+		return nil //nolint:nilerr // package plot has its own say
+	}
+	if err := checkPlace(real); err != nil {
+		return fmt.Errorf("directory %q: a symlink leads to %w", dir, err)
+	}
+	return nil
+}
+
+// checkLeast refuses limits that nothing can run under.
+func checkLeast(l driver.Limits) error {
+	for _, x := range []struct {
+		name       string
+		max, least int64
+		text       string
+	}{
+		{"cpu", l.CPU.Max, 10, "0.01 cores"},
+		{"memory", l.Memory.Max, 1 << 20, "1 MiB"},
+		{"disk", l.Disk.Max, leastDisk, "1 MiB"},
+		{"openFiles", l.OpenFiles.Max, 8, "8"},
+	} {
+		if x.max > 0 && x.max < x.least {
+			return fmt.Errorf("limit %s: %w: the least is %s", x.name, fault.InvalidArgument, x.text)
+		}
 	}
 	return nil
 }

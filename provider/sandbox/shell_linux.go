@@ -19,7 +19,7 @@ func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session
 	if err != nil {
 		return nil, err
 	}
-	return c.Shell().Start(ctx, cmd)
+	return s.h.telling(c.Shell().Start(ctx, cmd))
 }
 
 func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
@@ -27,7 +27,13 @@ func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return c.Shell().Run(ctx, cmd)
+	refused := h.p.ways.refused(h.id)
+	moment := refused.now()
+	res, err := c.Shell().Run(ctx, cmd)
+	if err == nil {
+		res.Planted, res.Refused = h.planted(false), refused.since(moment)
+	}
+	return res, err
 }
 
 func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
@@ -43,5 +49,5 @@ func (h *handle) attachSession(ctx context.Context, id string) (*driver.Session,
 	if err != nil {
 		return nil, err
 	}
-	return c.Shell().Attach(ctx, id)
+	return h.telling(c.Shell().Attach(ctx, id))
 }

@@ -159,6 +159,8 @@ type SessionInfo struct {
 	Running bool              `json:"running"`
 	Result  *Result           `json:"result,omitempty"` // without output, once it ended
 	Labels  map[string]string `json:"labels,omitempty"`
+
+	LogDropped int64 `json:"logDropped,omitempty"` // bytes of both streams that the logs lack, because they are at their cap
 }
 
 // A Result says how a command ended. A non-zero exit is a result, never an error.
@@ -176,6 +178,21 @@ type Result struct {
 
 	CallbackErrors []string `json:"callbackErrors,omitempty"`
 	Usage          Usage    `json:"usage,omitzero"`
+
+	// Planted are paths of the host, in a directory in place, that others run or
+	// take configuration from, such as a new .git, and that were made or changed
+	// while this or an earlier command ran. Each is told once.
+	Planted []string `json:"planted,omitempty"`
+
+	// Refused is what the network policy of the workspace refused while the command
+	// ran, by whatever ran there: each host and reason once.
+	Refused []Refusal `json:"refused,omitempty"`
+}
+
+// A Refusal is what could not be reached.
+type Refusal struct {
+	Host   string `json:"host"` // with its port
+	Reason string `json:"reason"`
 }
 
 // Succeeded reports whether the command exited with 0 and all that it wrote was

@@ -1,0 +1,134 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// watchedName is the file, in the directory of a workspace, that says what its
+// directories of the user's held when its guest started.
+const watchedName = "watched"
+
+func (w *watched) write(dir string) error {
+	if len(w.Dirs) == 0 {
+		err := os.Remove(filepath.Join(dir, watchedName))
+		if os.IsNotExist(err) {
+			return nil
+		}
+		return err
+	}
+	data, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, watchedName+".new")
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(dir, watchedName))
+}
+
+func readWatched(dir string) (*watched, error) {
+	data, err := os.ReadFile(filepath.Join(dir, watchedName))
+	if err != nil {
+		return nil, err
+	}
+	w := new(watched)
+	return w, driver.DecodeStrict(data, w)
+}
+
+// looking paces the looks at directories of the user's.
+type looking struct {
+	mu   sync.Mutex
+	next time.Time // not before
+}
+
+// rest is how many times as long as a look takes is the pause after it.
+const rest = 10
+
+// planted looks for what others run later and was made, or changed, in a directory
+// of the user's since the guest started or the last look. Each is told once: by an
+// event and to the caller. Looks cost at most a tenth of the time, but for the one
+// that must be.
+func (h *handle) planted(must bool) []string {
+	if h.plot.Meta().Dir == "" && len(h.opts.Binds) == 0 {
+		return nil
+	}
+	h.looking.mu.Lock()
+	defer h.looking.mu.Unlock()
+	start := time.Now()
+	if start.Before(h.looking.next) && !must {
+		return nil
+	}
+	dir := h.p.ground.Path(h.id)
+	w, err := readWatched(dir)
+	if err != nil {
+		return nil // no guest has started yet, or all is read-only
+	}
+	var found []string
+	for _, at := range slices.Sorted(maps.Keys(w.Dirs)) {
+		s, err := look(at)
+		if err != nil {
+			h.tellPlanted(at, err)
+			found = append(found, at)
+			delete(w.Dirs, at) // it is told once
+			continue
+		}
+		for _, name := range s.news(w.Dirs[at]) {
+			found = append(found, filepath.Join(at, name))
+			h.tellPlanted(filepath.Join(at, name), fault.SandboxViolation)
+		}
+		w.Dirs[at] = s.signs
+	}
+	if len(found) > 0 {
+		if err := w.write(dir); err != nil {
+			h.p.log.Warn("sandbox: what was told can't be noted", "workspace", h.id, "error", err)
+		}
+	}
+	h.looking.next = time.Now().Add(rest * time.Since(start))
+	return found
+}
+
+// tellPlanted emits the event of one that was found.
+func (h *handle) tellPlanted(name string, err error) {
+	if h.p.cfg.Events == nil {
+		return
+	}
+	h.p.cfg.Events.Emit(event.NewSandboxViolation(h.id, "", event.Violation{Tool: "run", Path: name, Err: fmt.Errorf(
+		"sandbox: %s was made or changed while the workspace could write there, and others run what it says: %w: look at it before you use it", name, err)}))
+}
+
+// telling makes the result of a session say what was planted.
+func (h *handle) telling(s *driver.Session, err error) (*driver.Session, error) {
+	if err != nil || h.plot.Meta().Dir == "" && len(h.opts.Binds) == 0 {
+		return s, err
+	}
+	told := *s
+	told.Process = teller{s.Process, h}
+	return &told, nil
+}
+
+type teller struct {
+	driver.Process
+	h *handle
+}
+
+// Wait waits for the session, and looks then.
+func (t teller) Wait(ctx context.Context) (driver.Result, error) {
+	res, err := t.Process.Wait(ctx)
+	if err == nil {
+		res.Planted = t.h.planted(false)
+	}
+	return res, err
+}
