@@ -18,9 +18,8 @@ import (
 
 // A source is what is bundled: a file, or the text that stands for one.
 type source struct {
-	path  string            // absolute
-	text  string            // what the file means, where it is not JavaScript itself
-	parts map[string]string // modules that text imports, by the name after "croft:part/"
+	path string // absolute
+	text string // what the file means, line by line, where it is not JavaScript itself
 }
 
 // builtins are the modules that are not files, with the name of the one of ours
@@ -119,7 +118,7 @@ func absoluteSources(raw []byte, dir string) []byte {
 	sources, _ := m["sources"].([]any)
 	for i, s := range sources {
 		name, _ := s.(string)
-		if _, rest, ok := strings.Cut(name, partNamespace+":"); ok {
+		if _, rest, ok := strings.Cut(name, textNamespace+":"); ok {
 			sources[i] = rest
 		} else if !strings.Contains(name, "croft:") && !filepath.IsAbs(name) {
 			sources[i] = filepath.Join(dir, name)
@@ -134,7 +133,7 @@ func absoluteSources(raw []byte, dir string) []byte {
 
 const (
 	builtinNamespace = "croft-builtin"
-	partNamespace    = "croft-part"
+	textNamespace    = "croft-text"
 )
 
 // modules is how imports are found: ours by name, files as esbuild finds them, and
@@ -142,22 +141,21 @@ const (
 func modules(src source) api.Plugin {
 	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
-			if rest, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == partNamespace {
-				return api.OnResolveResult{Path: rest, Namespace: builtinNamespace}, nil
+			if name, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == textNamespace {
+				return api.OnResolveResult{Path: name, Namespace: builtinNamespace}, nil
 			}
-			return api.OnResolveResult{Path: src.path, PluginData: a.Path, Namespace: partNamespace, Suffix: "?" + a.Path}, nil
+			if a.Path == "croft:text" && src.text != "" {
+				return api.OnResolveResult{Path: src.path, Namespace: textNamespace}, nil
+			}
+			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, available())
 		})
 		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
 			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
 		})
-		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: partNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
-			text, name := src.text, a.PluginData.(string)
-			if part, ok := strings.CutPrefix(name, "croft:part/"); ok {
-				text = src.parts[part]
-			}
-			return api.OnLoadResult{Contents: &text, Loader: api.LoaderTS, ResolveDir: filepath.Dir(src.path)}, nil
+		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: textNamespace}, func(api.OnLoadArgs) (api.OnLoadResult, error) {
+			return api.OnLoadResult{Contents: &src.text, Loader: api.LoaderTS, ResolveDir: filepath.Dir(src.path)}, nil
 		})
 		b.OnLoad(api.OnLoadOptions{Filter: `\.[cm]?[jt]sx?$`, Namespace: "file"}, loadFile)
 	}}
@@ -245,7 +243,7 @@ func bundleError(path string, messages []api.Message) error {
 	m := messages[0]
 	text := strings.TrimPrefix(m.Text, "[plugin: croft] ")
 	if m.Location != nil {
-		text = fmt.Sprintf("%s:%d:%d: %s", m.Location.File, m.Location.Line, m.Location.Column+1, text)
+		text = fmt.Sprintf("%s:%d:%d: %s", strings.TrimPrefix(m.Location.File, textNamespace+":"), m.Location.Line, m.Location.Column+1, text)
 	}
 	if strings.HasPrefix(m.Text, "Could not resolve \"") {
 		text += "; a suite has " + available() + ", files beside it, and what is installed in node_modules"

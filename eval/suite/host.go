@@ -29,7 +29,12 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 	set("stack", v.nodeStack)
 	set("frame", v.userFrame)
 	set("log", func(level, text string) { v.log(l, Log{Level: level, Text: text}) })
-	set("callText", func(string) string { return "" })
+	set("callText", func(stack string) string {
+		if frames := v.frames(stack); len(frames) > 0 {
+			return v.sources.callText(frames[0])
+		}
+		return ""
+	})
 	set("exit", v.exit)
 	set("timer", v.timer)
 	set("fs", v.fileCall)

@@ -71,6 +71,9 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 	if s.vm, s.tmp, err = l.newVM(dirs); err != nil {
 		return nil, err
 	}
+	if src.text != "" {
+		s.vm.sources.set(path, src.text)
+	}
 	if err := s.evaluate(ctx, prog); err != nil {
 		s.Close()
 		return nil, err

@@ -31,6 +31,7 @@ type vm struct {
 	host     *goja.Object
 	handlers *handlers
 	files    *files
+	sources  *sources
 }
 
 // A Limit bounds the turns of an engine.
@@ -81,7 +82,7 @@ type execution struct {
 }
 
 func newVM(limits Limit) *vm {
-	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}}
+	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}, sources: newSources()}
 }
 
 // start begins to take turns.

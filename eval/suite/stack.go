@@ -36,12 +36,21 @@ func parseStack(text string) []stackFrame {
 	return frames
 }
 
+// frames are those of a stack, with the places that V8 would name.
+func (v *vm) frames(stack string) []stackFrame {
+	frames := parseStack(stack)
+	for i := range frames {
+		v.sources.settle(&frames[i])
+	}
+	return frames
+}
+
 // nodeStack returns the stack of an error in Node's form: what it is, then a line for
 // each frame, with the URL of the file.
 func (v *vm) nodeStack(headline, stack string) string {
 	var b strings.Builder
 	b.WriteString(headline)
-	for _, f := range parseStack(stack) {
+	for _, f := range v.frames(stack) {
 		b.WriteString("\n    at ")
 		at := fileURL(f.file) + ":" + strconv.Itoa(f.line) + ":" + strconv.Itoa(f.col)
 		if f.fn == "" || f.fn == "<anonymous>" {
@@ -55,7 +64,7 @@ func (v *vm) nodeStack(headline, stack string) string {
 
 // userFrame returns the innermost place that the author of the suite wrote.
 func (v *vm) userFrame(stack string) goja.Value {
-	for _, f := range parseStack(stack) {
+	for _, f := range v.frames(stack) {
 		if strings.Contains(f.file, "/node_modules/") {
 			continue
 		}

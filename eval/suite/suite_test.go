@@ -88,8 +88,8 @@ func TestAFailureNamesThePlaceInTheSource(t *testing.T) {
 	if out.Error.Message != want {
 		t.Errorf("message\n got %s\nwant %s", out.Error.Message, want)
 	}
-	if f := out.Error.Frame; f == nil || f.File != s.Path || f.Line != 4 || f.Column != 27 {
-		t.Errorf("frame = %+v, want %s:4:27", f, s.Path)
+	if f := out.Error.Frame; f == nil || f.File != s.Path || f.Line != 4 || f.Column != 19 {
+		t.Errorf("frame = %+v, want %s:4:19", f, s.Path)
 	}
 	if want := "at assert (file://" + s.Path + ":4:"; !strings.Contains(out.Error.Stack, want) {
 		t.Errorf("stack = %s\nwant it to contain %q", out.Error.Stack, want)

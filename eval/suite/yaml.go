@@ -160,14 +160,29 @@ func at(n ast.Node) string {
 	return fmt.Sprintf(":%d:%d", p.Line, p.Column)
 }
 
+// begin is the token with which a node begins. That of a mapping in a block is its
+// first key; its own is the colon.
+func begin(n ast.Node) *token.Token {
+	switch x := n.(type) {
+	case nil:
+		return nil
+	case *ast.MappingValueNode:
+		return x.Key.GetToken()
+	case *ast.MappingNode:
+		if !x.IsFlowStyle && len(x.Values) > 0 {
+			return x.Values[0].Key.GetToken()
+		}
+	}
+	return n.GetToken()
+}
+
 // convert makes data of a node, and notes where it was.
 func (d *document) convert(n ast.Node, path string, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, &badNode{n, fmt.Sprintf("it is nested more than %d deep", maxDepth)}
 	}
-	if n != nil && n.GetToken() != nil && n.GetToken().Position != nil {
-		p := n.GetToken().Position
-		d.places[path] = placeInFile{line: p.Line, column: p.Column}
+	if t := begin(n); t != nil && t.Position != nil {
+		d.places[path] = placeInFile{line: t.Position.Line, column: t.Position.Column}
 	}
 	switch x := n.(type) {
 	case *ast.NullNode:

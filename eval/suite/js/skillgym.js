@@ -366,6 +366,7 @@ function softly(run) {
 }
 
 function softGroup(group) {
+  if (typeof group === "function") return (...args) => softly(() => group(...args));
   const soft = {};
   for (const [name, member] of Object.entries(group)) soft[name] = (...args) => softly(() => member(...args));
   return soft;
