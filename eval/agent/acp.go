@@ -66,11 +66,31 @@ func (c acpAgent) session(ctx context.Context, conn *acp.ClientSideConnection, i
 	if err != nil {
 		return "", acpFault("open a session", err)
 	}
-	if c.cfg.Model == "" || s.Models == nil || string(s.Models.CurrentModelId) == c.cfg.Model {
-		return s.SessionId, nil
+	return s.SessionId, c.choose(ctx, conn, s)
+}
+
+// choose sets the configured model, in one of the two ways in which agents offer
+// theirs. One that offers none has its model in its own settings.
+func (c acpAgent) choose(ctx context.Context, conn *acp.ClientSideConnection, s acp.NewSessionResponse) error {
+	if c.cfg.Model == "" {
+		return nil
 	}
-	_, err = conn.UnstableSetSessionModel(ctx, acp.UnstableSetSessionModelRequest{SessionId: s.SessionId, ModelId: acp.UnstableModelId(c.cfg.Model)})
-	return s.SessionId, acpFault("set the model", err)
+	if s.Models != nil {
+		if string(s.Models.CurrentModelId) == c.cfg.Model {
+			return nil
+		}
+		_, err := conn.UnstableSetSessionModel(ctx, acp.UnstableSetSessionModelRequest{SessionId: s.SessionId, ModelId: acp.UnstableModelId(c.cfg.Model)})
+		return acpFault("set the model", err)
+	}
+	for _, o := range s.ConfigOptions {
+		if o.Select == nil || o.Select.Id != "model" || string(o.Select.CurrentValue) == c.cfg.Model {
+			continue
+		}
+		set := &acp.SetSessionConfigOptionValueId{SessionId: s.SessionId, ConfigId: o.Select.Id, Value: acp.SessionConfigValueId(c.cfg.Model)}
+		_, err := conn.SetSessionConfigOption(ctx, acp.SetSessionConfigOptionRequest{ValueId: set})
+		return acpFault("set the model", err)
+	}
+	return nil
 }
 
 func acpFault(what string, err error) error {
@@ -130,16 +150,23 @@ func (acpClient) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitReq
 // Steps counts rounds: what the model says or calls is one until a tool has
 // answered.
 func (acpAgent) Steps() func([]byte) int {
-	steps, open := 0, false
+	steps, open, calls := 0, false, map[string]bool{}
+	begin := func() {
+		if !open {
+			steps++
+		}
+		open = true
+	}
 	return func(line []byte) int {
 		u := parse(line).obj("params").obj("update")
 		switch u.str("sessionUpdate") {
-		case "agent_message_chunk", "agent_thought_chunk", "tool_call":
-			if !open {
-				steps++
+		case "agent_message_chunk", "agent_thought_chunk":
+			begin()
+		case "tool_call", "tool_call_update": // an agent may tell the end of a call alone
+			if id := u.str("toolCallId"); !calls[id] {
+				calls[id] = true
+				begin()
 			}
-			open = true
-		case "tool_call_update":
 			if s := u.str("status"); s == "completed" || s == "failed" {
 				open = false
 			}
@@ -151,12 +178,24 @@ func (acpAgent) Steps() func([]byte) int {
 // Rejected reports whether the agent told its models and the configured one is not
 // among them.
 func (c acpAgent) Rejected(out Output) bool {
+	if c.cfg.Model == "" {
+		return false
+	}
 	for _, r := range records(out.Stdout) {
-		models := r.obj("result").obj("models").list("availableModels")
-		if len(models) == 0 || c.cfg.Model == "" {
-			continue
+		var models []string
+		for _, m := range r.obj("result").obj("models").list("availableModels") {
+			models = append(models, m.str("modelId"))
 		}
-		return !slices.ContainsFunc(models, func(m record) bool { return m.str("modelId") == c.cfg.Model })
+		for _, o := range r.obj("result").list("configOptions") {
+			for _, m := range o.list("options") {
+				if o.str("id") == "model" {
+					models = append(models, m.str("value"))
+				}
+			}
+		}
+		if len(models) > 0 {
+			return !slices.Contains(models, c.cfg.Model)
+		}
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
@@ -14,7 +15,7 @@ func (acpAgent) Normalize(in Input, raw Raw) (*session.Report, error) {
 		if r.str("method") == "session/update" {
 			n.update(r.obj("params").obj("update"))
 		}
-		n.usage(r.obj("result").obj("usage"))
+		n.usage(r.obj("result"))
 	}
 	n.say()
 	return n.b.Report(in.Runner, in.Prompt), nil
@@ -31,8 +32,10 @@ type acpReader struct {
 // An acpCall is a call of a tool as far as it was told.
 type acpCall struct {
 	tool    string
+	event   int // its place in b.Events
 	command int // its place in b.Commands + 1; 0 is none
 	read    bool
+	skill   bool
 	done    bool
 }
 
@@ -73,9 +76,16 @@ func (n *acpReader) call(u record) {
 	id := u.str("toolCallId")
 	call, input := n.calls[id], u.obj("rawInput")
 	if call == nil {
-		call = &acpCall{tool: acpTool(u)}
+		call = &acpCall{tool: acpTool(u), event: len(n.b.Events)}
 		n.calls[id] = call
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: call.tool, Args: u.raw("rawInput")})
+	}
+	if len(input) > 0 { // it may come later than the call, and in parts
+		n.b.Events[call.event].Args = u.raw("rawInput")
+	}
+	if skill, ok := input.first("name", "skill"); ok && !call.skill && (call.tool == "skill" || call.tool == "activate_skill") {
+		call.skill = true
+		n.b.Skill(skill, "Loaded via skill tool", "")
 	}
 	if command, ok := acpCommand(u, input); ok && call.command == 0 {
 		n.b.Run(command, n.dir, "")
@@ -102,11 +112,13 @@ func acpTool(u record) string {
 			return name
 		}
 	}
-	if kind := u.str("kind"); kind != "" && kind != "other" {
-		return kind
+	if title := u.str("title"); oneWord.MatchString(title) {
+		return title
 	}
-	return or(u.str("title"), "other")
+	return or(u.str("kind"), "other")
 }
+
+var oneWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 // acpCommand returns the command of a call that executes one.
 func acpCommand(u, input record) (string, bool) {
@@ -149,10 +161,15 @@ func (n *acpReader) end(call *acpCall, u record) {
 	}
 }
 
-func (n *acpReader) usage(u record) {
+// usage reads what an answer tells of tokens, in the protocol's field or, as
+// Gemini CLI does, beside it.
+func (n *acpReader) usage(result record) {
 	t := &n.b.Tokens
-	if in := u.num("inputTokens"); in != nil {
-		t.Input = in
-		t.Output, t.Reasoning, t.Cache = u.num("outputTokens"), u.num("thoughtTokens"), u.num("cachedReadTokens")
+	if u := result.obj("usage"); u != nil {
+		t.Input, t.Output = u.num("inputTokens"), u.num("outputTokens")
+		t.Reasoning, t.Cache = u.num("thoughtTokens"), u.num("cachedReadTokens")
+	}
+	if u := result.obj("_meta").obj("quota").obj("token_count"); u != nil && t.Input == nil {
+		t.Input, t.Output = u.num("input_tokens"), u.num("output_tokens")
 	}
 }

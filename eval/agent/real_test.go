@@ -222,9 +222,12 @@ func (c cli) session(t *testing.T) (Outcome, *scripted.Model, Input) {
 			put(t, dir, files(base))
 		}
 	}
-	c.cfg.Command = bin
+	c.cfg.Command, c.cfg.Env = bin, map[string]string{}
 	if c.env != nil {
 		c.cfg.Env = c.env(base)
+	}
+	if c.cfg.Type == "acp" {
+		c.cfg.Env["HOME"], c.cfg.Env["GEMINI_CLI_TRUST_WORKSPACE"] = in.UserHome, "true"
 	}
 	a, err := New(c.cfg)
 	if err != nil {
@@ -244,7 +247,10 @@ func (c cli) session(t *testing.T) (Outcome, *scripted.Model, Input) {
 // what is long and says nothing about the session.
 func (c cli) keep(t *testing.T, in Input, out Outcome, base string) {
 	t.Helper()
-	top, raw := filepath.Dir(in.Dir), out.Report.RawArtifacts
+	top, raw, to := filepath.Dir(in.Dir), out.Report.RawArtifacts, c.cfg.Type
+	if to == "acp" {
+		to += "-" + c.bin
+	}
 	files := map[string]string{"stdout.jsonl": raw.StdoutPath}
 	if raw.SessionPath != "" {
 		files["session.jsonl"] = raw.SessionPath
@@ -261,7 +267,7 @@ func (c cli) keep(t *testing.T, in Input, out Outcome, base string) {
 		for from, to := range map[string]string{top: "/top", strings.TrimPrefix(top, "/"): "top", base: "http://model"} {
 			text = bytes.ReplaceAll(text, []byte(from), []byte(to))
 		}
-		put(t, filepath.Join(*recordTo, c.cfg.Type), map[string]string{name: string(long.ReplaceAll(text, []byte(`$1..."`)))})
+		put(t, filepath.Join(*recordTo, to), map[string]string{name: string(long.ReplaceAll(text, []byte(`$1..."`)))})
 	}
 }
 
