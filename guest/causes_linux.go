@@ -34,14 +34,14 @@ type causes struct {
 	oom   int // descriptors, -1 where there is none
 	pids  int
 	root  string
-	disk  bool // there is a limit of disk
+	disk  bool // a disk that is full is a cause
 
 	mu    sync.Mutex
 	found map[string]driver.Cause // by session, from its end until it is asked for
 }
 
 func newCauses(cfg *Config, inner process.Tree) *causes {
-	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits.Disk.Max > 0, found: map[string]driver.Cause{}}
+	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits.Disk.Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
 	if fd, ok := cfg.Descriptors[EventsOOM]; ok {
 		c.oom = fd
 	}

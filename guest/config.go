@@ -67,6 +67,18 @@ type Config struct {
 	Files    bool `json:"files,omitempty"`
 	ReadOnly bool `json:"readOnly,omitempty"`
 	Sync     bool `json:"sync,omitempty"`
+
+	// Token is what a host begins a connection with, where the guest listens at a
+	// path inside; "" is nothing.
+	Token string `json:"token,omitempty"`
+
+	// Threads is how many threads the guest takes at its start, and keeps, where
+	// it shares a limit of them with the workload.
+	Threads int `json:"threads,omitempty"`
+
+	// WatchDisk makes a full disk the cause of commands that fail, also where there
+	// is no limit of it.
+	WatchDisk bool `json:"watchDisk,omitempty"`
 }
 
 // A Kernel is gVisor's program, by its descriptor "kernel", which runs a bundle

@@ -393,6 +393,21 @@ func Dial(ctx context.Context, socket, version, workspace string) (*Client, erro
 	return NewClient(ctx, conn, version, workspace)
 }
 
+// DialContainer attaches to a guest in a container, which knows its hosts by a
+// token.
+func DialContainer(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
+	conn, err := dial(ctx, socket)
+	if err == nil {
+		if _, err = io.WriteString(conn, token); err != nil {
+			conn.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
+	}
+	return NewClient(ctx, conn, version, workspace)
+}
+
 // Stop asks the guest that listens at socket, of whatever version, to end.
 func Stop(ctx context.Context, socket string) error {
 	conn, err := dial(ctx, socket)

@@ -41,6 +41,9 @@ func Main() int {
 			return status
 		}
 	}
+	if len(os.Args) == 3 && os.Args[1] == ContainerVerb {
+		return containerMain(os.Args[2])
+	}
 	report := os.NewFile(fdReport, "report")
 	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
 		fmt.Fprintln(os.Stderr, "croft-guest: this program is started by croft, inside a workspace; it is of no use by hand")
@@ -104,6 +107,11 @@ func start() (*guest, error) {
 	if cfg.Kernel != nil {
 		return nil, enter(cfg)
 	}
+	return begin(cfg)
+}
+
+// begin starts what a guest serves, in the world that is put up.
+func begin(cfg *Config) (*guest, error) {
 	g := &guest{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(background())
 	if err := g.open(); err != nil {
@@ -244,7 +252,7 @@ func (cfg *Config) dir(name string) string {
 
 // counted reports whether anything counts why commands end.
 func (cfg *Config) counted() bool {
-	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits.Disk.Max > 0
+	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits.Disk.Max > 0 || cfg.WatchDisk
 }
 
 func (g *guest) close() {
@@ -370,7 +378,11 @@ func (g *guest) listener() (net.Listener, error) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		return net.Listen("unix", path) //nolint:noctx // it is made, or it is not
+		l, err := net.Listen("unix", path) //nolint:noctx // it is made, or it is not
+		if err != nil || g.cfg.Token == "" {
+			return l, err
+		}
+		return newDoorman(l, g.cfg.Token), nil
 	}
 	fd, ok := g.cfg.Descriptors["stream"]
 	if !ok {

@@ -18,10 +18,10 @@ type relay struct {
 	conns map[net.Conn]struct{} // nil once closed
 }
 
-// proxySocket is the name of the socket in the directory of the descriptor
+// ProxySocket is the name of the socket in the directory of the descriptor
 // "egress". The proxy may be replaced while the guest runs, so it is dialled by
 // name each time.
-const proxySocket = "proxy.sock"
+const ProxySocket = "proxy.sock"
 
 func startRelay(cfg *Config) (*relay, error) {
 	dir := cfg.dir("egress")
@@ -32,7 +32,7 @@ func startRelay(cfg *Config) (*relay, error) {
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
-	r := &relay{listener: l, target: dir + "/" + proxySocket, conns: map[net.Conn]struct{}{}}
+	r := &relay{listener: l, target: dir + "/" + ProxySocket, conns: map[net.Conn]struct{}{}}
 	r.wg.Go(r.run)
 	return r, nil
 }

@@ -94,3 +94,27 @@ func setFS(uid, gid int) (oldUID, oldGID int, err error) {
 	}
 	return oldUID, oldGID, nil
 }
+
+// Elsewhere lets a gate stand on a thread of its own: the change is made by one
+// that is another user for files (see AsUser), who can't read what the gate looks at.
+func Elsewhere(gate func(change func() error) error) func(change func() error) error {
+	if gate == nil {
+		return nil
+	}
+	return func(change func() error) error {
+		open, changed, answer := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+		go func() { // ends with this call, which waits for the answer
+			answer <- gate(func() error {
+				close(open)
+				return <-changed
+			})
+		}()
+		select {
+		case <-open:
+			changed <- change()
+			return <-answer
+		case err := <-answer:
+			return err
+		}
+	}
+}

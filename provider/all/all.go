@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/provider/docker"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
@@ -25,6 +26,10 @@ type Config struct {
 	// HostRoots are the directories of the host that workspaces may use; nil is
 	// any, and an empty list is none.
 	HostRoots []string
+
+	// DockerHost is where the engine of containers listens; "" is DOCKER_HOST, or
+	// the first of the usual sockets that is there.
+	DockerHost string
 
 	// What the proxies of workspaces that may reach hosts work with: where
 	// credentials come from, how they are sent, and who is told of requests.
@@ -64,5 +69,12 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, fenced}, nil
+	contained, err := docker.New(&docker.Config{
+		Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Cache: filepath.Join(cfg.Data, "docker"), Host: cfg.DockerHost, Log: cfg.Log,
+		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, fenced, contained}, nil
 }

@@ -9,13 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 func TestProvidersShareADataDirectory(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
-	providers, err := Providers(Config{Data: data})
+	host := engine(t)
+	providers, err := Providers(Config{Data: data, DockerHost: host})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,10 +25,14 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 		t.Error("the data directory was made before anything was opened")
 	}
 	mux := workspace.NewMux(providers...)
-	if diff := cmp.Diff([]string{"filestore", "local", "memory", "sandbox"}, mux.Kinds()); diff != "" {
+	if diff := cmp.Diff([]string{"docker", "filestore", "local", "memory", "sandbox"}, mux.Kinds()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	for _, kind := range mux.Kinds() {
+		if kind == "docker" && host == "" {
+			t.Log("skipped: host: no Docker engine can be started: " + testenv.DockerMissing())
+			continue
+		}
 		ws, err := mux.Open(t.Context(), workspace.Spec{ID: driver.NewID(), Kind: kind}, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
@@ -56,6 +62,25 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// engine starts a Docker engine and returns where it listens; "" where the host
+// can't.
+func engine(t *testing.T) string {
+	t.Helper()
+	if testenv.DockerMissing() != "" {
+		return ""
+	}
+	d, err := testenv.StartDockerd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop dockerd: %v", err)
+		}
+	})
+	return d.Host()
 }
 
 func TestDataDirectoryIsRequired(t *testing.T) {

@@ -60,7 +60,7 @@ func (g *live) use(root *os.File, i ids, u unit) error {
 	if err != nil {
 		return err
 	}
-	if g.root, err = boundary.FromFD(fd, &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, Commit: elsewhere(u.gate)}); err != nil {
+	if g.root, err = boundary.FromFD(fd, &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, Commit: guest.Elsewhere(u.gate)}); err != nil {
 		return err
 	}
 	g.files = g.root.Module()
@@ -68,28 +68,4 @@ func (g *live) use(root *os.File, i ids, u unit) error {
 		g.files = guest.AsUser(g.files, i.base+workloadUID)
 	}
 	return nil
-}
-
-// elsewhere lets a gate stand on a thread of its own: the change is made by one
-// that is the workload for files, who can't read what the gate looks at.
-func elsewhere(gate func(change func() error) error) func(change func() error) error {
-	if gate == nil {
-		return nil
-	}
-	return func(change func() error) error {
-		open, changed, answer := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-		go func() { // ends with this call, which waits for the answer
-			answer <- gate(func() error {
-				close(open)
-				return <-changed
-			})
-		}()
-		select {
-		case <-open:
-			changed <- change()
-			return <-answer
-		case err := <-answer:
-			return err
-		}
-	}
 }

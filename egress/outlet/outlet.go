@@ -1,0 +1,184 @@
+// Package outlet keeps the proxies of workspaces, package egress, for a provider
+// whose workspaces are on this host: one for each workspace, shared by all who
+// hold it in this process, behind a socket in a directory that the guest of the
+// workspace reaches.
+//
+// Programs inside trust the roots of the system and, where the proxy adds
+// credentials, the authority of the workspace. Both are in one file, which is
+// shown inside and written anew when the authority changes.
+package outlet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// BundleName is the name of the file with the roots, in Places.Roots.
+const BundleName = "roots.pem"
+
+// Places says where the proxy of a workspace keeps what is its own.
+type Places struct {
+	Socket    string // where it listens; its directory is made
+	Authority string // keys of the workspace's authorities: nothing inside may read it
+	Roots     string // directory of the bundle, made where a policy allows something
+}
+
+// Outlets are the proxies of a provider, by workspace.
+type Outlets struct {
+	ctx    context.Context // of what they serve
+	common egress.Options
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]*out // +checklocks:mu
+}
+
+// New returns outlets that serve until ctx ends. common is what their proxies
+// share: all but Workspace, Policy and AuthorityFile.
+func New(ctx context.Context, common egress.Options, log *slog.Logger) *Outlets {
+	return &Outlets{ctx: ctx, common: common, log: log, open: map[string]*out{}}
+}
+
+// An out is the proxy of one workspace.
+type out struct {
+	proxy *egress.Proxy
+	roots string
+	held  int
+	serve sync.WaitGroup
+}
+
+// Hold makes the proxy of a workspace obey a policy, and starts it if this process
+// has none. What is held is given back by Release.
+func (o *Outlets) Hold(id string, at Places, n driver.Network) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if one := o.open[id]; one != nil {
+		if err := one.set(n); err != nil {
+			return err
+		}
+		one.held++
+		return nil
+	}
+	one, err := o.start(id, at, n)
+	if err != nil {
+		return err
+	}
+	one.held = 1
+	o.open[id] = one
+	return nil
+}
+
+// Release gives back what Hold gave; the last one closes the proxy.
+func (o *Outlets) Release(ctx context.Context, id string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one := o.open[id]
+	if one == nil {
+		return nil
+	}
+	if one.held--; one.held > 0 {
+		return nil
+	}
+	delete(o.open, id)
+	err := one.proxy.Close(ctx)
+	one.serve.Wait()
+	return err
+}
+
+// Update makes the proxy of a workspace obey a policy, if it is open.
+func (o *Outlets) Update(id string, n driver.Network) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if one := o.open[id]; one != nil {
+		return one.set(n)
+	}
+	return nil
+}
+
+func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
+	const passable = 0o711 // whoever is inside may reach the socket by its name
+	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	opts := o.common
+	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
+	proxy, err := egress.New(&opts)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(at.Socket)
+	if err != nil {
+		return nil, err
+	}
+	one := &out{proxy: proxy, roots: at.Roots}
+	if !n.None() {
+		if err := one.bundle(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	one.serve.Go(func() {
+		if err := proxy.Serve(o.ctx, l); err != nil {
+			o.log.Error("outlet: the proxy of a workspace ended", "workspace", id, "error", err)
+		}
+	})
+	return one, nil
+}
+
+// set makes the proxy obey a policy, and programs inside trust what it then signs
+// for.
+func (one *out) set(n driver.Network) error {
+	if err := one.proxy.SetPolicy(n); err != nil {
+		return err
+	}
+	if n.None() {
+		return nil
+	}
+	return one.bundle()
+}
+
+// bundle writes the roots of the system with the authorities of the workspace,
+// atomically.
+func (one *out) bundle() error {
+	if err := os.Mkdir(one.roots, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	roots, err := egress.SystemRoots()
+	if err != nil && len(one.proxy.CAPEM()) > 0 {
+		return err // what a program then trusts must not depend on who is asked
+	}
+	tmp := filepath.Join(one.roots, "."+driver.NewID())
+	if err := os.WriteFile(tmp, one.proxy.Bundle(roots), 0o644); err != nil { //nolint:gosec // everyone inside reads it
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(one.roots, BundleName))
+}
+
+// listen listens on a socket that takes the place of any that is there.
+func listen(path string) (net.Listener, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	// The address of a socket holds 108 bytes, so it goes through the descriptor.
+	fresh := driver.NewID()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), fresh), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	at := filepath.Join(filepath.Dir(path), fresh)
+	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, path)); err != nil { //nolint:gosec // the directory above is 0700
+		return nil, errors.Join(err, l.Close(), os.Remove(at))
+	}
+	return l, nil
+}

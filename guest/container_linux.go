@@ -1,0 +1,223 @@
+package guest
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// In a container the guest is the first process, started by an engine that can
+// give it nothing but arguments and mounts. So its Config is a file in a
+// directory that the host mounts for it, where it makes its socket, too, and
+// tells how its start went. The host closes that directory before anything of
+// the workload runs.
+
+// ContainerVerb is the first argument of a guest that an engine starts; the
+// second is its directory.
+const ContainerVerb = "container"
+
+// Names in the directory of a guest in a container.
+const (
+	ContainerConfig = "config" // what the host writes before the start: a Config, as JSON
+	ContainerReport = "report" // what the guest answers: "ok", or why it can't serve as fault.Wire
+	ContainerSocket = "sock"   // where it listens
+	ContainerLog    = "log"    // directory for the logs of sessions
+	ContainerEgress = "egress" // directory with the socket of the proxy, where there is one
+)
+
+// containerMain is the guest in a container.
+func containerMain(dir string) int {
+	g, err := startContained(dir)
+	report := []byte("ok")
+	if err != nil {
+		if report, _ = json.Marshal(fault.Encode(err)); report == nil {
+			report = []byte(err.Error())
+		}
+	}
+	if werr := writeReport(dir, report); werr != nil || err != nil {
+		fmt.Fprintln(os.Stderr, "croft-guest:", errors.Join(err, werr))
+		return 1
+	}
+	if err := g.serve(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// writeReport puts the report in its place at once: the host looks for it.
+func writeReport(dir string, report []byte) error {
+	temp := filepath.Join(dir, "."+ContainerReport)
+	if err := os.WriteFile(temp, report, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(dir, ContainerReport))
+}
+
+func startContained(dir string) (*guest, error) {
+	f, err := os.Open(filepath.Join(dir, ContainerConfig))
+	if err != nil {
+		return nil, setupError("read the configuration", err)
+	}
+	cfg, err := readConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	os.Clearenv()
+	cfg.Descriptors = map[string]int{}
+	cfg.Paths = map[string]string{"listen": filepath.Join(dir, ContainerSocket)}
+	for name, path := range map[string]string{"log": filepath.Join(dir, ContainerLog), "egress": filepath.Join(dir, ContainerEgress)} {
+		if err := cfg.open(name, path, unix.O_DIRECTORY|unix.O_PATH); err != nil {
+			return nil, setupError("open the directory "+name, err)
+		}
+	}
+	cfg.openCounters()
+	if err := dropStrays(cfg); err != nil {
+		return nil, err
+	}
+	if err := harden(); err != nil {
+		return nil, err
+	}
+	warm(cfg.Threads)
+	return begin(cfg)
+}
+
+// open makes what is at path a descriptor of the guest, if it is there.
+func (cfg *Config) open(name, path string, flags int) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cfg.Descriptors[name] = fd
+	return nil
+}
+
+// openCounters finds what the limit groups of the container count, in either
+// version of control groups. Without them a command that a limit ended is one
+// that failed.
+func (cfg *Config) openCounters() {
+	for name, paths := range map[string][]string{
+		EventsOOM:  {"/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events"},
+		EventsPIDs: {"/sys/fs/cgroup/pids/pids.events", "/sys/fs/cgroup/pids.events"},
+	} {
+		for _, path := range paths {
+			cfg.open(name, path, unix.O_RDONLY) //nolint:errcheck // see above
+		}
+	}
+}
+
+// warm makes sure that this process has n threads, which it keeps: it shares the
+// container's limit of them with the workload, and a Go program that is refused
+// one ends.
+func warm(n int) {
+	var ready, done sync.WaitGroup
+	release := make(chan struct{})
+	for range n {
+		ready.Add(1)
+		done.Go(func() {
+			runtime.LockOSThread() // a thread of its own, as long as it waits
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-release
+		})
+	}
+	ready.Wait()
+	close(release)
+	done.Wait()
+}
+
+// tokenTimeout is ample for a host that dials: it has the token at hand.
+const tokenTimeout = 10 * time.Second
+
+// A doorman is a listener that lets those in who begin with a token. The socket
+// is where the workload might find it, too.
+type doorman struct {
+	net.Listener
+	token []byte
+	in    chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	wg    sync.WaitGroup
+}
+
+// maxAtDoor bounds connections that have not shown their token yet.
+const maxAtDoor = 64
+
+func newDoorman(l net.Listener, token string) *doorman {
+	d := &doorman{Listener: l, token: []byte(token), in: make(chan net.Conn), done: make(chan struct{})}
+	d.wg.Go(d.run)
+	return d
+}
+
+func (d *doorman) run() {
+	places := make(chan struct{}, maxAtDoor)
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil {
+			d.once.Do(func() { close(d.done) })
+			return
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		d.wg.Go(func() {
+			defer func() { <-places }()
+			d.meet(conn)
+		})
+	}
+}
+
+func (d *doorman) meet(conn net.Conn) {
+	said := make([]byte, len(d.token))
+	err := conn.SetReadDeadline(time.Now().Add(tokenTimeout))
+	if err == nil {
+		_, err = io.ReadFull(conn, said)
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil || subtle.ConstantTimeCompare(said, d.token) != 1 {
+		conn.Close()
+		return
+	}
+	select {
+	case d.in <- conn:
+	case <-d.done:
+		conn.Close()
+	}
+}
+
+// Accept returns the next connection that has shown its token.
+func (d *doorman) Accept() (net.Conn, error) {
+	select {
+	case conn := <-d.in:
+		return conn, nil
+	case <-d.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends the listener and all who wait at the door.
+func (d *doorman) Close() error {
+	err := d.Listener.Close()
+	d.once.Do(func() { close(d.done) })
+	d.wg.Wait()
+	return err
+}

@@ -1,0 +1,207 @@
+package testenv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// DockerVar tells processes that a test starts where the engine of the test is.
+const DockerVar = "CROFT_TEST_DOCKER"
+
+// A Dockerd is a private Docker engine with a directory of its own, for the life
+// of one program. It shares nothing with an engine that the host may have, but the
+// bridge that both leave alone.
+type Dockerd struct {
+	Dir string // short, since a socket's path must be
+
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{}
+	log  *os.File
+}
+
+// DockerMissing says what the host lacks to start an engine; "" is nothing.
+func DockerMissing() string {
+	for _, name := range []string{"dockerd", "containerd", "runc", "iptables"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return name + " is not on PATH"
+		}
+	}
+	if os.Geteuid() != 0 {
+		return "this process is not root"
+	}
+	return ""
+}
+
+// StartDockerd starts an engine with further arguments, such as
+// --userns-remap=default. gVisor is its runtime "runsc" where the host has it.
+func StartDockerd(ctx context.Context, args ...string) (*Dockerd, error) {
+	dir, err := os.MkdirTemp("", "dockerd")
+	if err != nil {
+		return nil, err
+	}
+	d := &Dockerd{Dir: dir, args: args}
+	settings := map[string]any{}
+	if path := Runsc(); path != "" {
+		settings["runtimes"] = map[string]any{"runsc": map[string]any{
+			"path": path, "runtimeArgs": []string{"--platform=systrap", "--network=none", "--host-uds=all", "--overlay2=none"},
+		}}
+	}
+	data, err := json.Marshal(settings)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "daemon.json"), data, 0o600)
+	}
+	if err == nil {
+		d.log, err = os.Create(filepath.Join(dir, "log"))
+	}
+	if err == nil {
+		err = d.Start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	return d, nil
+}
+
+// Host is where the engine listens.
+func (d *Dockerd) Host() string { return "unix://" + d.Socket() }
+
+// Socket is the path of that.
+func (d *Dockerd) Socket() string { return filepath.Join(d.Dir, "docker.sock") }
+
+// PID is the process of the engine.
+func (d *Dockerd) PID() int { return d.cmd.Process.Pid }
+
+// Start starts the engine again, after Kill.
+func (d *Dockerd) Start(ctx context.Context) error {
+	os.Remove(filepath.Join(d.Dir, "pid")) //nolint:errcheck // one that was killed leaves it
+	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), "dockerd", append([]string{
+		"--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
+		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"),
+	}, d.args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	d.cmd.SysProcAttr = dieWithParent(syscall.SIGTERM)
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	d.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) { // ends with the engine; Stop and Kill wait for it
+		defer close(done)
+		_ = cmd.Wait() // how it ends is of no interest
+	}(d.cmd, d.done)
+	return d.await(ctx)
+}
+
+// await waits until the engine answers.
+func (d *Dockerd) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	}}}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", http.NoBody)
+		if err != nil {
+			return err
+		}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-d.done:
+			return fmt.Errorf("dockerd ended: %s", d.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("dockerd does not answer: %w: %s", ctx.Err(), d.tail())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// tail is the end of what the engine said.
+func (d *Dockerd) tail() string {
+	data, _ := os.ReadFile(filepath.Join(d.Dir, "log"))
+	const most = 2000
+	return string(data[max(0, len(data)-most):])
+}
+
+// Kill ends the engine without warning. Its containers go on.
+func (d *Dockerd) Kill() {
+	d.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+	<-d.done
+}
+
+// Stop ends the engine, its containers and all that it left.
+func (d *Dockerd) Stop() error {
+	if d.cmd != nil && d.done != nil {
+		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself then
+		select {
+		case <-d.done:
+		case <-time.After(30 * time.Second):
+			d.Kill()
+		}
+	}
+	d.endStrays()
+	if d.log != nil {
+		d.log.Close()
+	}
+	d.unmount()
+	return os.RemoveAll(d.Dir)
+}
+
+// endStrays ends processes that belong to this engine, told by its directory in
+// what they were called with: shims, and a containerd whose parent was killed.
+func (d *Dockerd) endStrays() {
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return
+	}
+	for _, path := range procs {
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(data), d.Dir+"/") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && strings.Contains(string(data), "containerd") {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it has ended by itself then
+		}
+	}
+}
+
+// unmount lets go of what the engine left mounted.
+func (d *Dockerd) unmount() {
+	data, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return
+	}
+	lines := strings.Split(string(data), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if f := strings.Fields(lines[i]); len(f) > 1 && strings.HasPrefix(f[1], d.Dir+"/") {
+			exec.Command("umount", "-l", f[1]).Run() //nolint:errcheck,noctx // what stays shows when the directory is removed
+		}
+	}
+}
+
+// NeedsDocker skips a test where the host can't start an engine.
+func NeedsDocker(t testing.TB) {
+	t.Helper()
+	if os.Getenv(DockerVar) != "" {
+		return
+	}
+	if missing := DockerMissing(); missing != "" {
+		t.Skip("skipped: host: no Docker engine can be started: " + missing)
+	}
+}

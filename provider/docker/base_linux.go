@@ -1,0 +1,327 @@
+package docker
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// The base image holds files of Debian packages that are installed on this host,
+// as they are here: no registry and no network are needed, and what is in it can
+// be told from the host's package database. Documents, translations and what
+// packages keep for installing others are left out.
+
+// wanted are the packages of the base; those marked optional are in it where this
+// host has them.
+var wanted = []struct {
+	name     string
+	optional bool
+}{
+	{"base-files", false}, {"bash", false}, {"coreutils", false}, {"dash", false}, {"diffutils", false}, {"findutils", false},
+	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"sed", false}, {"tar", false},
+	{"util-linux", false}, {"procps", true}, {"mawk", true}, {"gawk", true}, {"patch", true}, {"less", true}, {"xz-utils", true}, {"unzip", true},
+	{"ca-certificates", true}, {"openssl", true}, {"curl", true}, {"git", true}, {"make", true}, {"python3", true}, {"tzdata", true}, {"ripgrep", true},
+}
+
+// unneeded are dependencies that serve to install packages, or parts that the base
+// does without.
+var unneeded = []string{
+	"debconf", "debconf-2.0", "dpkg", "install-info", "perl", "perl-base", "liberror-perl", "git-man", "init-system-helpers", "mailcap", "mime-support",
+	"login", "passwd", "adduser", "tzdata-legacy",
+}
+
+// leftOut begins the paths that stay out.
+var leftOut = []string{
+	"/usr/share/doc/", "/usr/share/man/", "/usr/share/info/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/bug/", "/usr/share/doc-base/",
+	"/usr/share/bash-completion/", "/usr/share/zsh/", "/usr/share/gitweb/", "/var/lib/dpkg/", "/etc/cron", "/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/",
+	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/lib/python3/dist-packages/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
+}
+
+// made are what the scripts of packages make, and what none has.
+var made = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
+
+// makeBase makes the base image, or has a registry give its like where this host
+// has no packages of Debian.
+func (p *Provider) makeBase(ctx context.Context) error {
+	list, err := packages(ctx)
+	if err != nil {
+		return fmt.Errorf("docker: make the image %s: %w; name another image, or bring one in with \"croft image import\"", BaseImage, err)
+	}
+	var versions []string
+	for _, pkg := range list {
+		versions = append(versions, pkg.name+"="+pkg.version)
+	}
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := writeBase(w, list)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	p.log.Info("docker: making the base image of this host's packages, once", "image", BaseImage, "packages", len(list))
+	err = p.engine.Import(ctx, r, BaseImage, Commit{
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, Command: []string{"/bin/bash"},
+		Labels: map[string]string{LabelSource: "packages of this host: " + strings.Join(versions, " ")},
+	})
+	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
+	if werr := <-done; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
+		return fmt.Errorf("docker: make the image %s: %w: %w", BaseImage, fault.Of(werr), werr)
+	}
+	return err
+}
+
+// An installedPackage is one of this host.
+type installedPackage struct {
+	name, version string
+	depends       []string
+	files         []string
+}
+
+// packages returns the wanted packages with all that they need.
+func packages(ctx context.Context) ([]installedPackage, error) {
+	known, err := database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []installedPackage
+	seen := map[string]bool{}
+	var add func(name string) bool
+	add = func(name string) bool {
+		if seen[name] || slices.Contains(unneeded, name) {
+			return true
+		}
+		pkg, ok := known[name]
+		if !ok {
+			return false
+		}
+		seen[name] = true
+		for _, dep := range pkg.depends {
+			add(dep) // one that is missing here is so by the will of its host
+		}
+		list = append(list, *pkg)
+		return true
+	}
+	for _, w := range wanted {
+		if !add(w.name) && !w.optional {
+			return nil, fmt.Errorf("package %s: %w: it is not installed on this host", w.name, fault.NotFound)
+		}
+	}
+	slices.SortFunc(list, func(a, b installedPackage) int { return strings.Compare(a.name, b.name) })
+	for i := range list {
+		if list[i].files, err = filesOf(list[i].name); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// database reads which packages this host has, and what they need.
+func database(ctx context.Context) (map[string]*installedPackage, error) {
+	program, err := exec.LookPath("dpkg-query")
+	if err != nil {
+		return nil, fmt.Errorf("%w: this host has no packages of Debian", fault.Unsupported)
+	}
+	cmd := exec.CommandContext(ctx, program, "-W", "-f", "${db:Status-Status}\t${Package}\t${Version}\t${Provides}\t${Pre-Depends}, ${Depends}\n")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask for packages: %w: %w", fault.Failed, err)
+	}
+	known := map[string]*installedPackage{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		f := strings.Split(lines.Text(), "\t")
+		if len(f) != 5 || f[0] != "installed" {
+			continue
+		}
+		pkg := &installedPackage{name: f[1], version: f[2], depends: names(f[4])}
+		known[pkg.name] = pkg
+		for _, other := range names(f[3]) {
+			if known[other] == nil {
+				known[other] = pkg
+			}
+		}
+	}
+	return known, lines.Err()
+}
+
+// names are those of packages in a field such as Depends, all of each
+// alternative.
+func names(field string) []string {
+	var list []string
+	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return r == ',' || r == '|' }) {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), " ")
+		name, _, _ = strings.Cut(name, ":")
+		if name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// filesOf lists the files of a package.
+func filesOf(name string) ([]string, error) {
+	found, err := filepath.Glob("/var/lib/dpkg/info/" + name + ".list")
+	if err == nil && len(found) == 0 {
+		found, err = filepath.Glob("/var/lib/dpkg/info/" + name + ":*.list")
+	}
+	if err != nil || len(found) == 0 {
+		return nil, fmt.Errorf("files of package %s: %w", name, fault.NotFound)
+	}
+	data, err := os.ReadFile(found[0])
+	if err != nil {
+		return nil, fmt.Errorf("files of package %s: %w: %w", name, fault.Of(err), err)
+	}
+	return strings.Fields(string(data)), nil
+}
+
+// A baseWriter writes a root file system, each path once and below its parents.
+type baseWriter struct {
+	tar  *tar.Writer
+	done map[string]bool
+}
+
+func writeBase(w io.Writer, list []installedPackage) error {
+	b := &baseWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}}
+	for _, dir := range []string{"/usr", "/usr/bin", "/usr/lib", "/usr/sbin", "/etc", "/var", "/tmp", "/run", "/proc", "/sys", "/dev", "/home", "/root", "/workspace"} {
+		if err := b.dir(dir); err != nil {
+			return err
+		}
+	}
+	for _, link := range []string{"bin", "lib", "sbin", "lib64", "lib32", "libx32"} {
+		if target, err := os.Readlink("/" + link); err == nil {
+			if err := b.add("/" + link); err != nil {
+				return err
+			}
+			if err := b.dir(path.Join("/", target)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, pkg := range list {
+		for _, file := range pkg.files {
+			if err := b.file(file); err != nil {
+				return fmt.Errorf("%s of package %s: %w", file, pkg.name, err)
+			}
+		}
+	}
+	for _, file := range made {
+		if err := b.file(file); err != nil {
+			return err
+		}
+	}
+	return b.tar.Close()
+}
+
+// file adds a path of the host, and what it leads to where that is one of the
+// alternatives which packages share.
+func (b *baseWriter) file(file string) error {
+	if file == "/." || slices.ContainsFunc(leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
+	if err != nil {
+		return nil //nolint:nilerr // the host does without it
+	}
+	file = filepath.Join(real, filepath.Base(file))
+	if err := b.add(file); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(file, "/usr/bin/") && !strings.HasPrefix(file, "/usr/lib/") {
+		return nil
+	}
+	return b.alternatives(file)
+}
+
+// alternatives adds the names by which a program is known besides: awk for mawk.
+func (b *baseWriter) alternatives(file string) error {
+	for name, alternative := range map[string]string{"/usr/bin/mawk": "awk", "/usr/bin/gawk": "awk", "/usr/bin/less": "pager"} {
+		if file != name || b.done["/usr/bin/"+alternative] {
+			continue
+		}
+		b.done["/usr/bin/"+alternative] = true
+		err := b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + alternative, Linkname: path.Base(name), Mode: 0o777, ModTime: time.Unix(0, 0)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dir adds a directory, and those above it.
+func (b *baseWriter) dir(dir string) error {
+	if b.done[dir] {
+		return nil
+	}
+	if err := b.dir(path.Dir(dir)); err != nil {
+		return err
+	}
+	b.done[dir] = true
+	return b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+}
+
+// add adds what is at a path of the host. What is gone there, or no file, is left
+// out.
+func (b *baseWriter) add(file string) error {
+	if b.done[file] {
+		return nil
+	}
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.dir(path.Dir(file)); err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return b.dir(file)
+	}
+	b.done[file] = true
+	h := &tar.Header{Name: strings.TrimPrefix(file, "/"), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second)}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = os.Readlink(file); err != nil {
+			return err
+		}
+		return b.tar.WriteHeader(h)
+	case !info.Mode().IsRegular() || info.Mode()&0o004 == 0: // what is not for everybody here is for nobody there
+		return nil
+	}
+	return b.content(h, file)
+}
+
+func (b *baseWriter) content(h *tar.Header, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	if err := b.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.CopyN(b.tar, f, h.Size)
+	return err
+}

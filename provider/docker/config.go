@@ -1,0 +1,113 @@
+package docker
+
+import (
+	"crypto/x509"
+	"log/slog"
+	"time"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Kind is the kind of this provider.
+const Kind = "docker"
+
+// Config says where a provider keeps its workspaces, and which engine runs them.
+type Config struct {
+	// Root is the directory that holds them, made where it does not exist. It
+	// may be shared with providers of other kinds. The engine must see it under
+	// the same path. Required.
+	Root string
+
+	// Cache is the directory for what all workspaces share: the guest's program,
+	// and what was proven of the engine. "" is one in Root.
+	Cache string
+
+	// Engine runs the containers. nil is the one at Host.
+	Engine Engine
+
+	// Host is where the engine listens, such as unix:///var/run/docker.sock. ""
+	// is DOCKER_HOST, or else the first of the usual sockets that is there.
+	Host string
+
+	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
+	Guest string
+
+	// Image is for workspaces that name none; "" is BaseImage.
+	Image string
+
+	// Runtime is for workspaces that name none; "" is the engine's default.
+	Runtime string
+
+	// UIDBase is where ids begin that own nothing on this host; the workload has
+	// the id 1000 above it, where this process is root and the engine does not
+	// map users by itself. 0 is 1<<30.
+	UIDBase int
+
+	// Lease is how long a guest lives without anyone who holds its workspace;
+	// 0 is 15 minutes.
+	Lease time.Duration
+
+	// PullTimeout bounds the way of an image from its registry; 0 is 10 minutes.
+	PullTimeout time.Duration
+
+	// AnswerTimeout bounds what an engine may take for one call, such as the
+	// start of a container; 0 is one minute.
+	AnswerTimeout time.Duration
+
+	// What the proxies of workspaces that may reach hosts work with; see the
+	// fields of the same names in egress.Options.
+	Secrets     egress.Secrets
+	Credentials map[string]egress.Credential
+	Events      event.Sink
+	Resolver    egress.Resolver
+	RootCAs     *x509.CertPool
+
+	// Snapshots keeps the snapshots of workspaces; nil is none.
+	Snapshots *snapshot.Store
+
+	Log *slog.Logger // nil is silent
+
+	// BootID names the present boot of the host; "" is what the kernel says.
+	BootID string
+}
+
+// Defaults of Config.
+const (
+	DefaultLease         = 15 * time.Minute
+	DefaultPullTimeout   = 10 * time.Minute
+	DefaultAnswerTimeout = time.Minute
+)
+
+// options is Spec.Config of this provider.
+type options struct {
+	// Image names what the container is made of.
+	Image string `json:"image,omitempty"`
+
+	// Runtime is the engine's name for what runs it, such as "runsc".
+	Runtime string `json:"runtime,omitempty"`
+
+	// Throwaway makes the container end soon after the process that started it.
+	Throwaway bool `json:"throwaway,omitempty"`
+
+	// From is the snapshot that the workspace started with, which the provider
+	// notes: it can't be configured.
+	From string `json:"from,omitempty"`
+}
+
+var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
+
+// withSnapshots is what workspaces have where there is a store of snapshots.
+var withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
+
+// Labels of what this provider makes in an engine.
+const (
+	LabelWorkspace = "run.croft.workspace" // id
+	LabelGround    = "run.croft.ground"    // which data directory: an id that is kept in it
+	LabelRoot      = "run.croft.root"      // where that is, on its host
+	LabelHost      = "run.croft.host"      // which host
+	LabelKey       = "run.croft.key"       // of how it runs
+	LabelSource    = "run.croft.source"    // of an image: what it was made of
+)

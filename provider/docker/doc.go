@@ -1,0 +1,43 @@
+// Package docker is the provider of workspaces whose processes run in a container
+// of Docker, or of an engine that speaks its API: kind "docker".
+//
+// # Where things are
+//
+// The files of a workspace are a directory of this host, kept as package plot
+// says and mounted at /workspace in its container. File operations go to it
+// through package boundary, straight from this process: they need no engine.
+// Beside it are, below <root>/<id>:
+//
+//	box     mounted at /.croft: the guest's socket, its logs, the proxy's socket
+//	unit    which container there is, and under which policy (JSON)
+//	guest.lock  held by who finds, starts or ends the container
+//
+// # The guest
+//
+// The first call of the Shell makes a container whose only process is croft-guest
+// (see package guest), mounted from this host; it runs every command, so none
+// pays for what "docker exec" does. It outlives this process: the next one that
+// holds the workspace finds it, with its sessions, their logs and exit statuses.
+// When nobody has held it for Config.Lease, it ends by itself. A guest that has
+// died, whatever ended it, is Evicted at the next call, to which nothing was sent;
+// a command that it took with it is a result with the cause lost, or oom where the
+// engine says so. Containers are made anew from what the workspace's ref and meta
+// say; no identity of one is kept anywhere but beside the files.
+//
+// # What is prevented
+//
+// The container has no network but a loopback interface, a root file system that
+// can't be written, no capability, no way to new privileges, the engine's default
+// filter of system calls and, for the workload, Croft's own on top of it, limits
+// of memory (swap included), processes and CPUs, and temporary directories in
+// memory. Its user is none that owns anything on this host, where Croft is root
+// and the engine does not map users by itself. The engine's socket is never
+// inside. What a policy allows is reached through a proxy, package egress.
+//
+// # What is not
+//
+// The kernel is shared, unless the runtime is gVisor's. The limit of memory holds
+// for the guest, too, which needs some 10 MB. Where Croft is not root and the
+// engine is, the workload is the same user as Croft: it can harm its own guest,
+// and nothing else.
+package docker

@@ -1,0 +1,177 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/workspace/workspacetest"
+)
+
+// guestVar tells processes that a test starts where croft-guest is.
+const guestVar = "CROFT_TEST_GUEST"
+
+// daemon is the engine of this program; nil where there is none, or where it is
+// another's, who has started this program.
+var daemon *testenv.Dockerd
+
+func TestMain(m *testing.M) {
+	if os.Getenv(guestVar) != "" {
+		os.Exit(m.Run())
+	}
+	os.Exit(withEngine(m))
+}
+
+func withEngine(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "croft-docker-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	bin := filepath.Join(dir, "croft-guest")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	os.Setenv(guestVar, bin)
+	if testenv.DockerMissing() == "" {
+		if daemon, err = testenv.StartDockerd(context.Background()); err != nil {
+			panic(err)
+		}
+		os.Setenv(testenv.DockerVar, daemon.Host())
+		defer func() {
+			if err := daemon.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "stop dockerd:", err)
+			}
+		}()
+	}
+	return m.Run()
+}
+
+// lease is how long guests of tests live without an owner.
+const lease = 20 * time.Second
+
+func config(dir string) *Config {
+	return &Config{
+		Root: filepath.Join(dir, "ws"), Cache: filepath.Join(dir, "docker"), Host: os.Getenv(testenv.DockerVar), Guest: os.Getenv(guestVar), Lease: lease,
+		Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}),
+	}
+}
+
+func newProvider(t testing.TB, dir string, mods ...func(*Config)) *Provider {
+	t.Helper()
+	testenv.NeedsDocker(t)
+	cfg := config(dir)
+	for _, mod := range mods {
+		mod(cfg)
+	}
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// leftovers lists what is left of workspaces below dir, and in the engine.
+func leftovers(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "ws"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != plot.LockName(Kind) {
+			names = append(names, e.Name())
+		}
+	}
+	for _, c := range containers(t, dir) {
+		names = append(names, "container "+c.Name)
+	}
+	return names
+}
+
+// containers lists those of the data directory dir.
+func containers(t testing.TB, dir string) []State {
+	t.Helper()
+	p := newProvider(t, dir)
+	defer p.Close()
+	list, err := p.engine.List(t.Context(), map[string]string{LabelRoot: filepath.Join(dir, "ws")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var harness = workspacetest.Harness{
+	Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, dir) },
+	Leftovers: leftovers,
+}
+
+func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
+
+func open(t testing.TB, p *Provider, mods ...func(*driver.Spec)) *driver.Workspace {
+	t.Helper()
+	spec := driver.Spec{ID: driver.NewID(), Kind: Kind}
+	for _, mod := range mods {
+		mod(&spec)
+	}
+	ws, err := p.Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.Life.Destroy(context.WithoutCancel(t.Context())) })
+	return ws
+}
+
+func script(t testing.TB, ws *driver.Workspace, text string) driver.Result {
+	t.Helper()
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: text})
+	if err != nil {
+		t.Fatalf("run %q: %v", text, err)
+	}
+	return res
+}
+
+func write(t testing.TB, ws *driver.Workspace, name, text string) {
+	t.Helper()
+	if _, err := ws.FS.Write(t.Context(), name, strings.NewReader(text), &driver.WriteOptions{}); err != nil {
+		t.Fatalf("write %s: %v", name, err)
+	}
+}
+
+// TestFilesAreSharedAndACommandRuns is the shortest way through: a file that is
+// written by the boundary is seen inside, can be changed there, and the other way
+// round.
+func TestFilesAreSharedAndACommandRuns(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir)
+	ws := open(t, p)
+	write(t, ws, "from-host", "hello")
+	res := script(t, ws, "cat from-host; echo more >> from-host; echo made > from-inside; id -un; pwd")
+	if got, want := string(res.Stdout), "hellocroft\n/workspace\n"; got != want || res.ExitCode != 0 {
+		t.Fatalf("got %q (%+v), want %q", got, res, want)
+	}
+	write(t, ws, "from-inside", "changed")
+	if got := string(script(t, ws, "cat from-host from-inside; rm from-host from-inside").Stdout); got != "hellomore\nchanged" {
+		t.Errorf("got %q", got)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

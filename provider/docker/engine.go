@@ -1,0 +1,125 @@
+package docker
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// An Engine is what this package needs of a container engine, and all that it
+// needs. Errors have codes: NotFound for what is not there, AlreadyExists for a
+// name that is taken, Unavailable for an engine that does not answer. Removing
+// what is gone, and stopping what has ended, succeeds.
+type Engine interface {
+	// Ping asks whether the engine answers. It is cheap.
+	Ping(ctx context.Context) error
+
+	// Info describes the engine.
+	Info(ctx context.Context) (Info, error)
+
+	// Containers.
+	Create(ctx context.Context, u Unit) (id string, err error)
+	Start(ctx context.Context, id string) error
+	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) // standard input and output
+	Stop(ctx context.Context, id string, grace time.Duration) error
+	Remove(ctx context.Context, id string) error // by force, with its anonymous volumes
+	Inspect(ctx context.Context, id string) (State, error)
+	List(ctx context.Context, labels map[string]string) ([]State, error) // those that do not run, too
+	Pause(ctx context.Context, id string) error
+	Unpause(ctx context.Context, id string) error
+
+	// Events sends what happens to containers with the given labels until the
+	// context ends or the engine does; then it closes the channel.
+	Events(ctx context.Context, labels map[string]string) (<-chan Event, error)
+
+	// Images.
+	Image(ctx context.Context, name string) (Image, error)
+	Images(ctx context.Context) ([]Image, error)
+	Pull(ctx context.Context, name string) error
+	Load(ctx context.Context, archive io.Reader) ([]string, error)            // as "docker save" writes it; returns names
+	Import(ctx context.Context, files io.Reader, name string, c Commit) error // a tar of a root file system
+	Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error
+	RemoveImage(ctx context.Context, name string) error
+
+	Close() error
+}
+
+// Info describes an engine.
+type Info struct {
+	ID           string   // of this installation
+	Name         string   // for people: "Docker 20.10.24"
+	Architecture string   // as GOARCH names it
+	Runtimes     []string // in alphabetical order
+	UserNS       bool     // users inside are others outside
+	Rootless     bool     // the engine itself is not root
+	Memory       bool     // it limits memory, and so on
+	Swap         bool
+	PIDs         bool
+	CPU          bool
+	CgroupV2     bool
+}
+
+// A Unit is a container to be made.
+type Unit struct {
+	Name       string
+	Image      string
+	Labels     map[string]string
+	Command    []string // in place of the image's entry point
+	User       string   // UID:GID
+	Dir        string
+	Hostname   string
+	Runtime    string // "" is the engine's default
+	Mounts     []Mount
+	Tmpfs      map[string]string // options by path
+	Memory     int64             // bytes, swap included; 0 is no limit
+	PIDs       int64
+	MilliCPUs  int64
+	AutoRemove bool // the engine removes it when it ends
+	Stdin      bool // standard input is open until whoever attaches first is gone
+}
+
+// A Mount shows a directory or a file of the engine's host, or a volume by its
+// name, in a container.
+type Mount struct {
+	Source   string
+	Target   string
+	ReadOnly bool
+	Volume   bool
+}
+
+// A State says how a container stands.
+type State struct {
+	ID       string
+	Name     string
+	Image    string
+	Labels   map[string]string
+	Running  bool
+	Paused   bool
+	OOM      bool // the kernel killed for memory in it
+	ExitCode int
+	Error    string
+	PID      int // on the engine's host, of its first process
+}
+
+// An Event says that something happened to a container.
+type Event struct {
+	ID     string
+	Action string // start, die, oom, destroy, ...
+}
+
+// An Image is one that the engine has.
+type Image struct {
+	ID      string            `json:"id"`
+	Names   []string          `json:"names,omitempty"`
+	Size    int64             `json:"size"`
+	Created time.Time         `json:"created"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Env     []string          `json:"-"` // NAME=VALUE, of one that was asked for by its name
+}
+
+// A Commit is what an image that is made of files says besides.
+type Commit struct {
+	Env     []string
+	Command []string
+	Labels  map[string]string
+}

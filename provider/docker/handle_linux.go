@@ -1,0 +1,335 @@
+package docker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A handle is a live workspace: its files, and its guest once that was needed.
+type handle struct {
+	p    *Provider
+	id   string
+	opts options
+	caps driver.Capabilities
+	fact *fact // of the engine, when the handle was built
+	plot *plot.Handle
+
+	turn    chan struct{} // held by who uses the fields below; waiting ends with the context
+	client  *guest.Client // nil until the guest was needed
+	closed  bool
+	proxied bool // this handle takes part in the proxy of the workspace
+}
+
+func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("docker: %w", ctx.Err())
+	}
+}
+
+// files is the module for files: straight in their directory, as the workload.
+func (h *handle) files(context.Context) (*driver.FS, error) {
+	direct := h.plot.Direct()
+	if os.Geteuid() != 0 {
+		return direct, nil
+	}
+	return guest.AsUser(direct, h.fact.Outside), nil
+}
+
+// guest returns the guest of the workspace, which it finds or starts. One that
+// has died since it was last used is Evicted, once.
+func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
+	if err := h.plot.Current(); err != nil {
+		return nil, err
+	}
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if h.closed {
+		return nil, fmt.Errorf("docker: the workspace is closed: %w", fault.WrongState)
+	}
+	if h.client == nil {
+		h.client, err = h.meet(ctx)
+		return h.client, err
+	}
+	select {
+	case <-h.client.Gone():
+		h.client.Close() //nolint:errcheck // it has ended
+		h.client = nil
+		return nil, fmt.Errorf("docker: the guest of the workspace has ended: %w", fault.Evicted)
+	default:
+		return h.client, nil
+	}
+}
+
+// meet attaches to the guest of the workspace, or starts its container, while no
+// other process does either.
+func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
+	dir := h.p.ground.Path(h.id)
+	alone, err := keep.Lock(ctx, dir)
+	if err != nil {
+		if cerr := h.plot.Current(); cerr != nil {
+			return nil, cerr
+		}
+		return nil, fmt.Errorf("docker: lock the container: %w", err)
+	}
+	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	// Who changes or ends the workspace does so before it takes the lock to end
+	// the container. So what is current now stays so until that one's turn.
+	if err := h.plot.Current(); err != nil {
+		return nil, err
+	}
+	m := h.plot.Meta()
+	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
+	if err != nil {
+		return nil, fmt.Errorf("docker: start the guest: %w", err)
+	}
+	l, version, err := h.plan(f, &m)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.wayOut(ctx, m.Policy.Network); err != nil {
+		return nil, err
+	}
+	if c := h.adopt(ctx, l, version); c != nil {
+		return c, nil
+	}
+	return h.begin(ctx, l)
+}
+
+// plan says how the container of m runs.
+func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
+	bin, err := h.p.binary()
+	if err != nil {
+		return nil, "", fmt.Errorf("docker: %w", err)
+	}
+	key, err := json.Marshal([]any{
+		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("docker: %w: %w", fault.Internal, err)
+	}
+	sum := sha256.Sum256(key)
+	l := &launch{
+		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
+		key: hex.EncodeToString(sum[:8]), policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
+	}
+	if !m.Policy.Network.None() {
+		l.roots = h.p.ground.Path(h.id, rootsName)
+	}
+	if h.opts.Throwaway {
+		l.autoRemove, l.lease = true, throwawayLease
+	}
+	return l, bin.Version, nil
+}
+
+// throwawayLease is how long the container of a throw-away workspace outlives the
+// process that used it.
+const throwawayLease = 5 * time.Second
+
+// adopt attaches to a guest that runs as planned, if there is one. The lock is
+// held.
+func (h *handle) adopt(ctx context.Context, l *launch, version string) *guest.Client {
+	r, err := readRecord(l.dir)
+	if err != nil || r == nil || r.Key != l.key || r.Token == "" {
+		return nil
+	}
+	c, err := guest.DialContainer(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
+	if err != nil {
+		return nil
+	}
+	c.WhyLost = h.whyLost(l)
+	return c
+}
+
+// begin starts the container, after the end of any that is there. The lock is
+// held.
+func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
+	if err := h.p.end(ctx, l.dir); err != nil {
+		return nil, err
+	}
+	r := &record{Name: l.name, Key: l.key}
+	if err := r.write(l.dir); err != nil { // before there is anything that only it tells of
+		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
+	}
+	c, err := h.p.start(ctx, l)
+	if err != nil {
+		return nil, errors.Join(err, h.p.end(context.WithoutCancel(ctx), l.dir))
+	}
+	c.WhyLost = h.whyLost(l)
+	r.Token = l.token
+	if err := r.write(l.dir); err != nil {
+		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
+		return nil, errors.Join(err, c.Close(), h.p.end(context.WithoutCancel(ctx), l.dir))
+	}
+	return c, nil
+}
+
+// wayOut takes part in the proxy of the workspace, in place of what the handle
+// had of it.
+func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
+	box := h.p.ground.Path(h.id, boxName)
+	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
+	}
+	at := outlet.Places{
+		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
+		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
+	}
+	if err := h.p.outlets.Hold(h.id, at, n); err != nil {
+		return fmt.Errorf("docker: start the proxy: %w: %w", fault.Of(err), err)
+	}
+	h.leaveProxy(ctx)
+	h.proxied = true
+	return nil
+}
+
+// closeTimeout bounds the end of a proxy.
+const closeTimeout = 10 * time.Second
+
+func (h *handle) leaveProxy(ctx context.Context) {
+	if !h.proxied {
+		return
+	}
+	h.proxied = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := h.p.outlets.Release(ctx, h.id); err != nil {
+		h.p.log.Warn("docker: the proxy of a workspace does not end", "workspace", h.id, "error", err)
+	}
+}
+
+// update changes the policy. A container that does not run under the new one ends.
+func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+	f, err := h.p.checkPolicy(ctx, policy, h.opts)
+	if err != nil {
+		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
+	}
+	m, err := h.plot.Update(ctx, policy, nil)
+	if err != nil {
+		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
+	}
+	if err := h.renew(ctx, f, m); err != nil {
+		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
+	}
+	return newRef(m, h.opts, h.caps)
+}
+
+// renew ends the container if it does not run as m says.
+func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	defer cancel()
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
+		return err
+	}
+	want, _, err := h.plan(f, m)
+	if err != nil {
+		return err
+	}
+	if r, err := readRecord(want.dir); err == nil && r != nil && r.Key == want.key {
+		return nil
+	}
+	if err := h.p.endIn(ctx, want.dir); err != nil {
+		return err
+	}
+	if h.client != nil {
+		h.client.Close() //nolint:errcheck // its guest has ended
+		h.client = nil
+	}
+	return nil
+}
+
+// close lets go of the workspace, and of its guest, which lives on.
+func (h *handle) close(ctx context.Context) error {
+	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
+}
+
+func (h *handle) release(ctx context.Context) error {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h.closed = true
+	h.leaveProxy(ctx)
+	if h.client == nil {
+		return nil
+	}
+	h.client.Close() //nolint:errcheck // whether it hears of it or not
+	h.client = nil
+	return nil
+}
+
+// destroy ends the workspace and its container.
+func (h *handle) destroy(ctx context.Context) error {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	client := h.client
+	unlock()
+	if client != nil {
+		client.Ends() // what it runs is ended on purpose from here on
+	}
+	if err := h.plot.Destroy(ctx, h.p.endIn); err != nil {
+		return fmt.Errorf("docker: destroy: %w", err)
+	}
+	return h.release(ctx)
+}
+
+// pause freezes all that runs in the workspace. Files can still be used.
+func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause", h.p.engine.Pause) }
+
+// resume lets it go on.
+func (h *handle) resume(ctx context.Context) error {
+	return h.freeze(ctx, "resume", h.p.engine.Unpause)
+}
+
+func (h *handle) freeze(ctx context.Context, verb string, do func(ctx context.Context, id string) error) error {
+	if err := h.plot.Current(); err != nil {
+		return err
+	}
+	dir := h.p.ground.Path(h.id)
+	alone, err := keep.Lock(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("docker: %s: lock the container: %w", verb, err)
+	}
+	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	r, err := readRecord(dir)
+	if err != nil || r == nil || r.Name == "" {
+		return nil //nolint:nilerr // nothing runs
+	}
+	s, err := h.p.engine.Inspect(ctx, r.Name)
+	if fault.Of(err) == fault.NotFound || err == nil && (!s.Running || s.Paused == (verb == "pause")) {
+		return nil // nothing runs, or it is so
+	}
+	if err == nil {
+		err = do(ctx, r.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("docker: %s: %w", verb, err)
+	}
+	return nil
+}

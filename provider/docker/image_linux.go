@@ -1,0 +1,65 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/distribution/reference"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// BaseImage is what workspaces are made of that name no image: what a shell needs,
+// and git, Python and curl where this host has them. It is made on first use of
+// the packages of this host; see base.
+const BaseImage = "croft/base:1"
+
+// checkImageName refuses what is no name of an image.
+func checkImageName(name string) error {
+	if _, err := reference.ParseAnyReference(name); err != nil {
+		return fmt.Errorf("image %q: %w: %w", name, fault.InvalidArgument, err)
+	}
+	return nil
+}
+
+// cutEnv splits NAME=VALUE.
+func cutEnv(pair string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(pair, "=")
+	return name, value, ok && name != ""
+}
+
+// ensureImage returns an image that the engine has, or gets it: the base is made,
+// any other comes from its registry.
+func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) {
+	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	img, err := p.engine.Image(soon, name)
+	cancel()
+	if err == nil || fault.Of(err) != fault.NotFound {
+		return img, p.hung(ctx, err)
+	}
+	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
+	defer cancel()
+	if name == BaseImage {
+		err = p.makeBase(long)
+	} else if err = p.engine.Pull(long, name); err != nil {
+		err = unobtainable(ctx, name, err)
+	}
+	if err != nil {
+		return Image{}, p.hung(ctx, err)
+	}
+	img, err = p.engine.Image(long, name)
+	return img, p.hung(ctx, err)
+}
+
+// unobtainable is the error for an image that is not there and can't be pulled.
+func unobtainable(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("docker: pull %s: %w", name, ctx.Err())
+	}
+	switch fault.Of(err) {
+	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
+		return fmt.Errorf("docker: image %s is gone from the engine, and to pull it took too long or failed: %w: %w", name, fault.Unavailable, err)
+	}
+	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\")", name, fault.Failed, err)
+}

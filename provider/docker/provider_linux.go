@@ -1,0 +1,352 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Provider opens workspaces in containers.
+type Provider struct {
+	ground  *plot.Ground
+	log     *slog.Logger
+	cfg     Config
+	engine  Engine
+	binary  func() (*guestbin.Binary, error)
+	outlets *outlet.Outlets
+	ctx     context.Context // of what runs for the provider, such as proxies, until Close
+	cancel  context.CancelFunc
+
+	turn  chan struct{}    // held by who uses the fields below; waiting ends with the context
+	info  *Info            // what the engine said, once it did
+	facts map[string]*fact // what was proven of it, by runtime
+}
+
+var _ driver.Provider = (*Provider)(nil)
+
+// New returns a provider that keeps its workspaces below cfg.Root. It does not
+// speak to the engine yet.
+func New(cfg *Config) (*Provider, error) {
+	c := Config{}
+	if cfg != nil {
+		c = *cfg
+	}
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	p := &Provider{ground: ground, log: ground.Log(), cfg: c, engine: c.Engine, turn: make(chan struct{}, 1), facts: map[string]*fact{}}
+	if p.engine == nil {
+		if p.engine, err = Connect(c.Host); err != nil {
+			return nil, err
+		}
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
+	p.outlets = outlet.New(p.ctx, egress.Options{
+		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
+	}, p.log)
+	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
+	return p, nil
+}
+
+// complete fills in the defaults.
+func (c *Config) complete() error {
+	root, err := filepath.Abs(c.Root)
+	if err != nil {
+		return fmt.Errorf("docker: config: root %q: %w: %w", c.Root, fault.InvalidArgument, err)
+	}
+	c.Root = root
+	if c.Cache == "" {
+		c.Cache = filepath.Join(root, ".docker")
+	}
+	if c.Cache, err = filepath.Abs(c.Cache); err != nil {
+		return fmt.Errorf("docker: config: cache %q: %w: %w", c.Cache, fault.InvalidArgument, err)
+	}
+	if c.UIDBase == 0 {
+		c.UIDBase = 1 << 30
+	}
+	if c.Image == "" {
+		c.Image = BaseImage
+	}
+	for field, otherwise := range map[*time.Duration]time.Duration{
+		&c.Lease: DefaultLease, &c.PullTimeout: DefaultPullTimeout, &c.AnswerTimeout: DefaultAnswerTimeout,
+	} {
+		if *field == 0 {
+			*field = otherwise
+		}
+		if *field < 0 {
+			return fmt.Errorf("docker: config: %w: times must not be negative", fault.InvalidArgument)
+		}
+	}
+	if c.UIDBase < 1<<16 {
+		return fmt.Errorf("docker: config: %w: UIDBase %d must be at least 65536", fault.InvalidArgument, c.UIDBase)
+	}
+	return nil
+}
+
+// Close ends what the provider runs in this process. Containers live on.
+func (p *Provider) Close() error {
+	p.cancel()
+	return p.engine.Close()
+}
+
+// Kind returns "docker".
+func (p *Provider) Kind() string { return Kind }
+
+// Probe starts a container and tries the fence from inside. What it found of an
+// engine is remembered beside the workspaces.
+func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
+	unlock, err := p.ground.Lock(ctx)
+	if err != nil {
+		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
+	}
+	unlock()
+	if err := p.answers(ctx); err != nil {
+		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
+	}
+	f, err := p.prove(ctx, p.cfg.Runtime)
+	if err != nil {
+		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
+	}
+	return p.traitsOf(f), nil
+}
+
+// answers asks the engine whether it is there.
+func (p *Provider) answers(ctx context.Context) error {
+	const patience = 10 * time.Second
+	soon, cancel := context.WithTimeout(ctx, min(patience, p.cfg.AnswerTimeout))
+	defer cancel()
+	return p.hung(ctx, p.engine.Ping(soon))
+}
+
+// hung makes the error of a call to the engine that took too long one of the
+// engine, and not of the caller, who has not given up.
+func (p *Provider) hung(ctx context.Context, err error) error {
+	if ctx.Err() == nil && fault.Of(err) == fault.DeadlineExceeded {
+		return fmt.Errorf("docker: %w: the engine does not answer in time", fault.Unavailable)
+	}
+	return err
+}
+
+// Open makes the workspace spec.ID or returns it where it exists.
+func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	opts, f, err := p.check(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	from, err := p.origin(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	own, err := json.Marshal(opts)
+	if err != nil {
+		return nil, fmt.Errorf("docker: open: %w: %w", fault.Internal, err)
+	}
+	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, f, from, spec.Policy.Durable) })
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "open", err)
+	}
+	return p.attach(ctx, m, p.caps())
+}
+
+// caps is what workspaces have.
+func (p *Provider) caps() driver.Capabilities {
+	if p.cfg.Snapshots == nil {
+		return capabilities
+	}
+	return withSnapshots
+}
+
+// check refuses, before anything is made, what the provider can't do, and
+// returns what is kept of the configuration.
+func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact, error) {
+	if spec.Kind != Kind {
+		return nil, nil, fmt.Errorf("docker: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
+	}
+	if !driver.ValidID(spec.ID) {
+		return nil, nil, fmt.Errorf("docker: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	}
+	opts := new(options)
+	if err := driver.DecodeConfig(spec, opts); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case opts.From != "":
+		return nil, nil, fmt.Errorf("docker: open: config: %w: \"from\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+	case spec.Dir != "":
+		return nil, nil, fmt.Errorf("docker: open: a directory in place: %w: a container has files of its own, which another user owns", fault.Unsupported)
+	case spec.From.Template != "":
+		return nil, nil, fmt.Errorf("docker: open: template %q: %w: it is not a snapshot", spec.From.Template, fault.Unsupported)
+	}
+	if opts.Image == "" {
+		opts.Image = p.cfg.Image
+	}
+	if err := checkImageName(opts.Image); err != nil {
+		return nil, nil, fmt.Errorf("docker: open: %w", err)
+	}
+	opts.From = spec.From.Snapshot
+	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
+	}
+	f, err := p.checkPolicy(ctx, spec.Policy, *opts)
+	if err != nil {
+		return nil, nil, p.ground.OpenFailed(ctx, "open", err)
+	}
+	return opts, f, nil
+}
+
+// checkPolicy finds what runs a workspace under a policy, and refuses what that
+// does not give.
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*fact, error) {
+	if policy.Isolation.Rank() < 0 {
+		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
+	}
+	if policy.Network.Open {
+		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
+	}
+	runtime, err := p.runtime(ctx, policy, opts)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.prove(ctx, runtime)
+	if err != nil {
+		return nil, err
+	}
+	return f, policy.Check(p.traitsOf(f))
+}
+
+// Names in the directory of a workspace, besides those of package plot.
+const (
+	boxName       = "box"           // what the guest has of the host: see package guest
+	stageName     = "stage"         // where a rollback makes ready what is new
+	rootsName     = "roots"         // what programs inside trust
+	authorityName = "authority.pem" // keys of the workspace's authorities
+)
+
+// build adds to the directory of a new workspace.
+func (p *Provider) build(ctx context.Context, dir string, f *fact, from *origin, durable bool) error {
+	if err := keep.Prepare(dir); err != nil {
+		return err
+	}
+	if err := from.fill(ctx, filepath.Join(dir, plot.FilesName), f, durable); err != nil {
+		return err
+	}
+	return f.give(filepath.Join(dir, plot.FilesName))
+}
+
+// payload is all that a ref holds: what the container is rebuilt from is that, and
+// what lies beside the files. No identity of a container is in it.
+type payload struct {
+	ID      string `json:"id"`
+	Image   string `json:"image"`
+	Runtime string `json:"runtime,omitempty"`
+}
+
+// Resolve attaches to the workspace that ref names, if the engine answers.
+func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("docker: resolve: %w", err)
+	}
+	var pl payload
+	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
+		return nil, err
+	}
+	known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots)
+	if !driver.ValidID(pl.ID) || !known {
+		return nil, fmt.Errorf("docker: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
+	}
+	m, err := p.ground.Read(pl.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, p.ground.Gone()
+	}
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "resolve", err)
+	}
+	if err := driver.CheckRevision(ref, m.Revision); err != nil {
+		return nil, err
+	}
+	var opts options
+	switch err := driver.DecodeStrict(m.Own, &opts); {
+	case err != nil:
+		return nil, fmt.Errorf("docker: resolve: the meta of the workspace is not valid: %w", fault.Failed)
+	case opts.Image != pl.Image || opts.Runtime != pl.Runtime:
+		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images or runtimes: %w", fault.Failed)
+	case ref.Revision > m.Revision:
+		return nil, fmt.Errorf("docker: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
+	case ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil:
+		return nil, fmt.Errorf("docker: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
+	}
+	return p.attach(ctx, m, ref.Capabilities)
+}
+
+// attach builds the live workspace: Open and Resolve both end here. The engine
+// must answer; the container is made when it is first needed.
+func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+	h := &handle{p: p, id: m.ID, caps: caps, turn: make(chan struct{}, 1)}
+	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
+		return nil, fmt.Errorf("docker: attach: the meta of the workspace is not valid: %w", fault.Failed)
+	}
+	if err := p.answers(ctx); err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
+	f, err := p.checkPolicy(ctx, m.Policy, h.opts)
+	if err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
+	h.fact = f
+	if err := p.recover(ctx, m); err != nil {
+		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
+	if h.plot, err = p.ground.Attach(ctx, m, f.fence); err != nil {
+		return nil, err
+	}
+	h.plot.Via = h.files
+	ref, err := newRef(m, h.opts, caps)
+	if err != nil {
+		return nil, errors.Join(err, h.plot.Close())
+	}
+	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume}
+	if caps.Has(driver.CapSnapshot) {
+		life.Snapshot = h.keeper(m).Module()
+	}
+	t := p.traitsOf(f)
+	t.Root, t.Damaged = inside, p.ground.Damaged(m)
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: h.shell()}, nil
+}
+
+func newRef(m *plot.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime}, caps.Clone(), m.Revision)
+}
+
+// Sweep removes containers and directories of workspaces that are not in live,
+// and what a crash left. What belongs to other data directories, and to providers
+// of other kinds, stays.
+func (p *Provider) Sweep(ctx context.Context, live []string) error {
+	return errors.Join(p.ground.Sweep(ctx, live, p.endIn), p.sweepContainers(ctx, live), p.cleanProbes())
+}
+
+// cachePath names a file of what workspaces share, and makes its directory.
+func (p *Provider) cachePath(name string) (string, error) {
+	if err := os.MkdirAll(p.cfg.Cache, 0o700); err != nil {
+		return "", fmt.Errorf("docker: %w: %w", fault.Of(err), err)
+	}
+	return filepath.Join(p.cfg.Cache, name), nil
+}

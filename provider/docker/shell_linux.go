@@ -1,0 +1,47 @@
+package docker
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// shell is the module that runs processes: each call goes to the guest, after a
+// look at whether the handle still stands for the workspace.
+func (h *handle) shell() *driver.Shell {
+	return &driver.Shell{Starter: starter{h}, Run: h.run, Sessions: h.sessions, Attach: h.attachSession}
+}
+
+type starter struct{ h *handle }
+
+func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	c, err := s.h.guest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Shell().Start(ctx, cmd)
+}
+
+func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	c, err := h.guest(ctx)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return c.Shell().Run(ctx, cmd)
+}
+
+func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	c, err := h.guest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Shell().Sessions(ctx)
+}
+
+func (h *handle) attachSession(ctx context.Context, id string) (*driver.Session, error) {
+	c, err := h.guest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Shell().Attach(ctx, id)
+}

@@ -1,0 +1,151 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// origin is the snapshot that a new workspace starts from; nil is none.
+type origin struct{ tree snapshot.Tree }
+
+// origin finds it. A workspace that is there already was made from it, whatever
+// has become of the snapshot.
+func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error) {
+	if spec.From.Snapshot == "" {
+		return nil, nil
+	}
+	if p.cfg.Snapshots == nil {
+		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no store of them", fault.Unsupported)
+	}
+	if m, err := p.ground.Read(spec.ID); err == nil {
+		var was options
+		if driver.DecodeStrict(m.Own, &was) == nil && was.From == spec.From.Snapshot {
+			return nil, nil
+		}
+	}
+	tree, m, err := p.cfg.Snapshots.Tree(ctx, spec.From.Snapshot)
+	if err == nil {
+		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+	}
+	if err == nil && m.Base != (snapshot.Base{}) {
+		err = fmt.Errorf("a snapshot over %s: %w: only the provider that took it knows that", m.Base.Name, fault.Unsupported)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("docker: open: %w", err)
+	}
+	return &origin{tree}, nil
+}
+
+// fill puts what a new workspace starts with into its directory.
+func (o *origin) fill(ctx context.Context, dir string, f *fact, durable bool) error {
+	if o == nil {
+		return nil
+	}
+	return snapshot.Fill(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.owner(), PlainModes: true})
+}
+
+// owner is whose the files of a workspace are; nil is this process's user.
+func (f *fact) owner() *snapshot.Owner {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return &snapshot.Owner{UID: f.Outside, GID: f.Outside}
+}
+
+// recover completes a rollback that a process which died had begun.
+func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
+		return nil
+	}
+	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
+	switch fault.Of(err) {
+	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
+		return nil // there is no such directory, which Attach tells, or another process is at it
+	}
+	return err
+}
+
+// keeper gives a workspace the module for snapshots.
+func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
+	return &snapshot.Keeper{
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
+		Now: func(ctx context.Context) (snapshot.View, error) {
+			if err := h.plot.Current(); err != nil {
+				return snapshot.View{}, err
+			}
+			view := snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
+			err := h.still(ctx, &view)
+			return view, err
+		},
+		Become: h.become,
+	}
+}
+
+// still makes what runs stand still while a snapshot is taken, until the view is
+// done with. Where an engine can't, the snapshot says that it was not frozen.
+func (h *handle) still(ctx context.Context, v *snapshot.View) error {
+	dir := h.p.ground.Path(h.id)
+	alone, err := keep.Lock(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("docker: snapshot: lock the container: %w", err)
+	}
+	unlock := func() { alone.Close() } //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	v.Done = unlock
+	r, err := readRecord(dir)
+	if err != nil {
+		unlock()
+		return fmt.Errorf("docker: snapshot: %w: %w", fault.Of(err), err)
+	}
+	if r == nil {
+		v.Frozen = true
+		return nil
+	}
+	s, err := h.p.engine.Inspect(ctx, r.Name)
+	switch {
+	case fault.Of(err) == fault.NotFound || err == nil && (!s.Running || s.Paused):
+		v.Frozen = true
+		return nil
+	case err == nil:
+		err = h.p.engine.Pause(ctx, r.Name)
+	}
+	if err != nil {
+		h.p.log.Warn("docker: a snapshot is taken while processes run", "workspace", h.id, "error", err)
+		return nil
+	}
+	v.Frozen = true
+	v.Done = func() {
+		defer unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.cfg.AnswerTimeout)
+		defer cancel()
+		if err := h.p.engine.Unpause(ctx, r.Name); err != nil {
+			h.p.log.Error("docker: a container stands still after a snapshot", "workspace", h.id, "error", err)
+		}
+	}
+	return nil
+}
+
+// become brings the files to what is in a tree.
+func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+	if err := h.plot.Current(); err != nil {
+		return err
+	}
+	m := h.plot.Meta()
+	if m.Policy.ReadOnly {
+		return fmt.Errorf("docker: roll back: %w: the workspace is read-only", fault.PermissionDenied)
+	}
+	stage := h.p.ground.Path(h.id, stageName)
+	if err := os.MkdirAll(stage, 0o700); err != nil {
+		return fmt.Errorf("docker: roll back: %w: %w", fault.Of(err), err)
+	}
+	_, err := snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{
+		Only: paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.fact.owner(), PlainModes: true,
+	})
+	return err
+}
