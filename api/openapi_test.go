@@ -60,6 +60,7 @@ var routes = []string{
 	"POST /v1/templates",
 	"POST /v1/workspaces",
 	"POST /v1/workspaces/{id}/acquire",
+	"POST /v1/workspaces/{id}/apply",
 	"POST /v1/workspaces/{id}/chmod",
 	"POST /v1/workspaces/{id}/code",
 	"POST /v1/workspaces/{id}/contexts",

@@ -32,6 +32,7 @@ func (s *Server) snapshotRoutes() {
 	handle(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollback)
 	handle(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.seal)
 	handle(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.fork)
+	handle(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.apply)
 	handle(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diff)
 	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
 	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
@@ -212,6 +213,43 @@ func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f 
 		return Workspace{}, err
 	}
 	return out.Body, nil
+}
+
+// Apply is the body of /apply.
+type Apply struct {
+	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
+	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
+	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
+	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
+	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
+	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
+}
+
+type applyInput struct {
+	Target
+	Body Apply
+}
+
+func (s *Server) apply(ctx context.Context, in *applyInput) (*body[history.Applied], error) {
+	target, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	source, err := s.workspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
+	if err != nil {
+		return nil, err
+	}
+	if source.ID() == target.ID() {
+		return nil, refused("source", "%q is the workspace itself", in.Body.Source)
+	}
+	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
+		From: in.Body.From, DryRun: in.Body.DryRun,
+		MergeOptions: snapshot.MergeOptions{Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &body[history.Applied]{*res}, nil
 }
 
 type diffInput struct {

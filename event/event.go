@@ -32,6 +32,7 @@ const (
 	SandboxViolation Kind = "lifecycle.sandbox.violation" // something tried to leave the fence
 	WorkspaceState   Kind = "lifecycle.workspace.state"   // the registry moved a workspace to another state
 	Operation        Kind = "workspace.operation"         // one operation on a workspace ended
+	Progress         Kind = "workspace.progress"          // an operation on a workspace goes on, and has come so far
 	EgressRequest    Kind = "egress.request"              // one request to the outside ended, or was refused
 	ToolCall         Kind = "tool.call"                   // an agent's call of a tool ended
 	ToolApproval     Kind = "tool.approval"               // a rule, or the user, decided on a call
@@ -51,6 +52,10 @@ const (
 	FieldTo       = "to"
 	FieldDuration = "duration_ms"
 	FieldProvider = "provider"
+
+	// Of an operation that goes on.
+	FieldFiles = "files"
+	FieldBytes = "bytes"
 
 	FieldSuppressed = "suppressed" // events of the kind that were not told since the last that was
 

@@ -105,17 +105,30 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0
 		return res, nil
 	}
-	before, err := target.Snapshot(ctx, &driver.SnapshotOptions{Name: "before-apply", Labels: map[string]string{snapshot.CauseLabel: "apply"}})
+	before, err := accept(ctx, target, next, paths)
 	if err != nil {
 		return nil, err
 	}
-	res.Undo = before.ID
-	if err := snapshot.Write(ctx, next, files(target), paths); err != nil {
-		_, back := target.Rollback(context.WithoutCancel(ctx), before.ID, nil)
-		return nil, errors.Join(err, back)
-	}
-	res.Done = true
+	res.Undo, res.Done = before.ID, true
 	return res, nil
+}
+
+// accept brings a workspace to what it is to become. Where it can't do so at once
+// the files are written one by one, and it returns to what it was if that fails.
+func accept(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
+	opts := &driver.SnapshotOptions{Name: "before-apply", Labels: map[string]string{snapshot.CauseLabel: "apply"}}
+	before, err := target.Accept(ctx, snapshot.Module(next), paths, opts)
+	if fault.Of(err) != fault.Unsupported {
+		return before, err
+	}
+	if before, err = target.Snapshot(ctx, opts); err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	if err := snapshot.Write(ctx, next, files(target), &snapshot.WriteOptions{Only: paths}); err != nil {
+		_, back := target.Rollback(context.WithoutCancel(ctx), before.ID, nil)
+		return driver.SnapshotInfo{}, errors.Join(err, back)
+	}
+	return before, nil
 }
 
 // files are the files of a workspace as a module.

@@ -29,6 +29,7 @@ import (
 type change struct {
 	dir   string
 	opts  *RestoreOptions
+	only  *pathSet
 	place *placer
 	root  int // the directory
 
@@ -67,7 +68,7 @@ func newChange(dir string, opts *RestoreOptions) (*change, error) {
 	if err != nil {
 		return nil, hostError("open", dir, err)
 	}
-	return &change{dir: dir, opts: opts, place: newPlacer(opts), root: root, stageFD: -1}, nil
+	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), place: newPlacer(opts), root: root, stageFD: -1}, nil
 }
 
 // ready makes the stage.

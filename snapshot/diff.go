@@ -100,6 +100,7 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 	if opts != nil {
 		d.opts = *opts
 	}
+	d.only = newPathSet(d.opts.Only)
 	if d.opts.MaxText == 0 {
 		d.opts.MaxText = 4 << 20
 	}
@@ -135,6 +136,7 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 type comparing struct {
 	a, b Tree
 	opts DiffOptions
+	only *pathSet
 	out  *Comparison
 }
 
@@ -144,12 +146,7 @@ func sideOf(n *Node) *Side {
 }
 
 func (d *comparing) wants(name string, dir bool) bool {
-	if d.opts.Only == nil {
-		return true
-	}
-	return slices.ContainsFunc(d.opts.Only, func(only string) bool {
-		return only == "." || name == only || strings.HasPrefix(name, only+"/") || dir && strings.HasPrefix(only, name+"/")
-	})
+	return d.only.has(name) || dir && d.only.leads(name)
 }
 
 func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {

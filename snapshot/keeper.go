@@ -23,24 +23,32 @@ type Keeper struct {
 	// until done is called, nothing changes if frozen.
 	Now func(ctx context.Context) (View, error)
 
-	// Become brings the files of the workspace, in place, to what is in a tree, in
-	// which paths, at least, differ from what is there.
-	Become func(ctx context.Context, t Tree, paths []string) error
+	// Become brings the files of the workspace, in place, to another state.
+	Become func(ctx context.Context, to *Return) error
 
-	// Base returns what a snapshot with a base lies over; nil where there is none
-	// that has one.
-	Base func(ctx context.Context, b Base) (Tree, error)
-
-	// Sealed, where it is set, is called with a snapshot that Seal took, to make
-	// it quick to start from. Running says why a workspace can't be sealed now.
+	// Seal, where it is set, turns the files into layers that never change, on
+	// which the workspace stands from then on, and returns those, as a base;
+	// moved is false where that can't be. Sealed, where it is set, is then
+	// called with a snapshot of the whole, to make it quick to start from.
+	// Running says why a workspace can't be sealed now.
+	Seal    func(ctx context.Context) (layers Base, moved bool, err error)
 	Sealed  func(ctx context.Context, m *Manifest) error
 	Running func(ctx context.Context) error
+}
+
+// A Return is the way to another state of a workspace.
+type Return struct {
+	Target string   // the snapshot to return to
+	Before string   // the snapshot of what is there
+	Tree   Tree     // what the target holds
+	Paths  []string // where, at least, it differs from what is there
 }
 
 // A View is the files of a workspace at a moment.
 type View struct {
 	Tree   Tree
 	Base   Base   // what Tree is the upper layer of
+	Start  Base   // the part of Base that the workspace started with
 	Cache  string // see TakeOptions
 	Frozen bool
 	Done   func() // nil is nothing
@@ -50,13 +58,17 @@ type View struct {
 const (
 	CauseLabel = "croft.cause" // "rollback", and what else made it
 	SealLabel  = "croft.sealed"
+
+	// TemplateLabel is on what workspaces start from by a name: no rule of
+	// retention forgets it.
+	TemplateLabel = "croft.template"
 )
 
 // Module returns the module.
 func (k *Keeper) Module() *driver.Snapshots {
 	m := &driver.Snapshots{Snapshotter: k, List: k.list, Delete: k.delete, Files: k.files}
 	if k.Become != nil {
-		m.Rollback = k.rollback
+		m.Rollback, m.Accept = k.rollback, k.accept
 	}
 	if k.Sealed != nil {
 		m.Seal = k.seal
@@ -152,25 +164,6 @@ func (k *Keeper) delete(ctx context.Context, id string, access *driver.SnapshotA
 	return k.Store.Delete(ctx, m.ID)
 }
 
-// tree returns what a snapshot holds, with what it lies over.
-func (k *Keeper) tree(ctx context.Context, m *Manifest) (Tree, error) {
-	return k.over(ctx, m.Base, k.Store.StoredTree(m.Root))
-}
-
-func (k *Keeper) over(ctx context.Context, b Base, upper Tree) (Tree, error) {
-	if b == (Base{}) {
-		return upper, nil
-	}
-	if k.Base == nil {
-		return nil, fmt.Errorf("snapshot: a snapshot over %s %q: %w: it is of another provider", b.Kind, b.Name, fault.Unsupported)
-	}
-	lower, err := k.Base(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	return Layer(lower, upper), nil
-}
-
 // files returns the files of a snapshot or, for "", those of the workspace as they
 // are now.
 func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
@@ -182,7 +175,7 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 		if err != nil {
 			return nil, err
 		}
-		t, err := k.tree(ctx, m)
+		t, err := k.Store.whole(m)
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +185,7 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 	if err != nil {
 		return nil, err
 	}
-	t, err := k.tree(ctx, m)
+	t, err := k.Store.whole(m)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +198,7 @@ func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
 	if k.Origin != "" {
 		m, err := k.Store.Get(ctx, k.Origin)
 		if err == nil {
-			t, err := k.tree(ctx, m)
+			t, err := k.Store.whole(m)
 			if err != nil {
 				return nil, err
 			}
@@ -223,10 +216,10 @@ func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
 	if v.Done != nil {
 		v.Done()
 	}
-	if v.Base == (Base{}) {
+	if v.Start == (Base{}) {
 		return nil, fmt.Errorf("snapshot: what the workspace started from: %w: it started empty", fault.NotFound)
 	}
-	t, err := k.Base(ctx, v.Base)
+	t, err := v.Start.Tree()
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +250,7 @@ func (k *Keeper) rollback(ctx context.Context, id string, access *driver.Snapsho
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	want, err := k.tree(ctx, target)
+	want, err := k.Store.whole(target)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -266,23 +259,44 @@ func (k *Keeper) rollback(ctx context.Context, id string, access *driver.Snapsho
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "checkpoint")
-	have, err := k.tree(ctx, before)
-	if err != nil {
-		return driver.SnapshotInfo{}, err
-	}
-	paths, err := differing(ctx, have, want)
+	paths, err := k.between(ctx, before, target, want)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	if len(paths) > 0 {
-		err = k.Become(ctx, want, paths)
+		err = k.Become(ctx, &Return{Target: target.ID, Before: before.ID, Tree: want, Paths: paths})
 	}
 	return before.SnapshotInfo, err
 }
 
-// differing lists the paths at which two trees differ.
-func differing(ctx context.Context, a, b Tree) ([]string, error) {
-	d, err := Diff(ctx, a, b, &DiffOptions{NoRenames: true})
+// accept remembers what is there and brings the workspace to what files hold. That
+// is a snapshot, too, so that who finds it half-way knows where it was to go.
+func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	before, err := k.take(ctx, opts, nil)
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	next, err := k.Store.Take(ctx, Files(files), k.options(&View{Frozen: true}, &driver.SnapshotOptions{
+		Name: opts.Name + "-done", Labels: opts.Labels,
+	}))
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	driver.Step(ctx, "target")
+	return before.SnapshotInfo, k.Become(ctx, &Return{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths})
+}
+
+// between lists the paths at which two snapshots differ, at least: those over the
+// same base do so where their upper layers do.
+func (k *Keeper) between(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
+	if before.Base == target.Base && before.Base != (Base{}) {
+		return k.Store.uppers(ctx, before, target)
+	}
+	have, err := k.Store.whole(before)
+	if err != nil {
+		return nil, err
+	}
+	d, err := Diff(ctx, have, want, &DiffOptions{NoRenames: true})
 	if err != nil {
 		return nil, err
 	}
@@ -300,6 +314,30 @@ func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver
 			return driver.SnapshotInfo{}, err
 		}
 	}
+	sealed := *opts
+	sealed.Labels = maps.Clone(opts.Labels)
+	if sealed.Labels == nil {
+		sealed.Labels = map[string]string{}
+	}
+	sealed.Labels[SealLabel] = "true"
+	if k.Seal != nil && len(opts.Ignore) == 0 {
+		layers, moved, err := k.Seal(ctx)
+		if err != nil {
+			return driver.SnapshotInfo{}, err
+		}
+		if moved {
+			m, err := k.Store.Take(ctx, Empty, k.options(&View{Base: layers, Frozen: true}, &sealed))
+			if err != nil {
+				return driver.SnapshotInfo{}, err
+			}
+			return m.SnapshotInfo, nil
+		}
+	}
+	return k.sealCopy(ctx, &sealed)
+}
+
+// sealCopy takes a snapshot of the whole, from which a layer is made.
+func (k *Keeper) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	v, err := k.Now(ctx)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
@@ -308,11 +346,7 @@ func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver
 		defer v.Done()
 	}
 	o := k.options(&v, opts)
-	if o.Info.Labels == nil {
-		o.Info.Labels = map[string]string{}
-	}
-	o.Info.Labels[SealLabel] = "true"
-	whole, err := k.over(ctx, v.Base, v.Tree)
+	whole, err := over(v.Base, v.Tree)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}

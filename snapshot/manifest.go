@@ -32,13 +32,6 @@ type Manifest struct {
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out; the first of them
 }
 
-// A Base names the layer below a tree, in the words of the provider that
-// understands it.
-type Base struct {
-	Kind string `json:"kind,omitempty"`
-	Name string `json:"name,omitempty"`
-}
-
 func (m *Manifest) paths() []string {
 	var paths []string
 	for _, p := range m.Paths {
@@ -173,6 +166,30 @@ func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
 	return s.StoredTree(m.Root), m, nil
 }
 
+// Whole returns all that a snapshot holds, with what it lies over.
+func (s *Store) Whole(ctx context.Context, id string) (Tree, *Manifest, error) {
+	m, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := s.whole(m)
+	return t, m, err
+}
+
+func (s *Store) whole(m *Manifest) (Tree, error) { return over(m.Base, s.StoredTree(m.Root)) }
+
+// over returns what upper makes of its base.
+func over(b Base, upper Tree) (Tree, error) {
+	if b == (Base{}) {
+		return upper, nil
+	}
+	lower, err := b.Tree()
+	if err != nil {
+		return nil, err
+	}
+	return Layer(lower, upper), nil
+}
+
 // Retention says which snapshots to keep. Zero keeps all.
 type Retention struct {
 	Keep   int           // the newest so many; 0 is no such rule
@@ -204,7 +221,8 @@ func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest
 }
 
 // Prune deletes, of the snapshots that match, those that no rule keeps, and
-// returns them. With both rules a snapshot that either keeps stays.
+// returns them. With both rules a snapshot that either keeps stays. Templates
+// always do, and do not count.
 func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
 	if r == (Retention{}) {
 		return nil, nil
@@ -216,7 +234,7 @@ func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bo
 	now, seen := time.Now(), 0
 	var gone []*Manifest
 	for _, m := range all {
-		if match != nil && !match(m) {
+		if _, template := m.Labels[TemplateLabel]; template || match != nil && !match(m) {
 			continue
 		}
 		seen++

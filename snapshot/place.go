@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,8 @@ type placer struct {
 	plain  bool // no set-user-id, set-group-id and sticky
 	layer  bool // whiteouts and opaque directories are made, too
 	tokens chan struct{}
+
+	files, bytes atomic.Int64
 }
 
 func newPlacer(o *RestoreOptions) *placer {
@@ -237,7 +240,18 @@ func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name
 	if size != n.Size {
 		return corrupt("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
 	}
+	p.tell(ctx, size)
 	return p.set(fd, n, true)
+}
+
+// tell says how far it is to whoever wants to know.
+func (p *placer) tell(ctx context.Context, size int64) {
+	files, bytes := p.files.Add(1), p.bytes.Add(size)
+	if files%256 == 0 {
+		if f := driver.Progress(ctx); f != nil {
+			f(files, bytes)
+		}
+	}
 }
 
 // copyTo writes what r yields to a file that is empty.

@@ -165,18 +165,12 @@ func (c *change) selects(name string) bool {
 	if c.opts.Keep != nil && c.opts.Keep(name) {
 		return false
 	}
-	if c.opts.Only == nil {
-		return true
-	}
-	return slices.ContainsFunc(c.opts.Only, func(only string) bool {
-		return only == "." || name == only || strings.HasPrefix(name, only+"/")
-	})
+	return c.only.has(name)
 }
 
 // enters reports whether anything below a path may be selected.
 func (c *change) enters(name string) bool {
-	return c.opts.Only == nil || c.selects(name) ||
-		slices.ContainsFunc(c.opts.Only, func(only string) bool { return strings.HasPrefix(only, name+"/") })
+	return c.selects(name) || c.only.leads(name)
 }
 
 // both compares two entries of one name, and reports whether the entry is replaced.
@@ -248,6 +242,9 @@ func (c *change) sameAttrs(w, h *Node) bool {
 func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) (bool, error) {
 	if w.Size != h.Size {
 		return false, nil
+	}
+	if w.stat != nil && h.stat != nil && *w.stat == *h.stat {
+		return true, nil // it is one file
 	}
 	for _, side := range []struct {
 		dir Directory

@@ -37,7 +37,8 @@ type TakeOptions struct {
 	// same name reads only what changed since. "" is never.
 	Cache string
 
-	// Progress, where it is set, is told now and then how far it is.
+	// Progress is told now and then how far it is; nil is whoever wants to know by
+	// the context (see driver.WithProgress).
 	Progress func(files, bytes int64)
 }
 
@@ -119,6 +120,9 @@ func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 	if opts.NoCredentials {
 		k.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(CredentialFiles, "\n")))
 	}
+	if k.progress = opts.Progress; k.progress == nil {
+		k.progress = driver.Progress(ctx)
+	}
 	k.cache = w.s.loadCache(opts.Cache)
 	root, err := t.Root(ctx)
 	if err != nil {
@@ -166,6 +170,8 @@ type taker struct {
 	tokens  chan struct{} // who has one may start a goroutine
 	started time.Time
 	cache   map[string]cached
+
+	progress func(files, bytes int64)
 
 	files, bytes, special atomic.Int64
 
@@ -303,8 +309,8 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes [
 			}
 		}
 		files, bytes := k.files.Add(1), k.bytes.Add(n.Size)
-		if k.opts.Progress != nil && files%1000 == 0 {
-			k.opts.Progress(files, bytes)
+		if k.progress != nil && files%256 == 0 {
+			k.progress(files, bytes)
 		}
 	}
 	return nil

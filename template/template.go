@@ -28,7 +28,7 @@ import (
 
 // Labels of the snapshots that are templates.
 const (
-	Label       = "croft.template"
+	Label       = snapshot.TemplateLabel
 	sourceLabel = "croft.template.source"
 )
 
@@ -155,7 +155,7 @@ func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what str
 		}
 	case s.Snapshot != "":
 		what = "snapshot:" + s.Snapshot
-		tree, err = c.whole(ctx, s.Snapshot)
+		tree, _, err = c.Store.Whole(ctx, s.Snapshot)
 	case s.Git != "":
 		tree, what, err = c.commit(ctx, s)
 	default:
@@ -163,18 +163,6 @@ func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what str
 		tree, done, err = c.image(ctx, s.Image)
 	}
 	return tree, what, done, err
-}
-
-// whole returns all that a snapshot holds, with the directory that it lies over.
-func (c *Catalog) whole(ctx context.Context, id string) (snapshot.Tree, error) {
-	tree, m, err := c.Store.Tree(ctx, id)
-	if err != nil || m.Base == (snapshot.Base{}) {
-		return tree, err
-	}
-	if m.Base.Kind != "dir" || !filepath.IsAbs(m.Base.Name) {
-		return nil, fmt.Errorf("template: snapshot %s over %s: %w", id, m.Base.Name, fault.Unsupported)
-	}
-	return snapshot.Layer(snapshot.HostDir(m.Base.Name, nil), tree), nil
 }
 
 // commit returns the files of a commit, read by git's plumbing alone.

@@ -2,7 +2,10 @@ package workspace
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -13,7 +16,27 @@ func (w *Workspace) snapshots(ctx context.Context, v *verb, what string, has fun
 		if d.Life.Snapshot == nil || !has(d.Life.Snapshot) {
 			return w.lacks(what, d)
 		}
-		return call(ctx, d.Life.Snapshot)
+		return call(w.watched(ctx, v), d.Life.Snapshot)
+	})
+}
+
+// progressEvery is how often an operation tells how far it is.
+const progressEvery = 500 * time.Millisecond
+
+// watched returns a context under which long work tells the event stream, now and
+// then, how far it is.
+func (w *Workspace) watched(ctx context.Context, v *verb) context.Context {
+	if w.opts.Events == event.Discard || driver.Progress(ctx) != nil {
+		return ctx
+	}
+	var last atomic.Int64
+	last.Store(time.Now().UnixNano())
+	return driver.WithProgress(ctx, func(files, bytes int64) {
+		was, now := last.Load(), time.Now().UnixNano()
+		if now-was < int64(progressEvery) || !last.CompareAndSwap(was, now) {
+			return
+		}
+		w.emit(event.Progress, map[string]any{event.FieldVerb: v.name, event.FieldFiles: files, event.FieldBytes: bytes})
 	})
 }
 
@@ -61,6 +84,18 @@ func (w *Workspace) Rollback(ctx context.Context, id string, opts *driver.Snapsh
 	err = w.snapshots(ctx, verbRollback, "rolling back", func(s *driver.Snapshots) bool { return s.Rollback != nil },
 		func(ctx context.Context, s *driver.Snapshots) error {
 			before, err = s.Rollback(ctx, id, orZero(opts))
+			return err
+		})
+	return before, err
+}
+
+// Accept brings the workspace, in place, to what files hold, which differs from
+// what is there at the given paths alone: all of it, or nothing. It first takes a
+// snapshot, with opts, of what is there, and returns that one.
+func (w *Workspace) Accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (before driver.SnapshotInfo, err error) {
+	err = w.snapshots(ctx, verbRollback, "accepting changes", func(s *driver.Snapshots) bool { return s.Accept != nil },
+		func(ctx context.Context, s *driver.Snapshots) error {
+			before, err = s.Accept(ctx, files, paths, orZero(opts))
 			return err
 		})
 	return before, err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -54,7 +55,9 @@ func (a *app) wsDiffCommand() *cobra.Command {
 
 func (a *app) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
+		stop := a.progress(ctx, c, name, "comparing")
 		d, err := compare(ctx, c, name, opts.DiffOptions)
+		stop()
 		if err != nil {
 			return err
 		}
@@ -131,25 +134,35 @@ type wsApplyOptions struct {
 func (a *app) wsApplyCommand() *cobra.Command {
 	var opts wsApplyOptions
 	cmd := &cobra.Command{
-		Use:   "apply NAME DIR [PATH...]",
-		Short: "Merge what changed in a workspace into a directory of this host",
+		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
+		Short: "Merge what changed in a workspace into a directory of this host, or another workspace",
 		Long: `Merge what changed in a workspace, since what it started from or --from, into a directory of
-this host: all of it, or the changes at PATHs or of --hunk. Files that changed on both sides are merged line by line.
+this host, or another workspace: all of it, or the changes at PATHs or of --hunk. --into names a workspace or,
+with a slash in it or where it is one, a directory. Files that changed on both sides are merged line by line.
 Where that can't be, nothing is written and the conflicts are listed; with --markers they are written into the files.
 A kill leaves the directory as it was or, after the next apply, as it was to be. What was there before is kept:
 --undo takes the change back. With --branch the changes become a commit in the git repository DIR, whose work
 tree, index and hooks are not touched.`,
-		Example: "  croft ws apply demo .\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
-		Args:    cobra.MinimumNArgs(2),
+		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			opts.name, opts.dir = args[0], args[1]
-			if len(args) > 2 {
-				opts.apply.Only = args[2:]
+			opts.name, args = args[0], args[1:]
+			if opts.dir == "" {
+				if len(args) == 0 {
+					return usagef("where to is missing: a directory, or --into DIR|WORKSPACE")
+				}
+				opts.dir, args = args[0], args[1:]
+			} else if !isDirectory(opts.dir) {
+				return a.wsApplyInto(ctx, opts, args)
+			}
+			if len(args) > 0 {
+				opts.apply.Only = args
 			}
 			return a.wsApply(ctx, opts)
 		}),
 	}
 	f := cmd.Flags()
+	f.StringVar(&opts.dir, "into", "", "the directory or the workspace to merge into")
 	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
 	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, take only the Nth hunk of a file, as ws diff shows them; may be given several times")
 	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts into the files, marked as git does it")
@@ -191,12 +204,47 @@ func (a *app) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		}
 		opts.apply.Undo = store
 		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", "croft.apply.dir": dir}}
+		stop := a.progress(ctx, c, ws.ID(), "merging")
 		res, err := snapshot.Apply(ctx, base, theirs, dir, &opts.apply)
+		stop()
 		if err != nil {
 			return err
 		}
 		if res.Undo != "" {
 			a.note("to take it back: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
+		}
+		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+	})
+}
+
+// isDirectory reports whether what is merged into is a directory: it is written as
+// a path, or there is one of that name.
+func isDirectory(into string) bool {
+	if strings.ContainsRune(into, '/') || into == "." || into == ".." {
+		return true
+	}
+	info, err := os.Stat(into)
+	return err == nil && info.IsDir()
+}
+
+// wsApplyInto merges into another workspace.
+func (a *app) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
+	if opts.branch != "" || opts.undo != "" {
+		return usagef("--branch and --undo are for directories; ws undo takes back what was merged into a workspace")
+	}
+	hunks, err := parseHunks(opts.hunks)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *remote.Client) error {
+		res, err := decoded[history.Applied](c.Apply(ctx, opts.dir, remote.ApplyOptions{
+			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
+		}))
+		if err != nil {
+			return err
+		}
+		if res.Undo != "" {
+			a.note("to take it back: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
 		}
 		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
 	})

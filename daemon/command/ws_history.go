@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/history"
+	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -105,8 +106,10 @@ func (a *app) wsRedoCommand() *cobra.Command {
 }
 
 func (a *app) wsMove(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
-	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
+		stop := a.progress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)
+		stop()
 		if err != nil {
 			return err
 		}

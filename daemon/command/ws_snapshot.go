@@ -43,12 +43,14 @@ be frozen while it was taken, that is said on standard error.`,
 }
 
 func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal bool) error {
-	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
 		take := ws.Snapshot
 		if seal {
 			take = ws.Seal
 		}
+		stop := a.progress(ctx, c, ws.ID(), "taking a snapshot")
 		info, err := take(ctx, opts)
+		stop()
 		if err != nil {
 			return err
 		}
@@ -135,8 +137,10 @@ before becomes a snapshot, whose id is printed.`,
 }
 
 func (a *app) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
-	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) error {
+	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
+		stop := a.progress(ctx, c, ws.ID(), "going back")
 		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
+		stop()
 		if err != nil {
 			return err
 		}
@@ -176,7 +180,9 @@ func (a *app) wsForkCommand() *cobra.Command {
 
 func (a *app) wsFork(ctx context.Context, name string, opts remote.ForkOptions) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
+		stop := a.progress(ctx, c, name, "forking")
 		res, err := c.Fork(ctx, name, opts)
+		stop()
 		if err != nil {
 			return err
 		}

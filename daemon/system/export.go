@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/bucket"
 )
@@ -27,7 +26,7 @@ func (s *System) export(roots []string) func(ctx context.Context, id, to string,
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
-		return s.snapshots.Copy(ctx, id, snapshot.Open(bucket.New(b, ""), nil), &snapshot.CopyOptions{Credentials: credentials, Base: sandbox.BaseTree})
+		return s.snapshots.Copy(ctx, id, snapshot.Open(bucket.New(b, ""), nil), &snapshot.CopyOptions{Credentials: credentials})
 	}
 }
 

@@ -20,6 +20,11 @@ type Options struct {
 	MaxFileSize int64 // bytes that a file may have after Write, Edit or Copy; 0 is no limit
 	NoSymlinks  bool  // Open refuses a path in which any element is a symlink, as fault.SandboxViolation
 
+	// Exact takes what is asked for as it is: symlinks that lead outside, which
+	// no call follows, and modes with all bits that there are. It is for who
+	// brings back what was there, and never for what an agent asks for.
+	Exact bool
+
 	// Commit, where it is set, makes the last step of each Write and Edit, and of
 	// each file of a Copy: the one that others see. It either calls change, once,
 	// and returns its error, or returns why the change may not be made any more.
@@ -66,6 +71,19 @@ func newRoot(s system, opts *Options) *Root {
 	r.sys.commit = r.opts.Commit
 	r.refs.Store(1)
 	return r
+}
+
+// With returns another root at the same directory, with options of its own.
+func (r *Root) With(opts *Options) (*Root, error) {
+	if !r.acquire() {
+		return nil, failed("open", ".", errClosed)
+	}
+	defer r.done()
+	s, err := r.sys.again()
+	if err != nil {
+		return nil, failed("open", ".", err)
+	}
+	return newRoot(s, opts), nil
 }
 
 // Close lets go of the directory. Calls that are under way finish; readers and
@@ -211,7 +229,14 @@ func (r *Root) checkWrite(t target, o *driver.WriteOptions) error {
 	if err := checkTime(o.ModTime); err != nil {
 		return err
 	}
-	return driver.CheckMode(o.Mode)
+	return r.checkMode(o.Mode)
+}
+
+func (r *Root) checkMode(mode fs.FileMode) error {
+	if r.opts.Exact {
+		mode &^= 0o7000
+	}
+	return driver.CheckMode(mode)
 }
 
 // years that RFC 3339, and so JSON, can write.
@@ -233,7 +258,7 @@ func (r *Root) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions
 	}
 	defer r.done()
 	opts = orZero(opts)
-	if err := driver.CheckMode(opts.Mode); err != nil {
+	if err := r.checkMode(opts.Mode); err != nil {
 		return failed("mkdir", name, err)
 	}
 	return failed("mkdir", name, r.sys.mkdir(t, opts, r.opts.Sync))
@@ -301,7 +326,7 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 		return err
 	}
 	defer r.done()
-	if err := driver.CheckMode(mode); err != nil {
+	if err := r.checkMode(mode); err != nil {
 		return failed("chmod", name, err)
 	}
 	return failed("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))
@@ -316,6 +341,9 @@ func (r *Root) Symlink(ctx context.Context, dest, name string) error {
 		return err
 	}
 	defer r.done()
+	if r.opts.Exact {
+		return failed("symlink", name, r.sys.symlinkAsIs(dest, t.name, r.opts.Sync))
+	}
 	if err := checkLink(t, dest); err != nil {
 		return failed("symlink", name, err)
 	}

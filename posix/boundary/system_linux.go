@@ -59,6 +59,14 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 
 func (s system) close() error { return unix.Close(s.fd) }
 
+// again opens the same directory once more.
+func (s system) again() (system, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(s.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	return system{fd: fd}, err
+}
+
 // openTries bounds how often openat2 is repeated: it answers EAGAIN when
 // anything on the machine was renamed while it resolved "..".
 const openTries = 1000

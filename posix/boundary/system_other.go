@@ -41,6 +41,12 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 	return system{root: root}, err
 }
 
+// again opens the same directory once more.
+func (s system) again() (system, error) {
+	root, err := s.root.OpenRoot(".")
+	return system{root: root}, err
+}
+
 // identify looks at the path and then at the directory: there is no one step.
 func identify(dir string) (Identity, error) {
 	plain, err := filepath.EvalSymlinks(dir)

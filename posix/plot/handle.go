@@ -214,6 +214,35 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 	return m, h.bind(m, root)
 }
 
+// Reshape replaces what the provider keeps in the meta, together with what change,
+// called before, does to the files: their directory may be another one after it.
+// Nobody commits anything meanwhile. The handle stands for what there is then;
+// others are evicted.
+func (h *Handle) Reshape(ctx context.Context, own json.RawMessage, change func() error) error {
+	unlock, err := h.g.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the workspace is closed: %w", fault.WrongState)
+	}
+	m, err := h.g.reshape(ctx, h.id, own, change)
+	if err != nil {
+		return err
+	}
+	root, err := h.open(m)
+	if err != nil {
+		return err
+	}
+	if err := h.know(m, root); err != nil {
+		return err
+	}
+	return h.bind(m, root)
+}
+
 // Close lets go of the workspace. Closing twice is closing once.
 func (h *Handle) Close() error {
 	h.mu.Lock()

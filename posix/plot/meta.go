@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -139,6 +140,43 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 	driver.Step(ctx, "policy written")
 	*m = next
 	return nil
+}
+
+// Reshape is Handle.Reshape for a workspace that this process has no handle of.
+func (g *Ground) Reshape(ctx context.Context, id string, own json.RawMessage, change func() error) (*Meta, error) {
+	unlock, err := g.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return g.reshape(ctx, id, own, change)
+}
+
+// reshape does it while the lock of the root is held.
+func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, change func() error) (*Meta, error) {
+	m, err := g.Read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
+	}
+	if err != nil {
+		return nil, err
+	}
+	old, err := os.Open(g.Path(id, MetaName))
+	if err != nil {
+		return nil, err
+	}
+	defer old.Close()                  // which unlocks it
+	_ = lockFile(old, syscall.LOCK_EX) // where there are no locks nobody holds one
+	if err := change(); err != nil {
+		return nil, err
+	}
+	next := *m
+	next.Own = own
+	if err := next.write(g.Path(id), true); err != nil {
+		return nil, err
+	}
+	driver.Step(ctx, "reshaped")
+	return &next, nil
 }
 
 // damaged reports whether the host went down while the workspace was not durable.

@@ -57,7 +57,7 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	database, err := filestore.New(&filestore.Config{Dir: cfg.Data, Log: cfg.Log})
+	database, err := filestore.New(&filestore.Config{Dir: cfg.Data, Snapshots: snapshots, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}

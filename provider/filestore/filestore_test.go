@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -72,6 +73,7 @@ func harness(cfg Config) workspacetest.Harness {
 		Provider: func(t testing.TB, dir string) driver.Provider {
 			c := cfg
 			c.Dir = dir
+			c.Snapshots = snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), nil)
 			return newProvider(t, &c)
 		},
 		Leftovers: leftovers,

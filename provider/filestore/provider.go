@@ -14,6 +14,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,6 +39,9 @@ type Config struct {
 	// database; 0 is DefaultInlineThreshold, and a negative one keeps nothing
 	// there but empty files.
 	InlineThreshold int64
+
+	// Snapshots keeps the snapshots of workspaces; nil is none.
+	Snapshots *snapshot.Store
 
 	Log *slog.Logger // nil is silent
 
@@ -143,7 +147,18 @@ func traits() driver.Traits {
 	}
 }
 
-var capabilities = driver.NewCapabilities(driver.CapFS)
+// What workspaces have, without a store of snapshots and with one.
+var (
+	capabilities  = driver.NewCapabilities(driver.CapFS)
+	withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapSnapshot)
+)
+
+func (p *Provider) caps() driver.Capabilities {
+	if p.cfg.Snapshots == nil {
+		return capabilities
+	}
+	return withSnapshots
+}
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
@@ -155,6 +170,11 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
+	fresh := &record{id: spec.ID, namespace: namespace, revision: 1, policy: spec.Policy, boot: p.cfg.BootID, session: spec.Session.ID, origin: spec.From.Snapshot}
+	parts, err := p.parts(ctx, s, fresh, spec)
+	if err != nil {
+		return nil, err
+	}
 	var rec *record
 	var was driver.Policy
 	err = s.change(ctx, spec.Policy.Durable, func(t *tx) (err error) {
@@ -163,9 +183,14 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 			return err
 		}
 		if rec == nil {
-			rec = &record{id: spec.ID, namespace: namespace, revision: 1, policy: spec.Policy, boot: p.cfg.BootID}
-			was = spec.Policy
-			return t.create(rec)
+			rec, was = fresh, spec.Policy
+			if err := t.create(rec); err != nil {
+				return err
+			}
+			return t.fill(rec, parts)
+		}
+		if rec.origin != spec.From.Snapshot {
+			return fmt.Errorf("what the workspace starts from: %w: it was opened with another", fault.InvalidArgument)
 		}
 		if explicit && namespace != rec.namespace {
 			return fmt.Errorf("namespace %q: %w: the workspace was opened in %q", namespace, fault.InvalidArgument, rec.namespace)
@@ -173,6 +198,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		was = rec.policy
 		return t.converge(rec, spec.Policy, p.cfg.BootID)
 	})
+	if err != nil || rec != fresh {
+		err = errors.Join(err, s.abandonAll(ctx, parts))
+	}
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
@@ -180,7 +208,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err := p.hardened(ctx, s, rec, was); err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
-	return p.attach(s, rec)
+	return p.attach(s, rec, p.caps())
 }
 
 // check refuses, before anything is made, what the provider can't do.
@@ -194,11 +222,11 @@ func (p *Provider) check(spec driver.Spec) (namespace string, explicit bool, err
 	if spec.Dir != "" {
 		return "", false, fmt.Errorf("filestore: open: a directory in place: %w: the files are in a database", fault.Unsupported)
 	}
-	if spec.From != (driver.Source{}) {
-		return "", false, fmt.Errorf("filestore: open: a template or snapshot to start from: %w", fault.Unsupported)
+	if spec.From.Template != "" || spec.From.Snapshot != "" && p.cfg.Snapshots == nil {
+		return "", false, fmt.Errorf("filestore: open: a directory, or a snapshot without a store of them, to start from: %w", fault.Unsupported)
 	}
-	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
-		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: there is only %v", missing, fault.Failed, capabilities.Names())
+	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
+		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: there is only %v", missing, fault.Failed, p.caps().Names())
 	}
 	if err := spec.Policy.Check(traits()); err != nil {
 		return "", false, fmt.Errorf("filestore: open: %w", err)
@@ -217,8 +245,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.DecodeRef(ref, Kind, &pl, p.cfg.Log); err != nil {
 		return nil, err
 	}
-	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+	if known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots); !known || !driver.ValidID(pl.ID) {
 		return nil, fmt.Errorf("filestore: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
+	}
+	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
+		return nil, fmt.Errorf("filestore: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
 	}
 	s, err := p.store(ctx)
 	if err != nil {
@@ -241,29 +272,33 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if ref.Revision > rec.revision {
 		return nil, fmt.Errorf("filestore: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
-	return p.attach(s, rec)
+	return p.attach(s, rec, ref.Capabilities)
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(s *store, rec *record) (*driver.Workspace, error) {
-	ref, err := rec.ref()
+func (p *Provider) attach(s *store, rec *record, caps driver.Capabilities) (*driver.Workspace, error) {
+	w := &space{p: p, s: s, id: rec.id, caps: caps}
+	ref, err := w.ref(rec)
 	if err != nil {
 		return nil, err
 	}
-	w := &space{p: p, s: s, id: rec.id}
 	w.durable.Store(rec.policy.Durable)
 	t := traits()
 	if rec.mayBeDamaged(p.cfg.BootID) {
 		t.Damaged = "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
 	}
+	life := driver.Life{
+		Close:   func(context.Context) error { return nil }, // nothing is held
+		Destroy: w.destroy,
+		Update:  w.update,
+	}
+	if caps.Has(driver.CapSnapshot) {
+		life.Snapshot = w.keeper(rec).Module()
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: t,
-		Life: driver.Life{
-			Close:   func(context.Context) error { return nil }, // nothing is held
-			Destroy: w.destroy,
-			Update:  w.update,
-		},
+		Life:   life,
 		FS: &driver.FS{
 			Files: w, Rename: w.Rename, Copy: w.Copy, Chmod: w.Chmod, Symlink: w.Symlink, Digest: w.Digest,
 		},
@@ -293,7 +328,7 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 		}
 	}
 	defer s.trim(ctx)
-	return failed("sweep", ".", errors.Join(s.reap(ctx), s.collect(ctx), s.sweepBucket(ctx), s.sweepWriters()))
+	return failed("sweep", ".", errors.Join(s.reap(ctx), s.unpinDead(ctx), s.collect(ctx), s.sweepBucket(ctx), s.sweepWriters()))
 }
 
 // A record is the row of a workspace.
@@ -305,6 +340,8 @@ type record struct {
 	boot      string // of the host, when the policy was last set
 	damaged   bool   // an earlier boot may have done harm
 	root      int64
+	session   string // on whose behalf it was opened
+	origin    string // the snapshot that it started from
 }
 
 // mayBeDamaged reports whether the host went down while the workspace was not durable.
@@ -312,8 +349,8 @@ func (r *record) mayBeDamaged(boot string) bool {
 	return r.damaged || r.boot != boot && !r.policy.Durable
 }
 
-func (r *record) ref() (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: r.id}, capabilities.Clone(), r.revision)
+func (w *space) ref(r *record) (driver.Ref, error) {
+	return driver.NewRef(Kind, payload{ID: r.id}, w.caps.Clone(), r.revision)
 }
 
 func encodePolicy(p driver.Policy) (string, error) {

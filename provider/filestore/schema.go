@@ -1,7 +1,7 @@
 package filestore
 
 // schemaVersion is kept in the database's user_version.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // schema makes the tables. Names of files are blobs, because they are bytes and
 // sort as such. The triggers keep the promise that an object is either the
@@ -16,7 +16,9 @@ CREATE TABLE workspace (
 	policy    TEXT NOT NULL,
 	boot      TEXT NOT NULL,
 	damaged   INTEGER NOT NULL,
-	root      INTEGER NOT NULL
+	root      INTEGER NOT NULL,
+	session   TEXT NOT NULL,
+	origin    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE node (
@@ -60,4 +62,11 @@ WHEN old.object IS NOT NULL AND old.object IS NOT new.object AND NOT EXISTS (SEL
 BEGIN
 	INSERT OR IGNORE INTO garbage VALUES (old.object);
 END;
+`
+
+// fromVersion1 adds whose a workspace is and what it started from.
+const fromVersion1 = `
+ALTER TABLE workspace ADD COLUMN session TEXT NOT NULL DEFAULT '';
+ALTER TABLE workspace ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = 2;
 `

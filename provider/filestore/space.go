@@ -17,9 +17,10 @@ import (
 // reads the policy in its own transaction, so that all handles, in any process,
 // obey the latest.
 type space struct {
-	p  *Provider
-	s  *store
-	id string
+	p    *Provider
+	s    *store
+	id   string
+	caps driver.Capabilities
 
 	// durable is a guess at the policy, to choose a connection before the
 	// policy can be read.
@@ -30,8 +31,8 @@ type space struct {
 func (t *tx) record(id string) (*record, error) {
 	r := &record{id: id}
 	var policy string
-	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, damaged, root FROM workspace WHERE id = ?", id).
-		Scan(&r.namespace, &r.revision, &policy, &r.boot, &r.damaged, &r.root)
+	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, damaged, root, session, origin FROM workspace WHERE id = ?", id).
+		Scan(&r.namespace, &r.revision, &policy, &r.boot, &r.damaged, &r.root, &r.session, &r.origin)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -59,7 +60,7 @@ func (t *tx) create(r *record) error {
 		return err
 	}
 	r.root = root.id
-	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.damaged, r.root)
+	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.damaged, r.root, r.session, r.origin)
 }
 
 // converge brings the workspace to a policy, under a higher revision where that
@@ -123,7 +124,7 @@ func (w *space) update(ctx context.Context, policy driver.Policy) (driver.Ref, e
 	if err := w.p.hardened(ctx, w.s, rec, was); err != nil {
 		return driver.Ref{}, failed("update", w.id, err)
 	}
-	return rec.ref()
+	return w.ref(rec)
 }
 
 // destroy ends the workspace.

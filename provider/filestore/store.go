@@ -159,6 +159,12 @@ func (s *store) tryMigrate(ctx context.Context) error {
 		if err := t.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 			return err
 		}
+		if version == 1 {
+			if err := t.exec(fromVersion1); err != nil {
+				return err
+			}
+			version = 2
+		}
 		switch version {
 		case schemaVersion:
 			return t.QueryRowContext(ctx, "SELECT id FROM store").Scan(&s.id)

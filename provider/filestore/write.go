@@ -91,8 +91,12 @@ func (t *tx) mayWrite(root *node, name string, opts *driver.WriteOptions, how wa
 
 // receive reads the body, as far as it fits into memory, or else into an object.
 func (w *space) receive(ctx context.Context, rec *record, body io.Reader, opts *driver.WriteOptions) (*content, error) {
+	return w.receiveUpTo(ctx, rec, body, max(w.s.threshold, 0), opts)
+}
+
+// receiveUpTo is receive with another bound on what goes into memory.
+func (w *space) receiveUpTo(ctx context.Context, rec *record, body io.Reader, inline int64, opts *driver.WriteOptions) (*content, error) {
 	in := &meter{r: body, ctx: ctx, max: opts.MaxSize, hash: driver.NewDigest()}
-	inline := max(w.s.threshold, 0)
 	head, err := io.ReadAll(io.LimitReader(in, inline+1))
 	if err != nil {
 		return nil, err

@@ -48,12 +48,9 @@ func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) 
 		return nil
 	}
 	return func(dir string) error {
-		tree, m, err := p.snapshots.Tree(ctx, spec.From.Snapshot)
+		tree, m, err := p.snapshots.Whole(ctx, spec.From.Snapshot)
 		if err == nil {
 			err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-		}
-		if err == nil && m.Base != (snapshot.Base{}) {
-			err = fmt.Errorf("a snapshot over %s: %w: only the provider that took it knows that", m.Base.Name, fault.Unsupported)
 		}
 		if err != nil {
 			return err
@@ -102,7 +99,7 @@ func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
 }
 
 // become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
@@ -116,6 +113,6 @@ func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) er
 			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
 		}
 	}
-	_, err := snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,8 +23,8 @@ func (h *handle) keeper() *snapshot.Keeper {
 			})
 			return view, err
 		},
-		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error {
-			return snapshot.Write(ctx, t, h.module(), paths)
+		Become: func(ctx context.Context, to *snapshot.Return) error {
+			return snapshot.Write(ctx, to.Tree, h.module(), &snapshot.WriteOptions{Only: to.Paths})
 		},
 	}
 }
@@ -35,12 +34,9 @@ func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
 	if spec.From.Snapshot == "" {
 		return nil
 	}
-	stored, m, err := p.Snapshots.Tree(ctx, spec.From.Snapshot)
+	stored, m, err := p.Snapshots.Whole(ctx, spec.From.Snapshot)
 	if err == nil {
 		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
-	if err == nil && m.Base != (snapshot.Base{}) {
-		err = fmt.Errorf("a snapshot over %s: %w", m.Base.Name, fault.Unsupported)
 	}
 	if err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)

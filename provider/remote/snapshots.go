@@ -181,6 +181,26 @@ func (c *Client) Fork(ctx context.Context, nameOrID string, opts ForkOptions) (F
 	return get[Forked](ctx, c, r)
 }
 
+// ApplyOptions are the options of Apply.
+type ApplyOptions struct {
+	Source  string           `json:"source"`
+	From    string           `json:"from,omitempty"`
+	Paths   []string         `json:"paths,omitempty"`
+	Hunks   map[string][]int `json:"hunks,omitempty"`
+	Markers bool             `json:"markers,omitempty"`
+	DryRun  bool             `json:"dryRun,omitempty"`
+}
+
+// Apply merges what changed in another workspace into one. The answer, JSON, is
+// history.Applied.
+func (c *Client) Apply(ctx context.Context, nameOrID string, opts ApplyOptions) (json.RawMessage, error) {
+	r, err := request{method: http.MethodPost, path: at(nameOrID, "/apply")}.jsonBody(opts)
+	if err != nil {
+		return nil, err
+	}
+	return get[json.RawMessage](ctx, c, r)
+}
+
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
 	From, To     string

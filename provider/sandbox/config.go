@@ -3,6 +3,7 @@ package sandbox
 import (
 	"crypto/x509"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/egress"
@@ -84,10 +85,25 @@ type options struct {
 	// paths, beside the workspace. Module FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
 
-	// From is the snapshot that the workspace started with, which the provider
-	// notes: it can't be configured.
-	From string `json:"from,omitempty"`
+	// From is the snapshot that the workspace started with, Layers are the upper
+	// layers over Template that it started on, and Sealed those that it was sealed
+	// into since; the topmost come first. The provider notes them: they can't be
+	// configured.
+	From   string   `json:"from,omitempty"`
+	Layers []string `json:"layers,omitempty"`
+	Sealed []string `json:"sealed,omitempty"`
 }
+
+// start lists the directories that the workspace started on, the topmost first.
+func (o *options) start() []string {
+	if o.Template == "" {
+		return nil
+	}
+	return append(slices.Clone(o.Layers), o.Template)
+}
+
+// lower lists the directories that the files lie over now, the topmost first.
+func (o *options) lower() []string { return append(slices.Clone(o.Sealed), o.start()...) }
 
 // A bind is a directory of the host that commands see where it is.
 type bind struct {

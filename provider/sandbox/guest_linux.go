@@ -33,7 +33,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, template: opts.Template, kernel: l.kernel, binds: opts.Binds}
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds}
 	if m.Dir != "" {
 		u.inside, u.inPlace, u.handed = m.Dir, true, l.kernel
 	}
@@ -43,7 +43,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
-	key, err := json.Marshal([]any{bin.Version, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
+	key, err := json.Marshal([]any{bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
 	}
@@ -103,10 +103,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	if u.template != "" {
+	if len(u.lower) > 0 {
 		u.layer = filepath.Join(dir, layerName)
 	}
-	if u.template != "" && u.image == "" {
+	if len(u.lower) > 0 && u.image == "" {
 		if err := p.freshLayer(u.layer); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
 		}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
@@ -17,7 +20,6 @@ import (
 type handle struct {
 	p    *Provider
 	id   string
-	opts options
 	caps driver.Capabilities
 	plot *plot.Handle
 
@@ -26,8 +28,32 @@ type handle struct {
 	closed bool
 
 	proxied bool // this handle takes part in the proxy of the workspace
-
 	looking looking
+	handed  bool // files are reached through the guest whatever they lie over
+
+	mu   sync.Mutex
+	opts options // +checklocks:mu
+}
+
+// shape is what the workspace is made of, which Seal changes.
+func (h *handle) shape() options {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.opts
+}
+
+// mounted reports whether the files are what a mount of the guest shows.
+func (h *handle) mounted() bool {
+	o := h.shape()
+	return h.handed || len(o.lower()) > 0
+}
+
+// via is the module that calls for files go to.
+func (h *handle) via(ctx context.Context) (*driver.FS, error) {
+	if h.mounted() {
+		return h.files(ctx)
+	}
+	return h.plot.Direct(), nil
 }
 
 func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
@@ -100,7 +126,7 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
 	}
-	want, err := h.p.plan(l, &m, h.opts)
+	want, err := h.p.plan(l, &m, h.shape())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +137,23 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 			return nil, err
 		}
 	}
-	if !h.opts.Throwaway {
+	if _, err := h.p.thawLeft(ctx, h.id); err != nil {
+		return nil, err
+	}
+	g, err := h.find(ctx, want, proxy)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.completeRollback(ctx, g); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// find adopts the guest, or starts it. The lock of the guest is held.
+func (h *handle) find(ctx context.Context, want *plan, proxy *egress.Proxy) (*live, error) {
+	if !h.shape().Throwaway {
 		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
 			return c, nil
 		}
@@ -174,7 +216,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 	if err := h.p.ways.update(h.id, m.Policy.Network); err != nil {
 		return err
 	}
-	want, err := h.p.plan(l, m, h.opts)
+	want, err := h.p.plan(l, m, h.shape())
 	if err != nil {
 		return err
 	}
@@ -238,14 +280,38 @@ func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause"
 // resume lets it go on.
 func (h *handle) resume(ctx context.Context) error { return h.freeze(ctx, "resume", false) }
 
+// alone takes the lock of the guest once nobody keeps the workspace still for a
+// moment: who did would let it go on.
+func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
+	for {
+		lock, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
+		}
+		held, err := h.p.thawLeft(ctx, h.id)
+		if err == nil && !held {
+			return lock, nil
+		}
+		lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("sandbox: %s: %w", verb, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
 func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
 	dir := h.p.ground.Path(h.id)
-	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	alone, err := h.alone(ctx, verb)
 	if err != nil {
-		return fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
+		return err
 	}
 	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
 	rec, err := keep.Read(dir)

@@ -71,8 +71,8 @@ type unit struct {
 	policy driver.Policy
 
 	throwaway bool                            // the guest ends with its stream
-	template  string                          // directory below the files
-	layer     string                          // with a template: directory of the layer above it
+	lower     []string                        // directories below the files, the topmost first
+	layer     string                          // with those: directory of the layer above them
 	inPlace   bool                            // files is a directory of the user's
 	binds     []bind                          // directories of the host that are shown besides
 	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
@@ -136,7 +136,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u unit) mounted() bool { return u.template != "" || u.image != "" || u.handed }
+func (u unit) mounted() bool { return len(u.lower) > 0 || u.image != "" || u.handed }
 
 // hostsFiles reports whether the workload writes files that others on the host
 // can reach.
@@ -144,7 +144,7 @@ func (u unit) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
 
 // workspace returns the mounts of the workspace itself, and what to close.
 func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
-	if u.template != "" {
+	if len(u.lower) > 0 {
 		return p.overlay(l, u)
 	}
 	m := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
@@ -189,11 +189,11 @@ func (p *Provider) tree(u unit) (*os.File, error) {
 	return tree, nil
 }
 
-// overlay returns the mount of a workspace that starts from a template.
+// overlay returns the mount of a workspace that lies over others.
 func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
 	m := guest.Mount{
 		Kind: guest.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
-		Lower: []string{u.template}, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
+		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
 		m.Data += ",volatile"
@@ -201,18 +201,24 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open 
 	if !p.ids.root {
 		return []guest.Mount{m}, nil, nil
 	}
-	lower, err := p.mapped(u.template, false)
-	if err != nil {
-		return nil, nil, err
+	m.Lower = nil
+	for i, dir := range u.lower {
+		lower, err := p.mapped(dir, false)
+		if err != nil {
+			return nil, open, err
+		}
+		open = append(open, lower)
+		name := fmt.Sprintf("lower%d", i)
+		l.Files = append(l.Files, guest.Named{Name: name, File: lower})
+		m.Lower = append(m.Lower, "fd:"+name)
 	}
-	open = append(open, lower)
 	layer, err := p.layerTree(u)
 	if err != nil {
 		return nil, open, err
 	}
 	open = append(open, layer)
-	l.Files = append(l.Files, guest.Named{Name: "lower", File: lower}, guest.Named{Name: "layer", File: layer})
-	m.Lower, m.Upper, m.Work = []string{"fd:lower"}, "fd:layer/upper", "work"
+	l.Files = append(l.Files, guest.Named{Name: "layer", File: layer})
+	m.Upper, m.Work = "fd:layer/upper", "work"
 	return []guest.Mount{m}, open, nil
 }
 

@@ -29,7 +29,7 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if u.template != "" {
+	if len(u.lower) > 0 {
 		return nil, nil, fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
 	}
 	program, err := os.Open(bin.Path)
@@ -270,7 +270,7 @@ var usable = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/de
 // process starts the guest without any namespace, and fences what it starts
 // with Landlock and seccomp.
 func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
-	if u.template != "" {
+	if len(u.lower) > 0 {
 		return nil, nil, fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
 	}
 	if found, err := u.trapped(u.files, u.inPlace); err != nil || found {

@@ -102,6 +102,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, err
 	}
+	if err := p.keepShape(ctx, spec, opts); err != nil {
+		return nil, p.ground.OpenFailed(ctx, "open", err)
+	}
 	own, err := json.Marshal(opts)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: open: %w: %w", fault.Internal, err)
@@ -142,8 +145,8 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
-	if opts.From != "" {
-		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil {
+		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
 	}
 	if err := opts.source(spec); err != nil {
 		return nil, nil, err
@@ -378,24 +381,23 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // attach builds the live workspace: Open and Resolve both end here.
 func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
-	h := &handle{p: p, id: m.ID, turn: make(chan struct{}, 1)}
-	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
-		return nil, fmt.Errorf("sandbox: attach: the meta of the workspace is not valid: %w", fault.Failed)
-	}
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
-	if err := p.recover(ctx, m); err != nil {
+	if m, err = p.recover(ctx, m); err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	}
+	h := &handle{p: p, id: m.ID, turn: make(chan struct{}, 1)}
+	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
+		return nil, fmt.Errorf("sandbox: attach: the meta of the workspace is not valid: %w", fault.Failed)
 	}
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
 	h.caps = caps
-	if h.opts.Template != "" || m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy) {
-		h.plot.Via = h.files
-	}
+	h.handed = m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy)
+	h.plot.Via = h.via
 	ref, err := newRef(m, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
@@ -423,7 +425,7 @@ func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
 func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 	t := p.traitsOf(l)
 	t.Root = inside
-	t.InPlace = opts.Template == ""
+	t.InPlace = len(opts.lower()) == 0
 	switch {
 	case l.plain:
 		t.Root = p.ground.Files(m)

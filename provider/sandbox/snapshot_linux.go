@@ -41,8 +41,8 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 	if err == nil {
 		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
 	}
-	if err == nil && m.Base != (snapshot.Base{}) && m.Base.Kind != baseOfDirs {
-		err = fmt.Errorf("a snapshot over %s %q: %w", m.Base.Kind, m.Base.Name, fault.Unsupported)
+	if err == nil {
+		_, err = m.Base.Dirs()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: open: %w", err)
@@ -60,7 +60,7 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 	if m, err := p.ground.Read(spec.ID); err == nil {
 		var was options
 		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.From == opts.From {
-			opts.Template = was.Template
+			opts.Template, opts.Layers = was.Template, was.Layers
 			return nil, nil
 		}
 	}
@@ -83,7 +83,14 @@ func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *
 	case o.manifest.Base.Name != "" && !l.overlays():
 		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
-		opts.Template = o.manifest.Base.Name
+		dirs, err := o.manifest.Base.Dirs()
+		if err != nil {
+			return fmt.Errorf("sandbox: open: %w", err)
+		}
+		opts.Template, opts.Layers = dirs[len(dirs)-1], dirs[:len(dirs)-1]
+		if len(opts.Layers) == 0 {
+			opts.Layers = nil
+		}
 	case l.overlays():
 		layer, err := p.layer(ctx, o.manifest)
 		if err != nil {
@@ -148,26 +155,31 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	return snapshot.Fill(ctx, o.tree, filepath.Join(layer, "upper"), fill)
 }
 
-// recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+// recover completes what a process that died had begun: a seal, or a rollback of
+// files that are plainly in their directory. It returns what the workspace is then.
+func (p *Provider) recover(ctx context.Context, m *plot.Meta) (*plot.Meta, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
-		return nil
+		return m, nil
 	}
-	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
+	m, err := p.recoverSeal(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	err = snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		return nil // there is no such directory, which Attach tells, or another process is at it
+		err = nil // there is no such directory, which Attach tells, or another process is at it
 	}
-	return err
+	return m, err
 }
 
 // keeper gives a workspace the module for snapshots.
 func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
-		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
-		Become: func(ctx context.Context, t snapshot.Tree, paths []string) error { return h.become(ctx, t, paths) },
-		Base:   func(_ context.Context, b snapshot.Base) (snapshot.Tree, error) { return BaseTree(b) },
+		Become: h.become,
+		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
 			if l.plain {
 				return nil
@@ -202,47 +214,17 @@ func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.Vi
 
 // tree is the directory that holds what is the workspace's own.
 func (h *handle) tree(m *plot.Meta) snapshot.View {
-	if h.opts.Template == "" {
+	o := h.shape()
+	lower := o.lower()
+	if len(lower) == 0 {
 		return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
 	}
-	v := snapshot.View{Base: snapshot.Base{Kind: baseOfDirs, Name: h.opts.Template}, Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
+	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.start()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
 	upper := h.p.ground.Path(m.ID, layerName, "upper")
 	if _, err := os.Lstat(upper); err == nil {
 		v.Tree = snapshot.HostDir(upper, &snapshot.HostOptions{Upper: true})
 	}
 	return v
-}
-
-// hold keeps the processes of the workspace still until done is called, if that
-// can be; where there are none they are.
-func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error) {
-	rec, err := keep.Read(h.p.ground.Path(h.id))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && rec == nil {
-		return true, nil, nil
-	}
-	if err != nil {
-		return false, nil, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
-	}
-	group, ok := freezer(rec.Groups)
-	if !ok {
-		return false, nil, nil
-	}
-	if isFrozen(group) {
-		return true, nil, nil // it is paused, and stays so
-	}
-	if err := setFrozen(ctx, group, true); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return true, nil, nil // the guest has ended
-		}
-		return false, nil, nil //nolint:nilerr // then it is not frozen, and the snapshot says so
-	}
-	return true, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		defer cancel()
-		if err := setFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
-			h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
-		}
-	}, nil
 }
 
 // isFrozen reports whether a group stands still.
@@ -255,9 +237,9 @@ func isFrozen(dir string) bool {
 	return err == nil && string(data) == want
 }
 
-// become brings the files to what is in a tree. Plain ones are changed in their
-// directory, with a journal; those that a mount shows are changed through it.
-func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+// become brings the files to another state. Plain ones are changed in their
+// directory, those that a mount shows through it; either has a journal.
+func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
@@ -265,12 +247,8 @@ func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) er
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("sandbox: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
-	if h.plot.Via != nil {
-		fs, err := h.files(ctx)
-		if err != nil {
-			return err
-		}
-		return snapshot.Write(ctx, t, fs, paths)
+	if h.mounted() {
+		return h.rollback(ctx, to)
 	}
 	stage := h.p.ground.Path(m.ID, stageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {
@@ -283,7 +261,7 @@ func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) er
 	if done != nil {
 		defer done()
 	}
-	_, err = snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err = snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
 	return err
 }
 
@@ -343,7 +321,13 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for _, m := range all {
-		needed[m.Base.Name] = true
+		dirs, err := m.Base.Dirs()
+		if err != nil {
+			continue // of a provider that has no layers here
+		}
+		for _, dir := range dirs {
+			needed[dir] = true
+		}
 		needed[filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
 	}
 	entries, err := os.ReadDir(p.ground.Path())
@@ -354,13 +338,18 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		if !driver.ValidID(e.Name()) {
 			continue
 		}
+		if j, err := readSeal(p.ground.Path(e.Name())); err == nil { // before the meta, which is written before it goes
+			needed[j.Layer] = true
+		}
 		m, err := p.ground.Read(e.Name())
 		if err != nil {
 			continue // of another kind, or not ours to judge
 		}
 		var opts options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
-			needed[opts.Template] = true
+			for _, dir := range opts.lower() {
+				needed[dir] = true
+			}
 		}
 	}
 	return needed, nil

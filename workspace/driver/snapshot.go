@@ -27,6 +27,11 @@ type Snapshots struct {
 	// snapshot of what is there and returns that one.
 	Rollback func(ctx context.Context, id string, opts *SnapshotAccess) (SnapshotInfo, error)
 
+	// Accept brings the workspace, in place, to what files hold, which differs
+	// from what is there at the given paths alone: all of it, or nothing. Like
+	// Rollback it first takes a snapshot, with opts, of what is there.
+	Accept func(ctx context.Context, files *FS, paths []string, opts *SnapshotOptions) (SnapshotInfo, error)
+
 	// Seal turns the files of a workspace in which nothing runs into an
 	// immutable layer that any number of workspaces start from.
 	Seal func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)

@@ -1,0 +1,280 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A part is an entry that a tree is to have. All parts of a change are made ready
+// first, large contents as announced objects, and then put in place by one
+// transaction: the tree is as it was, or as it is to be.
+type part struct {
+	path    string
+	typ     driver.FileType // "" is nothing: what is there goes
+	mode    fs.FileMode
+	mtime   int64
+	target  string
+	content *content
+}
+
+// partsInMemory bounds what of the contents of parts is held until they are put in
+// place; beyond it they are objects, whatever their size.
+const partsInMemory = 64 << 20
+
+// parts makes ready what a new workspace starts with.
+func (p *Provider) parts(ctx context.Context, s *store, rec *record, spec driver.Spec) ([]part, error) {
+	if spec.From.Snapshot == "" {
+		return nil, nil
+	}
+	var known *record
+	err := s.view(ctx, func(t *tx) (err error) {
+		known, err = t.record(spec.ID)
+		return err
+	})
+	if err != nil {
+		return nil, openFailed(ctx, "open", err)
+	}
+	if known != nil { // it was made from it, whatever has become of the snapshot
+		return nil, nil
+	}
+	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
+	if err == nil {
+		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("filestore: open: %w", err)
+	}
+	parts, err := (&space{p: p, s: s, id: spec.ID}).ready(ctx, rec, tree, nil)
+	if err != nil {
+		return nil, openFailed(ctx, "open", err)
+	}
+	return parts, nil
+}
+
+// ready makes parts ready of what is in a tree at the given paths; nil is at all.
+// Paths that are not in it are parts that go.
+func (w *space) ready(ctx context.Context, rec *record, tree snapshot.Tree, paths map[string]bool) (parts []part, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.s.abandonAll(ctx, parts))
+		}
+	}()
+	budget := int64(partsInMemory)
+	seen := map[string]bool{}
+	err = snapshot.Walk(ctx, tree, func(path string, dir snapshot.Directory, n *snapshot.Node) (bool, error) {
+		if paths != nil && !paths[path] {
+			return true, nil
+		}
+		seen[path] = true
+		part := part{path: path, typ: n.Type, mode: n.Mode & 0o7777, mtime: n.ModTime.UnixNano(), target: n.Target}
+		if n.Type == driver.TypeFile {
+			c, err := w.load(ctx, rec, dir, n, budget)
+			if err != nil {
+				return false, err
+			}
+			part.content = c
+			budget -= int64(len(c.data))
+		}
+		if n.Type == driver.TypeSymlink {
+			part.mode = 0o777
+		}
+		parts = append(parts, part)
+		return true, nil
+	})
+	for path := range paths {
+		if !seen[path] {
+			parts = append(parts, part{path: path})
+		}
+	}
+	return parts, err
+}
+
+// load reads the content of a file.
+func (w *space) load(ctx context.Context, rec *record, dir snapshot.Directory, n *snapshot.Node, budget int64) (*content, error) {
+	r, err := dir.Open(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	inline := max(min(w.s.threshold, budget), 0)
+	return w.receiveUpTo(ctx, rec, r, inline, &driver.WriteOptions{})
+}
+
+// abandonAll gives up the objects of parts that were not put in place.
+func (s *store) abandonAll(ctx context.Context, parts []part) error {
+	var errs []error
+	for _, p := range parts {
+		if p.content != nil && p.content.object != "" {
+			errs = append(errs, s.abandon(ctx, p.content.object))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// become brings the tree to another state, in one transaction.
+func (w *space) become(ctx context.Context, to *snapshot.Return) error {
+	var rec *record
+	err := w.view(ctx, func(_ *tx, r *record, _ *node) error {
+		if rec = r; r.policy.ReadOnly {
+			return errReadOnly
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("roll back", w.id, err)
+	}
+	paths := make(map[string]bool, len(to.Paths))
+	for _, p := range to.Paths {
+		paths[p] = true
+	}
+	parts, err := w.ready(ctx, rec, to.Tree, paths)
+	if err != nil {
+		return failed("roll back", w.id, err)
+	}
+	driver.Step(ctx, "ready")
+	err = w.change(ctx, false, func(t *tx, rec *record, _ *node) error { return t.fill(rec, parts) })
+	if err != nil {
+		return failed("roll back", w.id, errors.Join(err, w.s.abandonAll(ctx, parts)))
+	}
+	w.s.tidy(ctx)
+	return nil
+}
+
+// fill puts parts in place.
+func (t *tx) fill(rec *record, parts []part) error {
+	f := &filling{t: t, rec: rec, dirs: map[string]int64{".": rec.root}}
+	gone := slices.Clone(parts)
+	slices.SortFunc(gone, func(a, b part) int { return strings.Compare(b.path, a.path) })
+	for i := range gone {
+		if gone[i].typ == "" {
+			if err := f.remove(gone[i].path); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range parts {
+		if parts[i].typ != "" {
+			if err := f.put(&parts[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range parts { // what was put into a directory touched it
+		if parts[i].typ == driver.TypeDir {
+			if err := t.exec("UPDATE node SET mtime = ? WHERE id = ?", parts[i].mtime, f.dirs[parts[i].path]); err != nil {
+				return err
+			}
+		}
+	}
+	return t.checkDisk(rec)
+}
+
+// A filling is a fill under way.
+type filling struct {
+	t    *tx
+	rec  *record
+	dirs map[string]int64 // by path
+}
+
+// dir finds a directory, which it makes where something else is in its place.
+func (f *filling) dir(path string) (int64, error) {
+	if id, ok := f.dirs[path]; ok {
+		return id, nil
+	}
+	above, name := split(path)
+	parent, err := f.dir(above)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.clear(parent, name, driver.TypeDir)
+	if err != nil {
+		return 0, err
+	}
+	if n == nil {
+		n = &node{name: name, typ: driver.TypeDir, mode: 0o755}
+		if err := f.t.insert(f.rec.id, parent, n); err != nil {
+			return 0, err
+		}
+	}
+	f.dirs[path] = n.id
+	return n.id, nil
+}
+
+// clear returns what is at a name if it is of a type, and removes it if not.
+func (f *filling) clear(dir int64, name string, typ driver.FileType) (*node, error) {
+	n, err := f.t.child(dir, name)
+	if err != nil || n == nil || n.typ == typ {
+		return n, err
+	}
+	return nil, f.t.removeTree(n.id)
+}
+
+func (f *filling) remove(path string) error {
+	above, name := split(path)
+	parent, err := f.dir(above)
+	if err != nil {
+		return err
+	}
+	n, err := f.t.child(parent, name)
+	if err != nil || n == nil {
+		return err
+	}
+	return f.t.removeTree(n.id)
+}
+
+func (f *filling) put(p *part) error {
+	above, name := split(p.path)
+	parent, err := f.dir(above)
+	if err != nil {
+		return err
+	}
+	n, err := f.clear(parent, name, p.typ)
+	if err != nil {
+		return err
+	}
+	want := node{name: name, typ: p.typ, mode: p.mode, mtime: p.mtime, target: p.target}
+	if p.content != nil {
+		want.size, want.digest, want.object = p.content.size, p.content.digest, p.content.object
+	}
+	if p.typ == driver.TypeSymlink {
+		want.size = int64(len(p.target))
+	}
+	switch {
+	case n == nil:
+		err = f.t.insert(f.rec.id, parent, &want)
+	default:
+		want.id = n.id
+		err = f.t.exec("UPDATE node SET mode = ?, size = ?, mtime = ?, target = ?, digest = ?, object = ? WHERE id = ?",
+			int64(want.mode), want.size, want.mtime, blobOrNull(want.target), textOrNull(want.digest), textOrNull(want.object), want.id)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.path, err)
+	}
+	if p.typ == driver.TypeDir {
+		f.dirs[p.path] = want.id
+	}
+	if p.content == nil {
+		return nil
+	}
+	if p.content.object != "" {
+		if err := f.t.exec("DELETE FROM pending WHERE object = ?", p.content.object); err != nil {
+			return err
+		}
+	}
+	return f.t.setData(want.id, p.content)
+}
+
+// split cuts a path into the directory and the name in it.
+func split(path string) (dir, name string) {
+	if at := strings.LastIndexByte(path, '/'); at >= 0 {
+		return path[:at], path[at+1:]
+	}
+	return ".", path
+}

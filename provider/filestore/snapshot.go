@@ -1,0 +1,238 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// keeper gives a workspace the module for snapshots.
+func (w *space) keeper(rec *record) *snapshot.Keeper {
+	return &snapshot.Keeper{
+		Store: w.p.cfg.Snapshots, Provider: Kind, Workspace: w.id, Session: rec.session, Origin: rec.origin,
+		Now: w.now, Become: w.become,
+	}
+}
+
+// now returns the tree as it is, in one transaction that lasts until it was read:
+// whoever writes meanwhile changes nothing of it.
+func (w *space) now(ctx context.Context) (snapshot.View, error) {
+	const attempts = 20
+	for attempt := 1; ; attempt++ {
+		m, err := w.moment(ctx)
+		if err == nil {
+			return snapshot.View{Tree: m, Frozen: true, Done: m.end}, nil
+		}
+		if !errors.Is(err, errMoved) || attempt == attempts {
+			return snapshot.View{}, failed("snapshot", w.id, err)
+		}
+	}
+}
+
+// errMoved says that an object was replaced before it could be kept.
+var errMoved = fmt.Errorf("%w: large files are replaced all the time", fault.Unavailable)
+
+// A moment is the tree of a workspace at a moment.
+type moment struct {
+	w    *space
+	mu   sync.Mutex // a transaction serves one at a time
+	t    *tx
+	root int64
+	pins int64 // 0 is none
+	end  func()
+}
+
+// moment begins the transaction, and keeps the objects that it sees.
+func (w *space) moment(ctx context.Context) (m *moment, err error) {
+	own, cancel := context.WithCancel(ctx)
+	sqltx, err := w.s.readers.BeginTx(own, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		cancel()
+		return nil, ended(ctx, err)
+	}
+	m = &moment{w: w, t: &tx{Tx: sqltx, ctx: own}}
+	m.end = func() {
+		sqltx.Rollback() //nolint:errcheck // nothing was changed
+		cancel()
+		if m.pins != 0 {
+			w.s.unpin(ctx, m.pins)
+		}
+	}
+	rec, err := m.t.record(w.id)
+	if err == nil && rec == nil {
+		err = errEvicted
+	}
+	var objects []string
+	if err == nil {
+		m.root = rec.root
+		objects, err = m.t.strings("SELECT DISTINCT object FROM node WHERE ws = ? AND object IS NOT NULL", w.id)
+	}
+	if err == nil && len(objects) > 0 {
+		m.pins, err = w.s.pin(ctx, objects)
+	}
+	if err != nil {
+		m.end()
+		return nil, ended(ctx, err)
+	}
+	return m, nil
+}
+
+// pinned begins the name of the workspace that pins belong to; the writer follows.
+const pinned = "pin:"
+
+// pin keeps objects from becoming garbage: by files of a tree that no workspace
+// has, below a root whose id it returns.
+func (s *store) pin(ctx context.Context, objects []string) (int64, error) {
+	writer, err := s.writerID(ctx)
+	if err != nil {
+		return 0, err
+	}
+	root := &node{typ: driver.TypeDir}
+	err = s.change(ctx, false, func(t *tx) error {
+		if err := t.insert(pinned+writer, 0, root); err != nil {
+			return err
+		}
+		if err := t.exec("UPDATE node SET parent = -id WHERE id = ?", root.id); err != nil {
+			return err
+		}
+		for _, key := range objects {
+			var used bool
+			if err := t.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM node WHERE object = ?)", key).Scan(&used); err != nil {
+				return err
+			}
+			if !used {
+				return errMoved
+			}
+			if err := t.insert(pinned+writer, root.id, &node{name: key, typ: driver.TypeFile, object: key}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return root.id, err
+}
+
+// unpin lets go of what pin kept; what nobody else needs goes.
+func (s *store) unpin(ctx context.Context, root int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	err := s.change(ctx, false, func(t *tx) error { return t.removeTree(root) })
+	if err == nil {
+		err = s.collect(ctx)
+	}
+	if err != nil {
+		s.log.Warn("filestore: pins stay until this process ends", "error", err)
+	}
+}
+
+// unpinDead lets go of what processes that have died kept.
+func (s *store) unpinDead(ctx context.Context) error {
+	var owners []string
+	err := s.view(ctx, func(t *tx) (err error) {
+		owners, err = t.strings("SELECT DISTINCT ws FROM node WHERE ws >= ? AND ws < ?", pinned, pinned[:len(pinned)-1]+";")
+		return err
+	})
+	for _, owner := range owners {
+		dead, derr := s.dead(strings.TrimPrefix(owner, pinned))
+		if err = errors.Join(err, derr); derr == nil && dead {
+			err = errors.Join(err, s.change(ctx, false, func(t *tx) error { return t.exec("DELETE FROM node WHERE ws = ?", owner) }))
+		}
+	}
+	return err
+}
+
+// Root returns the directory at the top.
+func (m *moment) Root(ctx context.Context) (snapshot.Directory, error) { return m.dir(ctx, m.root) }
+
+// dir reads a directory.
+func (m *moment) dir(ctx context.Context, id int64) (*momentDir, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list, err := m.t.children(id)
+	if err != nil {
+		return nil, failed("snapshot", ".", err)
+	}
+	return &momentDir{m: m, list: list}, nil
+}
+
+type momentDir struct {
+	m    *moment
+	list []*node // in order
+}
+
+func (d *momentDir) Nodes(context.Context) ([]snapshot.Node, error) {
+	nodes := make([]snapshot.Node, 0, len(d.list))
+	for _, c := range d.list {
+		n := snapshot.Node{Name: c.name, Type: c.typ, Mode: c.mode & 0o7777, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC(), Target: c.target}
+		switch c.typ {
+		case driver.TypeFile:
+			if c.digest != "" {
+				var err error
+				if n.Content, err = snapshot.ParseID(c.digest); err != nil {
+					return nil, failed("snapshot", c.name, err)
+				}
+			}
+		case driver.TypeSymlink:
+			n.Mode, n.Size = 0, 0
+		default:
+			n.Size = 0
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func (d *momentDir) find(name string) (*node, error) {
+	at, ok := slices.BinarySearchFunc(d.list, name, func(n *node, name string) int { return strings.Compare(n.name, name) })
+	if !ok {
+		return nil, fmt.Errorf("filestore: read %s: %w", name, fault.NotFound)
+	}
+	return d.list[at], nil
+}
+
+func (d *momentDir) Open(ctx context.Context, n *snapshot.Node) (io.ReadCloser, error) {
+	c, err := d.find(n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if c.object != "" {
+		r, err := d.m.w.s.bucket.NewReader(ctx, c.object, nil)
+		if err != nil {
+			return nil, failed("read", n.Name, fmt.Errorf("%w: the bucket has lost the content of the file: %w", fault.Internal, err))
+		}
+		return &objectReader{ReadCloser: r, name: n.Name}, nil
+	}
+	var data []byte
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	if c.size > 0 {
+		if err := d.m.t.QueryRowContext(ctx, "SELECT data FROM content WHERE node = ?", c.id).Scan(&data); err != nil {
+			return nil, failed("read", n.Name, fmt.Errorf("%w: %w", fault.Internal, err))
+		}
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
+func (d *momentDir) Dir(ctx context.Context, n *snapshot.Node) (snapshot.Directory, error) {
+	c, err := d.find(n.Name)
+	if err != nil {
+		return nil, err
+	}
+	return d.m.dir(ctx, c.id)
+}
+
+func (d *momentDir) Close() {}

@@ -1,0 +1,47 @@
+package snapshot
+
+import (
+	"slices"
+	"strings"
+)
+
+// A pathSet is paths with all below them. Nil is everything.
+type pathSet struct {
+	all    bool            // "." is in it
+	exact  map[string]bool //
+	sorted []string
+}
+
+func newPathSet(paths []string) *pathSet {
+	if paths == nil {
+		return nil
+	}
+	s := &pathSet{exact: make(map[string]bool, len(paths)), sorted: slices.Sorted(slices.Values(paths))}
+	for _, p := range paths {
+		s.exact[p] = true
+	}
+	s.all = s.exact["."]
+	return s
+}
+
+// has reports whether name is one of the paths, or below one.
+func (s *pathSet) has(name string) bool {
+	if s == nil || s.all || s.exact[name] {
+		return true
+	}
+	for i := range len(name) {
+		if name[i] == '/' && s.exact[name[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// leads reports whether one of the paths is below the directory name.
+func (s *pathSet) leads(name string) bool {
+	if s == nil || s.all {
+		return true
+	}
+	at, _ := slices.BinarySearch(s.sorted, name+"/")
+	return at < len(s.sorted) && strings.HasPrefix(s.sorted[at], name+"/")
+}
