@@ -62,7 +62,7 @@ const rest = 10
 // event and to the caller. Looks cost at most a tenth of the time, but for the one
 // that must be.
 func (h *handle) planted(must bool) []string {
-	if h.plot.Meta().Dir == "" && len(h.opts.Binds) == 0 {
+	if h.plot.Meta().Dir == "" && len(h.shape().Binds) == 0 {
 		return nil
 	}
 	h.looking.mu.Lock()
@@ -111,7 +111,7 @@ func (h *handle) tellPlanted(name string, err error) {
 
 // telling makes the result of a session say what was planted.
 func (h *handle) telling(s *driver.Session, err error) (*driver.Session, error) {
-	if err != nil || h.plot.Meta().Dir == "" && len(h.opts.Binds) == 0 {
+	if err != nil || h.plot.Meta().Dir == "" && len(h.shape().Binds) == 0 {
 		return s, err
 	}
 	told := *s
