@@ -30,12 +30,9 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 			return nil, nil
 		}
 	}
-	tree, m, err := p.cfg.Snapshots.Tree(ctx, spec.From.Snapshot)
+	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
 	if err == nil {
 		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
-	if err == nil && m.Base != (snapshot.Base{}) {
-		err = fmt.Errorf("a snapshot over %s: %w: only the provider that took it knows that", m.Base.Name, fault.Unsupported)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w", err)
@@ -132,7 +129,7 @@ func (h *handle) still(ctx context.Context, v *snapshot.View) error {
 }
 
 // become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) error {
+func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
@@ -144,8 +141,8 @@ func (h *handle) become(ctx context.Context, t snapshot.Tree, paths []string) er
 	if err := os.MkdirAll(stage, 0o700); err != nil {
 		return fmt.Errorf("docker: roll back: %w: %w", fault.Of(err), err)
 	}
-	_, err := snapshot.Restore(ctx, t, h.p.ground.Files(&m), &snapshot.RestoreOptions{
-		Only: paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.fact.owner(), PlainModes: true,
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{
+		Only: to.Paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.fact.owner(), PlainModes: true,
 	})
 	return err
 }
