@@ -177,7 +177,7 @@ func (acpAgent) Steps() func([]byte) int {
 
 // Rejected reports whether the agent told its models and the configured one is not
 // among them.
-func (c acpAgent) Rejected(out Output) bool {
+func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	if c.cfg.Model == "" {
 		return false
 	}

@@ -64,8 +64,9 @@ type Agent interface {
 	Steps() func(line []byte) int
 
 	// Rejected reports whether the program ended because its model is not to be
-	// had. Only what the program itself says counts, not what it quotes.
-	Rejected(out Output) bool
+	// had. Only what the program itself says counts, not what it quotes. It may
+	// ask the program for its models, but never the model.
+	Rejected(ctx context.Context, r Runner, in Input, out Output) bool
 
 	// Collect finds what the program left behind. It may run the program again.
 	Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error)

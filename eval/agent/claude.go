@@ -67,7 +67,7 @@ const synthetic = "<synthetic>"
 
 // Rejected looks for a result that says that the request was answered with 404,
 // in a session in which no model said anything.
-func (claude) Rejected(out Output) bool {
+func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range records(out.Stdout) {
 		switch r.kind() {

@@ -81,7 +81,7 @@ func (codex) Steps() func([]byte) int {
 
 // Rejected looks for an error of the API about the model, in a session in which
 // no model said or did anything.
-func (codex) Rejected(out Output) bool {
+func (codex) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range records(out.Stdout) {
 		switch r.kind() {

@@ -53,7 +53,7 @@ func (command) Steps() func([]byte) int {
 }
 
 // Rejected looks for an error with that code.
-func (command) Rejected(out Output) bool {
+func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	for _, r := range records(out.Stdout) {
 		if r.kind() == "error" && r.str("code") == string(OriginModelRejected) {
 			return true

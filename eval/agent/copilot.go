@@ -59,7 +59,7 @@ func (copilot) Steps() func([]byte) int {
 
 // Rejected looks for what Copilot says of the model, in a session in which no
 // model said anything.
-func (copilot) Rejected(out Output) bool {
+func (copilot) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range records(out.Stdout) {
 		switch r.kind() {

@@ -47,7 +47,7 @@ func (cursor) Steps() func([]byte) int {
 
 // Rejected looks for what the agent says of the model on its standard error, in a
 // session in which no model said anything.
-func (cursor) Rejected(out Output) bool {
+func (cursor) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	for _, r := range records(out.Stdout) {
 		if k := r.kind(); k == "assistant" || k == "tool_call" {
 			return false

@@ -72,7 +72,7 @@ func (gemini) Steps() func([]byte) int {
 
 // Rejected looks for an error about the model, in a session in which no model said
 // anything.
-func (gemini) Rejected(out Output) bool {
+func (gemini) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range records(out.Stdout) {
 		switch k := r.kind(); {

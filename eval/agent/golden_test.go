@@ -116,7 +116,7 @@ func FuzzNormalize(f *testing.F) {
 				t.Fatal(err)
 			}
 			out := Output{Stdout: text, Stderr: more, Started: time.Unix(0, 0)}
-			a.Rejected(out)
+			a.Rejected(t.Context(), noRunner, Input{Dir: "/w", Artifacts: "/w"}, out)
 			steps, n := a.Steps(), 0
 			for line := range bytes.Lines(text) {
 				if now := steps(line); now < n {

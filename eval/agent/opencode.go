@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,19 +84,42 @@ func (opencode) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for an error about the model in a session without a step.
-func (opencode) Rejected(out Output) bool {
-	refused := false
-	for _, r := range records(out.Stdout) {
-		switch r.kind() {
+// Rejected looks for an error about the model in a session without a step. Where
+// opencode tells an error without saying which, its list of models does.
+func (c opencode) Rejected(ctx context.Context, r Runner, in Input, out Output) bool {
+	refused, unknown := false, false
+	for _, rec := range records(out.Stdout) {
+		switch rec.kind() {
 		case "text", "tool_use", "reasoning", "step_finish":
 			return false
 		case "error":
-			name, message := opencodeError(r)
+			name, message := opencodeError(rec)
 			refused = refused || name == "ProviderModelNotFoundError" || strings.HasPrefix(message, "Model not found:")
+			unknown = unknown || name == "UnknownError"
 		}
 	}
-	return refused || bytes.Contains(out.Stderr, []byte("ProviderModelNotFoundError"))
+	if refused || bytes.Contains(out.Stderr, []byte("ProviderModelNotFoundError")) {
+		return true
+	}
+	return unknown && c.lacks(ctx, r, in)
+}
+
+// lacks reports whether the configured model is not among those that opencode
+// knows here.
+func (c opencode) lacks(ctx context.Context, r Runner, in Input) bool {
+	var models, errs limited
+	argv := slices.Concat([]string{c.command("opencode")}, c.cfg.CommandArgs, []string{"models"})
+	exit, err := r.Run(ctx, Invocation{Argv: argv, Env: c.homes(in), Dir: in.Dir, Timeout: salvage, Stdout: &models, Stderr: &errs})
+	known := strings.Fields(models.String())
+	return err == nil && exit.OK() && len(known) > 0 && !slices.Contains(known, c.cfg.Model)
+}
+
+// limited keeps the first megabyte of what is written to it.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), max(0, 1<<20-l.Len()))])
+	return len(p), nil
 }
 
 // opencodeError returns the name and the message of an error in the stream.

@@ -209,13 +209,24 @@ const realPrompt = "Count the lines of notes.txt."
 // session runs the program once with a model that plays its steps.
 func (c cli) session(t *testing.T) (Outcome, *scripted.Model, Input) {
 	t.Helper()
+	var model *scripted.Model
+	out, in := c.run(t, func(dir string) http.Handler {
+		model = &scripted.Model{Steps: c.steps(dir), Last: "There are 2 lines."}
+		return model
+	}, nil)
+	return out, model, in
+}
+
+// run runs the program in a fresh project and a fresh home, with a model that
+// knows the project's directory.
+func (c cli) run(t *testing.T, model func(dir string) http.Handler, change func(*Input)) (Outcome, Input) {
+	t.Helper()
 	bin := testenv.NeedsAgent(t, c.bin)
 	testenv.OwnNetwork(t)
 	top := realDir(t)
-	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Fenced: true, Timeout: 2 * time.Minute,
+	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Fenced: true, Timeout: 4 * time.Minute,
 		Runner: session.NewRunner(c.bin, session.Agent{Type: c.cfg.Type, Model: c.cfg.Model})}
-	model := &scripted.Model{Steps: c.steps(in.Dir), Last: "There are 2 lines."}
-	base := serve(t, model)
+	base := serve(t, model(in.Dir))
 	put(t, in.Dir, map[string]string{"notes.txt": "one\ntwo\n"})
 	for dir, files := range map[string]func(string) map[string]string{in.Dir: c.files, in.UserHome: c.home} {
 		if files != nil {
@@ -227,20 +238,19 @@ func (c cli) session(t *testing.T) (Outcome, *scripted.Model, Input) {
 		c.cfg.Env = c.env(base)
 	}
 	if c.cfg.Type == "acp" {
-		c.cfg.Env["HOME"], c.cfg.Env["GEMINI_CLI_TRUST_WORKSPACE"] = in.UserHome, "true"
+		c.cfg.Env["HOME"] = in.UserHome
 	}
-	a, err := New(c.cfg)
+	if change != nil {
+		change(&in)
+	}
+	out, err := Run(t.Context(), RunnerFunc(plain), mustNew(t, c.cfg), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Run(t.Context(), RunnerFunc(plain), a, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *recordTo != "" {
+	if *recordTo != "" && out.Failure == nil {
 		c.keep(t, in, out, base)
 	}
-	return out, model, in
+	return out, in
 }
 
 // keep writes what golden tests are made of, without what is of this machine and
