@@ -154,7 +154,11 @@ func makeDir(target string, mode uint32) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(target, toFileMode(mode))
+	err := os.Chmod(target, toFileMode(mode))
+	if errors.Is(err, unix.EROFS) { // it is there, in what is read-only, and is covered
+		return nil
+	}
+	return err
 }
 
 // toFileMode turns the bits of chmod(2) into those of package os.

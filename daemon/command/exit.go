@@ -58,9 +58,11 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status
 	}
+	told := new(outcome)
+	misused := status == exitUsage && !errors.As(err, &told) // eval, too, ends with 2
 	if a.json {
 		wire := fault.Encode(err)
-		if status == exitUsage {
+		if misused {
 			wire = fault.Wire{Code: fault.InvalidArgument.Wire(), Kind: fault.InvalidArgument.Kind(), Message: err.Error(), Cause: "usage"}
 		} else {
 			wire.Message = err.Error() // who runs the program is its operator
@@ -70,7 +72,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return status
 	}
 	fmt.Fprintf(a.Err, "croft: %v\n", err)
-	if status == exitUsage {
+	if misused {
 		fmt.Fprint(a.Err, usageHint(cmd))
 	}
 	return status

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -16,31 +17,87 @@ import (
 
 const maxBinds = 32
 
+// A shown directory is what commands see at a path.
+type shown struct {
+	dir      string
+	readOnly bool
+}
+
 // checkBinds judges the directories that are to be shown besides the workspace,
-// by the rules for one that is used in place. None may hold another: which of two
-// mounts is seen must not be a matter of their order.
+// by the rules for one that is used in place. One may lie in another that is
+// read-only, and the workspace may: that is mounted first, and nobody can move
+// what is in it. Otherwise none may hold another.
 func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
-	taken := []string{inside, home}
-	if spec.Dir != "" {
-		taken = append(taken, filepath.Clean(spec.Dir))
-	}
+	taken := []shown{{home, false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
 		if _, err := p.host(b.Dir); err != nil {
 			return err
 		}
 		b.Dir = filepath.Clean(b.Dir)
+		this := shown{b.Dir, b.ReadOnly}
 		for _, other := range taken {
-			if holds(other, b.Dir) || holds(b.Dir, other) {
-				return fmt.Errorf("directory %q: %w: one of it and %s holds the other", b.Dir, fault.InvalidArgument, other)
+			if err := this.beside(other); err != nil {
+				return err
 			}
 		}
-		taken = append(taken, b.Dir)
+		taken = append(taken, this)
 		opts.Binds[i] = b
 	}
+	slices.SortStableFunc(opts.Binds, func(x, y bind) int { return len(x.Dir) - len(y.Dir) }) // what holds others comes first
 	return nil
+}
+
+// beside judges two directories of which one may hold the other.
+func (s shown) beside(other shown) error {
+	outer, inner := other, s
+	if holds(s.dir, other.dir) {
+		outer, inner = s, other
+	}
+	if !holds(outer.dir, inner.dir) {
+		return nil
+	}
+	if !outer.readOnly || outer.dir == inner.dir {
+		return fmt.Errorf("directory %q: %w: one of it and %s holds the other", s.dir, fault.InvalidArgument, other.dir)
+	}
+	// The mount of the inner one is found by its path, in files that are not ours.
+	if real, err := filepath.EvalSymlinks(inner.dir); err != nil || real != inner.dir {
+		return fmt.Errorf("directory %q in %s: %w: it must exist there, without symlinks on the way", inner.dir, outer.dir, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// workspaceAt returns where a workspace is for its processes.
+func workspaceAt(dir string, opts *options) string {
+	switch {
+	case dir != "":
+		return filepath.Clean(dir)
+	case opts.At != "":
+		return opts.At
+	}
+	return inside
+}
+
+// checkAt judges the path that a workspace is to have.
+func (o *options) checkAt(spec driver.Spec, l *level) error {
+	if o.At == "" {
+		return nil
+	}
+	switch {
+	case !filepath.IsAbs(o.At):
+		return fmt.Errorf("path %q of the workspace: %w: it must be absolute", o.At, fault.InvalidArgument)
+	case spec.Dir != "":
+		return fmt.Errorf("path %q of the workspace: %w: a directory in place has its own", o.At, fault.InvalidArgument)
+	case l.plain:
+		return fmt.Errorf("path %q of the workspace: %w: isolation %s has no mounts", o.At, fault.Unsupported, l.name)
+	}
+	o.At = filepath.Clean(o.At)
+	if holds(o.At, home) || holds(home, o.At) {
+		return fmt.Errorf("path %q of the workspace: %w: %s is the home inside", o.At, fault.InvalidArgument, home)
+	}
+	return checkPlace(o.At)
 }
 
 // host returns where a directory that is shown really is.
@@ -114,34 +171,40 @@ func (p *Provider) show(l *guest.Launch, dir, target string) (d *place, source s
 }
 
 // further returns the mounts of what is shown beside the workspace: directories
-// of the host, and the roots that programs trust. The caller closes the rest.
-func (p *Provider) further(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
+// of the host, and the roots that programs trust. Those that hold the workspace
+// come before it. The caller closes the rest.
+func (p *Provider) further(l *guest.Launch, u unit) (before, after []guest.Mount, open []io.Closer, err error) {
 	if u.roots != "" {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
+		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
 		d, source, err := p.show(l, b.Dir, b.Dir)
 		if err != nil {
-			return nil, open, err
+			return nil, nil, open, err
 		}
 		open = append(open, d.file)
 		if p.ids.root && !u.wrapped {
 			source = d.self() // this process mounts it, and not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
-		mounts = append(mounts, guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro})
+		m := guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
+		if holds(b.Dir, u.inside) { // it is read-only, see checkBinds
+			before = append(before, m)
+			continue
+		}
+		after = append(after, m)
 		held, err := u.protect(l, d, b.Dir, ro, &open)
 		if err != nil {
-			return nil, open, err
+			return nil, nil, open, err
 		}
-		mounts = append(mounts, held...)
+		after = append(after, held...)
 	}
-	return mounts, open, nil
+	return before, after, open, nil
 }
 
 // trees replaces binds by detached mounts, for a guest that can't reach what is
 // only its starter's. Their owner is the workload.
-func (p *Provider) trees(l *guest.Launch, mounts []guest.Mount, kernel bool) (open []io.Closer, err error) {
+func (p *Provider) trees(l *guest.Launch, mounts []guest.Mount, name string, kernel bool) (open []io.Closer, err error) {
 	for i, m := range mounts {
 		if m.Kind != guest.MountBind {
 			continue
@@ -151,9 +214,9 @@ func (p *Provider) trees(l *guest.Launch, mounts []guest.Mount, kernel bool) (op
 			return open, err
 		}
 		open = append(open, tree)
-		name := fmt.Sprintf("bind%d", i)
-		l.Files = append(l.Files, guest.Named{Name: name, File: tree})
-		mounts[i].Kind, mounts[i].Source = guest.MountFD, name
+		at := fmt.Sprintf("%s%d", name, i)
+		l.Files = append(l.Files, guest.Named{Name: at, File: tree})
+		mounts[i].Kind, mounts[i].Source = guest.MountFD, at
 	}
 	return open, nil
 }

@@ -85,6 +85,10 @@ type options struct {
 	// paths, beside the workspace. Module FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
 
+	// At is the absolute path that the workspace has for its processes, "" for
+	// /workspace. It need not exist on the host, unless it lies in a bind.
+	At string `json:"at,omitempty"`
+
 	// From is the snapshot that the workspace started with, Layers are the upper
 	// layers over Template that it started on, and Sealed those that it was sealed
 	// into since; the topmost come first. The provider notes them: they can't be

@@ -33,9 +33,9 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: inside, policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds}
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds}
 	if m.Dir != "" {
-		u.inside, u.inPlace, u.handed = m.Dir, true, l.kernel
+		u.inPlace, u.handed = true, l.kernel
 	}
 	if p.limitedDisk(l, m.Policy) {
 		u.image = p.ground.Path(m.ID, imageName)

@@ -170,12 +170,20 @@ func (k *kernel) world() {
 		user = workloadUID
 	}
 	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
+	holding := func(b bind) bool { return holds(b.Dir, k.unit.inside) }
+	for _, b := range k.unit.binds {
+		if holding(b) {
+			k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
+		}
+	}
 	k.bind(k.unit.inside, k.unit.policy.ReadOnly)
 	if k.unit.roots != "" {
 		k.bind(bundleDir, true)
 	}
 	for _, b := range k.unit.binds {
-		k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
+		if !holding(b) {
+			k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -111,17 +112,21 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		closeAll(open)
 		return nil, nil, err
 	}
-	more, trees, err := p.further(l, u)
+	before, after, trees, err := p.further(l, u)
 	open = append(open, trees...)
 	if err == nil && p.ids.root {
-		trees, err = p.trees(l, more, u.kernel)
+		trees, err = p.trees(l, before, "outer", u.kernel)
+		open = append(open, trees...)
+	}
+	if err == nil && p.ids.root {
+		trees, err = p.trees(l, after, "bind", u.kernel)
 		open = append(open, trees...)
 	}
 	if err != nil {
 		closeAll(open)
 		return nil, nil, err
 	}
-	l.Config.Mounts = append(append(l.Config.Mounts, mounts...), more...)
+	l.Config.Mounts = slices.Concat(l.Config.Mounts, before, mounts, after)
 	if u.log != "" {
 		dir, err := os.Open(u.log)
 		if err != nil {

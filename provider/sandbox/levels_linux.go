@@ -74,13 +74,13 @@ func (p *Provider) wrappedMounts(b *wrapping, u unit) ([]guest.Mount, error) {
 			return nil, err
 		}
 	}
-	more, open, err := p.further(b.launch, u)
+	before, more, open, err := p.further(b.launch, u)
 	b.open = append(b.open, open...)
 	if err != nil {
 		return nil, err
 	}
-	mounts := append(append(append(world(u.policy.Limits.Memory.Max), files), held...), more...)
-	for _, m := range append([]guest.Mount{files}, more...) {
+	mounts := slices.Concat(world(u.policy.Limits.Memory.Max), before, []guest.Mount{files}, held, more)
+	for _, m := range slices.Concat(before, []guest.Mount{files}, more) {
 		if m.Kind == guest.MountBind {
 			b.source[m.Target] = m.Source
 		}

@@ -159,13 +159,16 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	if err := errors.Join(checkReal(spec.Dir), checkLeast(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if err := p.checkBinds(spec, opts); err != nil {
-		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
-	}
 	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
+	if err == nil {
+		err = opts.checkAt(spec, l)
+	}
+	if err == nil {
+		err = p.checkBinds(spec, opts)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
@@ -424,13 +427,10 @@ func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
 
 func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 	t := p.traitsOf(l)
-	t.Root = inside
+	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lower()) == 0
-	switch {
-	case l.plain:
+	if l.plain {
 		t.Root = p.ground.Files(m)
-	case m.Dir != "":
-		t.Root = m.Dir
 	}
 	t.Damaged = p.ground.Damaged(m)
 	return t

@@ -1,0 +1,152 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+func (a *app) evalCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "eval",
+		Short: "Measure agents in fresh workspaces",
+		Long: `Run the cases of a suite on the runners of its configuration, each execution in a fresh
+workspace, and see what the agents did. Suites and configurations are skillgym's, as they
+are, or YAML; see docs/eval.md.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSkillsCommand())
+	return cmd
+}
+
+// Exit statuses of croft eval run and rerun.
+const (
+	exitCasesFailed = 1
+	exitNotRun      = 2
+)
+
+// evalPlace says where executions work.
+type evalPlace struct {
+	provider  string
+	isolation string
+	allowNet  []string
+	read      []string
+	policy    policyFlags
+}
+
+func (p *evalPlace) register(f *pflag.FlagSet) {
+	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence, or local, on the plain host (default croft.provider of the suite's configuration, else sandbox)")
+	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
+	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
+	f.StringVar(&p.policy.memory, "memory", "", "limit of memory of each workspace, such as 2G")
+	f.StringVar(&p.policy.cpus, "cpus", "", "limit of processor time of each workspace, in cores")
+	f.Int64Var(&p.policy.pids, "pids", 0, "limit of processes and threads of each workspace; 0 is none")
+	f.StringVar(&p.policy.disk, "disk", "", "limit of what each workspace may hold, such as 1G")
+}
+
+// apply sets in opts what the flags say.
+func (p *evalPlace) apply(opts *eval.Options) error {
+	opts.AllowNet = p.allowNet
+	for _, dir := range p.read {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		opts.Read = append(opts.Read, abs)
+	}
+	var limits workspace.Limits
+	if err := p.policy.limits(&limits); err != nil {
+		return err
+	}
+	if limits != (workspace.Limits{}) {
+		opts.Limits = &limits
+	}
+	return nil
+}
+
+// withPlaces runs f with where executions work, which ends with it.
+func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
+	if a.server != "" {
+		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
+	}
+	kind := p.provider
+	if kind == "" {
+		kind = cfg.Croft.Provider
+	}
+	switch kind {
+	case "local":
+		opts.Places = eval.Host{}
+		return f()
+	case "", fenced:
+	default:
+		return fmt.Errorf("eval: provider %q: %w: expected sandbox or local", kind, fault.Unsupported)
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	opts.Requests = new(eval.Requests)
+	g, err := system.OpenEval(ctx, system.EvalConfig{Settings: settings, Events: opts.Requests, Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close(ctx)) }()
+	opts.Places = &eval.Sandbox{Provider: g.Provider, Isolation: workspace.Isolation(p.isolation)}
+	return f()
+}
+
+// loadSuite reads a suite and its configuration.
+func loadSuite(ctx context.Context, path, config string) (*suite.Suite, *suite.Config, error) {
+	cfg, err := suite.LoadConfig(ctx, path, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := suite.Load(ctx, path, cfg)
+	return s, cfg, err
+}
+
+// split takes values that are repeated, or separated by commas.
+func split(flag string, values []string) ([]string, error) {
+	var list []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				return nil, usagef("CLI option --%s requires non-empty comma-separated values.", flag)
+			}
+			list = append(list, part)
+		}
+	}
+	return list, nil
+}
+
+// notRun makes an error one with the status that says that nothing was measured.
+func notRun(err error) error {
+	if passed := new(outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
+		return err
+	}
+	return &outcome{exitNotRun, err}
+}
+
+// userHome is where agents get credentials and settings from.
+func userHome() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return home
+}

@@ -1,0 +1,5 @@
+export default {
+  runners: {
+    shell: { agent: { type: "command", model: "none", command: "./agent.sh" } },
+  },
+};

@@ -1,0 +1,191 @@
+package eval
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+)
+
+// Metrics of token use that a baseline may be of.
+var metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
+
+// A Baseline says how token use is held against what it was.
+type Baseline struct {
+	Path     string   // of the file
+	Metric   string   // one of those above; "" is totalTokens
+	Absolute *float64 // tokens that it may be above; nil is any
+	Percent  *float64 // and in percent; nil is any
+	Update   bool     // what is measured becomes the baseline
+}
+
+// tokens is a report's count of the baseline's metric.
+func (b *Baseline) tokens(r *session.Report) (float64, bool) {
+	counts := tokenCounts(r)
+	n := counts[4]
+	switch b.metric() {
+	case "inputTokens":
+		n = counts[0]
+	case "outputTokens":
+		n = counts[1]
+	case "reasoningTokens":
+		n = counts[2]
+	case "cacheTokens":
+		n = counts[3]
+	}
+	if n == nil {
+		return 0, false
+	}
+	return *n, true
+}
+
+func (b *Baseline) metric() string {
+	if b.Metric == "" {
+		return metrics[0]
+	}
+	return b.Metric
+}
+
+// A baselineEntry is what one case on one runner used.
+type baselineEntry struct {
+	CaseID    string  `json:"caseId"`
+	RunnerID  string  `json:"runnerId"`
+	Metric    string  `json:"metric"`
+	Value     float64 `json:"value"`
+	AgentType string  `json:"agentType"`
+	Model     string  `json:"model"`
+	UpdatedAt string  `json:"updatedAt"`
+}
+
+// baselineFile is the file of baselines. JSON sorts the keys.
+type baselineFile struct {
+	Version int                      `json:"version"`
+	Entries map[string]baselineEntry `json:"entries"`
+}
+
+// baselines are the entries of a run. A nil one checks nothing.
+type baselines struct {
+	Baseline
+	mu    sync.Mutex
+	file  baselineFile // +checklocks:mu
+	dirty bool         // +checklocks:mu
+}
+
+// loadBaselines reads the file of baselines, if there is one.
+func loadBaselines(b *Baseline) (*baselines, error) {
+	if b == nil {
+		return nil, nil
+	}
+	if b.Metric != "" && !slices.Contains(metrics, b.Metric) {
+		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(metrics, ", "))
+	}
+	s := &baselines{Baseline: *b, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
+	data, err := os.ReadFile(b.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eval: Failed to load snapshots from %s: %w: %w", b.Path, fault.Of(err), err)
+	}
+	var f baselineFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("eval: Failed to load snapshots from %s: %w: %w", b.Path, fault.InvalidArgument, err)
+	}
+	if f.Version != 1 || f.Entries == nil {
+		return nil, fmt.Errorf("eval: Failed to load snapshots from %s: %w: Snapshot file must contain version 1 and an entries object.", b.Path, fault.InvalidArgument) //nolint:staticcheck // skillgym's sentence
+	}
+	s.file = f
+	return s, nil
+}
+
+// check holds what successful repetitions used on average against the baseline,
+// or makes it the baseline where there is none. It returns why it is too much.
+func (s *baselines) check(caseID string, r session.Runner, reports []*session.Report, now string) *ErrorInfo {
+	if s == nil {
+		return nil
+	}
+	var values []float64
+	for _, rep := range reports {
+		n, ok := s.tokens(rep)
+		if !ok {
+			return &ErrorInfo{Name: "Error", Message: fmt.Sprintf("Snapshot check requires provider token metric %s, but it was unavailable for %s / %s.", s.metric(), caseID, r.ID)}
+		}
+		values = append(values, n)
+	}
+	actual := mean(values)
+	key := caseID + "::" + r.ID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, ok := s.file.Entries[key]
+	if !ok || s.Update {
+		s.file.Entries[key] = baselineEntry{CaseID: caseID, RunnerID: r.ID, Metric: s.metric(), Value: actual, AgentType: r.Agent.Type, Model: r.Agent.Model, UpdatedAt: now}
+		s.dirty = true
+		return nil
+	}
+	for _, allowed := range s.allowed(was.Value) {
+		if actual > allowed {
+			return s.tooMuch(caseID, r.ID, was.Value, actual, allowed)
+		}
+	}
+	return nil
+}
+
+// allowed lists the most that each bound allows.
+func (b *Baseline) allowed(was float64) []float64 {
+	var list []float64
+	if b.Absolute != nil {
+		list = append(list, was+*b.Absolute)
+	}
+	if b.Percent != nil {
+		list = append(list, was*(1+*b.Percent/100))
+	}
+	return list
+}
+
+func (b *Baseline) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
+	percent := 0.0
+	if was != 0 {
+		percent = (actual - was) / was * 100
+	}
+	return &ErrorInfo{Name: "Error", Message: fmt.Sprintf(
+		"Snapshot mismatch for %s:\nactual %s > allowed %s\nbaseline %s, +%s tokens (+%.1f%%)\nkey: %s / %s\nRun with --update-snapshots to accept the new baseline.",
+		b.metric(), number(actual), number(allowed), number(was), number(actual-was), percent, caseID, runnerID)}
+}
+
+// number writes a number whole, or with two digits.
+func number(x float64) string {
+	if x == math.Trunc(x) {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}
+
+// save writes the file where anything changed.
+func (s *baselines) save() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dirty {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.Path), 0o755); err != nil {
+		return fmt.Errorf("eval: write the snapshots: %w: %w", fault.Of(err), err)
+	}
+	if err := writeJSON(s.Path, s.file); err != nil {
+		return fmt.Errorf("eval: write the snapshots: %w", err)
+	}
+	s.dirty = false
+	return nil
+}

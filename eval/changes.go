@@ -1,0 +1,309 @@
+package eval
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Bounds of what is looked at to tell what an agent changed. Beyond them the
+// names are told and not the text.
+const (
+	maxDiffFile  = 1 << 20  // bytes of a file whose text is compared
+	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
+	maxDiffFiles = 4000     // files that are set aside
+	maxEntries   = 200_000  // entries of a workspace that is looked at
+)
+
+// listed is what a template holds, read once.
+type listed struct {
+	once  sync.Once
+	infos map[string]driver.Info
+	err   error
+}
+
+// of lists a directory of the host.
+func (l *listed) of(ctx context.Context, dir string) (map[string]driver.Info, error) {
+	l.once.Do(func() {
+		d, end, err := hostWorkspace(dir)
+		if err != nil {
+			l.err = err
+			return
+		}
+		ws, err := workspace.New(driver.NewID(), d, nil, nil)
+		if err != nil {
+			l.err = errors.Join(err, end(ctx))
+			return
+		}
+		l.infos, l.err = entries(ctx, ws)
+		l.err = errors.Join(l.err, ws.Close(ctx))
+	})
+	return l.infos, l.err
+}
+
+// entries lists a workspace by path, without what Git keeps.
+func entries(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
+	all, err := listing(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > maxEntries {
+		return nil, fmt.Errorf("eval: what changed: %w: the workspace has %d entries, and %d are looked at", fault.ResourceExhausted, len(all), maxEntries)
+	}
+	infos := make(map[string]driver.Info, len(all))
+	for _, i := range all {
+		if i.Path != ".git" && !strings.HasPrefix(i.Path, ".git/") && i.Type != driver.TypeDir {
+			infos[i.Path] = i
+		}
+	}
+	return infos, nil
+}
+
+// before is a workspace as the agent found it.
+type before struct {
+	infos    map[string]driver.Info
+	template string // host directory that has the text of what is as it is there
+	original map[string]driver.Info
+	stash    string // host directory with the text of other files
+}
+
+// remember notes how the workspace is. What a bootstrap command has made, and what
+// was there in place, is set aside as far as it is small.
+func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error) {
+	b = &before{}
+	if d.path != "" && p.template != "" {
+		b.template = p.template
+		if b.original, err = p.templates.of(ctx, p.template); err != nil {
+			return nil, err
+		}
+		if d.file.Bootstrap == nil {
+			b.infos = b.original
+			return b, nil
+		}
+	}
+	if d.path != "" && d.file.Bootstrap == nil {
+		return b, nil // it is empty
+	}
+	if b.infos, err = entries(ctx, d.place.Workspace); err != nil {
+		return nil, err
+	}
+	return b, b.setAside(ctx, d.place.Workspace)
+}
+
+// setAside copies the text of files that the template does not have.
+func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err error) {
+	if b.stash, err = os.MkdirTemp("", "croft-eval-"); err != nil {
+		return err
+	}
+	total, files := int64(0), 0
+	for name, info := range b.infos {
+		if was, ok := b.original[name]; ok && same(was, info) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
+			continue
+		}
+		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
+			return nil
+		}
+		if err := takeText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *before) forget() error {
+	if b == nil || b.stash == "" {
+		return nil
+	}
+	return os.RemoveAll(b.stash)
+}
+
+func takeText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	body, _, err := ws.Read(ctx, info.Path, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close() //nolint:errcheck // only read
+	return writeFile(io.LimitReader(body, maxDiffFile), to, info.Mode.Perm()|0o600)
+}
+
+// same reports whether nothing tells two entries apart.
+func same(a, b driver.Info) bool {
+	return a.Type == b.Type && a.Size == b.Size && a.Mode == b.Mode && a.Target == b.Target && a.ModTime.Equal(b.ModTime)
+}
+
+// text returns what a file held before the agent started, if it is known.
+func (b *before) text(name string) (path string, known bool) {
+	if was, ok := b.original[name]; ok && same(was, b.infos[name]) {
+		return filepath.Join(b.template, name), was.Type == driver.TypeFile && was.Size <= maxDiffFile
+	}
+	if b.stash == "" {
+		return "", false
+	}
+	path = filepath.Join(b.stash, name)
+	_, err := os.Lstat(path)
+	return path, err == nil
+}
+
+// changes is what an agent changed.
+type changes struct {
+	list []session.Change
+	diff []fileDiff // text of each, where it is known
+}
+
+type fileDiff struct {
+	path string
+	text string
+}
+
+// since compares a workspace with what it was.
+func (b *before) since(ctx context.Context, ws *workspace.Workspace) (*changes, error) {
+	now, err := entries(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for name, info := range now {
+		if was, ok := b.infos[name]; !ok || !same(was, info) {
+			names = append(names, name)
+		}
+	}
+	for name := range b.infos {
+		if _, ok := now[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return &changes{}, nil
+	}
+	slices.Sort(names)
+	return b.compare(ctx, ws, now, names)
+}
+
+// compare puts the files that may differ side by side, as far as their text is
+// known, and compares that.
+func (b *before) compare(ctx context.Context, ws *workspace.Workspace, now map[string]driver.Info, names []string) (_ *changes, err error) {
+	dir, err := os.MkdirTemp("", "croft-eval-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c := &changes{}
+	oldDir, newDir := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	if err := errors.Join(os.Mkdir(oldDir, 0o700), os.Mkdir(newDir, 0o700)); err != nil {
+		return nil, err
+	}
+	texts := 0
+	for _, name := range names {
+		was, had := b.infos[name]
+		is, has := now[name]
+		c.list = append(c.list, session.Change{Path: name, Kind: kindOf(had, has), Binary: true})
+		if texts++; texts > maxDiffFiles {
+			continue
+		}
+		if err := b.sideBySide(ctx, ws, was, is, had, has, oldDir, newDir); err != nil {
+			return nil, err
+		}
+	}
+	cmp, err := snapshot.Diff(ctx, snapshot.HostDir(oldDir, nil), snapshot.HostDir(newDir, nil), &snapshot.DiffOptions{Text: true, NoRenames: true})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.read(cmp, b.infos, now)
+}
+
+func kindOf(had, has bool) session.ChangeKind {
+	switch {
+	case !had:
+		return session.Added
+	case !has:
+		return session.Removed
+	}
+	return session.Modified
+}
+
+// sideBySide writes a file as it was and as it is, where both can be had.
+func (b *before) sideBySide(ctx context.Context, ws *workspace.Workspace, was, is driver.Info, had, has bool, oldDir, newDir string) error {
+	if had && was.Type != driver.TypeFile || has && (is.Type != driver.TypeFile || is.Size > maxDiffFile) {
+		return nil
+	}
+	if had {
+		from, known := b.text(was.Path)
+		if !known {
+			return nil
+		}
+		to := filepath.Join(oldDir, was.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), copyFile(from, to, was.Mode.Perm()|0o600)); err != nil {
+			return err
+		}
+	}
+	if !has {
+		return nil
+	}
+	err := takeText(ctx, ws, is, filepath.Join(newDir, is.Path))
+	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.NotFound {
+		return nil // it can't be read, or went meanwhile
+	}
+	return err
+}
+
+// read takes the numbers of lines and the text from a comparison. What has the
+// same text as before, and differs in time alone, is no change.
+func (c *changes) read(cmp *snapshot.Comparison, was, now map[string]driver.Info) error {
+	found := map[string]*snapshot.FileChange{}
+	for i := range cmp.Changes {
+		found[cmp.Changes[i].Path] = &cmp.Changes[i]
+	}
+	kept := c.list[:0]
+	for _, ch := range c.list {
+		f := found[ch.Path]
+		if f == nil {
+			a, hadA := was[ch.Path]
+			b, hadB := now[ch.Path]
+			if hadA && hadB && a.Type == b.Type && a.Size == b.Size && a.Mode == b.Mode && a.Target == b.Target && a.Size <= maxDiffFile && a.Type == driver.TypeFile {
+				continue
+			}
+			kept = append(kept, ch)
+			continue
+		}
+		ch.Binary = f.Binary || f.TooBig
+		ch.Added, ch.Removed = f.LinesAdded, f.LinesRemoved
+		var text bytes.Buffer
+		one := snapshot.Comparison{Changes: []snapshot.FileChange{*f}}
+		if err := one.WriteUnified(&text); err != nil {
+			return err
+		}
+		c.diff = append(c.diff, fileDiff{ch.Path, text.String()})
+		kept = append(kept, ch)
+	}
+	c.list = kept
+	return nil
+}
+
+// unified is the text of the changes at and below paths, of all without any.
+func (c *changes) unified(paths []string) string {
+	var b strings.Builder
+	for _, d := range c.diff {
+		if len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
+			return p == "." || d.path == p || strings.HasPrefix(d.path, strings.TrimSuffix(p, "/")+"/")
+		}) {
+			b.WriteString(d.text)
+		}
+	}
+	return b.String()
+}

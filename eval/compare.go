@@ -1,0 +1,199 @@
+package eval
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"text/tabwriter"
+)
+
+// A Comparison is two runs side by side: B against A.
+type Comparison struct {
+	A       string             `json:"a"` // directories
+	B       string             `json:"b"`
+	Runners []RunnerComparison `json:"runners"`
+	Changed []CaseChange       `json:"changed"` // executions whose verdict differs, or that only one has
+}
+
+// A RunnerComparison is what differs for one runner.
+type RunnerComparison struct {
+	Runner   string    `json:"runner"`
+	Measures []Measure `json:"measures"`
+}
+
+// A Measure is one thing that is compared. Of the pass rate Diff is the
+// difference, of all others the ratio; both of B to A.
+type Measure struct {
+	Name        string   `json:"name"` // "pass rate", "tokens", "time" or "cost"
+	A           Interval `json:"a"`
+	B           Interval `json:"b"`
+	Diff        Interval `json:"diff"`
+	Significant bool     `json:"significant"` // the interval of Diff leaves out "no difference"
+	Better      bool     `json:"better"`      // B is; only said where it is significant
+
+	AText, BText, DiffText, Word string `json:"-"`
+}
+
+// A CaseChange is an execution that came out differently.
+type CaseChange struct {
+	Case   string `json:"case"`
+	Runner string `json:"runner"`
+	A      string `json:"a"` // status, with passed repetitions; "" is not in the run
+	B      string `json:"b"`
+	Word   string `json:"change"` // "newly failing", "newly passing", "added", "removed" or "differs"
+}
+
+// Compare compares two runs. Intervals are over sessions, so repetitions make them
+// narrow.
+func Compare(a, b *Result) *Comparison {
+	c := &Comparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}
+	seenA, seenB := observe(a), observe(b)
+	for _, s := range b.Runners {
+		id := s.Runner.ID
+		if seenA[id] == nil || seenB[id] == nil {
+			continue
+		}
+		c.Runners = append(c.Runners, RunnerComparison{Runner: id, Measures: compareRunner(seenA[id], seenB[id])})
+	}
+	return c
+}
+
+func compareRunner(a, b *observed) []Measure {
+	rate := Measure{Name: "pass rate", A: Wilson(a.passed, a.n), B: Wilson(b.passed, b.n)}
+	rate.Diff = Newcombe(rate.A, rate.B)
+	rate.Significant, rate.Better = rate.Diff.Low > 0 || rate.Diff.High < 0, rate.Diff.Low > 0
+	rate.say(percentText, func(x float64) string { return fmt.Sprintf("%+.0f points", 100*x) })
+	list := []Measure{rate}
+	for _, m := range measures {
+		as, bs := m.of(a), m.of(b)
+		if len(as) == 0 || len(bs) == 0 {
+			continue
+		}
+		x := Measure{Name: m.name, A: Bootstrap(as), B: Bootstrap(bs), Diff: BootstrapRatio(as, bs)}
+		x.Significant, x.Better = x.Diff.Low > 1 || x.Diff.High < 1, x.Diff.High < 1
+		x.say(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", 100*(r-1)) })
+		list = append(list, x)
+	}
+	return list
+}
+
+// say makes the texts.
+func (m *Measure) say(show, diff func(float64) string) {
+	text := func(i Interval) string {
+		return fmt.Sprintf("%s (%s to %s, n=%d)", show(i.Value), show(i.Low), show(i.High), i.N)
+	}
+	m.AText, m.BText = text(m.A), text(m.B)
+	m.DiffText = fmt.Sprintf("%s (%s to %s)", diff(m.Diff.Value), diff(m.Diff.Low), diff(m.Diff.High))
+	switch {
+	case !m.Significant:
+		m.Word = "no clear difference"
+	case m.Better:
+		m.Word = "better"
+	default:
+		m.Word = "worse"
+	}
+}
+
+// changedCases lists the executions that came out differently.
+func changedCases(a, b *Result) []CaseChange {
+	type key struct{ c, r string }
+	index := func(r *Result) (map[key]*ExecutionResult, []key) {
+		all, order := map[key]*ExecutionResult{}, []key{}
+		for _, c := range r.Cases {
+			for _, e := range c.RunnerResults {
+				k := key{c.CaseID, e.Runner.ID}
+				all[k] = e
+				order = append(order, k)
+			}
+		}
+		return all, order
+	}
+	as, orderA := index(a)
+	bs, orderB := index(b)
+	list := []CaseChange{}
+	for _, k := range orderB {
+		was, is := as[k], bs[k]
+		ch := CaseChange{Case: k.c, Runner: k.r, B: statusText(is)}
+		switch {
+		case was == nil:
+			ch.Word = "added"
+		case was.Passed && !is.Passed:
+			ch.A, ch.Word = statusText(was), "newly failing"
+		case !was.Passed && is.Passed:
+			ch.A, ch.Word = statusText(was), "newly passing"
+		case was.Status != is.Status || !is.Passed && statusText(was) != statusText(is):
+			ch.A, ch.Word = statusText(was), "differs"
+		default:
+			continue
+		}
+		list = append(list, ch)
+	}
+	for _, k := range orderA {
+		if bs[k] == nil {
+			list = append(list, CaseChange{Case: k.c, Runner: k.r, A: statusText(as[k]), Word: "removed"})
+		}
+	}
+	return list
+}
+
+func statusText(e *ExecutionResult) string {
+	text := string(e.Status)
+	if e.RepeatTarget > 1 && e.SuccessfulRepetitions != nil {
+		text += fmt.Sprintf(" (%d of %d)", *e.SuccessfulRepetitions, e.RepeatTarget)
+	}
+	if !e.Passed && e.FailureClass != nil {
+		text += " [" + e.FailureClass.ID + "]"
+	}
+	return text
+}
+
+// Write writes the comparison for people.
+func (c *Comparison) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "A\t%s\nB\t%s\n", c.A, c.B)
+	for _, r := range c.Runners {
+		fmt.Fprintf(w, "\nRunner: %s\n\tA\tB\tB against A, 95 %% interval\t\n", r.Runner)
+		for _, m := range r.Measures {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.Name, m.AText, m.BText, m.DiffText, m.Word)
+		}
+	}
+	if len(c.Changed) > 0 {
+		fmt.Fprint(w, "\nExecutions that differ\n")
+	}
+	for _, ch := range c.Changed {
+		fmt.Fprintf(w, "%s\t%s > %s\t%s -> %s\n", ch.Word, oneLine(ch.Case), ch.Runner, orDash(ch.A), orDash(ch.B))
+	}
+	return w.Flush()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ComparisonPage is a comparison as a page of HTML, with plots.
+func ComparisonPage(a, b *Result) ([]byte, error) {
+	return render("diff", map[string]any{"A": a, "B": b, "Comparison": Compare(a, b), "Plots": comparePlots(a, b)})
+}
+
+func comparePlots(a, b *Result) []template.HTML {
+	seenA, seenB := observe(a), observe(b)
+	draw := func(title string, show func(float64) string, of func(*observed) Interval) template.HTML {
+		var bars []bar
+		for _, s := range b.Runners {
+			id := s.Runner.ID
+			if seenA[id] == nil || seenB[id] == nil {
+				continue
+			}
+			bars = append(bars, bar{id + " A", of(seenA[id]), "--a"}, bar{id + " B", of(seenB[id]), "--b"})
+		}
+		return chart(title, bars, show)
+	}
+	list := []template.HTML{draw("pass rate", percentText, func(o *observed) Interval { return Wilson(o.passed, o.n) })}
+	for _, m := range measures {
+		list = append(list, draw(m.name, m.show, func(o *observed) Interval { return Bootstrap(m.of(o)) }))
+	}
+	return list
+}

@@ -1,0 +1,28 @@
+// Package eval runs agents on cases and tells how they did: cases x runners, each
+// execution in a workspace of its own.
+//
+// A suite (package suite) lists cases: a prompt, and what must hold afterwards. A
+// configuration lists runners: an agent and a model. [Run] makes the matrix of
+// both, and for each execution
+//
+//	prepares a workspace     template, bootstrap command        workspace.go, place*.go
+//	runs the agent in it     package agent, in that workspace
+//	looks at what changed    files, requests, commands          changes.go
+//	asserts                  package suite
+//	keeps or removes it      a failed one stays, as a plain directory
+//
+// in the order that a schedule gives (schedule.go), as often as repeat and
+// repeat-failure say (execute.go), and writes it all down as it goes: artifacts of
+// each session, a journal with a line per execution (journal.go), and at the end
+// results.json. A run that was cut short goes on from its journal.
+//
+// Words, files, environment, failure classes and their messages are skillgym's,
+// whose suites run as they are.
+//
+// Where an execution works is a [Place]: a sandbox whose template shows through
+// an overlay, so that a fresh workspace costs a millisecond and no copy, or the
+// plain host. Nothing that an agent starts outlives its session in either.
+//
+// [Compare] holds two runs side by side and says which differences are more than
+// luck. Reporters show a run while it goes on and at its end.
+package eval

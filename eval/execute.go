@@ -1,0 +1,134 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// An execution is one case on one runner, with all its repetitions and retries.
+type execution struct {
+	index  int // in the matrix
+	c      *plannedCase
+	runner *plannedRunner
+	dir    string // of its artifacts
+}
+
+// attempt runs one session and says how it went, as its case sees it. It returns
+// nil where ctx ended first.
+type attempt func(ctx context.Context, e *execution, dir string) *ExecutionResult
+
+// execute repeats an execution until it has passed often enough, or failed for
+// good. It returns nil where ctx ended first.
+func (m *matrix) execute(ctx context.Context, e *execution) *ExecutionResult {
+	return repeated(ctx, e, m.opts.repeat, m.opts.repeatFailure, m.session, func(reports []*session.Report) *ErrorInfo {
+		return m.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
+	})
+}
+
+// repeated is execute with what it needs given.
+func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try attempt, check func([]*session.Report) *ErrorInfo) *ExecutionResult {
+	var repetitions, good []*ExecutionResult
+	var failed *ExecutionResult
+	for n := 1; n <= repeat && failed == nil; n++ {
+		r := repetition(ctx, e, n, repeatFailure, try)
+		if r == nil {
+			return nil
+		}
+		repetitions = append(repetitions, r)
+		if r.Passed {
+			good = append(good, r)
+		} else {
+			failed = r
+		}
+	}
+	out := aggregate(e, repeat, repetitions, good, failed)
+	if check == nil || len(good) == 0 {
+		return out
+	}
+	var reports []*session.Report
+	for _, r := range good {
+		reports = append(reports, r.Report)
+	}
+	why := check(reports)
+	if why == nil {
+		return out
+	}
+	failure := &ExecutionResult{Runner: e.runner.info, Error: why, FailureOrigin: OriginSnapshot, FailureClass: classOf(OriginSnapshot, false), ArtifactDir: e.dir}
+	settleStatus(failure, e.c.ExpectedFail)
+	return aggregate(e, repeat, repetitions, good, failure)
+}
+
+// repetition is one repetition: a session, and further ones as long as it fails
+// and may be tried again.
+func repetition(ctx context.Context, e *execution, n, repeatFailure int, try attempt) *ExecutionResult {
+	var sessions []*ExecutionResult
+	for s := 1; ; s++ {
+		one := try(ctx, e, sessionDir(e.dir, n, s))
+		if one == nil {
+			return nil
+		}
+		one.Session = s
+		sessions = append(sessions, one)
+		if one.Passed || s > repeatFailure || one.FailureOrigin == OriginModelRejected {
+			r := *one
+			r.Repetition, r.Sessions = n, sessions
+			return &r
+		}
+	}
+}
+
+// aggregate makes the result of an execution of its repetitions: numbers are
+// means over those that passed, and the rest is that of the last one or of what
+// ended it.
+func aggregate(e *execution, repeat int, repetitions, good []*ExecutionResult, failed *ExecutionResult) *ExecutionResult {
+	last := repetitions[len(repetitions)-1]
+	out := &ExecutionResult{
+		Runner: e.runner.info, Passed: failed == nil, ExecutionDir: e.dir, ArtifactDir: last.ArtifactDir, Session: last.Session,
+		RepeatTarget: repeat, CompletedRepetitions: len(repetitions), SuccessfulRepetitions: new(len(good)), Repetitions: repetitions,
+		WorkspacePath: last.WorkspacePath, PreparationMs: last.PreparationMs,
+	}
+	if len(good) > 0 {
+		out.DurationMs, out.Report = meanReport(good)
+		out.Status = good[len(good)-1].Status
+	} else {
+		out.DurationMs, out.Report = failed.DurationMs, failed.Report
+	}
+	if repeat == 1 {
+		out.Sessions = repetitions[0].Sessions
+	}
+	if failed != nil {
+		out.Status, out.ArtifactDir, out.Error = failed.Status, failed.ArtifactDir, failed.Error
+		out.FailureOrigin, out.FailureClass, out.FailureLogPath = failed.FailureOrigin, failed.FailureClass, failed.FailureLogPath
+		out.StoppedAtRepetition = last.Repetition
+	}
+	return out
+}
+
+// meanReport is the last report with the means of all in it.
+func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Report) {
+	var durations, took []float64
+	var counts [5][]float64
+	for _, g := range good {
+		durations = append(durations, g.DurationMs)
+		if g.Report.DurationMs != nil {
+			took = append(took, *g.Report.DurationMs)
+		}
+		for i, n := range tokenCounts(g.Report) {
+			if n != nil {
+				counts[i] = append(counts[i], *n)
+			}
+		}
+	}
+	r := *good[len(good)-1].Report
+	r.DurationMs = meanOf(took)
+	u := &r.Usage
+	u.InputTokens, u.OutputTokens, u.ReasoningTokens = meanOf(counts[0]), meanOf(counts[1]), meanOf(counts[2])
+	u.CacheTokens, u.TotalTokens = meanOf(counts[3]), meanOf(counts[4])
+	return mean(durations), &r
+}
+
+// name tells an execution from others, for people.
+func (e *execution) name() string { return fmt.Sprintf("%s > %s", e.c.ID, e.runner.info.ID) }

@@ -1,0 +1,157 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+// explainTime bounds one question.
+const explainTime = 300 * time.Second
+
+// An Explanation is a question about a failure, and what the agent answers.
+type Explanation struct {
+	Question string         `json:"question"`
+	Source   suite.Location `json:"source"`
+	Answer   string         `json:"answer,omitempty"`
+	Error    string         `json:"error,omitempty"`
+}
+
+// Explained is explanations.json.
+type Explained struct {
+	CaseID       string        `json:"caseId"`
+	RunnerID     string        `json:"runnerId"`
+	Explanations []Explanation `json:"explanations"`
+}
+
+// FindExplain finds the artifacts of a session about which something may be asked:
+// dir itself, or the one below it.
+func FindExplain(dir string) (string, error) {
+	var found []string
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && e.Name() == "workspaces" {
+			return fs.SkipDir
+		}
+		if e.Name() == explainName {
+			found = append(found, filepath.Dir(p))
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+	case len(found) == 0:
+		return "", fmt.Errorf("eval: explain %s: %w: No explain questions were recorded for this failure. Add `explain.question` to relevant assertions to enable deferred explain.", dir, fault.NotFound) //nolint:staticcheck // skillgym's sentence
+	case len(found) > 1:
+		return "", fmt.Errorf("eval: explain %s: %w: there are %d failures below it; name one, such as %s", dir, fault.InvalidArgument, len(found), found[0])
+	}
+	return found[0], nil
+}
+
+// Explain asks the agent of a session that failed why it did what it did, in the
+// workspace that is kept, and keeps the answers in explanations.json. Answers that
+// are there are returned, unless rerun.
+func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
+	path := filepath.Join(dir, "explanations.json")
+	var out Explained
+	if data, err := os.ReadFile(path); err == nil && !rerun {
+		if err := json.Unmarshal(data, &out); err != nil {
+			return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
+		}
+		return &out, nil
+	}
+	var f explainFile
+	data, err := os.ReadFile(filepath.Join(dir, explainName))
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+	}
+	if f.SessionID == "" {
+		return nil, fmt.Errorf("eval: explain %s: %w: the session has no id to go on with", dir, fault.Unsupported)
+	}
+	out = Explained{CaseID: f.CaseID, RunnerID: f.RunnerID}
+	asker, err := newAsker(ctx, dir, f, cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	for i, q := range f.Questions {
+		out.Explanations = append(out.Explanations, asker.ask(ctx, i, q))
+	}
+	return &out, errors.Join(ctx.Err(), asker.place.close(ctx), writeJSON(path, &out))
+}
+
+// An asker asks the agent of one session.
+type asker struct {
+	dir   string
+	file  explainFile
+	info  session.Runner
+	agent agent.Agent
+	place *Place
+	home  string
+}
+
+func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config, o *Options) (*asker, error) {
+	m := &matrix{opts: settings{config: cfg, places: o.Places, suite: &Cases{Name: f.SuitePath}}}
+	if m.opts.places == nil {
+		m.opts.places = Host{}
+	}
+	if err := m.chooseRunners(&Options{Runners: []string{f.RunnerID}}); err != nil {
+		return nil, err
+	}
+	r := m.runners[0]
+	p := &provision{places: m.opts.places}
+	m.shown(ctx, p, o)
+	if _, err := os.Stat(f.Cwd); err != nil {
+		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
+	}
+	place, err := m.opts.places.Open(ctx, PlaceRequest{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
+		Hosts: append(r.hosts, cfg.Croft.AllowNet...), Limits: limitsOf(cfg.Croft.Limits)})
+	if err != nil {
+		return nil, err
+	}
+	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, place: place, home: o.UserHome}, nil
+}
+
+func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
+	x := Explanation{Question: q.Question, Source: q.Source}
+	at := filepath.Join(a.dir, "explain", fmt.Sprintf("question-%02d", i+1))
+	out, err := agent.Run(ctx, a.place, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
+		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.place.fenced})
+	switch {
+	case err != nil:
+		x.Error = err.Error()
+	case out.Failure != nil:
+		x.Error = out.Failure.Message
+	default:
+		x.Answer = out.Report.FinalOutput
+	}
+	return x
+}
+
+// ExplainSuite returns the suite of a session about which something may be asked.
+func ExplainSuite(dir string) (string, error) {
+	var f explainFile
+	data, err := os.ReadFile(filepath.Join(dir, explainName))
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err != nil {
+		return "", fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+	}
+	return f.SuitePath, nil
+}

@@ -1,0 +1,84 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+// File is a suite that was loaded from a file.
+func File(s *suite.Suite) Suite { return file{s} }
+
+type file struct{ *suite.Suite }
+
+func (f file) Path() string                { return f.Suite.Path }
+func (f file) Cases() []suite.Case         { return f.Suite.Cases }
+func (f file) Workspace() *suite.Workspace { return f.Suite.Workspace }
+
+// Notices are what the user should know of the file.
+func (f file) Notices() []string { return f.Suite.Notices }
+
+// Cases is a suite that is written in Go.
+type Cases struct {
+	Name string           // names the suite, such as an absolute path; "" is "suite"
+	Dir  *suite.Workspace // where agents work; nil: the configuration's
+	List []Case
+}
+
+// A Case is a case of a suite that is written in Go.
+type Case struct {
+	suite.Case
+
+	// Assert judges a session; what it returns is why it fails. nil takes any.
+	Assert func(ctx context.Context, r *session.Report, env suite.AssertEnv) error
+}
+
+// Path returns the name.
+func (c *Cases) Path() string {
+	if c.Name == "" {
+		return "suite"
+	}
+	return c.Name
+}
+
+// Cases lists the cases.
+func (c *Cases) Cases() []suite.Case {
+	var list []suite.Case
+	for _, x := range c.List {
+		list = append(list, x.Case)
+	}
+	return list
+}
+
+// Workspace says where agents work.
+func (c *Cases) Workspace() *suite.Workspace { return c.Dir }
+
+// Assert judges a session.
+func (c *Cases) Assert(ctx context.Context, caseID string, report json.RawMessage, env suite.AssertEnv) (*suite.Outcome, error) {
+	for _, x := range c.List {
+		if x.ID != caseID {
+			continue
+		}
+		if x.Assert == nil {
+			return &suite.Outcome{Passed: true}, nil
+		}
+		var r session.Report
+		if err := json.Unmarshal(report, &r); err != nil {
+			return nil, fmt.Errorf("eval: assert %s: %w: %w", caseID, fault.InvalidArgument, err)
+		}
+		if err := x.Assert(ctx, &r, env); err != nil {
+			return &suite.Outcome{Origin: suite.OriginAssertion, Error: &suite.ErrorInfo{Name: "AssertionError", Message: err.Error()}}, nil
+		}
+		return &suite.Outcome{Passed: true}, nil
+	}
+	return nil, fmt.Errorf("eval: assert %s: %w: there is no such case", caseID, fault.NotFound)
+}
+
+// Classify has no opinion.
+func (c *Cases) Classify(context.Context, string, json.RawMessage) (*suite.FailureClass, error) {
+	return nil, nil //nolint:nilnil // none is an answer
+}

@@ -1,0 +1,175 @@
+package eval
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// journalName is the file of a run that says, line by line, what is done: first
+// the plan, then the result of each execution as it ends. It is what a run that
+// was cut short goes on from, and what results.json is made of, so that a run
+// holds in memory only what it needs to go on.
+const journalName = "journal.jsonl"
+
+// A plan is the first line of a journal: what was asked for.
+type plan struct {
+	Version     int      `json:"version"` // journalVersion
+	Suite       string   `json:"suite"`
+	Config      string   `json:"config,omitempty"`
+	StartedAt   string   `json:"startedAt"`
+	Cases       []string `json:"cases"`   // ids
+	Runners     []string `json:"runners"` // ids
+	Tags        []string `json:"tags"`
+	Schedule    Schedule `json:"schedule"`
+	MaxParallel int      `json:"maxParallel"`
+	Repeat      int      `json:"repeat"`
+	RepeatFail  int      `json:"repeatFailure"`
+	Provider    string   `json:"provider"`
+	Cwd         string   `json:"cwd"`
+}
+
+const journalVersion = 1
+
+// A done line is one execution that ended.
+type done struct {
+	Case   string           `json:"case"`
+	Runner string           `json:"runner"`
+	Result *ExecutionResult `json:"result"`
+}
+
+// A journal is the file of one run, open for appending.
+type journal struct {
+	dir string
+
+	mu   sync.Mutex
+	file *os.File // +checklocks:mu
+	at   int64    // +checklocks:mu; where the next line begins
+	err  error    // +checklocks:mu; that kept a line from being written
+}
+
+// A span is where a line is in the journal.
+type span struct{ at, size int64 }
+
+// newJournal begins the journal of a run.
+func newJournal(dir string, p plan) (*journal, error) {
+	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("eval: begin the journal: %w: %w", fault.Of(err), err)
+	}
+	j := &journal{dir: dir, file: f}
+	_, err = j.add(p)
+	return j, err
+}
+
+// add appends a line, whole or not at all as far as a reader is concerned.
+func (j *journal) add(v any) (span, error) {
+	data, err := encodeLine(v)
+	if err != nil {
+		return span{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Internal, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		return span{}, j.err
+	}
+	if _, err := j.file.WriteAt(data, j.at); err != nil {
+		j.err = fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
+		return span{}, j.err
+	}
+	s := span{j.at, int64(len(data))}
+	j.at += s.size
+	return s, nil
+}
+
+func encodeLine(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// read returns a line that was written.
+func (j *journal) read(s span) (*done, error) {
+	data := make([]byte, s.size)
+	j.mu.Lock()
+	_, err := j.file.ReadAt(data, s.at)
+	j.mu.Unlock()
+	var d done
+	if err == nil {
+		err = json.Unmarshal(data, &d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eval: read the journal: %w: %w", fault.Of(err), err)
+	}
+	return &d, nil
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.file.Close()
+}
+
+// openJournal opens the journal of a run that was cut short, and returns its plan
+// and where each execution's line is. What comes after the last whole line is cut
+// off.
+func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error) {
+	var p plan
+	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, p, fmt.Errorf("eval: resume %s: %w: there is no %s: it is not the directory of a run", dir, fault.NotFound, journalName)
+	}
+	if err != nil {
+		return nil, p, fmt.Errorf("eval: resume %s: %w: %w", dir, fault.Of(err), err)
+	}
+	j := &journal{dir: dir, file: f}
+	good, err := readJournal(f, &p, each)
+	if err == nil {
+		err = f.Truncate(good)
+	}
+	if err != nil {
+		return nil, p, errors.Join(fmt.Errorf("eval: resume %s: %w", dir, err), f.Close())
+	}
+	j.at = good
+	return j, p, nil
+}
+
+// readJournal reads whole lines, and returns where they end.
+func readJournal(r io.Reader, p *plan, each func(d *done, at span)) (good int64, err error) {
+	lines := bufio.NewReaderSize(r, 1<<16)
+	for n := 0; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if n == 0 {
+				return 0, fmt.Errorf("%w: the journal has no plan", fault.InvalidArgument)
+			}
+			return good, nil // what is left is half a line
+		}
+		if err != nil {
+			return good, err
+		}
+		if n == 0 {
+			if err := json.Unmarshal(line, p); err != nil || p.Version != journalVersion {
+				return 0, fmt.Errorf("%w: the journal is of version %d; this program reads %d", fault.InvalidArgument, p.Version, journalVersion)
+			}
+		} else {
+			var d done
+			if err := json.Unmarshal(line, &d); err != nil || d.Result == nil {
+				return good, nil //nolint:nilerr // a crash left it: this execution runs again
+			}
+			each(&d, span{good, int64(len(line))})
+		}
+		good += int64(len(line))
+	}
+}

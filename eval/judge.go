@@ -1,0 +1,69 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/croft-run/croft/eval/judge"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+// judgeOf returns what asks a model for the assertions of a session, nil where none
+// is configured.
+func (m *matrix) judgeOf(env *assertEnv) JudgeFunc {
+	cfg := m.opts.config.Croft.Judge
+	if cfg == nil {
+		return nil
+	}
+	return func(ctx context.Context, q suite.Judge) (suite.Judgement, error) {
+		c := judge.Config{Style: judge.Style(cfg.API), BaseURL: cfg.URL, Model: cfg.Model, Client: m.opts.client}
+		if q.Model != "" {
+			c.Model = q.Model
+		}
+		if cfg.KeyEnv != "" {
+			if c.Key = os.Getenv(cfg.KeyEnv); c.Key == "" {
+				return suite.Judgement{}, fmt.Errorf("eval: judge: %w: croft.judge names the variable %s, which is not set", fault.Unauthenticated, cfg.KeyEnv)
+			}
+		}
+		j, err := judge.New(c)
+		if err != nil {
+			return suite.Judgement{}, err
+		}
+		subjects, err := env.subjects(ctx, q)
+		if err != nil {
+			return suite.Judgement{}, err
+		}
+		v, err := j.Ask(ctx, judge.Question{Criterion: q.Rubric, Subjects: subjects})
+		if err != nil {
+			return suite.Judgement{}, err
+		}
+		return suite.Judgement{Rubric: q.Rubric, Score: v.Score, Pass: v.Pass, Reason: v.Reason, Model: c.Model}, nil
+	}
+}
+
+// subjects are what a judge looks at.
+func (e *assertEnv) subjects(ctx context.Context, q suite.Judge) ([]judge.Subject, error) {
+	list := []judge.Subject{{Name: "the agent's task", Text: e.report.Prompt}}
+	if q.Subject != "" {
+		list = append(list, judge.Subject{Name: "what is judged", Text: q.Subject})
+	} else {
+		list = append(list, judge.Subject{Name: "the agent's final output", Text: e.report.FinalOutput})
+	}
+	for _, name := range q.Files {
+		data, err := e.ReadFile(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, judge.Subject{Name: "the file " + name, Text: string(data)})
+	}
+	if q.Diff {
+		text, err := e.Diff(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, judge.Subject{Name: "what the agent changed", Text: text})
+	}
+	return list, nil
+}

@@ -1,0 +1,100 @@
+package eval
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// ResultsName is the file with the results, in the directory of a run.
+const ResultsName = "results.json"
+
+// DefaultOutputDir is where runs go, below the directory of the process.
+const DefaultOutputDir = ".skillgym-results"
+
+var unsafeInPath = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
+
+// CaseKey returns a case's id as part of a path. Different ids may have the same
+// one: see caseKeys.
+func CaseKey(id string) string {
+	switch key := unsafeInPath.ReplaceAllString(id, "-"); key {
+	case "":
+		return "case"
+	case ".", "..":
+		return strings.ReplaceAll(key, ".", "-") // would lead elsewhere
+	default:
+		return key
+	}
+}
+
+// reserved are names in the directory of a run that no case may have.
+var reserved = map[string]bool{"workspaces": true, ResultsName: true, journalName: true, reportName: true}
+
+// caseKeys returns the keys of the cases of one run, all different: where two ids
+// have the same, the later gets a part of its digest, and its place where even the
+// ids are the same.
+func caseKeys(ids []string) []string {
+	keys, taken := make([]string, len(ids)), map[string]bool{}
+	for i, id := range ids {
+		key := CaseKey(id)
+		if taken[key] || reserved[key] {
+			sum := sha256.Sum256([]byte(id))
+			key += "--" + hex.EncodeToString(sum[:4])
+		}
+		for n := 2; taken[key]; n++ {
+			key = fmt.Sprintf("%s--%d", CaseKey(id), n)
+		}
+		taken[key], keys[i] = true, key
+	}
+	return keys
+}
+
+// newRunDir makes the directory of a run, named by the time. One that is there
+// belongs to another run of the same millisecond.
+func newRunDir(outputDir string, now time.Time) (string, error) {
+	if err := os.MkdirAll(outputDir, 0o755); err != nil {
+		return "", fmt.Errorf("eval: make the output directory: %w: %w", fault.Of(err), err)
+	}
+	// Paths are compared and shown inside workspaces: they have no symlinks.
+	real, err := filepath.EvalSymlinks(outputDir)
+	if err != nil {
+		return "", fmt.Errorf("eval: output directory %s: %w: %w", outputDir, fault.Of(err), err)
+	}
+	for {
+		name := strings.NewReplacer(":", "-", ".", "-").Replace(now.UTC().Format("2006-01-02T15:04:05.000Z"))
+		dir := filepath.Join(real, name)
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("eval: make the directory of the run: %w: %w", fault.Of(err), err)
+		}
+		now = now.Add(time.Millisecond)
+	}
+}
+
+// sessionDir returns where the artifacts of a session go, in those of an
+// execution.
+func sessionDir(executionDir string, repetition, session int) string {
+	dir := filepath.Join(executionDir, fmt.Sprintf("repeat-%d", repetition))
+	if session > 1 {
+		dir = filepath.Join(dir, fmt.Sprintf("session-%d", session))
+	}
+	return dir
+}
+
+// within reports whether path is dir or lies in it. Both are clean.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}

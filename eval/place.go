@@ -1,0 +1,139 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Place is where one execution works: a workspace whose processes see it, and
+// the directories that they need besides, at the paths that these have on the
+// host.
+type Place struct {
+	Workspace *workspace.Workspace
+
+	dir     string            // the workspace, as its processes see it
+	env     map[string]string // of every command
+	fenced  bool              // what runs here can't reach the host
+	onHost  bool              // dir is a directory of the host with the very files
+	destroy func(ctx context.Context) error
+}
+
+// Dir returns the path of the workspace, which is the same inside and outside.
+func (p *Place) Dir() string { return p.dir }
+
+// A command is what is run in a place.
+type command struct {
+	argv           []string
+	dir            string // absolute, in the workspace
+	env            map[string]string
+	timeout        time.Duration
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// run runs a command to its end. Whatever it started has ended then, too.
+func (p *Place) run(ctx context.Context, c command) (driver.Result, error) {
+	name, err := filepath.Rel(p.dir, c.dir)
+	if err != nil || !filepath.IsLocal(name) {
+		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.argv[0], c.dir, fault.InvalidArgument, p.dir)
+	}
+	env := maps.Clone(p.env)
+	maps.Copy(env, c.env)
+	cmd := driver.Command{Argv: c.argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.timeout, Stdin: c.stdin, MaxOutput: 1 << 16}
+	cmd.OnStdout, cmd.OnStderr = into(c.stdout), into(c.stderr)
+	res, err := p.Workspace.Run(ctx, cmd)
+	if err != nil {
+		return res, err
+	}
+	if ctx.Err() != nil && res.Cause == driver.CauseCanceled {
+		return res, nil
+	}
+	return res, nil
+}
+
+func into(w io.Writer) func([]byte) error {
+	if w == nil {
+		return nil
+	}
+	return func(p []byte) error {
+		_, err := w.Write(p)
+		return err
+	}
+}
+
+// Run makes a Place an agent.Runner.
+func (p *Place) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error) {
+	res, err := p.run(ctx, command{argv: inv.Argv, dir: inv.Dir, env: inv.Env, timeout: inv.Timeout, stdin: inv.Stdin, stdout: inv.Stdout, stderr: inv.Stderr})
+	if err != nil {
+		return agent.Exit{}, err
+	}
+	return agent.Exit{Code: res.ExitCode, Signal: res.Signal, Cause: res.Cause, Duration: res.Duration, PeakMemory: res.Usage.MaxRSS}, nil
+}
+
+// close ends what runs here, and removes what was made for it. A directory of the
+// host stays.
+func (p *Place) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	return p.destroy(ctx)
+}
+
+// closeTime bounds the end of a place.
+const closeTime = 30 * time.Second
+
+// Places opens places.
+type Places interface {
+	// Kind names what they are.
+	Kind() string
+
+	// Fenced reports whether what runs in them can't reach the host.
+	Fenced() bool
+
+	// Open makes a place. The mount point req.Dir exists and is empty, or is the
+	// directory to work in, in place.
+	Open(ctx context.Context, req PlaceRequest) (*Place, error)
+}
+
+// A PlaceRequest says which place is wanted. All paths are absolute and without
+// symlinks.
+type PlaceRequest struct {
+	Dir      string   // where the workspace is
+	Template string   // what it starts with; "" is nothing
+	Exclude  string   // what of the template stays out; "" is nothing
+	InPlace  bool     // Dir itself is the workspace, with what is in it
+	Write    []string // directories of the host that are shown, writable
+	Read     []string // and read-only
+	Hosts    []string // that may be reached, as "host" or "host:port"
+	Limits   driver.Limits
+	Env      map[string]string // for every command
+}
+
+// environ is the environment of this process as a map.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		if name, value, ok := strings.Cut(kv, "="); ok && name != "" {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// mountPoint makes dir an empty directory.
+func mountPoint(dir string) error {
+	if err := removeTree(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
+}

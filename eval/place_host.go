@@ -1,0 +1,78 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Host opens places on the host itself: plain directories, no fence. Agents run
+// as the user does, with the user's environment and network, as in skillgym; but
+// nothing that they start outlives them.
+type Host struct{}
+
+// Kind returns "local".
+func (Host) Kind() string { return "local" }
+
+// Fenced returns false.
+func (Host) Fenced() bool { return false }
+
+// Open copies the template to the directory.
+func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
+	for _, l := range req.Limits.All() {
+		if l.Max > 0 && !l.BestEffort && l.Name != "wall" {
+			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", l.Name, fault.Unsupported)
+		}
+	}
+	if !req.InPlace {
+		if err := mountPoint(req.Dir); err != nil {
+			return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
+		}
+		if req.Template != "" {
+			if err := copyTree(ctx, req.Template, req.Dir, req.Exclude); err != nil {
+				return nil, err
+			}
+		}
+	}
+	d, closers, err := hostWorkspace(req.Dir)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.New(driver.NewID(), d, nil, nil)
+	if err != nil {
+		return nil, errors.Join(err, closers(ctx))
+	}
+	env := environ(os.Environ())
+	for k, v := range req.Env {
+		env[k] = v
+	}
+	return &Place{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
+}
+
+// hostWorkspace is a directory as the workspace of a driver.
+func hostWorkspace(dir string) (*driver.Workspace, func(context.Context) error, error) {
+	root, err := boundary.Open(dir, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := process.New(&process.Options{Root: dir, AllowEnv: []string{"*"}})
+	if err != nil {
+		return nil, nil, errors.Join(err, root.Close())
+	}
+	end := func(ctx context.Context) error { return errors.Join(m.Close(ctx), root.Close()) }
+	ref, err := driver.NewRef("host", struct{}{}, driver.NewCapabilities(driver.CapFS, driver.CapShell), 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &driver.Workspace{
+		Ref: ref, Traits: driver.Traits{Isolation: driver.IsolationNone, Network: driver.NetworkOpen, Root: dir, Streaming: true, InPlace: true},
+		Life: driver.Life{Close: end, Destroy: end}, FS: root.Module(), Shell: m.Module(),
+	}, end, nil
+}

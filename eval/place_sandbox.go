@@ -1,0 +1,151 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Sandbox opens places behind a fence of the kernel. The template shows through
+// an overlay: nothing is copied.
+type Sandbox struct {
+	Provider driver.Provider // of kind "sandbox"
+
+	// Isolation is the least level; "" is the provider's default.
+	Isolation driver.Isolation
+}
+
+// Kind returns the kind of the provider.
+func (s *Sandbox) Kind() string { return s.Provider.Kind() }
+
+// Fenced returns true.
+func (s *Sandbox) Fenced() bool { return true }
+
+// sandboxConfig is what the provider is told of a place.
+type sandboxConfig struct {
+	Throwaway bool        `json:"throwaway,omitempty"`
+	Template  string      `json:"template,omitempty"`
+	Binds     []shownBind `json:"binds,omitempty"`
+	At        string      `json:"at,omitempty"`
+}
+
+type shownBind struct {
+	Dir      string `json:"dir"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// Open opens a throw-away workspace.
+func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
+	rules, err := netRules(req.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: binds(req)}
+	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: driver.Policy{Isolation: s.Isolation, Limits: req.Limits, Network: driver.Network{Allow: rules}}}
+	if req.InPlace {
+		spec.Dir = req.Dir
+	} else {
+		cfg.At = req.Dir
+	}
+	if req.Exclude != "" {
+		return nil, fmt.Errorf("eval: a template without %s: %w", req.Exclude, fault.Internal) // the run has made one without it
+	}
+	if spec.Config, err = json.Marshal(cfg); err != nil {
+		return nil, err
+	}
+	d, err := s.Provider.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.New(spec.ID, d, nil, nil)
+	if err != nil {
+		return nil, errors.Join(err, d.Life.Destroy(context.WithoutCancel(ctx)))
+	}
+	// What it takes to put the fence up is part of the preparation, and not of what
+	// the agent takes.
+	if _, err := ws.Sessions(ctx); err != nil {
+		return nil, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
+	}
+	env := insideEnv(os.Environ())
+	for k, v := range req.Env {
+		env[k] = v
+	}
+	return &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, onHost: req.InPlace, destroy: ws.Destroy}, nil
+}
+
+// binds lists what is shown besides, without what is shown already. A directory
+// to read may hold the workspace and those to write.
+func binds(req PlaceRequest) []shownBind {
+	var list []shownBind
+	add := func(dirs []string, readOnly bool) {
+		for _, dir := range byLength(dirs) {
+			shown := req.InPlace && within(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return within(b.Dir, dir) })
+			if !shown {
+				list = append(list, shownBind{dir, readOnly})
+			}
+		}
+	}
+	add(req.Write, false)
+	add(req.Read, true)
+	return list
+}
+
+func byLength(dirs []string) []string {
+	dirs = slices.Clone(dirs)
+	slices.SortStableFunc(dirs, func(a, b string) int { return len(a) - len(b) })
+	return slices.Compact(dirs)
+}
+
+// netRules reads hosts that may be reached: "host", "host:port", "*.host", an
+// address with or without a port.
+func netRules(hosts []string) ([]driver.NetRule, error) {
+	var rules []driver.NetRule
+	for _, h := range hosts {
+		rule := driver.NetRule{Host: h}
+		if host, port, err := net.SplitHostPort(h); err == nil {
+			n, err := strconv.Atoi(port)
+			if err != nil || n < 1 || n > 65535 {
+				return nil, fmt.Errorf("eval: allowNet %q: %w: a host, or host:port", h, fault.InvalidArgument)
+			}
+			rule.Host, rule.Ports = host, []int{n}
+		}
+		rule.Private = rule.Host == "localhost" || strings.HasSuffix(rule.Host, ".localhost")
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// hostOnly are variables that tell of the host and mean nothing, or mischief,
+// behind the fence. Those that end in * are prefixes.
+var hostOnly = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "SHLVL", "_", "MAIL", "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY",
+	"XAUTHORITY", "SSH_*", "XDG_*", "DBUS_*", "LD_*", "CROFT_*", "GPG_*", "KRB5*", "DOCKER_*", "KUBECONFIG",
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "NODE_USE_ENV_PROXY",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE",
+	"CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile",
+}
+
+// insideEnv is what of the host's environment is passed on behind the fence: all
+// but what the fence has its own of.
+func insideEnv(list []string) map[string]string {
+	env := environ(list)
+	for name := range env {
+		if slices.ContainsFunc(hostOnly, func(p string) bool {
+			prefix, is := strings.CutSuffix(p, "*")
+			return name == p || is && strings.HasPrefix(name, prefix)
+		}) {
+			delete(env, name)
+		}
+	}
+	return env
+}

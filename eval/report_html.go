@@ -1,0 +1,95 @@
+package eval
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// reportName is the page of a run.
+const reportName = "report.html"
+
+//go:embed report.html.tmpl
+var pageText string
+
+// htmlReporter writes report.html beside results.json: one file that needs no
+// server and nothing from elsewhere.
+type htmlReporter struct{ standard *standard }
+
+// Report takes an event.
+func (h *htmlReporter) Report(e Event) error {
+	if err := h.standard.Report(e); err != nil {
+		return err
+	}
+	r, ok := e.Result.(*Result)
+	if e.Hook != OnSuiteFinish || !ok {
+		return nil
+	}
+	path := filepath.Join(r.ArtifactDir, reportName)
+	page, err := Page(r)
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(path, page); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(h.standard.out, "Report      %s\n", path)
+	return err
+}
+
+// Page is a result as a page of HTML.
+func Page(r *Result) ([]byte, error) {
+	return render("run", map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": plotsOf(r), "Failed": len(r.failed())})
+}
+
+// render fills the page.
+func render(name string, data any) ([]byte, error) {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"duration": duration, "tokens": tokensText, "remark": remark, "verdict": verdict,
+		"percent": func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) },
+		"usd":     func(x *float64) string { return usd(x) },
+		"of": func(c CaseResult, runner string) *ExecutionResult {
+			for _, e := range c.RunnerResults {
+				if e.Runner.ID == runner {
+					return e
+				}
+			}
+			return nil
+		},
+		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.class().ID },
+		"diff":  func(e *ExecutionResult) string { return fileText(filepath.Join(e.ArtifactDir, "changes.diff")) },
+		"json":  func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
+	}).Parse(pageText)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func usd(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f USD", *x)
+}
+
+// fileText is the beginning of a file, "" where there is none.
+func fileText(path string) string {
+	const most = 64 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data := make([]byte, most)
+	n, _ := f.Read(data) //nolint:errcheck // what can't be read is not shown
+	return strings.ToValidUTF8(string(data[:n]), "?")
+}

@@ -1,0 +1,425 @@
+package eval
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// standard is the reporter for people. On a terminal it shows what runs, how long
+// already, and how far the whole is; elsewhere it writes a line per case.
+type standard struct {
+	out   io.Writer
+	live  bool
+	width int
+
+	mu      sync.Mutex
+	began   time.Time
+	total   int
+	done    int
+	failed  int
+	running []*running // in the order in which they began
+	drawn   int        // lines that are below what stays
+	stop    chan struct{}
+	drawing sync.WaitGroup
+}
+
+// running is an execution under way.
+type running struct {
+	name  string
+	since time.Time
+}
+
+func newStandard(cfg ReporterConfig) *standard {
+	s := &standard{out: cfg.Out, live: cfg.Interactive, width: cfg.Width}
+	if s.width <= 0 {
+		s.width = 80
+	}
+	return s
+}
+
+// Report takes an event.
+func (s *standard) Report(e Event) error {
+	switch e.Hook {
+	case OnSuiteStart:
+		return s.start(e)
+	case OnRunnerStart:
+		s.change(nil, func() { s.running = append(s.running, &running{e.Case.ID + " > " + e.Runner.ID, time.Now()}) })
+	case OnRunnerFinish:
+		name := e.Case.ID + " > " + e.Runner.ID
+		s.change(nil, func() {
+			s.done++
+			s.running = slices.DeleteFunc(s.running, func(r *running) bool { return r.name == name })
+			if res, ok := e.Result.(*ExecutionResult); ok && !res.Passed {
+				s.failed++
+			}
+		})
+	case OnCaseFinish:
+		if c, ok := e.Result.(*CaseResult); ok {
+			s.change(caseLine(c), nil)
+		}
+	case OnSuiteFinish:
+		s.end()
+		if r, ok := e.Result.(*Result); ok {
+			return s.summary(r)
+		}
+	}
+	return nil
+}
+
+func (s *standard) start(e Event) error {
+	c := e.Context
+	s.began, s.total, s.done = time.Now(), c.SelectedExecutionCount, c.Done
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "Suite\t%s\nWorkspace\t%s, %s\nCases\t%d\nRunners\t%d\nExecutions\t%d\nParallel\t%d\n", c.SuitePath, modeText(c), c.Provider,
+		c.SelectedCaseCount, c.SelectedRunnerCount, c.SelectedExecutionCount, c.MaxParallel)
+	if c.Repeat > 1 {
+		fmt.Fprintf(w, "Repeat\t%d\n", c.Repeat)
+	}
+	if c.Done > 0 {
+		fmt.Fprintf(w, "Resumed\t%d of %d are done\n", c.Done, c.SelectedExecutionCount)
+	}
+	w.Flush() //nolint:errcheck // to memory
+	for _, n := range c.Notices {
+		fmt.Fprintf(&b, "Note: %s\n", n)
+	}
+	b.WriteByte('\n')
+	if _, err := s.out.Write(b.Bytes()); err != nil {
+		return err
+	}
+	if s.live {
+		s.stop = make(chan struct{})
+		s.drawing.Go(s.draw)
+	}
+	return nil
+}
+
+func modeText(c *Context) string {
+	switch c.WorkspaceMode {
+	case "isolated":
+		return "isolated per execution"
+	case "shared":
+		return "shared"
+	}
+	return "in place (" + c.Cwd + ")"
+}
+
+// draw keeps the times on a terminal current until the run ends.
+func (s *standard) draw() {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.change(nil, nil)
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// change changes what is shown: lines that stay, and what runs.
+func (s *standard) change(stays []byte, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f != nil {
+		f()
+	}
+	var b bytes.Buffer
+	s.eraseLocked(&b)
+	b.Write(stays)
+	if s.live {
+		s.tableLocked(&b)
+	}
+	s.out.Write(b.Bytes()) //nolint:errcheck // nobody sees it any more
+}
+
+// eraseLocked takes away what was drawn.
+func (s *standard) eraseLocked(b *bytes.Buffer) {
+	if s.drawn > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.drawn)
+	}
+	s.drawn = 0
+}
+
+// tableLocked draws what runs, the longest first.
+func (s *standard) tableLocked(b *bytes.Buffer) {
+	const most = 12
+	fmt.Fprintf(b, "%s\n", s.fit(fmt.Sprintf("%d of %d done, %d failed, %s", s.done, s.total, s.failed, time.Since(s.began).Round(time.Second))))
+	s.drawn = 1
+	for i, r := range s.running {
+		if i == most {
+			fmt.Fprintf(b, "  and %d more\n", len(s.running)-most)
+			s.drawn++
+			break
+		}
+		fmt.Fprintf(b, "%s\n", s.fit(fmt.Sprintf("  %6s  %s", time.Since(r.since).Round(time.Second), oneLine(r.name))))
+		s.drawn++
+	}
+}
+
+// fit cuts a line to the terminal, which would otherwise wrap it.
+func (s *standard) fit(line string) string {
+	if r := []rune(line); len(r) >= s.width {
+		return string(r[:s.width-1])
+	}
+	return line
+}
+
+// end takes down what is drawn, and waits for who draws.
+func (s *standard) end() {
+	if s.stop != nil {
+		close(s.stop)
+		s.drawing.Wait()
+		s.stop = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b bytes.Buffer
+	s.eraseLocked(&b)
+	s.live = false
+	s.out.Write(b.Bytes()) //nolint:errcheck // as above
+}
+
+func caseLine(c *CaseResult) []byte {
+	passed := 0
+	for _, r := range c.RunnerResults {
+		if r.Passed {
+			passed++
+		}
+	}
+	return fmt.Appendf(nil, "%-4s  %-40s  %d/%d\n", verdict(c.Passed), oneLine(c.CaseID), passed, len(c.RunnerResults))
+}
+
+func verdict(passed bool) string {
+	if passed {
+		return "ok"
+	}
+	return "FAIL"
+}
+
+// oneLine makes a text fit for one line of a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// summary writes what came out: a table per runner, the failures by class and one
+// by one, and the whole in numbers.
+func (s *standard) summary(r *Result) error {
+	var b bytes.Buffer
+	for _, sum := range r.Runners {
+		runnerTable(&b, r, sum)
+	}
+	classTable(&b, r)
+	failures(&b, r)
+	totals(&b, r)
+	_, err := s.out.Write(b.Bytes())
+	return err
+}
+
+func runnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
+	fmt.Fprintf(b, "\nRunner: %s (%s, %s)\n", sum.Runner.ID, sum.Runner.Agent.Type, sum.Runner.Agent.Model)
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "\tcase\ttime\ttokens in / out / reason / cache / billable\t")
+	for _, c := range r.Cases {
+		for _, e := range c.RunnerResults {
+			if e.Runner.ID == sum.Runner.ID {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", verdict(e.Passed), oneLine(c.CaseID), duration(e.DurationMs), tokensText(e.Report), remark(e))
+			}
+		}
+	}
+	w.Flush() //nolint:errcheck // to memory
+	line := fmt.Sprintf("passed %d of %d (%.0f %%)", sum.PassedCases, sum.TotalCases, 100*sum.SuccessRate)
+	if len(sum.PassAtK) > 1 {
+		for _, k := range sortedKs(sum.PassAtK) {
+			line += fmt.Sprintf(", pass@%s %.0f %%", k, 100*sum.PassAtK[k])
+		}
+	}
+	if sum.CostUSD != nil {
+		line += fmt.Sprintf(", %.4f USD", *sum.CostUSD)
+	}
+	fmt.Fprintln(b, line)
+}
+
+func sortedKs(m map[string]float64) []string {
+	var ks []string
+	for k := range m {
+		ks = append(ks, k)
+	}
+	slices.SortFunc(ks, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	})
+	return ks
+}
+
+// remark says what a verdict alone does not.
+func remark(e *ExecutionResult) string {
+	text := ""
+	switch e.Status {
+	case StatusExpectedFailed:
+		text = "expected failure"
+	case StatusUnexpectedPassed:
+		text = "unexpected pass"
+	case StatusFailed:
+		text = "unexpected failure"
+	}
+	if e.RepeatTarget > 1 {
+		text = strings.TrimSpace(fmt.Sprintf("%d/%d repetitions %s", *e.SuccessfulRepetitions, e.RepeatTarget, text))
+	}
+	return text
+}
+
+func duration(ms float64) string {
+	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
+}
+
+// tokensText is the five counts, "-" for what is not known.
+func tokensText(r *session.Report) string {
+	var parts []string
+	for _, n := range tokenCounts(r) {
+		if n == nil {
+			parts = append(parts, "-")
+		} else {
+			parts = append(parts, fmt.Sprintf("%.0f", *n))
+		}
+	}
+	return strings.Join(parts, " / ")
+}
+
+// failed lists the executions that failed, in order.
+func (r *Result) failed() (list []failedExecution) {
+	for _, c := range r.Cases {
+		for _, e := range c.RunnerResults {
+			if !e.Passed {
+				list = append(list, failedExecution{c.CaseID, e})
+			}
+		}
+	}
+	return list
+}
+
+type failedExecution struct {
+	caseID string
+	*ExecutionResult
+}
+
+// class is the class of a failure, one that says so where there is none.
+func (f failedExecution) class() Class {
+	if f.FailureClass == nil {
+		return Class{ID: "unknown", Label: "Unclassified"}
+	}
+	return *f.FailureClass
+}
+
+func classTable(b *bytes.Buffer, r *Result) {
+	byClass := map[string][]failedExecution{}
+	var order []string
+	for _, f := range r.failed() {
+		id := f.class().ID
+		if byClass[id] == nil {
+			order = append(order, id)
+		}
+		byClass[id] = append(byClass[id], f)
+	}
+	if len(order) == 0 {
+		return
+	}
+	b.WriteString("\nFailure classes\n")
+	for _, id := range order {
+		label := byClass[id][0].class().Label
+		fmt.Fprintf(b, "\n%s [%s] (%d)\n", strings.TrimSpace(label), id, len(byClass[id]))
+		for _, f := range byClass[id] {
+			fmt.Fprintf(b, "- %s > %s\n", oneLine(f.caseID), f.Runner.ID)
+		}
+	}
+}
+
+// originText says what happened, where the error alone does not.
+var originText = map[Origin]string{
+	OriginRunner: "The run did not complete because the agent failed.", OriginAssertHook: "The run finished, but the case's own code crashed.",
+	OriginBootstrap: "The workspace could not be prepared: its bootstrap command failed.", OriginWorkspace: "The workspace could not be prepared.",
+	OriginCollection: "The run finished, but what the agent left could not be collected.", OriginNormalization: "The run finished, but what the agent left could not be read.",
+	OriginSnapshot: "The run finished, but it used more tokens than it may.", OriginMaxSteps: "The agent took too many steps and was ended.",
+	OriginModelRejected: "The model that is configured is not to be had.",
+}
+
+func failures(b *bytes.Buffer, r *Result) {
+	list := r.failed()
+	if len(list) == 0 {
+		return
+	}
+	b.WriteString("\nFailures\n")
+	for _, f := range list {
+		fmt.Fprintf(b, "\n%s > %s (%s, %s)\n", oneLine(f.caseID), f.Runner.ID, f.Runner.Agent.Type, f.Runner.Agent.Model)
+		if text := originText[f.FailureOrigin]; text != "" {
+			fmt.Fprintln(b, text)
+		}
+		if f.Status == StatusUnexpectedPassed {
+			fmt.Fprintln(b, "It was expected to fail, and passed.")
+		}
+		if f.Error != nil {
+			fmt.Fprintf(b, "%s: %s\n", f.Error.Name, f.Error.Message)
+			if at, ok := frameOf(f.Error.Stack); ok {
+				fmt.Fprintf(b, "at %s:%d:%d\n", at.file, at.line, at.column)
+			}
+		}
+		if f.FailureLogPath != "" {
+			fmt.Fprintf(b, "Log: %s\n", f.FailureLogPath)
+		}
+		if f.WorkspacePath != "" {
+			fmt.Fprintf(b, "Workspace: %s\n", f.WorkspacePath)
+		}
+	}
+}
+
+func totals(b *bytes.Buffer, r *Result) {
+	cases, executions, failedCases, failedExecutions, expected, unexpected := 0, 0, 0, 0, 0, 0
+	for _, c := range r.Cases {
+		cases++
+		if !c.Passed {
+			failedCases++
+		}
+		for _, e := range c.RunnerResults {
+			executions++
+			if !e.Passed {
+				failedExecutions++
+			}
+			switch e.Status {
+			case StatusExpectedFailed:
+				expected++
+			case StatusUnexpectedPassed:
+				unexpected++
+			}
+		}
+	}
+	b.WriteString("\nSummary\n\n")
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "Cases\t%d failed | %d passed (%d)\n", failedCases, cases-failedCases, cases)
+	fmt.Fprintf(w, "Executions\t%d failed | %d passed (%d)\n", failedExecutions, executions-failedExecutions, executions)
+	fmt.Fprintf(w, "Statuses\t%d expected failures | %d unexpected passes\n", expected, unexpected)
+	fmt.Fprintf(w, "Duration\t%s\n", duration(r.DurationMs))
+	if r.Croft != nil && r.Croft.CostUSD > 0 {
+		fmt.Fprintf(w, "Cost\t%.4f USD\n", r.Croft.CostUSD)
+	}
+	fmt.Fprintf(w, "Output\t%s\n", r.ArtifactDir)
+	if r.Croft != nil && r.Croft.Interrupted {
+		fmt.Fprintf(w, "Interrupted\tgo on with: croft eval run --resume %s\n", r.ArtifactDir)
+	}
+	w.Flush() //nolint:errcheck // to memory
+}

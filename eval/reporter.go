@@ -1,0 +1,166 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+)
+
+// A Reporter is told of a run as it goes on, one event at a time. What it returns
+// is told to the user and changes nothing.
+type Reporter interface {
+	Report(e Event) error
+}
+
+// A Hook names an event as reporter modules do.
+type Hook string
+
+// Hooks.
+const (
+	OnSuiteStart   Hook = "onSuiteStart"
+	OnCaseStart    Hook = "onCaseStart"
+	OnRunnerStart  Hook = "onRunnerStart"
+	OnRunnerFinish Hook = "onRunnerFinish"
+	OnCaseFinish   Hook = "onCaseFinish"
+	OnSuiteFinish  Hook = "onSuiteFinish"
+	OnError        Hook = "onError"
+)
+
+// An Event is something that happened in a run. Which fields are set depends on
+// the hook.
+type Event struct {
+	Hook       Hook             `json:"-"`
+	Context    *Context         `json:"context"`
+	Cases      []CaseInfo       `json:"cases,omitempty"`   // of onSuiteStart
+	Runners    []session.Runner `json:"runners,omitempty"` // of onSuiteStart
+	StartedAt  string           `json:"startedAt,omitempty"`
+	Case       *CaseInfo        `json:"case,omitempty"`
+	Runner     *session.Runner  `json:"runner,omitempty"`
+	CaseIndex  int              `json:"caseIndex,omitempty"` // from 1
+	TotalCases int              `json:"totalCases,omitempty"`
+	Result     any              `json:"result,omitempty"` // *ExecutionResult, *CaseResult or *Result
+	Error      *ErrorInfo       `json:"error,omitempty"`
+}
+
+// A CaseInfo is a case as reporters see it.
+type CaseInfo struct {
+	ID           string   `json:"id"`
+	Prompt       string   `json:"prompt"`
+	Tags         []string `json:"tags"`
+	ExpectedFail bool     `json:"expectedFail,omitempty"`
+}
+
+// A Context describes a run to reporters.
+type Context struct {
+	IsInteractive          bool     `json:"isInteractive"`
+	Cwd                    string   `json:"cwd"`
+	WorkspaceMode          string   `json:"workspaceMode"`
+	SuitePath              string   `json:"suitePath"`
+	ArtifactDir            string   `json:"suiteRunArtifactDir"`
+	SelectedCaseCount      int      `json:"selectedCaseCount"`
+	SelectedRunnerCount    int      `json:"selectedRunnerCount"`
+	SelectedExecutionCount int      `json:"selectedExecutionCount"`
+	Repeat                 int      `json:"repeat"`
+	ScheduleMode           Schedule `json:"scheduleMode"`
+	MaxParallel            int      `json:"maxParallel"`
+	CaseFilter             string   `json:"caseFilter,omitempty"`
+	RunnerFilter           string   `json:"runnerFilter,omitempty"`
+	TagFilter              []string `json:"tagFilter,omitempty"`
+	DeclaredTags           []string `json:"declaredTags"`
+
+	// What Croft adds.
+	Provider string   `json:"provider"`
+	Notices  []string `json:"notices,omitempty"`
+	Done     int      `json:"done,omitempty"` // executions that an earlier part of the run has done
+}
+
+// context describes the run.
+func (m *matrix) context() *Context {
+	c := &Context{
+		IsInteractive: m.interactive, Cwd: m.opts.dir, WorkspaceMode: m.provision.spec.Mode, SuitePath: m.opts.suite.Path(), ArtifactDir: m.runDir,
+		SelectedCaseCount: len(m.cases), SelectedRunnerCount: len(m.runners), SelectedExecutionCount: len(m.executions), Repeat: m.opts.repeat,
+		ScheduleMode: m.opts.schedule, MaxParallel: m.opts.schedule.lanes(m.opts.maxParallel), CaseFilter: strings.Join(m.opts.caseFilter, ","),
+		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.places.Kind(), Notices: m.notices,
+	}
+	if m.provision.spec.InPlace() {
+		c.Cwd = m.provision.cwd
+	}
+	return c
+}
+
+func (c *plannedCase) info() CaseInfo {
+	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
+}
+
+// tell hands an event to all reporters, one after the other.
+func (m *matrix) tell(e Event) {
+	e.Context = m.described
+	for _, r := range m.reporters {
+		if err := r.Report(e); err != nil {
+			m.note("eval: reporter: %v", err)
+		}
+	}
+}
+
+// about is an event about a case.
+func (m *matrix) about(h Hook, c *plannedCase) Event {
+	info := c.info()
+	return Event{Hook: h, Case: &info, CaseIndex: c.index + 1, TotalCases: len(m.cases)}
+}
+
+func (m *matrix) tellStart() {
+	m.described = m.context()
+	e := Event{Hook: OnSuiteStart, StartedAt: m.startedAt}
+	for _, c := range m.cases {
+		e.Cases = append(e.Cases, c.info())
+	}
+	for _, r := range m.runners {
+		e.Runners = append(e.Runners, r.info)
+	}
+	for _, r := range m.results {
+		if r != nil {
+			m.described.Done++
+		}
+	}
+	m.tell(e)
+}
+
+// ReporterNames are the reporters that are built in.
+var ReporterNames = []string{"standard", "json", "json-summary", "github-actions", "html", "junit", "markdown"}
+
+// A ReporterConfig says how a built-in reporter writes.
+type ReporterConfig struct {
+	Out         io.Writer // the answer
+	Interactive bool      // Out is a terminal
+	Width       int       // of the terminal; 0 is 80
+	Summary     string    // file of GitHub's job summary; "" is none
+}
+
+// NewReporter returns a built-in reporter.
+func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
+	switch name {
+	case "", "standard":
+		return newStandard(cfg), nil
+	case "json":
+		return &jsonReporter{out: cfg.Out}, nil
+	case "json-summary":
+		return &jsonReporter{out: cfg.Out, summary: true}, nil
+	case "github-actions":
+		return &githubReporter{standard: newStandard(ReporterConfig{Out: cfg.Out}), out: cfg.Out, summary: cfg.Summary}, nil
+	case "html":
+		return &htmlReporter{standard: newStandard(cfg)}, nil
+	case "junit":
+		return &junitReporter{out: cfg.Out}, nil
+	case "markdown":
+		return &markdownReporter{out: cfg.Out}, nil
+	}
+	return nil, fmt.Errorf("eval: reporter %q: %w: expected one of %s, or the path of a module", name, fault.InvalidArgument, strings.Join(ReporterNames, ", "))
+}
+
+// joined reports to several.
+func joined(errs ...error) error { return errors.Join(errs...) }

@@ -1,0 +1,81 @@
+package eval
+
+import (
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/event"
+)
+
+// Requests is a sink of events that gathers the requests that workspaces make to
+// the outside. It is given to the provider that opens them. Its zero value is
+// ready to use.
+type Requests struct {
+	mu  sync.Mutex
+	all map[string][]session.Request // +checklocks:mu; by workspace
+}
+
+// maxRequests is how many requests of one session are told.
+const maxRequests = 1000
+
+// Emit takes an event.
+func (r *Requests) Emit(e event.Event) {
+	if e.Kind != event.EgressRequest {
+		return
+	}
+	text := func(name string) string { s, _ := e.Fields[name].(string); return s }
+	q := session.Request{
+		Host: text(event.FieldHost), Method: text(event.FieldMethod), Verdict: text(event.FieldVerdict), Reason: text(event.FieldReason),
+		Port: int(integer(e.Fields[event.FieldPort])), Status: int(integer(e.Fields[event.FieldStatus])),
+		BytesIn: integer(e.Fields[event.FieldBytesIn]), BytesOut: integer(e.Fields[event.FieldBytesOut]),
+	}
+	if !e.Time.IsZero() {
+		q.At = session.Time(e.Time)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string][]session.Request{}
+	}
+	if len(r.all[e.Workspace]) < maxRequests {
+		r.all[e.Workspace] = append(r.all[e.Workspace], q)
+	}
+}
+
+func integer(v any) int64 {
+	switch n := v.(type) {
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	case uint16:
+		return int64(n)
+	case float64:
+		return int64(n)
+	}
+	return 0
+}
+
+// of returns the requests of a workspace so far.
+func (r *Requests) of(workspace string) []session.Request {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[workspace]
+}
+
+// forget lets go of those of a workspace that has ended.
+func (r *Requests) forget(workspace string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, workspace)
+}
+
+func stringReader(s string) io.Reader { return strings.NewReader(s) }

@@ -1,0 +1,181 @@
+package eval
+
+import (
+	"github.com/croft-run/croft/eval/session"
+)
+
+// A Result is what results.json holds: skillgym's fields, and Croft's under
+// "croft".
+type Result struct {
+	SuitePath    string          `json:"suitePath"`
+	StartedAt    string          `json:"startedAt"`
+	EndedAt      string          `json:"endedAt"`
+	DurationMs   float64         `json:"durationMs"`
+	ArtifactDir  string          `json:"suiteRunArtifactDir"`
+	DeclaredTags []string        `json:"declaredTags"`
+	SelectedTags []string        `json:"selectedTags"`
+	Cases        []CaseResult    `json:"cases"`
+	Runners      []RunnerSummary `json:"runners"`
+	Croft        *About          `json:"croft,omitempty"`
+}
+
+// About is what Croft tells of a run besides.
+type About struct {
+	Provider    string   `json:"provider"`          // kind of the workspaces
+	Workspace   string   `json:"workspace"`         // mode
+	Schedule    string   `json:"schedule"`          //
+	MaxParallel int      `json:"maxParallel"`       //
+	Repeat      int      `json:"repeat"`            //
+	Interrupted bool     `json:"interrupted"`       // not all executions have a result
+	CostUSD     float64  `json:"costUsd,omitempty"` // of all sessions that tell theirs
+	Notices     []string `json:"notices,omitempty"` // what was said to the user
+}
+
+// Passed reports whether every execution did.
+func (r *Result) Passed() bool {
+	for _, c := range r.Cases {
+		if !c.Passed {
+			return false
+		}
+	}
+	return r.Croft == nil || !r.Croft.Interrupted
+}
+
+// A CaseResult is one case on all runners.
+type CaseResult struct {
+	CaseID        string             `json:"caseId"`
+	Tags          []string           `json:"tags"`
+	Passed        bool               `json:"passed"`
+	RunnerResults []*ExecutionResult `json:"runnerResults"`
+}
+
+// An ExecutionResult is one case on one runner: of all repetitions and retries,
+// of one repetition, or of one session, as the fields say.
+type ExecutionResult struct {
+	Runner         session.Runner  `json:"runner"`
+	Passed         bool            `json:"passed"`
+	Status         Status          `json:"status"`
+	DurationMs     float64         `json:"durationMs"`
+	ExecutionDir   string          `json:"executionArtifactDir"`
+	ArtifactDir    string          `json:"artifactDir"`
+	Report         *session.Report `json:"report"`
+	Error          *ErrorInfo      `json:"error,omitempty"`
+	FailureOrigin  Origin          `json:"failureOrigin,omitempty"`
+	FailureClass   *Class          `json:"failureClass,omitempty"`
+	FailureLogPath string          `json:"failureLogPath,omitempty"`
+
+	Session    int                `json:"session,omitempty"`
+	Repetition int                `json:"repetition,omitempty"`
+	Sessions   []*ExecutionResult `json:"sessions,omitempty"` // of a repetition; of an execution where there is one repetition
+
+	// Of an execution.
+	RepeatTarget          int                `json:"repeatTarget,omitempty"`
+	CompletedRepetitions  int                `json:"completedRepetitions,omitempty"`
+	SuccessfulRepetitions *int               `json:"successfulRepetitions,omitempty"`
+	StoppedAtRepetition   int                `json:"stoppedAtRepetition,omitempty"`
+	Repetitions           []*ExecutionResult `json:"repetitions,omitempty"`
+
+	// What Croft adds: how long the workspace took, and where it is kept.
+	PreparationMs float64 `json:"preparationMs,omitempty"`
+	WorkspacePath string  `json:"workspacePath,omitempty"`
+}
+
+// An ErrorInfo is an error as it is written down.
+type ErrorInfo struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Stack   string `json:"stack,omitempty"`
+}
+
+// A Class groups failures of one kind.
+type Class struct {
+	ID    string `json:"id"`
+	Label string `json:"label,omitempty"`
+}
+
+// A RunnerSummary is one runner over all cases.
+type RunnerSummary struct {
+	Runner                 session.Runner `json:"runner"`
+	TotalCases             int            `json:"totalCases"`
+	PassedCases            int            `json:"passedCases"`
+	SuccessRate            float64        `json:"successRate"`
+	AverageDurationMs      float64        `json:"averageDurationMs"`
+	AverageInputTokens     *float64       `json:"averageInputTokens,omitempty"`
+	AverageOutputTokens    *float64       `json:"averageOutputTokens,omitempty"`
+	AverageReasoningTokens *float64       `json:"averageReasoningTokens,omitempty"`
+	AverageCacheTokens     *float64       `json:"averageCacheTokens,omitempty"`
+	AverageTotalTokens     *float64       `json:"averageTotalTokens,omitempty"`
+
+	// What Croft adds.
+	PassAtK map[string]float64 `json:"passAtK,omitempty"` // by k, over the repetitions of each case; see PassAtK
+	CostUSD *float64           `json:"costUsd,omitempty"` // in all
+}
+
+// summarize counts each runner's results.
+func summarize(cases []CaseResult, runners []session.Runner) []RunnerSummary {
+	list := make([]RunnerSummary, 0, len(runners))
+	for _, r := range runners {
+		var results []*ExecutionResult
+		for _, c := range cases {
+			for _, e := range c.RunnerResults {
+				if e.Runner.ID == r.ID {
+					results = append(results, e)
+				}
+			}
+		}
+		list = append(list, summarizeRunner(r, results))
+	}
+	return list
+}
+
+func summarizeRunner(r session.Runner, results []*ExecutionResult) RunnerSummary {
+	s := RunnerSummary{Runner: r, TotalCases: len(results)}
+	var durations, cost []float64
+	var counts [5][]float64
+	for _, e := range results {
+		if e.Passed {
+			s.PassedCases++
+		}
+		durations = append(durations, e.DurationMs)
+		for i, n := range tokenCounts(e.Report) {
+			if n != nil {
+				counts[i] = append(counts[i], *n)
+			}
+		}
+		for _, one := range e.allSessions() {
+			if one.Report != nil && one.Report.Cost != nil {
+				cost = append(cost, one.Report.Cost.USD)
+			}
+		}
+	}
+	if len(results) > 0 {
+		s.SuccessRate = float64(s.PassedCases) / float64(len(results))
+		s.AverageDurationMs = mean(durations)
+	}
+	s.AverageInputTokens, s.AverageOutputTokens, s.AverageReasoningTokens = meanOf(counts[0]), meanOf(counts[1]), meanOf(counts[2])
+	s.AverageCacheTokens, s.AverageTotalTokens = meanOf(counts[3]), meanOf(counts[4])
+	if len(cost) > 0 {
+		s.CostUSD = new(sum(cost))
+	}
+	s.PassAtK = passAtKs(results)
+	return s
+}
+
+// allSessions lists the sessions of an execution, those that were retried too.
+func (e *ExecutionResult) allSessions() []*ExecutionResult {
+	var all []*ExecutionResult
+	for _, rep := range e.Repetitions {
+		all = append(all, rep.Sessions...)
+	}
+	return all
+}
+
+// tokenCounts are the five counts of a report: input, output, reasoning, cache,
+// total.
+func tokenCounts(r *session.Report) [5]*float64 {
+	if r == nil {
+		return [5]*float64{}
+	}
+	u := r.Usage
+	return [5]*float64{u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CacheTokens, u.TotalTokens}
+}

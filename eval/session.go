@@ -1,0 +1,242 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+// session runs one session: a workspace is prepared, the agent works in it, what
+// it did is looked at and judged, and the workspace is removed or kept. It returns
+// nil where ctx ended first.
+func (m *matrix) session(ctx context.Context, e *execution, dir string) *ExecutionResult {
+	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		fail(res, OriginWorkspace, fmt.Errorf("eval: make the directory of artifacts: %w: %w", fault.Of(err), err))
+		return m.classified(ctx, e, res)
+	}
+	if e.runner.rejected.Load() {
+		m.refuse(e, res)
+		return m.classified(ctx, e, m.written(res, nil))
+	}
+	outcome, cwd := m.inWorkspace(ctx, e, res)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if res.FailureOrigin == OriginModelRejected {
+		e.runner.rejected.Store(true)
+	}
+	m.written(res, outcome)
+	m.questions(e, res, outcome, cwd)
+	return m.classified(ctx, e, res)
+}
+
+// refuse is the result of an execution whose runner's model is known not to be
+// had.
+func (m *matrix) refuse(e *execution, res *ExecutionResult) {
+	fail(res, OriginModelRejected, &plainError{fault.Unsupported, fmt.Sprintf("Runner rejected configured model %q during initial execution.", e.runner.info.Agent.Model)})
+}
+
+// fail makes res one that failed.
+func fail(res *ExecutionResult, origin Origin, err error) {
+	res.Passed, res.FailureOrigin, res.FailureClass = false, origin, classOf(origin, false)
+	res.Error = &ErrorInfo{Name: "Error", Message: err.Error()}
+}
+
+// inWorkspace does the work of a session between the preparation and the end of
+// its workspace.
+func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
+	start := time.Now()
+	d, err := m.provision.prepare(ctx, m.occasion(e, res.ArtifactDir))
+	res.PreparationMs = millis(time.Since(start))
+	started := time.Now()
+	if err != nil {
+		setup := new(setupError)
+		if !errors.As(err, &setup) {
+			setup = &setupError{OriginWorkspace, "", err}
+		}
+		fail(res, setup.origin, err)
+		res.FailureLogPath, res.DurationMs = setup.log, millis(time.Since(start))
+	} else {
+		outcome = m.atWork(ctx, e, d, res)
+		res.DurationMs = millis(time.Since(started))
+	}
+	if d.place != nil {
+		m.opts.requests.forget(d.place.Workspace.ID())
+	}
+	keep := !res.Passed && ctx.Err() == nil
+	if keep && d.path != "" {
+		res.WorkspacePath = d.path
+	}
+	if err := d.settle(ctx, keep, res.ArtifactDir); err != nil {
+		m.note("eval: %s: the workspace: %v", e.name(), err)
+	}
+	return outcome, d.file.Cwd
+}
+
+func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
+
+// occasion says for what a workspace is prepared.
+func (m *matrix) occasion(e *execution, artifacts string) occasion {
+	return occasion{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
+		timeout: e.c.timeout, hosts: m.hosts(e.runner), read: e.runner.read}
+}
+
+// atWork lets the agent work, looks at what it did, and judges it.
+func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *ExecutionResult) *suite.Outcome {
+	was, unknown := m.provision.remember(ctx, d)
+	defer was.forget() //nolint:errcheck // a directory of temporary files
+	start := time.Now()
+	out, err := agent.Run(ctx, d.place, e.runner.agent, agent.Input{
+		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.place.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
+		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced,
+	})
+	took := time.Since(start)
+	if out.Report != nil {
+		res.Report = out.Report
+	}
+	if err != nil {
+		fail(res, OriginRunner, err)
+		return nil
+	}
+	env := m.lookedAt(ctx, e, d, res, was, unknown, took)
+	if f := out.Failure; f != nil {
+		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
+		res.Error = &ErrorInfo{Name: f.Name, Message: f.Message}
+		res.FailureClass = classOf(res.FailureOrigin, false)
+		if f.Class != "" {
+			res.FailureClass = &Class{ID: f.Class, Label: f.Label}
+		}
+		return nil
+	}
+	return m.assert(ctx, e, res, env)
+}
+
+// lookedAt completes the report with what the workspace tells, and returns what
+// assertions see.
+func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
+	env := &assertEnv{desk: d, report: res.Report, why: unknown}
+	env.judge = m.judgeOf(env)
+	if unknown == nil {
+		env.changes, env.why = was.since(ctx, d.place.Workspace)
+	}
+	if env.changes != nil {
+		res.Report.Files.Changed = env.changes.list
+		if text := env.changes.unified(nil); text != "" {
+			if err := writeWhole(filepath.Join(res.ArtifactDir, "changes.diff"), []byte(text)); err != nil {
+				m.note("eval: %s: %v", e.name(), err)
+			}
+		}
+	}
+	res.Report.Network = m.opts.requests.of(d.place.Workspace.ID())
+	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: m.runDir, ArtifactDir: res.ArtifactDir,
+		Usage: usageOf(res.Report, took, len(res.Report.Network), d.place.fenced)}
+	if d.place.onHost {
+		env.info.Workspace = d.place.Dir()
+	}
+	return env
+}
+
+// assert judges a report.
+func (m *matrix) assert(ctx context.Context, e *execution, res *ExecutionResult, env *assertEnv) *suite.Outcome {
+	data, err := json.Marshal(res.Report)
+	if err != nil {
+		fail(res, OriginNormalization, fmt.Errorf("eval: encode the report: %w: %w", fault.Internal, err))
+		return nil
+	}
+	outcome, err := m.opts.suite.Assert(ctx, e.c.ID, data, env)
+	if err != nil {
+		fail(res, OriginAssertHook, err)
+		return nil
+	}
+	if res.Passed = outcome.Passed; res.Passed {
+		return outcome
+	}
+	res.FailureOrigin = Origin(outcome.Origin)
+	res.FailureClass = classOf(res.FailureOrigin, false)
+	if outcome.Class != nil {
+		res.FailureClass = &Class{ID: outcome.Class.ID, Label: outcome.Class.Label}
+	}
+	if x := outcome.Error; x != nil {
+		res.Error = &ErrorInfo{Name: x.Name, Message: x.Message, Stack: x.Stack}
+	}
+	return outcome
+}
+
+// explainFile is explain.json: what may be asked about a failure.
+type explainFile struct {
+	SuitePath string           `json:"suitePath"`
+	CaseID    string           `json:"caseId"`
+	RunnerID  string           `json:"runnerId"`
+	Cwd       string           `json:"cwd"`
+	SessionID string           `json:"sessionId,omitempty"`
+	Questions []suite.Question `json:"questions"`
+}
+
+// questions writes what may be asked about a failure.
+func (m *matrix) questions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
+	if outcome == nil || len(outcome.Questions) == 0 {
+		return
+	}
+	f := explainFile{SuitePath: m.opts.suite.Path(), CaseID: e.c.ID, RunnerID: e.runner.info.ID, Cwd: cwd, SessionID: res.Report.SessionID, Questions: outcome.Questions}
+	if err := writeJSON(filepath.Join(res.ArtifactDir, explainName), f); err != nil {
+		m.note("eval: %v", err)
+	}
+}
+
+// explainName is the file with what may be asked about a failure.
+const explainName = "explain.json"
+
+// written writes the artifacts of a session.
+func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
+	put := func(name string, v any) {
+		if err := writeJSON(filepath.Join(res.ArtifactDir, name), v); err != nil {
+			m.note("eval: %v", err)
+		}
+	}
+	if res.Error != nil {
+		put("error.json", res.Error)
+	}
+	put("report.json", res.Report)
+	if outcome == nil {
+		return res
+	}
+	if len(outcome.Judged) > 0 {
+		put("judgements.json", outcome.Judged)
+	}
+	if len(outcome.Logs) > 0 {
+		put("assert.log.json", outcome.Logs)
+	}
+	return res
+}
+
+// classified lets the case say what kind of failure it is, and whether it was
+// expected.
+func (m *matrix) classified(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
+	if !res.Passed && e.c.HasClassify {
+		if class, err := m.classify(ctx, e, res); err != nil {
+			m.note("eval: %s: classifyFailure: %v", e.name(), err)
+		} else if class != nil {
+			res.FailureClass = &Class{ID: class.ID, Label: class.Label}
+		}
+	}
+	settleStatus(res, e.c.ExpectedFail)
+	return res
+}
+
+func (m *matrix) classify(ctx context.Context, e *execution, res *ExecutionResult) (*suite.FailureClass, error) {
+	data, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	return m.opts.suite.Classify(ctx, e.c.ID, data)
+}

@@ -1,0 +1,88 @@
+package eval
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// writeJSON writes a document in place of the file that is there, whole or not
+// at all. An agent may write where the file goes: a link there is not followed.
+func writeJSON(path string, v any) error {
+	data, err := encodeDocument(v)
+	if err != nil {
+		return fmt.Errorf("eval: write %s: %w: %w", path, fault.Internal, err)
+	}
+	return writeWhole(path, data)
+}
+
+// encodeDocument is a value as an indented document, as skillgym writes one.
+func encodeDocument(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func writeWhole(path string, data []byte) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// A boundedFile keeps the beginning of what is written to it, and takes the rest
+// without an error.
+type boundedFile struct {
+	*os.File
+	left int64
+}
+
+const maxLog = 64 << 20
+
+// newLog makes a log in the place of what has the name.
+func newLog(path string) (*boundedFile, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("eval: replace %s: %w: %w", path, fault.Of(err), err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
+	}
+	return &boundedFile{f, maxLog}, nil
+}
+
+func (b *boundedFile) Write(p []byte) (int, error) {
+	keep := p[:min(int64(len(p)), b.left)]
+	b.left -= int64(len(keep))
+	if _, err := b.File.Write(keep); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// indented puts a prefix before each further line of a document.
+func indented(data []byte, prefix string) []byte {
+	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+prefix))
+}
+
+func cutBytes(data []byte, sep string) (before, after []byte, found bool) {
+	return bytes.Cut(data, []byte(sep))
+}
