@@ -143,6 +143,21 @@ func (d *Dockerd) tail() string {
 func (d *Dockerd) Kill() {
 	d.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
 	<-d.done
+	// Its containerd dies with it, and may lie there as a zombie until somebody
+	// looks after orphans; a new engine would wait for it.
+	file := filepath.Join(d.Dir, "exec/containerd/containerd.pid")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	stat := filepath.Join("/proc", strings.TrimSpace(string(data)), "stat")
+	for till := time.Now().Add(5 * time.Second); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
+		state, err := os.ReadFile(stat)
+		if err != nil || strings.Contains(string(state), ") Z ") {
+			os.Remove(file) //nolint:errcheck // the engine says so then
+			return
+		}
+	}
 }
 
 // Stop ends the engine, its containers and all that it left.

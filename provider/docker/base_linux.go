@@ -74,7 +74,7 @@ func (p *Provider) makeBase(ctx context.Context) error {
 	}()
 	p.log.Info("docker: making the base image of this host's packages, once", "image", BaseImage, "packages", len(list))
 	err = p.engine.Import(ctx, r, BaseImage, Commit{
-		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, Command: []string{"/bin/bash"},
+		Env: []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}, Command: []string{"/bin/bash"},
 		Labels: map[string]string{LabelSource: "packages of this host: " + strings.Join(versions, " ")},
 	})
 	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/distribution/reference"
-
 	"github.com/croft-run/croft/fault"
 )
 
@@ -14,14 +12,6 @@ import (
 // and git, Python and curl where this host has them. It is made on first use of
 // the packages of this host; see base.
 const BaseImage = "croft/base:1"
-
-// checkImageName refuses what is no name of an image.
-func checkImageName(name string) error {
-	if _, err := reference.ParseAnyReference(name); err != nil {
-		return fmt.Errorf("image %q: %w: %w", name, fault.InvalidArgument, err)
-	}
-	return nil
-}
 
 // cutEnv splits NAME=VALUE.
 func cutEnv(pair string) (name, value string, ok bool) {

@@ -1,0 +1,237 @@
+package docker
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+)
+
+// Images gives those who look after an engine what it has, and brings in what
+// workspaces are to be made of.
+type Images struct{ Engine Engine }
+
+// checkImageName refuses what is no name of an image.
+func checkImageName(name string) error {
+	if _, err := reference.ParseAnyReference(name); err != nil {
+		return fmt.Errorf("image %q: %w: %w", name, fault.InvalidArgument, err)
+	}
+	return nil
+}
+
+// List lists the images that have names, those of Croft first.
+func (i Images) List(ctx context.Context) ([]Image, error) {
+	list, err := i.Engine.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(img Image) bool { return len(img.Names) == 0 || img.Names[0] == "<none>:<none>" })
+	slices.SortFunc(list, func(a, b Image) int {
+		if ours(a) != ours(b) {
+			if ours(a) {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Names[0], b.Names[0])
+	})
+	return list, nil
+}
+
+func ours(img Image) bool { return img.Labels[LabelSource] != "" }
+
+// Remove takes a name from an image, and the image away with its last one.
+func (i Images) Remove(ctx context.Context, image string) error {
+	err := i.Engine.RemoveImage(ctx, image)
+	if fault.Of(err) == fault.AlreadyExists { // which is what an engine says of one that a container is made of
+		return fmt.Errorf("docker: image %s: %w: a container is made of it", image, fault.WrongState)
+	}
+	return err
+}
+
+// Import brings in an image under a name. source is the path of an OCI layout (a
+// directory), of a tarball as "docker save" writes it, or of a Dockerfile, whose
+// directory it may copy from.
+func (i Images) Import(ctx context.Context, source, image string) error {
+	if err := checkImageName(image); err != nil {
+		return fmt.Errorf("docker: %w", err)
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		return fmt.Errorf("docker: import %s: %w: %w", source, fault.Of(err), err)
+	}
+	if !info.IsDir() && !isTar(source) {
+		return i.dockerfile(ctx, source, image)
+	}
+	img, err := readImage(source, info.IsDir())
+	if err != nil {
+		return fmt.Errorf("docker: import %s: %w", source, err)
+	}
+	tag, err := name.NewTag(image)
+	if err != nil {
+		return fmt.Errorf("docker: import %s: image %q: %w: %w", source, image, fault.InvalidArgument, err)
+	}
+	return i.piped(func(w io.Writer) error { return tarball.Write(tag, img, w) }, func(r io.Reader) error {
+		_, err := i.Engine.Load(ctx, r)
+		return err
+	})
+}
+
+// piped has one side read what the other writes, and answers with the error of
+// whoever failed first.
+func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) error {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := write(w)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err := read(r)
+	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
+	if werr := <-done; err == nil && werr != nil {
+		return fmt.Errorf("docker: send an image: %w: %w", fault.Of(werr), werr)
+	}
+	return err
+}
+
+// isTar reports whether a file is a tar, compressed or not, by how it begins.
+func isTar(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head) //nolint:errcheck // what is too short is none
+	head = head[:n]
+	return n > 262 && string(head[257:262]) == "ustar" || n > 2 && head[0] == 0x1f && head[1] == 0x8b
+}
+
+// readImage reads an image of this host.
+func readImage(path string, dir bool) (v1.Image, error) {
+	if !dir {
+		img, err := tarball.ImageFromPath(path, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%w: it is no tarball of one image: %w", fault.InvalidArgument, err)
+		}
+		return img, nil
+	}
+	index, err := layout.ImageIndexFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+	}
+	for _, m := range manifest.Manifests {
+		if p := m.Platform; m.MediaType.IsImage() && (p == nil || p.OS == "linux" && p.Architecture == runtime.GOARCH) {
+			return index.Image(m.Digest)
+		}
+	}
+	return nil, fmt.Errorf("%w: it holds no image for linux/%s", fault.NotFound, runtime.GOARCH)
+}
+
+// dockerfile builds an image by a Dockerfile.
+func (i Images) dockerfile(ctx context.Context, source, image string) error {
+	dir, base := filepath.Split(filepath.Clean(source))
+	if dir == "" {
+		dir = "."
+	}
+	return i.piped(func(w io.Writer) error { return tarDir(w, dir) }, func(r io.Reader) error {
+		return i.Engine.Build(ctx, r, base, image, map[string]string{LabelSource: "Dockerfile " + base})
+	})
+}
+
+// tarDir writes what is in a directory, without following symlinks out of it.
+func tarDir(w io.Writer, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	t := tar.NewWriter(w)
+	if err := t.AddFS(root.FS()); err != nil {
+		return err
+	}
+	return t.Close()
+}
+
+// FromTree makes an image of a tree of files, such as that of a template.
+func (i Images) FromTree(ctx context.Context, tree snapshot.Tree, source, image string) error {
+	if err := checkImageName(image); err != nil {
+		return fmt.Errorf("docker: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "croft-image-")
+	if err != nil {
+		return fmt.Errorf("docker: make an image: %w: %w", fault.Of(err), err)
+	}
+	defer os.RemoveAll(dir) // it is in the engine, or it is not
+	if err := snapshot.Fill(ctx, tree, dir, nil); err != nil {
+		return fmt.Errorf("docker: make an image of %s: %w", source, err)
+	}
+	return i.piped(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {
+		return i.Engine.Import(ctx, r, image, Commit{Env: []string{"PATH=" + defaultPath}, Labels: map[string]string{LabelSource: source}})
+	})
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// tarRoot writes a root file system: symlinks as they are, and all owned by root.
+func tarRoot(w io.Writer, dir string) error {
+	t := tar.NewWriter(w)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		h, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return nil //nolint:nilerr // a socket
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		h.Name, h.Uid, h.Gid, h.Uname, h.Gname = filepath.ToSlash(rel), 0, 0, "", ""
+		if err := t.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.CopyN(t, f, h.Size)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.Close()
+}
