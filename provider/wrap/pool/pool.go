@@ -341,6 +341,13 @@ func (p *Provider) warmUp(spec driver.Spec) (*warm, error) {
 		unmark()
 		return nil, err
 	}
+	if ws.Shell != nil && ws.Shell.Sessions != nil {
+		// What runs commands is started by the first call, which is the slow part of
+		// a container. One that can't start it says so to whoever runs something.
+		if _, err := ws.Shell.Sessions(p.ctx); err != nil && p.ctx.Err() == nil {
+			p.opts.Log.Warn("start the shell of a warm workspace", "provider", p.Kind(), "error", err)
+		}
+	}
 	return &warm{ws: ws, id: spec.ID, unmark: unmark}, nil
 }
 

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/provider/wrap/pool"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// pooledMost is what the way to the first output may take from a pool.
+const pooledMost = int64(20 * time.Millisecond)
+
+// benchDocker compares containers with what the command docker does: one more
+// command in one that runs, and one from nothing.
+func benchDocker(ctx context.Context, b *bench) error {
+	if missing := testenv.DockerMissing(); missing != "" {
+		fmt.Fprintln(b.log, "docker: no engine can be started here:", missing)
+		return nil
+	}
+	d, err := testenv.StartDockerd(ctx)
+	if err != nil {
+		return err
+	}
+	b.cleanup(func() { d.Stop() }) // what is left of it is in a temporary directory
+	dir, err := b.tempDir()
+	if err != nil {
+		return err
+	}
+	bin, err := buildGuest(ctx, dir)
+	if err != nil {
+		return err
+	}
+	p, err := docker.New(&docker.Config{Root: filepath.Join(dir, "ws"), Host: d.Host(), Guest: bin})
+	if err != nil {
+		return err
+	}
+	b.cleanup(func() { p.Close() })
+	command := func(args ...string) side {
+		return once(func() error {
+			out, err := exec.CommandContext(ctx, "docker", append([]string{"-H", d.Host()}, args...)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("docker %v: %w: %s", args, err, out)
+			}
+			return nil
+		})
+	}
+	if err := dockerExec(ctx, b, p, command); err != nil {
+		return err
+	}
+	if err := dockerOpen(ctx, b, p, command); err != nil {
+		return err
+	}
+	return dockerPool(ctx, b, p, filepath.Join(dir, "pool"), command)
+}
+
+func dockerExec(ctx context.Context, b *bench, p *docker.Provider, command func(...string) side) error {
+	id := driver.NewID()
+	ws, err := p.Open(ctx, driver.Spec{ID: id, Kind: docker.Kind})
+	if err != nil {
+		return err
+	}
+	defer ws.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+	ours := once(func() error { return runTrue(ctx, ws) })
+	if err := ours(1); err != nil {
+		return err
+	}
+	return b.compare(ctx, "true in a live container", "docker exec", 0.05, ours, command("exec", "croft-"+id, "true"))
+}
+
+func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(...string) side) error {
+	var opened []*driver.Workspace
+	b.between = func() {
+		for _, ws := range opened {
+			ws.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+		}
+		opened = nil
+	}
+	defer func() { b.between(); b.between = nil }()
+	ours := once(func() error {
+		ws, err := p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: docker.Kind})
+		if err != nil {
+			return err
+		}
+		opened = append(opened, ws)
+		return runTrue(ctx, ws)
+	})
+	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1, ours, command("run", "--rm", "--network", "none", docker.BaseImage, "true"))
+}
+
+// dockerPool takes workspaces from a pool, as the registry does.
+func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string, command func(...string) side) error {
+	p, err := pool.Wrap(ctx, inner, pool.Options{Dir: dir, Size: 2})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	shape := driver.Spec{Kind: docker.Kind}
+	p.Reserve(shape) // which tells what is asked for
+	var used *driver.Workspace
+	full := func() error {
+		if used != nil {
+			used.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+			used = nil
+		}
+		for p.Warm(shape) < 2 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		return nil
+	}
+	if err := full(); err != nil {
+		return err
+	}
+	b.between = func() { full() } // an end of the context shows in the next turn
+	defer func() { b.between = nil }()
+	ours := once(func() error {
+		spec := shape
+		if spec.ID = p.Reserve(shape); spec.ID == "" {
+			return fmt.Errorf("the pool is empty")
+		}
+		ws, err := p.Open(ctx, spec)
+		if err != nil {
+			return err
+		}
+		used = ws
+		return runTrue(ctx, ws)
+	})
+	if err := b.compare(ctx, "from the pool to first output", "docker run --rm --network none", 0, ours,
+		command("run", "--rm", "--network", "none", docker.BaseImage, "true")); err != nil {
+		return err
+	}
+	b.atMost(pooledMost)
+	return nil
+}
