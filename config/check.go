@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net"
 	"net/netip"
@@ -89,6 +90,26 @@ func (c *Config) checkProviders() error {
 		if kind := c.Providers[name].Kind; kind != "" && !validName.MatchString(kind) {
 			return c.bad(at+".kind", "%.80q: %s", kind, nameForm)
 		}
+		if name == Auto {
+			return c.bad(at, "this name stands for the provider that is chosen by need")
+		}
+	}
+	return c.checkWraps()
+}
+
+// checkWraps refuses two entries that wrap one kind: they would share it.
+func (c *Config) checkWraps() error {
+	wrapped := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		p := c.Providers[name]
+		if !p.Wraps() {
+			continue
+		}
+		kind := cmp.Or(p.Kind, name)
+		if other, ok := wrapped[kind]; ok {
+			return c.bad("providers."+name, "pool, limit, retry and record are for all of a kind, and %q has them for %s", other, kind)
+		}
+		wrapped[kind] = name
 	}
 	return nil
 }

@@ -55,15 +55,60 @@ type Store struct {
 
 // Defaults is the section defaults.
 type Defaults struct {
-	Provider string `json:"provider,omitempty" jsonschema:"name of a provider"`
-	Policy   string `json:"policy,omitempty" jsonschema:"name of a policy"`
+	Provider string   `json:"provider,omitempty" jsonschema:"name of a provider; auto is the first of prefer that gives what the policy asks for"`
+	Policy   string   `json:"policy,omitempty" jsonschema:"name of a policy"`
+	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, local, and then all others"`
 }
 
 // A Provider is one of the section providers.
 type Provider struct {
 	Kind    string         `json:"kind,omitempty" jsonschema:"kind of the provider; empty is its name"`
 	Options map[string]any `json:"options,omitempty" jsonschema:"passed to the provider, which judges them"`
+
+	Pool   Pool   `json:"pool,omitzero" jsonschema:"workspaces that are kept warm; for all of the kind"`
+	Limit  Bounds `json:"limit,omitzero" jsonschema:"bounds of what is asked of the provider; for all of the kind"`
+	Retry  Retry  `json:"retry,omitzero" jsonschema:"calls that fail for a while are made again; for all of the kind"`
+	Record string `json:"record,omitempty" jsonschema:"file of JSON lines, one for each call of the provider, without contents; relative to the data directory; empty is none; for all of the kind"`
 }
+
+// A Pool is how many workspaces are kept warm.
+type Pool struct {
+	Size   Count    `json:"size,omitempty" jsonschema:"workspaces of each template and policy; 0 is no pool"`
+	Shapes Count    `json:"shapes,omitempty" jsonschema:"templates and policies at the same time; 0 is 4"`
+	Idle   Duration `json:"idle,omitempty" jsonschema:"what nobody asked for so long is let go; 0s is 10m"`
+}
+
+// A Bounds bounds what is asked of a provider; 0 is no bound.
+type Bounds struct {
+	Workspaces Count    `json:"workspaces,omitempty" jsonschema:"that are held at the same time"`
+	Calls      Count    `json:"calls,omitempty" jsonschema:"that run at the same time"`
+	Rate       Count    `json:"rate,omitempty" jsonschema:"calls that begin in a second"`
+	Wait       Duration `json:"wait,omitempty" jsonschema:"how long a call may wait for its turn; 0s refuses it at once"`
+}
+
+// A Retry is how often calls are made again.
+type Retry struct {
+	Retries Count    `json:"retries,omitempty" jsonschema:"of one call; 0 is none"`
+	For     Duration `json:"for,omitempty" jsonschema:"all waits between them together; 0s is 10s"`
+}
+
+// Wraps reports whether anything is to be wrapped around the provider.
+func (p Provider) Wraps() bool {
+	return p.Pool.Size > 0 || p.Limit != (Bounds{}) || p.Retry.Retries > 0 || p.Record != ""
+}
+
+// Wrapped returns what is to be wrapped around the providers of a kind.
+func (c *Config) Wrapped(kind string) (Provider, bool) {
+	for name, p := range c.Providers {
+		if (p.Kind == kind || p.Kind == "" && name == kind) && p.Wraps() {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// Auto as the name of a provider is the first that gives what is asked for.
+const Auto = "auto"
 
 // Secrets is the section secrets.
 type Secrets struct {

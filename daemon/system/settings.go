@@ -91,6 +91,13 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 // admit makes the wish for a workspace complete as the configuration says: its
 // provider by name, with the options that it has there, and its policy.
 func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) error {
+	var err error
+	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
+		return err
+	}
+	if err := s.byNeed(ctx, spec); err != nil {
+		return err
+	}
 	kind, options, err := s.settings.Provider(spec.Kind)
 	if err != nil {
 		return err
@@ -99,9 +106,6 @@ func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) er
 		return fmt.Errorf("system: options of provider %s: %w", spec.Kind, err)
 	}
 	spec.Kind = kind
-	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
-		return err
-	}
 	if err := s.startFrom(ctx, spec); err != nil {
 		return err
 	}

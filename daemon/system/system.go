@@ -211,6 +211,9 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
 		}
 		seen[p.Kind()] = true
+		if p, err = s.wrapped(ctx, p); err != nil {
+			return nil, err
+		}
 		if limit != nil {
 			p = limit.Wrap(p)
 		}

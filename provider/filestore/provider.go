@@ -160,6 +160,9 @@ func (p *Provider) caps() driver.Capabilities {
 	return withSnapshots
 }
 
+// Capabilities is what a workspace has.
+func (p *Provider) Capabilities() driver.Capabilities { return capabilities.Clone() }
+
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	namespace, explicit, err := p.check(spec)

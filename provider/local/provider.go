@@ -131,6 +131,9 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	return t
 }
 
+// Capabilities is what a workspace has, unless less is wanted.
+func (p *Provider) Capabilities() driver.Capabilities { return p.capabilities(nil) }
+
 // capabilities is what a workspace has of which want was declared: commands only
 // where there is a guest to run them, and where they were not left out.
 func (p *Provider) capabilities(want driver.Capabilities) driver.Capabilities {

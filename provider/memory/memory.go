@@ -75,6 +75,9 @@ func traits() driver.Traits {
 	}
 }
 
+// Capabilities is what a workspace has.
+func (p *Provider) Capabilities() driver.Capabilities { return p.built() }
+
 // built is what a workspace has.
 func (p *Provider) built() driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)

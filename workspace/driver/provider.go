@@ -37,6 +37,14 @@ type Provider interface {
 	Sweep(ctx context.Context, live []string) error
 }
 
+// A Capable is a provider, or what is wrapped around one, that knows which
+// capabilities its workspaces have before one is opened. Who chooses a provider
+// by need asks it.
+type Capable interface {
+	// Capabilities is what Open builds for a spec that wants nothing special.
+	Capabilities() Capabilities
+}
+
 // A Reserver is a provider, or what is wrapped around one, that has workspaces
 // ready before anyone asks. Who gives out ids asks it for one before making one
 // up: opening that id then finds the workspace there.

@@ -18,6 +18,7 @@ var capabilityChecks = []Check{
 	{"Capabilities/beyond-what-is-there-fail-at-the-start", nil, capsBeyond},
 	{"Capabilities/no-module-is-a-typed-nil", nil, capsTypedNil},
 	{"Capabilities/wrapping-loses-no-module", nil, capsWrapped},
+	{"Capabilities/are-what-was-announced", nil, capsAnnounced},
 }
 
 func capsBuilt(t testing.TB, e *Env) {
@@ -132,6 +133,19 @@ func capsWrapped(t testing.TB, e *Env) {
 		t.Errorf("a scripted provider loses %s", lost)
 	}
 	hold(t, p.spec, d).works(t)
+}
+
+// capsAnnounced holds what a provider says that its workspaces have against one
+// that it opens.
+func capsAnnounced(t testing.TB, e *Env) {
+	p := e.open(t)
+	capable, ok := driver.Find[driver.Capable](e.use(t))
+	if !ok {
+		return // it announces nothing
+	}
+	if said, has := capable.Capabilities(), p.d.Built(); !said.Equal(has) {
+		t.Errorf("Capabilities() = %v, and a workspace has %v", said.Names(), has.Names())
+	}
 }
 
 // decorate counts writes.

@@ -49,6 +49,22 @@ func (p *Provider) Close() error {
 	return nil
 }
 
+// Capabilities adds ours to what the provider behind it has, nil where that does
+// not say.
+func (p *Provider) Capabilities() driver.Capabilities {
+	inner, ok := driver.Find[driver.Capable](p.Provider)
+	if !ok {
+		return nil
+	}
+	caps := inner.Capabilities()
+	for ours, from := range basis {
+		if caps.Has(from) {
+			caps[ours] = true
+		}
+	}
+	return caps
+}
+
 // basis is what each of our modules is made of.
 var basis = map[driver.Capability]driver.Capability{driver.CapCode: driver.CapShell, driver.CapScript: driver.CapFS}
 

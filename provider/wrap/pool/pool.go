@@ -219,8 +219,17 @@ func (p *Provider) forget(live []string) {
 	}
 }
 
-// Close ends what is warm. Workspaces that were handed out stay.
+// Close ends what is warm, and closes the provider itself, if it wants to be.
 func (p *Provider) Close() error {
+	p.Drain()
+	if c, ok := p.Provider.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Drain ends what is warm, for good. Workspaces that were handed out stay.
+func (p *Provider) Drain() {
 	p.mu.Lock()
 	p.closed = true
 	for key, s := range p.shapes {
@@ -233,10 +242,6 @@ func (p *Provider) Close() error {
 	p.mu.Unlock()
 	p.end()
 	p.wg.Wait()
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // makeRoom lets the shape go that was not asked for longest, where there are
