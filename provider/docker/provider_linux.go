@@ -167,6 +167,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attach(ctx, m, p.caps())
 }
 
+// Capabilities is what a workspace has.
+func (p *Provider) Capabilities() driver.Capabilities { return p.caps().Clone() }
+
 // caps is what workspaces have.
 func (p *Provider) caps() driver.Capabilities {
 	if p.cfg.Snapshots == nil {

@@ -161,7 +161,7 @@ func (p *Provider) caps() driver.Capabilities {
 }
 
 // Capabilities is what a workspace has.
-func (p *Provider) Capabilities() driver.Capabilities { return capabilities.Clone() }
+func (p *Provider) Capabilities() driver.Capabilities { return p.caps().Clone() }
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
