@@ -52,12 +52,15 @@ func (c codex) line(in Input) []string {
 	if in.Fenced {
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}
+	args = append(args, "--model", c.cfg.Model) // a session that is resumed does not remember it
 	if in.Resume != "" {
-		args = append(args, "resume", in.Resume)
-		return append(c.argv("npx", in.Prompt, args...), "--json")
+		args = append(args, "--skip-git-repo-check", "resume")
+		if strings.HasPrefix(in.Prompt, "-") {
+			return c.argv("npx", in.Prompt, append(args, "--json", in.Resume)...)
+		}
+		return append(c.argv("npx", in.Prompt, append(args, in.Resume)...), "--json")
 	}
-	args = append(args, "--model", c.cfg.Model, "--json", "--skip-git-repo-check", "-C", in.Dir)
-	return c.argv("npx", in.Prompt, args...)
+	return c.argv("npx", in.Prompt, append(args, "--json", "--skip-git-repo-check", "-C", in.Dir)...)
 }
 
 // Steps counts messages of the agent.

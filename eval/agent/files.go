@@ -48,7 +48,7 @@ func (d *dir) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: read %s: %w", d.path(name), err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	return readRegular(f, d.path(name))
 }
 

@@ -1,6 +1,11 @@
 package agent
 
 import (
+	"bytes"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/eval/replay"
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/scripted"
 )
 
 // TestRealACP does a turn with opencode over the Agent Client Protocol.
@@ -64,4 +71,86 @@ func TestGoldenACP(t *testing.T) {
 		in.Artifacts = "/nowhere"
 		golden(t, filepath.Join("testdata", name, "report.json"), portable(t, report, in))
 	}
+}
+
+// TestRealResume asks the agent of a session that has ended, in the home that it
+// had.
+func TestRealResume(t *testing.T) {
+	for _, name := range strings.Split(*resume, ",") {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, model := clis[name], (*scripted.Model)(nil)
+			a, in, _ := c.start(t, func(dir string) http.Handler {
+				model = &scripted.Model{Steps: c.steps(dir)[:1], Last: "Because of the notes."}
+				return model
+			})
+			first, err := Run(t.Context(), RunnerFunc(plain), a, in)
+			if err != nil || first.Failure != nil {
+				t.Fatalf("the first session: %v, %v", err, first.Failure)
+			}
+			asked := len(model.Requests())
+			in.Resume, in.Runtime, in.Artifacts, in.Prompt = first.Report.SessionID, in.Artifacts, in.Artifacts+"/explain/question-01", "Why did you do that?"
+			why, err := Run(t.Context(), RunnerFunc(plain), a, in)
+			if err != nil || why.Failure != nil {
+				text, _ := os.ReadFile(in.Artifacts + "/stderr.log")
+				t.Fatalf("resumed: %v, %v\n%s", err, why.Failure, text)
+			}
+			if why.Report.FinalOutput != "Because of the notes." {
+				t.Errorf("it says %q", why.Report.FinalOutput)
+			}
+			said := strings.Join(model.Requests()[asked:], "\n")
+			if !strings.Contains(said, realPrompt) || !strings.Contains(said, in.Prompt) {
+				t.Errorf("the model did not see both prompts: %.3000s", said)
+			}
+		})
+	}
+}
+
+// resume are the agents that TestRealResume runs: the quick ones by default.
+var resume = flag.String("resume", "claude,codex", "agents whose sessions are resumed")
+
+// TestRealReplay: what the real programs and a model said once is said again
+// without a model, in other directories, with the same report.
+func TestRealReplay(t *testing.T) {
+	for _, name := range strings.Split(*replayed, ",") {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clis[name]
+			up := &url.URL{Scheme: "http", Host: "model"}
+			var tape bytes.Buffer
+			var rec *replay.Recorder
+			first, in := c.run(t, func(dir string) http.Handler {
+				rec = replay.NewRecorder(inProcess{&scripted.Model{Steps: c.steps(dir), Last: "There are 2 lines."}}, &tape)
+				return replay.Handler(up, rec.In(dir, filepath.Dir(dir)))
+			})
+			if first.Failure != nil || rec.Err() != nil {
+				t.Fatalf("recorded: %v, %v", first.Failure, rec.Err())
+			}
+			played, err := replay.Read(&tape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, again := c.run(t, func(dir string) http.Handler { return replay.Handler(up, played.In(dir, filepath.Dir(dir))) })
+			if second.Failure != nil {
+				text, _ := os.ReadFile(again.Artifacts + "/stdout.log")
+				t.Fatalf("replayed: %v\n%.5000s", second.Failure, text)
+			}
+			c.check(t, second.Report, again)
+			if first.Report.FinalOutput != second.Report.FinalOutput || in.Dir == again.Dir {
+				t.Errorf("first %q in %s, then %q in %s", first.Report.FinalOutput, in.Dir, second.Report.FinalOutput, again.Dir)
+			}
+		})
+	}
+}
+
+// replayed are the agents that TestRealReplay runs: the quick ones by default.
+var replayed = flag.String("replay", "claude,codex", "agents whose sessions are replayed")
+
+// inProcess asks a handler without a network.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
 }

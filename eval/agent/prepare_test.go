@@ -32,7 +32,7 @@ func TestInvocations(t *testing.T) {
 		{"codex, a stub", "node stub.js codex exec --model m --json --skip-git-repo-check -C W go", codexEnv, Config{Type: "codex", Command: "node", CommandArgs: []string{"stub.js"}}, "", "go", false},
 		{"codex itself", "/bin/codex -c a=b exec --dangerously-bypass-approvals-and-sandbox --model m --json --skip-git-repo-check -C W go", codexEnv,
 			Config{Type: "codex", Command: "/bin/codex", CommandArgs: []string{"-c", "a=b"}}, "", "go", true},
-		{"codex, resumed", "npx codex exec resume s why --json", codexEnv, Config{Type: "codex"}, "s", "why", false},
+		{"codex, resumed", "npx codex exec --model m --skip-git-repo-check resume s why --json", codexEnv, Config{Type: "codex"}, "s", "why", false},
 		{"codex, whose home is ours", "npx codex exec --model m --json --skip-git-repo-check -C W go", codexEnv, Config{Type: "codex", Env: map[string]string{"CODEX_HOME": "/mine"}}, "", "go", false},
 		{"claude", "claude -p --output-format stream-json --verbose --dangerously-skip-permissions --model m go", "CLAUDE_CONFIG_DIR=A/claude-home X=1",
 			Config{Type: "claude-code", Env: map[string]string{"X": "1"}}, "", "go", false},

@@ -213,13 +213,26 @@ func (c cli) session(t *testing.T) (Outcome, *scripted.Model, Input) {
 	out, in := c.run(t, func(dir string) http.Handler {
 		model = &scripted.Model{Steps: c.steps(dir), Last: "There are 2 lines."}
 		return model
-	}, nil)
+	})
 	return out, model, in
 }
 
-// run runs the program in a fresh project and a fresh home, with a model that
-// knows the project's directory.
-func (c cli) run(t *testing.T, model func(dir string) http.Handler, change func(*Input)) (Outcome, Input) {
+// run runs the program in a fresh project, with a model that knows its directory.
+func (c cli) run(t *testing.T, model func(dir string) http.Handler) (Outcome, Input) {
+	t.Helper()
+	a, in, base := c.start(t, model)
+	out, err := Run(t.Context(), RunnerFunc(plain), a, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *recordTo != "" && out.Failure == nil {
+		c.keep(t, in, out, base)
+	}
+	return out, in
+}
+
+// start makes a project and a home, and lets a model answer.
+func (c cli) start(t *testing.T, model func(dir string) http.Handler) (Agent, Input, string) {
 	t.Helper()
 	bin := testenv.NeedsAgent(t, c.bin)
 	testenv.OwnNetwork(t)
@@ -240,17 +253,7 @@ func (c cli) run(t *testing.T, model func(dir string) http.Handler, change func(
 	if c.cfg.Type == "acp" {
 		c.cfg.Env["HOME"] = in.UserHome
 	}
-	if change != nil {
-		change(&in)
-	}
-	out, err := Run(t.Context(), RunnerFunc(plain), mustNew(t, c.cfg), in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *recordTo != "" && out.Failure == nil {
-		c.keep(t, in, out, base)
-	}
-	return out, in
+	return mustNew(t, c.cfg), in, base
 }
 
 // keep writes what golden tests are made of, without what is of this machine and

@@ -105,7 +105,7 @@ func TestRealRejected(t *testing.T) {
 				w.WriteHeader(answer.status)
 				_, _ = io.WriteString(w, answer.body)
 			})
-			out, _ := c.run(t, func(string) http.Handler { return refuse }, nil)
+			out, _ := c.run(t, func(string) http.Handler { return refuse })
 			if out.Failure == nil || out.Failure.Origin != OriginModelRejected {
 				t.Errorf("failure %v, want a model that was rejected", out.Failure)
 			}

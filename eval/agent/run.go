@@ -133,12 +133,12 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 	if err != nil {
 		return o, 0, err
 	}
-	defer outLog.Close() //nolint:errcheck // read back below
+	defer outLog.Close()
 	errLog, err := d.log("stderr.log", limit)
 	if err != nil {
 		return o, 0, err
 	}
-	defer errLog.Close() //nolint:errcheck // read back below
+	defer errLog.Close()
 	w := &watcher{count: count, limit: in.MaxSteps, stop: cancel}
 	inv.Stdout, inv.Stderr = io.MultiWriter(outLog, w), errLog
 	if inv.Converse != nil {

@@ -226,7 +226,7 @@ func (j *Judge) post(ctx context.Context, url string, header http.Header, data [
 		}
 		return nil, fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, code, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read
+	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.Unavailable, err)

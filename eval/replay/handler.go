@@ -29,12 +29,12 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusBadGateway
 	if fault.Of(err) == fault.NotFound {
-		status = http.StatusNotFound
+		status = http.StatusBadRequest // of a 404 some would say that the model is gone, and others try again
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Should-Retry", "false")
 	w.WriteHeader(status)
-	body, merr := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": "croft_replay", "message": err.Error()}})
+	body, merr := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": "invalid_request_error", "code": "croft_replay", "message": err.Error()}})
 	if merr == nil {
 		_, _ = w.Write(body) // whoever asked has gone
 	}

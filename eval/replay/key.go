@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +27,9 @@ var (
 		{regexp.MustCompile(`\d{4}-\d{2}-\d{2}`), "<date>"},
 		{regexp.MustCompile(`(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \w+ \d{1,2}, \d{4}|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{2} \d{4}\b`), "<date>"},
 		{regexp.MustCompile(`\b(?:ses|msg|prt|toolu|call|fc|rs|resp|chatcmpl|thread|item)_[A-Za-z0-9]{8,}\b`), "<id>"},
+		{regexp.MustCompile(`Chunk ID: [0-9a-f]+`), "<id>"},
+		{regexp.MustCompile(`\bP(?:G)?ID: \d+`), "<pid>"},
+		{regexp.MustCompile(`<total_tokens>\d+ tokens left</total_tokens>`), "<tokens>"},
 		{regexp.MustCompile(`(?:Wall time: |duration_seconds\\?":\s?|duration_ms\\?":\s?|"?took )[0-9.]+`), "<took>"},
 		{regexp.MustCompile(`(?:/[^\s"'\\<>:]+)?/(?:workspaces|repeat-\d+|session-\d+)/[^\s"'\\<>:]*`), "<dir>"},
 		{regexp.MustCompile(`/(?:private/)?(?:tmp|var/folders)/[^\s"'\\<>:]+`), "<tmp>"},
@@ -32,9 +37,10 @@ var (
 )
 
 // Key returns what a request is found by, and the normalised body that it is made
-// of. Requests of different runs that mean the same have the same key.
-func Key(r *http.Request, body []byte) (key string, norm []byte) {
-	norm = normalise(body)
+// of. Requests of different runs that mean the same have the same key, also where
+// they name the directories of their run.
+func Key(r *http.Request, body []byte, dirs ...string) (key string, norm []byte) {
+	norm = normalise([]byte(hide(string(body), dirs)))
 	h := sha256.New()
 	for _, part := range []string{r.Method, strings.ToLower(host(r)), r.URL.Path, query(r.URL)} {
 		h.Write([]byte(part))
@@ -104,4 +110,39 @@ func mask(b []byte) []byte {
 		b = m.of.ReplaceAll(b, []byte(m.to))
 	}
 	return b
+}
+
+// A place is what stands on a tape for a directory of a run.
+type place struct{ dir, mark string }
+
+var noWord = regexp.MustCompile(`[^A-Za-z0-9]`)
+
+// places returns the places of directories, the longest first: one may be inside
+// another. Some agents name a directory with dashes for all that is no letter.
+func places(dirs []string) []place {
+	var all []place
+	for i, d := range dirs {
+		if d == "" {
+			continue
+		}
+		all = append(all, place{d, fmt.Sprintf("{{croft-dir-%d}}", i)}, place{noWord.ReplaceAllString(d, "-"), fmt.Sprintf("{{croft-dir-%d-name}}", i)})
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return len(b.dir) - len(a.dir) })
+	return all
+}
+
+// hide puts places where directories are named.
+func hide(text string, dirs []string) string {
+	for _, p := range places(dirs) {
+		text = strings.ReplaceAll(text, p.dir, p.mark)
+	}
+	return text
+}
+
+// show puts the directories of this run where places are.
+func show(text string, dirs []string) string {
+	for _, p := range places(dirs) {
+		text = strings.ReplaceAll(text, p.mark, p.dir)
+	}
+	return text
 }

@@ -49,12 +49,20 @@ func (r *Recorder) Err() error {
 
 // RoundTrip asks and records. The exchange is written when the body of the answer
 // was read to its end; one that was given up is not recorded.
-func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) { return r.ask(req, nil) }
+
+// In returns the recorder for a run that works in some directories: the tape has
+// places for them, which [Tape.In] fills.
+func (r *Recorder) In(dirs ...string) http.RoundTripper {
+	return tripper(func(req *http.Request) (*http.Response, error) { return r.ask(req, dirs) })
+}
+
+func (r *Recorder) ask(req *http.Request, dirs []string) (*http.Response, error) {
 	body, err := drain(req)
 	if err != nil {
 		return nil, err
 	}
-	key, norm := Key(req, body)
+	key, norm := Key(req, body, dirs...)
 	// An answer that is compressed could not be read by people, nor played in parts.
 	req.Header.Del("Accept-Encoding")
 	resp, err := r.next.RoundTrip(req)
@@ -68,7 +76,7 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if json.Valid(norm) {
 		e.Request = norm
 	}
-	resp.Body = &taping{body: resp.Body, e: e, r: r, last: time.Now()}
+	resp.Body = &taping{body: resp.Body, e: e, r: r, dirs: dirs, last: time.Now()}
 	return resp, nil
 }
 
@@ -88,19 +96,25 @@ type taping struct {
 	body io.ReadCloser
 	e    Exchange
 	r    *Recorder
+	dirs []string
 	last time.Time
+	part []byte // of an event that is not whole yet
 	done bool
 }
 
 func (t *taping) Read(b []byte) (int, error) {
 	n, err := t.body.Read(b)
 	if n > 0 {
-		now := time.Now()
-		t.e.Chunks = append(t.e.Chunks, chunk(b[:n], now.Sub(t.last)))
-		t.last = now
+		t.part = append(t.part, b[:n]...)
+		for i := bytes.Index(t.part, eventEnd); i >= 0; i = bytes.Index(t.part, eventEnd) {
+			t.chunk(i + len(eventEnd))
+		}
 	}
 	if errors.Is(err, io.EOF) && !t.done {
 		t.done = true
+		if len(t.part) > 0 {
+			t.chunk(len(t.part))
+		}
 		t.r.write(t.e)
 	}
 	return n, err
@@ -108,14 +122,19 @@ func (t *taping) Read(b []byte) (int, error) {
 
 func (t *taping) Close() error { return t.body.Close() }
 
-func chunk(b []byte, after time.Duration) Chunk {
-	c := Chunk{After: after.Milliseconds()}
-	if utf8.Valid(b) {
-		c.Text = string(b)
+// eventEnd is between the events of a stream.
+var eventEnd = []byte("\n\n")
+
+// chunk takes down the first n bytes of what came.
+func (t *taping) chunk(n int) {
+	now := time.Now()
+	c := Chunk{After: now.Sub(t.last).Milliseconds()}
+	if b := t.part[:n]; utf8.Valid(b) {
+		c.Text = hide(string(b), t.dirs)
 	} else {
 		c.Binary = bytes.Clone(b)
 	}
-	return c
+	t.e.Chunks, t.last, t.part = append(t.e.Chunks, c), now, t.part[n:]
 }
 
 func (r *Recorder) write(e Exchange) {

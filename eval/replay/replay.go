@@ -13,6 +13,11 @@
 // one for all that follow. A request that is not on the tape is refused with an
 // error that says so, and nothing else is asked instead.
 //
+// Agents and models name the directories they work in, which differ from run to
+// run. [Recorder.In] and [Tape.In] take those of a run: on the tape there are places
+// for them, and a replay names its own. (Where a model streams a path in pieces,
+// each in an event of its own, the path stays as it was recorded.)
+//
 // Credentials are not recorded: of a request only what makes up its key is kept,
 // and of a response not the headers that carry cookies.
 package replay
@@ -24,9 +29,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,18 +53,19 @@ type Exchange struct {
 	Chunks  []Chunk         `json:"chunks"`
 }
 
-// A Chunk is a part of a body and when it came.
+// A Chunk is a part of a body, an event of a stream where it is one, and when it
+// came.
 type Chunk struct {
 	After  int64  `json:"afterMs"` // milliseconds after the one before
 	Text   string `json:"text,omitempty"`
 	Binary []byte `json:"binary,omitempty"` // where it is no UTF-8
 }
 
-func (c Chunk) bytes() []byte {
+func (c Chunk) bytes(dirs []string) []byte {
 	if c.Binary != nil {
 		return c.Binary
 	}
-	return []byte(c.Text)
+	return []byte(show(c.Text, dirs))
 }
 
 // A Tape answers requests as they were answered before. It is safe for use by
@@ -80,7 +86,7 @@ func Open(name string) (*Tape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: open %s: %w", name, err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	t, err := Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("replay: read %s: %w", name, err)
@@ -123,17 +129,29 @@ func Read(r io.Reader) (*Tape, error) {
 }
 
 // RoundTrip answers from the tape. A request that is not on it is NotFound.
-func (t *Tape) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *Tape) RoundTrip(r *http.Request) (*http.Response, error) { return t.answer(r, nil) }
+
+// In returns the tape for a run that works in some directories, in the order in
+// which the recorder was told its own.
+func (t *Tape) In(dirs ...string) http.RoundTripper {
+	return tripper(func(r *http.Request) (*http.Response, error) { return t.answer(r, dirs) })
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (t *Tape) answer(r *http.Request, dirs []string) (*http.Response, error) {
 	body, err := drain(r)
 	if err != nil {
 		return nil, err
 	}
-	key, norm := Key(r, body)
+	key, norm := Key(r, body, dirs...)
 	e, ok := t.take(key)
 	if !ok {
 		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearest(r, norm))
 	}
-	body2 := io.ReadCloser(io.NopCloser(&player{ctx: r.Context(), chunks: e.Chunks, pace: t.Pace}))
+	body2 := io.ReadCloser(io.NopCloser(&player{ctx: r.Context(), chunks: e.Chunks, pace: t.Pace, dirs: dirs}))
 	return &http.Response{Status: fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)), StatusCode: e.Status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.Header.Clone(), Body: body2, ContentLength: -1, Request: r}, nil
 }
@@ -159,7 +177,7 @@ func (t *Tape) nearest(r *http.Request, norm []byte) string {
 	best, at := Exchange{}, -1
 	for _, all := range t.all {
 		for _, e := range all {
-			if e.Method != r.Method || !strings.HasSuffix(e.URL, r.URL.Path) {
+			if u, err := url.Parse(e.URL); err != nil || e.Method != r.Method || u.Path != r.URL.Path {
 				continue
 			}
 			if n := common(norm, e.Request); n > at {
@@ -202,6 +220,7 @@ type player struct {
 	ctx    context.Context //nolint:containedctx // that of the request, as a body has it
 	chunks []Chunk
 	pace   bool
+	dirs   []string
 	rest   []byte
 }
 
@@ -219,7 +238,7 @@ func (p *player) Read(b []byte) (int, error) {
 			case <-time.After(time.Duration(c.After) * time.Millisecond):
 			}
 		}
-		p.rest = c.bytes()
+		p.rest = c.bytes(p.dirs)
 	}
 	n := copy(b, p.rest)
 	p.rest = p.rest[n:]

@@ -112,6 +112,38 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 }
 
+// TestDirectories: a run in other directories hears of its own.
+func TestDirectories(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "data: %s\n\n", body[:30])
+		w.(http.Flusher).Flush()
+		fmt.Fprintf(w, "data: %s", body)
+	}))
+	defer srv.Close()
+	up, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tape bytes.Buffer
+	proxy := httptest.NewServer(Handler(up, NewRecorder(http.DefaultTransport, &tape).In("/runs/1/work", "/runs/1")))
+	ask(t, proxy.URL, "/v1/messages", `{"in":"/runs/1/work","to":"/runs/1/out"}`)
+	proxy.Close()
+	if strings.Contains(tape.String(), "/runs/1") {
+		t.Errorf("the tape names a directory of its run: %s", tape.String())
+	}
+	played, err := Read(&tape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy = httptest.NewServer(Handler(up, played.In("/elsewhere", "/top")))
+	defer proxy.Close()
+	_, got := ask(t, proxy.URL, "/v1/messages", `{"to":"/top/out","in":"/elsewhere"}`)
+	if want := "data: {\"in\":\"/elsewhere\",\"to\":\"/ru\n\ndata: {\"in\":\"/elsewhere\",\"to\":\"/top/out\"}"; got != want {
+		t.Errorf("replayed elsewhere %q, want %q", got, want)
+	}
+}
+
 // TestUnknownRequest: what is not on the tape is refused, saying what differs.
 func TestUnknownRequest(t *testing.T) {
 	req := httptest.NewRequest(http.MethodPost, "http://model/v1/messages", nil)
@@ -122,7 +154,7 @@ func TestUnknownRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Body = io.NopCloser(strings.NewReader(`{"messages":["help"]}`))
-	_, err = tape.RoundTrip(req)
+	_, err = tape.RoundTrip(req) //nolint:bodyclose // there is none
 	if fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), `the nearest differs at byte 17`) {
 		t.Errorf("an unknown request: %v, want it not found and the place where it differs", err)
 	}
@@ -130,7 +162,7 @@ func TestUnknownRequest(t *testing.T) {
 	proxy := httptest.NewServer(Handler(up, tape))
 	defer proxy.Close()
 	status, text := ask(t, proxy.URL, "/v1/other", `{}`)
-	if status != http.StatusNotFound || !strings.Contains(text, "none for this method and path was") {
+	if status != http.StatusBadRequest || !strings.Contains(text, "none for this method and path was") {
 		t.Errorf("another path gets %d %s", status, text)
 	}
 	if keys := tape.Unused(); len(keys) != 1 {
