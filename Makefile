@@ -7,7 +7,7 @@ FUZZ    ?= 20s
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build run test lint bench fuzz deps
+.PHONY: build run test docs lint bench fuzz deps
 
 build: ## bin/croft, with croft-guest for both architectures inside
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) build -trimpath -ldflags "-s -w" -o guest/guestbin/bin/linux-amd64 ./cmd/croft-guest
@@ -20,6 +20,9 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 test: deps build ## everything once, under the race detector where that is affordable
 	$(GO) vet ./...
 	scripts/test $(PKG)
+
+docs: ## docs/providers.md, from what the last make test saw
+	cp bin/providers.md docs/providers.md
 
 lint: $(LINT) ## golangci-lint here, and vet for macOS
 	$(LINT) run

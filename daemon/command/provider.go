@@ -2,12 +2,17 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 func (a *app) providerCommand() *cobra.Command {
@@ -17,7 +22,7 @@ func (a *app) providerCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  group,
 	}
-	cmd.AddCommand(a.providerListCommand())
+	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
 	return cmd
 }
 
@@ -39,15 +44,83 @@ func (a *app) providerListCommand() *cobra.Command {
 }
 
 func providerRows(list []remote.ProviderInfo) [][]string {
-	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE"}}
+	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE", "LIMITS"}}
 	for _, p := range list {
 		switch {
 		case p.Error != nil:
 			rows = append(rows, []string{p.Kind, "unusable: " + p.Error.Message})
 		case p.Traits != nil:
 			rows = append(rows, []string{p.Kind, orDash(string(p.Traits.Isolation)), orDash(string(p.Traits.Network)),
-				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace)})
+				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
 	return rows
+}
+
+// enforcedLimits names the limits that something enforces.
+func enforcedLimits(limits driver.LimitTraits) string {
+	var names []string
+	for _, l := range limits.All() {
+		if l.Enforced() {
+			names = append(names, l.Name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func (a *app) providerShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show KIND",
+		Short: "Say what a provider gives, and what enforces it",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				list, err := c.Providers(ctx)
+				if err != nil {
+					return err
+				}
+				i := slices.IndexFunc(list, func(p remote.ProviderInfo) bool { return p.Kind == args[0] })
+				if i < 0 {
+					var kinds []string
+					for _, p := range list {
+						kinds = append(kinds, p.Kind)
+					}
+					return fmt.Errorf("provider %.80q: %w: there are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
+				}
+				return a.answer(list[i], func(w io.Writer) error { return table(w, traitRows(list[i])) })
+			})
+		}),
+	}
+}
+
+// traitRows tells what a provider gives, with what enforces it, or why nothing does.
+func traitRows(p remote.ProviderInfo) [][]string {
+	rows := [][]string{{"kind", p.Kind}}
+	if p.Error != nil {
+		return append(rows, []string{"unusable", p.Error.Message})
+	}
+	t := p.Traits
+	rows = append(rows,
+		[]string{"isolation", orDash(string(t.Isolation)), by(t.IsolatedBy)},
+		[]string{"network", orDash(string(t.Network)), by(t.NetworkBy)},
+		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), by(t.ReadOnly)},
+	)
+	for _, l := range t.Limits.All() {
+		rows = append(rows, []string{"limit " + l.Name, strconv.FormatBool(l.Enforced()), by(l.Enforcement)})
+	}
+	return append(rows,
+		[]string{"survives", orDash(string(t.Durability))},
+		[]string{"in place", strconv.FormatBool(t.InPlace)},
+		[]string{"copy on write", orDash(t.CopyOnWrite)},
+	)
+}
+
+func by(e driver.Enforcement) string {
+	switch {
+	case e.By != "":
+		return "by " + e.By
+	case e.Reason != "":
+		return "because " + e.Reason
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -41,17 +42,37 @@ type report struct {
 	failed   []key
 	commands []key // that ended with an error
 	skipped  []key
+	table    table
 }
 
 func main() {
+	page := flag.String("providers", "", "file for what the conformance suite says of each provider")
+	flag.Parse()
 	r := newReport()
 	if err := r.read(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	}
+	if err := r.page(*page); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
 	if !r.print(os.Stdout) {
 		os.Exit(1)
 	}
+}
+
+// page writes the table of providers, if there is one to write.
+func (r *report) page(name string) error {
+	if name == "" || len(r.table.checks) == 0 {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	r.table.write(f)
+	return f.Close()
 }
 
 func newReport() *report {
@@ -79,6 +100,7 @@ func (r *report) take(l line, out io.Writer) {
 		r.running[k] = true
 	case "pass", "fail", "skip":
 		delete(r.running, k)
+		r.table.note(k, l.Action, r.reason(k))
 	}
 	switch l.Action {
 	case "output":

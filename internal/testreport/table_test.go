@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestTable reads what the suite said of two providers, one of them raced as well.
+func TestTable(t *testing.T) {
+	const in = `{"Action":"pass","Package":"x/provider/memory","Test":"TestConformance/Write/is-atomic"}
+{"Action":"output","Package":"x/provider/memory","Test":"TestConformance/Shell/runs","Output":"    suite.go:64: skipped: module shell is absent\n"}
+{"Action":"skip","Package":"x/provider/memory","Test":"TestConformance/Shell/runs"}
+{"Action":"pass","Package":"x/provider/sandbox","Test":"TestConformanceBubblewrap/Write/is-atomic"}
+{"Action":"fail","Package":"x/provider/sandbox","Test":"TestConformanceBubblewrap/Shell/runs"}
+{"Action":"pass","Package":"x/provider/sandbox","Test":"TestConformanceBubblewrap/Shell/runs"}
+{"Action":"pass","Package":"x/provider/sandbox","Test":"TestConformanceBubblewrap/Shell/runs/deeper"}
+{"Action":"pass","Package":"x/provider/wrap/coded","Test":"TestConformance/Write/is-atomic"}
+`
+	r := newReport()
+	if err := r.read(strings.NewReader(in), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	r.table.write(&out)
+	for _, want := range []string{
+		"| check | memory | sandbox bubblewrap |\n",
+		"| Write/is atomic | yes | yes |\n",
+		"| Shell/runs | (1) | **no** |\n",
+		"1. module shell is absent\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, out.String())
+		}
+	}
+}
