@@ -497,3 +497,43 @@ func examples(t *testing.T) []string {
 	}
 	return paths
 }
+
+func TestSecretsGoWhereTheyMay(t *testing.T) {
+	const file = `
+version: 1
+secrets:
+  hosts:
+    GitHub_Token: [api.github.com, "*.githubusercontent.com"]
+    nowhere_key: []
+`
+	c, err := Parse([]byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		secret, host string
+		ok           bool
+	}{
+		{"github_token", "api.github.com", true}, {"GITHUB_TOKEN", "API.GitHub.com.", true}, {"github_token", "raw.githubusercontent.com", true},
+		{"github_token", "*.githubusercontent.com", true}, {"github_token", "*.a.githubusercontent.com", true},
+		{"github_token", "github.com", false}, {"github_token", "*.github.com", false}, {"github_token", "evilgithubusercontent.com", false},
+		{"github_token", "githubusercontent.com", false}, {"github_token", "api.github.com.evil.example", false},
+		{"nowhere_key", "api.github.com", false}, {"another", "anywhere.example", true},
+	} {
+		err := c.CheckHost(x.secret, x.host)
+		if (err == nil) != x.ok || err != nil && fault.Of(err) != fault.PermissionDenied {
+			t.Errorf("%s to %s: %v", x.secret, x.host, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"a scheme":  "version: 1\nsecrets: {hosts: {a: [\"https://x.example\"]}}\n",
+		"all":       "version: 1\nsecrets: {hosts: {a: [\"*\"]}}\n",
+		"twice":     "version: 1\nsecrets: {hosts: {a: [x.example], A: [y.example]}}\n",
+		"no name":   "version: 1\nsecrets: {hosts: {\"a b\": [x.example]}}\n",
+		"elsewhere": "version: 1\nsecrets: {hosts: {tok: [x.example]}}\npolicies: {p: {network: {allow: [{host: y.example, credential: tok}]}}}\n",
+	} {
+		if _, err := Parse([]byte(text)); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -9,7 +9,8 @@
 //
 // The host starts one with [Launch] or attaches to a running one with [Dial],
 // and gets a [Client], whose Shell and Files are modules of the driver's
-// contract. The two speak ttrpc over a socket.
+// contract. The two speak ttrpc over a socket; plain commands of who started the
+// guest have a lane of their own, see lane.go.
 //
 // # Trust
 //

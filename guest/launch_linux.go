@@ -101,6 +101,7 @@ type starting struct {
 	report  *os.File // ours: the guest tells here how its start went
 	handoff *os.File // ours: the descriptor of the workspace comes here
 	stream  net.Conn // ours, unless it listens
+	lane    *os.File // ours, where there is one
 }
 
 func (s *starting) release() {
@@ -146,6 +147,15 @@ func (s *starting) open() error {
 	}
 	if err := s.openProgram(); err != nil {
 		return err
+	}
+	if s.launch.Config.Kernel == nil {
+		ours, theirs, err := socketpair()
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, ours, theirs)
+		s.lane = ours
+		s.give("lane", theirs)
 	}
 	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
 		return s.listen()
@@ -285,7 +295,10 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 		}
 	}
 	s.stream = nil
-	r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace)
+	if r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace); err != nil || s.lane == nil {
+		return err
+	}
+	r.lane, err = newLane(s.lane)
 	return err
 }
 

@@ -301,6 +301,9 @@ func (g *guest) serve() error {
 		g.server.onHolds = l.holders
 		defer l.stop()
 	}
+	if fd, ok := g.cfg.Descriptors["lane"]; ok {
+		go g.server.serveLane(fd) // ends with the guest, or with who started it
+	}
 	served := make(chan error, 1)
 	go func() { served <- rpc.Serve(g.ctx, g.listen) }()
 	select {

@@ -27,6 +27,7 @@ type server struct {
 
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc // of Runs under way, by tag
+	early   map[string]bool               // tags whose Cancel came before them
 	pulls   map[string]*pull              // output that waits, by session
 	holds   map[string]*owner             // clients that are there
 	change  *sync.Cond                    // of holds
@@ -38,7 +39,7 @@ var _ guestpb.GuestService = (*server)(nil)
 func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
 	s := &server{
 		cfg: cfg, shell: shell, files: files, started: time.Now(), facts: map[string]string{}, end: func() {}, onHolds: func(int) {},
-		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]*owner{}, done: make(chan struct{}),
+		cancels: map[string]context.CancelFunc{}, early: map[string]bool{}, pulls: map[string]*pull{}, holds: map[string]*owner{}, done: make(chan struct{}),
 	}
 	s.change = sync.NewCond(&s.mu)
 	return s
@@ -148,16 +149,7 @@ func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, erro
 func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if pb.Tag != "" {
-		s.mu.Lock()
-		s.cancels[pb.Tag] = cancel
-		s.mu.Unlock()
-		defer func() {
-			s.mu.Lock()
-			delete(s.cancels, pb.Tag)
-			s.mu.Unlock()
-		}()
-	}
+	defer s.cancelable(pb.Tag, cancel)()
 	cmd := s.command(pb)
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
@@ -169,10 +161,32 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultR
 	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
 }
 
+// cancelable makes Cancel find a command, until the function that it returns is
+// called.
+func (s *server) cancelable(tag string, cancel context.CancelFunc) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.early[tag] {
+		cancel()
+	}
+	delete(s.early, tag)
+	s.cancels[tag] = cancel
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, tag)
+	}
+}
+
+// maxEarly bounds what is remembered of cancellations of what has ended already,
+// or never comes.
+const maxEarly = 1000
+
 // command is what the host asks for, within the limits of the workspace that
 // are kept per command.
-func (s *server) command(pb *guestpb.Command) driver.Command {
-	cmd := fromCommand(pb)
+func (s *server) command(pb *guestpb.Command) driver.Command { return s.bounded(fromCommand(pb)) }
+
+func (s *server) bounded(cmd driver.Command) driver.Command {
 	lower(&cmd.Limits.Wall, s.cfg.Limits.Wall)
 	lower(&cmd.Limits.OpenFiles, s.cfg.Limits.OpenFiles)
 	return cmd
@@ -188,6 +202,12 @@ func lower(limit *driver.Limit, most driver.Limit) {
 func (s *server) Cancel(_ context.Context, r *guestpb.CancelRequest) (*guestpb.Empty, error) {
 	s.mu.Lock()
 	cancel := s.cancels[r.Tag]
+	if cancel == nil { // it and its command come by different ways
+		if len(s.early) >= maxEarly {
+			clear(s.early)
+		}
+		s.early[r.Tag] = true
+	}
 	s.mu.Unlock()
 	if cancel != nil {
 		cancel()
@@ -248,6 +268,10 @@ func (s *server) track(sess *driver.Session, pb *guestpb.Command, p *pull, cance
 		p.release()
 	}
 	s.cancels[pb.Tag] = cancel
+	if s.early[pb.Tag] {
+		delete(s.early, pb.Tag)
+		cancel()
+	}
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
 		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager

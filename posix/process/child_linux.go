@@ -20,6 +20,10 @@ var pidfds = sync.OnceValue(func() bool {
 	return p.WithHandle(func(uintptr) {}) == nil
 })
 
+// prepare finds out what forkExec uses, which a thread that is confined may not be
+// allowed to.
+func prepare() { pidfds() }
+
 // forkExec starts spec from the calling thread.
 func forkExec(spec *Spec) (Child, error) {
 	child := Child{PIDFD: -1}

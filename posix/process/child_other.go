@@ -20,6 +20,8 @@ type waited struct {
 
 func firstThread() bool { return false }
 
+func prepare() {}
+
 func forkExec(spec *Spec) (Child, error) {
 	pid, err := syscall.ForkExec(spec.Path, spec.Argv, &syscall.ProcAttr{
 		Dir: spec.Dir, Env: spec.Env, Files: spec.Files, Sys: spec.Sys,

@@ -39,7 +39,9 @@ func (s *session) loop() {
 		release = func() {}
 	}
 	fds[waitExit] = exit
-	s.attend(newWaiter(fds, s.note), fds)
+	w := newWaiter(fds, s.note)
+	w.patient = s.front && s.calls[0] == nil && s.calls[1] == nil
+	s.attend(w, fds)
 	if second != nil {
 		second.finish(s)
 	}

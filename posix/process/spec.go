@@ -62,6 +62,7 @@ type startReply struct {
 // NewThreadStarter starts the thread and calls setup on it, once. The caller
 // closes the starter after the Manager that uses it.
 func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
+	prepare() // on a thread that may still do everything
 	t := &ThreadStarter{jobs: make(chan startJob), quit: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan error)
 	go t.run(setup, ready)

@@ -46,6 +46,8 @@ type waiter struct {
 	raw  syscall.RawConn
 	due  time.Time // the deadline that set has
 	slow func()    // called once, when the spell in poll is over
+
+	patient bool // nobody waits for output as it comes: the end may come first
 }
 
 // newWaiter waits for the given descriptors, of which -1 is none. It calls slow
@@ -85,7 +87,23 @@ func (w *waiter) wait(deadline time.Time) (ready uint, err error) {
 
 func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
+// hush is how long a command may run before its output is looked at, where nobody
+// waits for that. What ends within it costs one wake-up: output ends, and so would
+// wake, before the command does.
+const hush = 1 // millisecond
+
+// end waits for the end alone, for a moment.
+func (w *waiter) end() {
+	w.patient = false
+	if w.fds[waitExit].Fd >= 0 {
+		unix.Poll(w.fds[waitExit:], hush) //nolint:errcheck // poll looks again
+	}
+}
+
 func (w *waiter) poll(deadline time.Time) (uint, error) {
+	if w.patient {
+		w.end()
+	}
 	till := w.till
 	if !deadline.IsZero() && deadline.Before(till) {
 		till = deadline

@@ -19,7 +19,10 @@ const (
 )
 
 // A waiter waits for output and end of one command at once, in poll(2).
-type waiter struct{ fds [waits]unix.PollFd }
+type waiter struct {
+	fds     [waits]unix.PollFd
+	patient bool // which saves nothing here
+}
 
 func newWaiter(fds [waits]int, slow func()) *waiter {
 	slow() // nobody can tell

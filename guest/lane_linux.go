@@ -1,0 +1,210 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// frameHead is the length of what comes after it.
+const frameHead = 4
+
+// laneSpell is how long the host's end sits in poll(2) for an answer. A command
+// that takes longer has time for Go's poller, which needs no thread.
+const laneSpell = 20 // milliseconds
+
+// A lane is the host's end.
+type lane struct {
+	file *os.File // in Go's poller
+	raw  syscall.RawConn
+	fd   int
+
+	mu     sync.Mutex // held by who has a command on the lane
+	buf    []byte
+	broken bool
+}
+
+func newLane(ours *os.File) (*lane, error) {
+	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	l := &lane{file: os.NewFile(uintptr(fd), "lane"), fd: fd}
+	l.raw, err = l.file.SyscallConn()
+	return l, err
+}
+
+// close wakes who waits for an answer.
+func (l *lane) close() {
+	unix.Shutdown(l.fd, unix.SHUT_RDWR) //nolint:errcheck // it is closed below
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = true
+	l.file.Close()
+}
+
+// run sends an order and waits for its answer. It answers false where the lane is
+// taken, or can't have it, and nothing was sent.
+func (l *lane) run(o *order) (driver.Result, error, bool) { //nolint:revive // whether it ran is no part of the error
+	if l == nil || !l.mu.TryLock() {
+		return driver.Result{}, nil, false
+	}
+	defer l.mu.Unlock()
+	if l.broken {
+		return driver.Result{}, nil, false
+	}
+	frame := o.append(append(l.buf[:0], make([]byte, frameHead)...))
+	l.buf = frame
+	if len(frame) > maxOrder {
+		return driver.Result{}, nil, false
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHead))
+	if _, err := l.file.Write(frame); err != nil {
+		l.broken = true
+		return driver.Result{}, io.EOF, true
+	}
+	data, err := l.receive()
+	if err != nil {
+		l.broken = true
+		return driver.Result{}, err, true
+	}
+	res, err := parseAnswer(data)
+	l.broken = l.broken || errors.Is(err, errNonsense)
+	return res, err, true
+}
+
+// receive waits for a message, in the kernel for as long as most take.
+func (l *lane) receive() ([]byte, error) {
+	fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
+	unix.Poll(fds, laneSpell) //nolint:errcheck // reading tells
+	buf := l.buf[:cap(l.buf)]
+	if len(buf) < 4<<10 {
+		buf = make([]byte, 4<<10)
+	}
+	have, need := 0, frameHead
+	for have < need {
+		n, err := l.file.Read(buf[have:])
+		if err != nil {
+			return nil, io.EOF
+		}
+		have += n
+		if have < frameHead || need > frameHead {
+			continue
+		}
+		size := int(binary.BigEndian.Uint32(buf))
+		if size > maxAnswer {
+			return nil, errNonsense
+		}
+		if need = frameHead + size; need > len(buf) {
+			buf = append(buf[:have], make([]byte, need-have)...)
+		}
+	}
+	if have != need {
+		return nil, errNonsense // one answer for one order
+	}
+	l.buf = buf[:0]
+	if cap(buf) > 64<<10 {
+		l.buf = nil
+	}
+	return buf[frameHead:need], nil
+}
+
+// serveLane is the guest's end. It sits in read(2), on a thread of its own, and
+// ends with the guest.
+func (s *server) serveLane(fd int) {
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
+	in := make([]byte, 16<<10)
+	var out []byte
+	for {
+		data, err := readFrame(fd, &in)
+		if err != nil {
+			return
+		}
+		o, err := parseOrder(data)
+		if err != nil {
+			return
+		}
+		res, err := s.obey(o)
+		out = appendAnswer(append(out[:0], make([]byte, frameHead)...), &res, err)
+		binary.BigEndian.PutUint32(out, uint32(len(out)-frameHead))
+		if writeAll(fd, out) != nil {
+			return
+		}
+		if cap(out) > 64<<10 {
+			out = nil
+		}
+	}
+}
+
+// obey runs a command until its client is gone.
+func (s *server) obey(o *order) (driver.Result, error) {
+	ctx, cancel := context.WithCancel(s.lifeOf(o.client))
+	defer cancel()
+	defer s.cancelable(o.tag, cancel)()
+	cmd := s.bounded(o.cmd)
+	if len(o.stdin) > 0 {
+		cmd.Stdin = bytes.NewReader(o.stdin)
+	}
+	return s.shell.Run(process.Named(ctx, o.tag), cmd)
+}
+
+// readFrame reads a message into buf, which it makes larger where it must.
+func readFrame(fd int, buf *[]byte) ([]byte, error) {
+	have, need := 0, frameHead
+	for have < need {
+		n, err := syscall.Read(fd, (*buf)[have:])
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if errors.Is(err, syscall.EAGAIN) {
+			time.Sleep(time.Millisecond) // it never is, unless someone made the other end so
+			continue
+		}
+		if err != nil || n <= 0 {
+			return nil, io.EOF
+		}
+		have += n
+		if have < frameHead || need > frameHead {
+			continue
+		}
+		size := int(binary.BigEndian.Uint32(*buf))
+		if size > maxOrder {
+			return nil, errNonsense
+		}
+		if need = frameHead + size; need > len(*buf) {
+			*buf = append((*buf)[:have], make([]byte, need-have)...)
+		}
+	}
+	if have != need {
+		return nil, errNonsense
+	}
+	return (*buf)[frameHead:need], nil
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := syscall.Write(fd, data)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
