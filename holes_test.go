@@ -13,30 +13,29 @@ import (
 )
 
 // holes are the ways in which servers of this kind are known to fail their users,
-// each with the tests that show it closed here. Snapshots are among them as far as
-// there are any.
+// each with the tests that show it closed here.
 var holes = []struct {
 	hole  string
 	tests []string // package.Test
 }{
 	{"a page in a browser calls tools", []string{"daemon/command.TestNoPageInABrowserGetsIn"}},
-	{"read-only mode executes code and writes", []string{"daemon/command.TestReadOnlyChangesNothing", "tool.TestReadOnlyOffersWhatChangesNothing"}},
+	{"read-only mode executes code and writes", []string{"daemon/command.TestReadOnlyChangesNothing", "daemon/command.TestReadOnlyByTheKernel", "tool.TestReadOnlyOffersWhatChangesNothing"}},
 	{"a symlink is swapped between check and use", []string{"tool.TestSymlinkRace", "posix/boundary.TestSwappedSymlink"}},
 	{"commands see the host's files, and secrets in their environment", []string{"daemon/command.TestAgentOverStdio", "daemon/command.TestSecretNeverEnters", "provider/sandbox.TestEscapesAtEveryLevel"}},
-	{"children with a session of their own outlive a kill", []string{"posix/process.TestTreesEndWhole", "posix/process.TestSubreaperKillsStraysAndReapsOrphans"}},
+	{"children with a session of their own outlive a kill", []string{"tool.TestKillShell", "posix/process.TestTreesEndWhole", "posix/process.TestSubreaperKillsStraysAndReapsOrphans"}},
 	{"a call goes on after it was cancelled, or its client went away", []string{"tool.TestCancelStopsTheCommand", "mcpserver.TestVanishedClientsEndTheirCalls", "daemon/command.TestNothingRunsWithoutItsClient"}},
 	{"a list of forbidden programs refuses words and misses programs", []string{"posix/guard.TestDenyLetsArgumentsPass", "posix/guard.TestDenyScripts", "posix/guard.TestProgramsByPath"}},
 	{"secrets get through, encoded or of other kinds", []string{"secret.TestScrubEncodings", "secret.TestPatternsHide", ".TestToolsHideSecretsByForm"}},
 	{"ordinary code is hidden, so that what was read can't be edited", []string{"secret.TestPatternsKeepCode", "secret.TestPatternsKeepTheStandardLibrary", ".TestToolsHideSecretsByForm"}},
 	{"reading a FIFO hangs", []string{"tool.TestReadOfAFIFODoesNotWait"}},
 	{"a message may be of any size", []string{".TestMessagesAreBounded"}},
-	{"an edit loses mode, owner and links", []string{"tool.TestEditKeepsTheMode", "posix/boundary.TestWriteKeepsModeOwnerAndXattrs", "posix/boundary.TestWriteAndHardLinks"}},
+	{"an edit loses mode, owner and links", []string{"tool.TestEditKeepsTheMode", "tool.TestEditKeepsTheOwner", "tool.TestApplyPatchTakesBack", "posix/boundary.TestWriteKeepsModeOwnerAndXattrs", "posix/boundary.TestWriteAndHardLinks"}},
 	{"a file that changed since it was read is overwritten", []string{"tool.TestWriteWantsWhatWasRead", "tool.TestEditWantsTheLinesRead"}},
-	{"what one client read counts for another, or for another workspace", []string{"tool.TestReadScope", "tool.TestReadingUnlocksOnlyThatWorkspace"}},
-	{"snapshots miss files, names and kinds, and run the repository's programs", []string{"snapshot.TestRandomTrees", "snapshot.TestDiffTellsEveryKind", "snapshot.TestApplyBranch"}},
+	{"what one client read counts for another, or for another workspace", []string{"tool.TestReadScope", "tool.TestReadingUnlocksOnlyThatWorkspace", "mcpserver.TestSessionsAreForgotten"}},
+	{"snapshots miss files, names and kinds, and run the repository's programs", []string{"tool/snapshots.TestRestoreIsWhole", "snapshot.TestRandomTrees", "snapshot.TestDiffTellsEveryKind", "snapshot.TestApplyBranch"}},
 	{"output of a short background command is lost", []string{"tool.TestBackgroundOutputIsWhole"}},
 	{"a command that leaves a child behind stalls and loses its output", []string{"posix/process.TestForegroundLeavesNothingBehind", "posix/process.TestOutputAfterTheLeader"}},
-	{"much output takes much memory", []string{"posix/process.TestFloodKeepsMemorySmall", "provider/sandbox.TestOutputFloodCostsNoMemory", "tool.TestLargeOutput"}},
+	{"much output takes much memory", []string{"posix/process.TestFloodKeepsMemorySmall", "provider/sandbox.TestOutputFloodCostsNoMemory", "daemon/command.TestMuchOutputTakesLittleMemory", "tool.TestLargeOutput"}},
 	{"the failed tests that are run again are none", []string{"tool/check.TestFixingATest", "tool/check.TestARenamedTestIsNotASuccess", ".TestAgents"}},
 	{"code that does not compile is no failure, and long output hides failures", []string{"tool/verify.TestGoThatDoesNotCompile", "tool/verify.TestLongOutput"}},
 	{"search goes stale", []string{"tool/index.TestSearchStaysFresh"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
@@ -82,6 +83,10 @@ func (f changedFiles) Remove(ctx context.Context, name string, opts *driver.Remo
 	return f.c.file(ctx, "remove", name, "", opts, nil)
 }
 
+// writeBuffers are for the pieces of files that are written; most have one, and a
+// small one.
+var writeBuffers = sync.Pool{New: func() any { b := make([]byte, maxChunk); return &b }}
+
 // Write sends the body in pieces; the last one puts the file in place.
 func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
 	if err := f.c.ready(); err != nil {
@@ -92,7 +97,9 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 		return driver.WriteResult{}, fmt.Errorf("guest: write %s: %w: %w", name, fault.InvalidArgument, err)
 	}
 	var ans writeAnswer
-	buf := make([]byte, maxChunk)
+	pooled := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(pooled)
+	buf := *pooled
 	for {
 		n, rerr := io.ReadFull(body, buf)
 		last := rerr == io.EOF || rerr == io.ErrUnexpectedEOF // ReadFull answers just these

@@ -14,32 +14,50 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// handler runs a tool for a client.
-func (s *Server) handler(t *tool.Tool, v view) mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// A toolCall runs a tool for a client. Where the user has to be asked first, there
+// is a result that asks instead.
+type toolCall func(ctx context.Context, req *mcp.CallToolRequest) (tool.Result, *mcp.CallToolResult, error)
+
+// call returns what runs a tool.
+func (s *Server) call(t *tool.Tool, v view) toolCall {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (tool.Result, *mcp.CallToolResult, error) {
 		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
 		if err != nil {
-			return nil, err
+			return tool.Result{}, nil, err
 		}
 		defer done()
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
-			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(req), Only: v.only,
+			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
 			Progress: progress(ctx, req), Ask: ask.function(),
 		})
 		if ask.question != "" && err != nil {
-			return ask.result(), nil
+			return res, ask.result(), nil
 		}
 		s.note(ctx, req, t.Name, time.Since(start), err)
+		return res, nil, err
+	}
+}
+
+// handler is a call as the library has it.
+func (call toolCall) handler() mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res, question, err := call(ctx, req)
+		if question != nil {
+			return question, nil
+		}
 		return result(res, err)
 	}
 }
 
-// sessionName is what events call a client.
-func sessionName(req *mcp.CallToolRequest) string {
+// sessionName is what events and the read tracker call a client.
+func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
+	}
+	if s, ok := ctx.Value(streamKey{}).(stream); ok {
+		return s.id
 	}
 	return "stdio"
 }
@@ -53,9 +71,7 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 			out.StructuredContent = res.Structured
 		}
 		if res.Handle != "" {
-			out.Content = append(out.Content, &mcp.ResourceLink{
-				URI: resultScheme + res.Handle, Name: res.Handle, MIMEType: "text/plain", Description: "the whole answer, which was too long",
-			})
+			out.Content = append(out.Content, wholeAnswer(res.Handle))
 		}
 		return out, nil
 	}
@@ -72,6 +88,11 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	out := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: wire.Message}}}
 	out.Meta = mcp.Meta{"croft.run/error": wire}
 	return out, nil
+}
+
+// wholeAnswer is where the whole of an answer is that was cut.
+func wholeAnswer(handle string) *mcp.ResourceLink {
+	return &mcp.ResourceLink{URI: resultScheme + handle, Name: handle, MIMEType: "text/plain", Description: "the whole answer, which was too long"}
 }
 
 // progress tells a client how a call goes, if it asked to be told.

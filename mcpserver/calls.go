@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +15,33 @@ type calls struct {
 	mu       sync.Mutex
 	closed   bool                // +checklocks:mu
 	sessions map[string]*session // +checklocks:mu
+	active   int                 // +checklocks:mu; calls
+	pause    *time.Timer         // +checklocks:mu; until rest; nil where there is no rest
 	running  sync.WaitGroup
+}
+
+// restAfter is how long nothing is called before the server rests.
+const restAfter = time.Second
+
+// restWith has rest called whenever nothing was called for a while.
+func (c *calls) restWith(rest func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rest == nil || c.pause != nil {
+		return
+	}
+	c.pause = time.AfterFunc(restAfter, func() {
+		c.mu.Lock()
+		busy := c.active > 0 || c.closed
+		if !busy {
+			c.running.Add(1)
+		}
+		c.mu.Unlock()
+		if !busy {
+			defer c.running.Done()
+			rest()
+		}
+	})
 }
 
 // A session is a client, as long as it has a connection or a call.
@@ -52,10 +79,18 @@ func (c *calls) tidyLocked(id string, s *session) {
 
 type streamKey struct{}
 
+// A stream is the connection that is all of a session. The library knows no id of
+// such a session, so that it gets one here.
+type stream struct {
+	context.Context
+	id string
+}
+
 // withStream returns a context whose end is that of a client: the calls of the
 // session that begins with it end then. They have its values, not its end.
-func withStream(ctx context.Context) context.Context {
-	return context.WithValue(ctx, streamKey{}, ctx)
+func withStream(ctx context.Context) (context.Context, stream) {
+	s := stream{ctx, "sse-" + rand.Text()}
+	return context.WithValue(ctx, streamKey{}, s), s
 }
 
 // begin notes a call. done must be called when it has ended.
@@ -69,8 +104,11 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	s, one := c.sessionLocked(id), &call{cancel}
 	s.calls[one] = true
 	c.running.Add(1)
+	if c.active++; c.active == 1 && c.pause != nil {
+		c.pause.Stop()
+	}
 	stop := func() bool { return true }
-	if stream, ok := ctx.Value(streamKey{}).(context.Context); ok {
+	if stream, ok := ctx.Value(streamKey{}).(stream); ok {
 		stop = context.AfterFunc(stream, func() { cancel(errVanished) })
 	}
 	return ctx, func() {
@@ -79,6 +117,9 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 		c.mu.Lock()
 		delete(s.calls, one)
 		c.tidyLocked(id, s)
+		if c.active--; c.active == 0 && c.pause != nil && !c.closed {
+			c.pause.Reset(restAfter)
+		}
 		c.mu.Unlock()
 		c.running.Done()
 	}, nil
@@ -122,6 +163,9 @@ func (c *calls) abandon(id string, s *session) {
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true
+	if c.pause != nil {
+		c.pause.Stop()
+	}
 	for _, s := range c.sessions {
 		for one := range s.calls {
 			one.cancel(errVanished)

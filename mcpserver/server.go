@@ -52,6 +52,10 @@ type Options struct {
 	Vanish  time.Duration // how long calls go on without their client; 0 is DefaultVanish
 	Idle    time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
 	Log     *slog.Logger  // nil is silent
+
+	// Rest is called when nothing was called for a second, to give back what the
+	// calls before needed. Nil is nothing.
+	Rest func()
 }
 
 // Defaults of Options.
@@ -82,6 +86,7 @@ type view struct {
 // served is the MCP server of a view, and what it has now.
 type served struct {
 	*mcp.Server
+	calls     sync.Map // toolCall by name of the tool
 	tools     []string
 	resources []string
 }
@@ -101,16 +106,17 @@ func New(ctx context.Context, opts Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.calls.restWith(opts.Rest)
 	s.drained, s.drain = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
-// server returns the MCP server of a view, as the workspaces are now.
-func (s *Server) server(ctx context.Context, v view) (*mcp.Server, error) {
+// served returns the MCP server of a view, as the workspaces are now.
+func (s *Server) served(ctx context.Context, v view) (*served, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.views[v]; ok {
-		return m.Server, nil
+		return m, nil
 	}
 	m := &served{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
@@ -130,7 +136,7 @@ func (s *Server) server(ctx context.Context, v view) (*mcp.Server, error) {
 	s.addPrompts(m.Server)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
-	return m.Server, nil
+	return m, nil
 }
 
 const instructions = `These tools work in fenced workspaces. Paths are relative to the workspace. ` +
@@ -161,11 +167,16 @@ func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 		}
 		names = append(names, t.Name)
 		if !slices.Contains(m.tools, t.Name) {
-			m.AddTool(describe(t), s.handler(t, v))
+			call := s.call(t, v)
+			m.calls.Store(t.Name, call)
+			m.AddTool(describe(t), call.handler())
 		}
 	}
 	if gone := missing(m.tools, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
+		for _, name := range gone {
+			m.calls.Delete(name)
+		}
 	}
 	m.tools = names
 	return s.refreshResources(ctx, v, m)

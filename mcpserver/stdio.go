@@ -32,6 +32,10 @@ type stdio struct {
 	ended chan struct{} // closed by Close
 	once  sync.Once
 	queue []jsonrpc.Message // of a batch; for Read alone
+	lane  *lane
+	turn  *turnover
+	watch sync.WaitGroup
+	stop  context.CancelFunc // ends the watch
 
 	mu  sync.Mutex
 	out io.Writer // +checklocks:mu
@@ -57,26 +61,46 @@ type line struct {
 // maxKeptLine is the size of the largest buffer that is kept for the next line.
 const maxKeptLine = 512 << 10
 
-func newStdio(in io.Reader, out io.Writer) *stdio {
+func newStdio(in io.Reader, out io.Writer, l *lane) *stdio {
 	widen(out)
 	return &stdio{
-		in: bufio.NewReaderSize(in, 16<<10), lines: make(chan line), ended: make(chan struct{}),
+		lane: l,
+		in:   bufio.NewReaderSize(in, 16<<10), lines: make(chan line), ended: make(chan struct{}),
 		out: out, mark: "croft:" + rand.Text() + ":", held: map[string]large{},
 	}
 }
 
 // Connect begins to read. A read of a stream can't be given up, so the one that
 // waits when the connection is closed ends with the stream.
-func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
-	go s.read()
+func (s *stdio) Connect(ctx context.Context) (mcp.Connection, error) {
+	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.turn = newTurnover(func() { s.read(ctx) })
+	s.stop = stop
+	s.watch.Go(func() { s.turn.watch(watched) })
+	go s.read(ctx)
 	return s, nil
 }
 
-func (s *stdio) read() {
+// read reads messages, and answers those that are its own, until the stream ends
+// or somebody else reads.
+func (s *stdio) read(ctx context.Context) {
 	for {
 		data, err := readLine(s.in)
 		if len(data) == 0 && err == nil {
 			continue
+		}
+		if err == nil {
+			call, over := s.lane.take(ctx, data)
+			if over && call != nil {
+				s.turn.begin()
+				s.run(call)
+				if !s.turn.end() {
+					return
+				}
+			}
+			if over {
+				continue
+			}
 		}
 		select {
 		case s.lines <- line{data, err}:
@@ -87,6 +111,27 @@ func (s *stdio) read() {
 			return
 		}
 	}
+}
+
+var laneBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// run runs a call of the lane and writes its answer. A client that can't be
+// written to is gone.
+func (s *stdio) run(call *laneCall) {
+	buf := laneBuffers.Get().(*[]byte)
+	out, err := call.run((*buf)[:0])
+	if err == nil {
+		s.mu.Lock()
+		_, err = s.out.Write(out)
+		s.mu.Unlock()
+	}
+	if err != nil {
+		_ = s.Close() // it never fails
+	}
+	if cap(out) <= maxKeptLine {
+		*buf = out
+	}
+	laneBuffers.Put(buf)
 }
 
 // readLine reads a line without its end. The last one may lack an end.
@@ -223,7 +268,11 @@ func (s *stdio) fill(buf, data []byte) []byte {
 
 // Close ends the connection; the streams are the caller's.
 func (s *stdio) Close() error {
-	s.once.Do(func() { close(s.ended) })
+	s.once.Do(func() {
+		close(s.ended)
+		s.stop()
+	})
+	s.watch.Wait()
 	return nil
 }
 

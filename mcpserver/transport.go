@@ -27,12 +27,25 @@ const maxMessage = 32 << 20
 // or ctx does. The calls that are under way then have ended when it returns.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer s.calls.close()
-	m, err := s.server(ctx, view{toolset: s.opts.Toolset})
+	m, err := s.served(ctx, view{toolset: s.opts.Toolset})
 	if err != nil {
 		return err
 	}
-	streams := newStdio(in, out)
-	err = m.Run(context.WithValue(ctx, stdioKey{}, streams), streams)
+	l := &lane{server: s, served: m}
+	streams := newStdio(in, out, l)
+	session, err := m.Connect(context.WithValue(ctx, stdioKey{}, streams), streams, nil)
+	if err != nil {
+		return err
+	}
+	l.session.Store(session)
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		_ = session.Close() // how it ends, Wait says
+		err = <-ended
+	}
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil // the client is done, or we are
 	}
@@ -43,7 +56,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // that one alone, and with ?toolset= the names of its tools.
 func (s *Server) Handler() http.Handler {
 	h := mcp.NewStreamableHTTPHandler(s.choose, &mcp.StreamableHTTPOptions{
-		Logger: s.log, EventStore: mcp.NewMemoryEventStore(nil), SessionTimeout: s.opts.Idle,
+		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
 		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // Guard knows the names of this host
 	})
@@ -59,6 +72,19 @@ func (s *Server) Handler() http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// sessions is where the library keeps what clients may have missed. It is told of
+// each session that has ended.
+type sessions struct {
+	mcp.EventStore
+	env *tool.Env
+}
+
+// SessionClosed forgets a session.
+func (s sessions) SessionClosed(ctx context.Context, id string) error {
+	s.env.EndSession(id)
+	return s.EventStore.SessionClosed(ctx, id)
 }
 
 // untilDrain gives a request a context that ends when the server drains.
@@ -81,7 +107,9 @@ func (s *Server) SSEHandler() http.Handler {
 			r, end := s.untilDrain(r)
 			defer end()
 			if r.Method == http.MethodGet {
-				r = r.WithContext(withStream(r.Context()))
+				ctx, stream := withStream(r.Context())
+				defer s.opts.Env.EndSession(stream.id)
+				r = r.WithContext(ctx)
 			}
 			h.ServeHTTP(w, r)
 		}
@@ -124,12 +152,12 @@ func (s *Server) choose(r *http.Request) *mcp.Server {
 	if err != nil {
 		return nil
 	}
-	m, err := s.server(r.Context(), v)
+	m, err := s.served(r.Context(), v)
 	if err != nil {
 		s.log.Error("serve a client", "error", err)
 		return nil
 	}
-	return m
+	return m.Server
 }
 
 // Guard lets only those reach a handler who bear the token, under a name that is

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"path"
 	"strings"
 )
 
@@ -100,6 +101,17 @@ func (p Project) about(file string) bool {
 		if len(c.Match) > 0 && c.About(file) {
 			return true
 		}
+	}
+	return false
+}
+
+// Plain reports whether a file is of a kind that no formatter, linter or compiler
+// of any ecosystem takes, such as notes and logs, so that nobody needs to know
+// which project it belongs to.
+func Plain(file string) bool {
+	switch strings.ToLower(path.Ext(file)) {
+	case ".txt", ".text", ".log", ".csv", ".tsv", ".out", ".diff", ".patch", ".bak", ".tmp":
+		return true
 	}
 	return false
 }

@@ -35,7 +35,7 @@ type Pattern struct {
 // private keys in PEM, and values that are assigned to variables such as
 // DB_PASSWORD or AWS_SECRET_ACCESS_KEY. It is immutable and safe for concurrent use.
 type Patterns struct {
-	first [1 << 10]uint64         // a bit for the hash of the first four bytes of each head
+	first filter                  // of the first four bytes of each head
 	heads map[uint32][]headFinder // by those four bytes
 	slow  []form                  // without a head
 }
@@ -105,8 +105,7 @@ func (f *Patterns) add(head string, find func(p []byte, at int) []Span) {
 		}
 		return
 	}
-	h := hash([]byte(head))
-	f.first[h>>6] |= 1 << (h & 63)
+	f.first.add([]byte(head))
 	key := four([]byte(head))
 	f.heads[key] = append(f.heads[key], headFinder{head, find})
 }
@@ -117,11 +116,7 @@ const maxForm = 4 << 10
 // Find returns what looks like a secret in p.
 func (f *Patterns) Find(p []byte) []Span {
 	var spans []Span
-	for i := 0; i+4 <= len(p); i++ {
-		h := hash(p[i : i+4])
-		if f.first[h>>6]&(1<<(h&63)) == 0 {
-			continue
-		}
+	for i := f.first.next(p, 0); i+4 <= len(p); i = f.first.next(p, i+1) {
 		for _, hf := range f.heads[four(p[i:])] {
 			if bytes.HasPrefix(p[i:], []byte(hf.head)) {
 				spans = append(spans, hf.find(p, i)...)

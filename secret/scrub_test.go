@@ -233,3 +233,26 @@ func BenchmarkScrub(b *testing.B) {
 		})
 	}
 }
+
+// TestFilterMissesNothing holds the filter against looking at every place.
+func TestFilterMissesNothing(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var f filter
+		for range 1 + rnd.IntN(3) {
+			f.add([]byte{'a' + byte(rnd.IntN(3)), 'a' + byte(rnd.IntN(3)), 'a' + byte(rnd.IntN(3)), 'a' + byte(rnd.IntN(3))})
+		}
+		p := make([]byte, rnd.IntN(60))
+		for i := range p {
+			p[i] = 'a' + byte(rnd.IntN(4))
+		}
+		from := rnd.IntN(len(p) + 1)
+		want := f.closer(p, from, len(p)-3)
+		if want < 0 {
+			want = max(from, len(p)-3)
+		}
+		if got := f.next(p, from); got != want {
+			t.Fatalf("in %q from %d on it is %d, want %d", p, from, got, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,7 @@ func applyPatchTool() *Tool {
 type patchStep struct {
 	op   patchOp
 	old  file // what is there before; zero for an added file
+	seen Seen // what the agent knows of that
 	next []byte
 }
 
@@ -67,10 +69,8 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 		}
 		steps = append(steps, s)
 	}
-	for i, s := range steps {
-		if err := c.apply(ctx, s); err != nil {
-			return applyPatchOutput{}, errors.Join(err, c.takeBack(ctx, steps[:i]))
-		}
+	if err := c.applyAll(ctx, steps); err != nil {
+		return applyPatchOutput{}, err
 	}
 	out := applyPatchOutput{}
 	var changed []string
@@ -86,6 +86,26 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	}
 	out.Notes = c.AfterEdit(ctx, changed...)
 	return out, nil
+}
+
+// applyAll does the steps, all or none. What is deleted goes last, since a file
+// that is made anew has another owner.
+func (c *Call) applyAll(ctx context.Context, steps []patchStep) error {
+	order := slices.Clone(steps)
+	slices.SortStableFunc(order, func(a, b patchStep) int { return deletes(a) - deletes(b) })
+	for i, s := range order {
+		if err := c.apply(ctx, s); err != nil {
+			return errors.Join(err, c.takeBack(ctx, order[:i]))
+		}
+	}
+	return nil
+}
+
+func deletes(s patchStep) int {
+	if s.op.kind == 'D' {
+		return 1
+	}
+	return 0
 }
 
 // plan computes what a file becomes. Nothing is changed.
@@ -111,6 +131,7 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 	if s.old, err = c.load(ctx, "patch", op.path); err != nil {
 		return s, err
 	}
+	s.seen, _ = c.Seen(s.old.path)
 	next, err := applyHunks(op.path, string(s.old.content), op.hunks)
 	s.next = []byte(next)
 	return s, err
@@ -129,19 +150,17 @@ func (c *Call) apply(ctx context.Context, s patchStep) error {
 		c.Unread(s.old.path)
 		return nil
 	}
-	seen, _ := c.Seen(s.old.path)
 	if _, err := c.save(ctx, "patch", s.op.path, s.old, s.next); err != nil {
 		return err
 	}
-	if seen.Digest != s.old.digest || !seen.Whole() {
+	if s.seen.Digest != s.old.digest || !s.seen.Whole() {
 		c.Unread(s.old.path) // a patch shows no more than its context
 	}
 	if s.op.to == "" {
 		return nil
 	}
 	if err := c.Workspace.Rename(ctx, s.op.path, s.op.to, &driver.RenameOptions{CreateOnly: true, Parents: true}); err != nil {
-		_, back := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, nil)
-		return errors.Join(PathError("patch", s.op.to, err), back)
+		return errors.Join(PathError("patch", s.op.to, err), c.putBack(ctx, s))
 	}
 	c.moved(s.old.path, c.clean(s.op.to))
 	return nil
@@ -162,11 +181,20 @@ func (c *Call) takeBack(ctx context.Context, steps []patchStep) error {
 		if s.op.to != "" {
 			errs = append(errs, c.Workspace.Rename(ctx, s.op.to, s.op.path, nil))
 		}
-		if _, err := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, nil); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		c.Mark(s.old.path, s.old.content)
+		errs = append(errs, c.putBack(ctx, s))
 	}
 	return errors.Join(errs...)
+}
+
+// putBack gives a file its content again, with its mode where it is gone, and the
+// agent what it knew of it.
+func (c *Call) putBack(ctx context.Context, s patchStep) error {
+	c.Unread(s.old.path)
+	if _, err := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, &driver.WriteOptions{Mode: s.old.mode & driver.MaxMode}); err != nil {
+		return err
+	}
+	if s.seen.Digest == s.old.digest {
+		c.mark(s.old.path, s.seen.Digest, s.seen.marks, s.seen.Spans...)
+	}
+	return nil
 }

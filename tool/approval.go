@@ -79,9 +79,8 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 
 // allow returns nil where the call may go on. Each decision that a rule made is
 // told of.
-func (a *Approval) allow(ctx context.Context, e *Env, id, name string, req Request, t *Tool, args map[string]json.RawMessage) error {
-	_, about := subject(args)
-	d, rule := a.decide(t.Name, about)
+func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, what string) error {
+	d, rule := a.decide(t.Name, what)
 	if rule == "" {
 		return nil
 	}
@@ -93,7 +92,7 @@ func (a *Approval) allow(ctx context.Context, e *Env, id, name string, req Reque
 		err = Errorf(fault.PermissionDenied, "%s needs the user's approval (rule %s), and this client can't ask for it", t.Name, rule)
 	case d == Ask:
 		reason = "asked"
-		yes, aerr := req.Ask(ctx, fmt.Sprintf("Allow %s in workspace %s? %s", t.Name, name, about))
+		yes, aerr := req.Ask(ctx, fmt.Sprintf("Allow %s in workspace %s? %s", t.Name, c.Name, what))
 		if errors.Is(aerr, ErrPending) {
 			return aerr
 		}
@@ -106,21 +105,24 @@ func (a *Approval) allow(ctx context.Context, e *Env, id, name string, req Reque
 	if err != nil {
 		verdict = event.VerdictDeny
 	}
-	fields := map[string]any{event.FieldTool: t.Name, event.FieldVerdict: verdict, event.FieldRule: rule, event.FieldCommand: event.Cut(about)}
+	fields := map[string]any{event.FieldTool: t.Name, event.FieldVerdict: verdict, event.FieldRule: rule, event.FieldCommand: event.Cut(c.scrub.String(what))}
 	if reason != "" {
 		fields[event.FieldReason] = reason
 	}
-	e.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: id, Session: req.Session, Fields: fields})
+	c.Env.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: c.Workspace.ID(), Session: req.Session, Fields: fields})
 	return err
 }
 
 // subjectKeys are the arguments that say what a call is about, in order.
 var subjectKeys = []string{"command", "cmd", "file_path", "path", "output_path", "url", "name", "pattern", "query", "file", "from", "shell_id"}
 
-// subject returns what a call is about, its command, path, url or name, and which
-// argument says so. A path is cleaned, so that a rule can't be passed by another
-// spelling.
-func subject(args map[string]json.RawMessage) (key, about string) {
+// A subject is what a call is about, and which argument says so.
+type subject struct{ key, text string }
+
+// about returns what a call is about: its command, path, url or name. A path is
+// cleaned, and relative to the workspace where it is in it, so that a rule can't
+// be passed by another spelling.
+func about(args map[string]json.RawMessage, root string) subject {
 	for _, k := range subjectKeys {
 		var s string
 		if raw, ok := args[k]; !ok || json.Unmarshal(raw, &s) != nil {
@@ -128,16 +130,19 @@ func subject(args map[string]json.RawMessage) (key, about string) {
 		}
 		switch k {
 		case "file_path", "path", "output_path", "file", "from":
-			return k, path.Clean(s)
+			s = path.Clean(s)
+			if below, ok := strings.CutPrefix(s, root+"/"); ok && root != "" {
+				s = below
+			}
 		case "cmd":
 			var words []string
 			if raw, ok := args["args"]; ok && json.Unmarshal(raw, &words) == nil {
-				return k, strings.Join(append([]string{s}, words...), " ")
+				s = strings.Join(append([]string{s}, words...), " ")
 			}
 		}
-		return k, s
+		return subject{k, s}
 	}
-	return "", ""
+	return subject{}
 }
 
 // wild matches text with a pattern in which * stands for any text.

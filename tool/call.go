@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -21,6 +22,7 @@ type Call struct {
 	Args      map[string]json.RawMessage
 
 	progress func(Progress)
+	scrub    *secret.Scrubber
 }
 
 // Progress says how far a call is. A Total of 0 is not known.

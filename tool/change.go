@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -20,6 +21,7 @@ type file struct {
 	path    string // as Info.Path has it
 	content []byte
 	digest  string
+	mode    fs.FileMode
 }
 
 // load reads a whole file; verb is for messages.
@@ -36,7 +38,7 @@ func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
 	if err != nil {
 		return file{}, fmt.Errorf("%s: %w", verb, err)
 	}
-	return file{path: info.Path, content: data, digest: driver.DigestBytes(data)}, nil
+	return file{path: info.Path, content: data, digest: driver.DigestBytes(data), mode: info.Mode}, nil
 }
 
 // loadSeen is load for a file that is to be changed: it must have been read, and

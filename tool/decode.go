@@ -90,13 +90,22 @@ func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) err
 		if !given || !ours {
 			continue
 		}
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(in.Field(i).Addr().Interface()); err != nil {
+		if err := decodeStrictly(raw, in.Field(i)); err != nil {
 			return a.mistyped(k, raw, err)
 		}
 	}
 	return nil
+}
+
+// decodeStrictly decodes a value, in which nothing may be unknown.
+func decodeStrictly(raw json.RawMessage, into reflect.Value) error {
+	switch into.Kind() {
+	case reflect.String, reflect.Bool, reflect.Int:
+		return json.Unmarshal(raw, into.Addr().Interface()) // nothing is in it
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into.Addr().Interface())
 }
 
 // mistyped says which argument is wrong, and what it should be.

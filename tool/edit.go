@@ -49,6 +49,11 @@ func edit(ctx context.Context, c *Call, in editInput) (editOutput, error) {
 // edit applies edits to a file that was read, all or nothing. all is how the
 // caller's argument for every occurrence is called; "" is replace_all.
 func (c *Call) edit(ctx context.Context, name string, edits []workspace.Edit, all string) (editOutput, error) {
+	end, err := c.Turn(ctx, name)
+	if err != nil {
+		return editOutput{}, err
+	}
+	defer end()
 	f, seen, err := c.loadSeen(ctx, "edit", name)
 	if err != nil {
 		return editOutput{}, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/quote"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace"
@@ -69,6 +70,7 @@ type Env struct {
 	results results
 	scrubs  scrubbers
 	keeper  keeper
+	turns   turns
 }
 
 // NewEnv returns an Env. It refuses two tools of one name.
@@ -97,18 +99,32 @@ func (e *Env) Close(ctx context.Context) error { return e.keeper.forget(ctx, "")
 
 // Forget ends what is kept for a workspace, by its id.
 func (e *Env) Forget(ctx context.Context, id string) error {
-	e.Reads.forget(id)
+	e.Reads.forget(func(k fileKey) bool { return k.workspace == id })
 	e.Profiles.Forget(id)
+	e.scrubs.forget(id)
 	return e.keeper.forget(ctx, id)
+}
+
+// EndSession forgets what a client has read that has gone for good.
+func (e *Env) EndSession(session string) {
+	if e.Readers == ReadSession {
+		e.Reads.forget(func(k fileKey) bool { return k.reader == session })
+	}
 }
 
 // Entries lists the workspaces of a client that has one alone, or all of them.
 func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
-	list, err := e.Workspaces.List(ctx)
-	if err != nil || only == "" {
-		return list, err
+	if only == "" {
+		return e.Workspaces.List(ctx)
 	}
-	return slices.DeleteFunc(list, func(entry Entry) bool { return entry.Name != only }), nil
+	entry, err := e.Workspaces.Find(ctx, only)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Entry{entry}, nil
 }
 
 // Available lists the tools that can be called now: those whose capabilities some
@@ -171,6 +187,16 @@ type Result struct {
 	Text       string
 	Structured json.RawMessage
 	Handle     string // of the whole text, where Text is its head and tail
+
+	quoted []byte // Text as JSON, where Structured has it; nil is not known
+}
+
+// AppendText appends Text as JSON.
+func (r Result) AppendText(buf []byte) []byte {
+	if len(r.quoted) > 0 {
+		return append(buf, r.quoted...)
+	}
+	return quote.Append(buf, r.Text)
 }
 
 // Run runs one call. An error has a code and words that a model can read
@@ -189,13 +215,11 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	list, err := e.Entries(ctx, req.Only)
+	chosen, err := e.choose(ctx, t, req.Only, name)
 	if err != nil {
-		return Result{}, err
-	}
-	chosen, err := choose(t, list, name)
-	if err != nil {
-		e.tell(ctx, req, "", "", t, args, start, err)
+		if scrub, serr := e.scrubs.of(ctx, e, ""); serr == nil {
+			e.tell(req, "", scrub, t, about(args, ""), start, err)
+		}
 		return Result{}, err
 	}
 	if name == allWorkspaces {
@@ -238,43 +262,41 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { e.tell(ctx, req, ws.ID(), entry.Name, t, args, start, err) }()
+	scrub, err := e.scrubs.of(ctx, e, e.asWhom(entry.Name, ws.ID()))
+	if err != nil {
+		return Result{}, fmt.Errorf("tool: secrets of %s: %w", entry.Name, err)
+	}
+	what := about(args, ws.Traits().Root)
+	defer func() { e.tell(req, ws.ID(), scrub, t, what, start, err) }()
 	if missing := t.missing(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
 	}
 	if err := t.args.check(args); err != nil {
 		return Result{}, err
 	}
-	if err := e.Approval.allow(ctx, e, ws.ID(), entry.Name, req, t, args); err != nil {
+	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
+	if err := e.Approval.allow(ctx, c, req, t, what.text); err != nil {
 		return Result{}, err
 	}
-	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress}
-	after, err := e.around(ctx, t, c)
+	after, err := e.around(ctx, t, c, what.text)
 	if err != nil {
-		return e.finish(ctx, t, c, answer{}, err)
+		return e.finish(t, c, answer{}, "", err)
 	}
 	a, err := e.protected(ctx, t, c, args)
-	if note := after(); note != "" && err == nil {
-		a.text += note
-	}
-	return e.finish(ctx, t, c, a, err)
+	return e.finish(t, c, a, after(), err)
 }
 
 // around prepares for a call that may change something. What it returns is called
 // afterwards and answers what the model should be told.
-func (e *Env) around(ctx context.Context, t *Tool, c *Call) (after func() string, err error) {
+func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
 	if e.Around == nil || t.ReadOnly {
 		return func() string { return "" }, nil
 	}
-	about := t.Name
-	if _, what := subject(c.Args); what != "" {
-		scrub, err := e.scrubs.of(ctx, e, e.asWhom(c.Name, c.Workspace.ID()))
-		if err != nil {
-			return nil, fmt.Errorf("tool: secrets of %s: %w", c.Name, err)
-		}
-		about += " " + scrub.String(what)
+	title := t.Name
+	if what != "" {
+		title += " " + c.scrub.String(what)
 	}
-	end, err := e.Around(ctx, c, t, about)
+	end, err := e.Around(ctx, c, t, title)
 	if err != nil {
 		return nil, err
 	}
@@ -305,21 +327,25 @@ func (e *Env) protected(ctx context.Context, t *Tool, c *Call, args map[string]j
 }
 
 // finish scrubs and cuts what a call answers.
-func (e *Env) finish(ctx context.Context, t *Tool, c *Call, a answer, err error) (Result, error) {
-	if err == nil && t.Unscrubbed {
-		return Result{Text: a.text, Structured: a.structured}, nil
-	}
-	scrub, serr := e.scrubs.of(ctx, e, e.asWhom(c.Name, c.Workspace.ID()))
-	if serr != nil {
-		return Result{}, fmt.Errorf("tool: secrets of %s: %w", c.Name, serr)
-	}
+func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
 	if err != nil {
 		if fault.Of(err) == fault.Internal {
 			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
 		}
-		return Result{}, &textError{text: scrub.String(ErrorText(err)), code: fault.Of(err), err: err}
+		return Result{}, &textError{text: c.scrub.String(ErrorText(err)), code: fault.Of(err), err: err}
 	}
-	return e.cut(scrub.String(a.text), scrubJSON(scrub, a.structured)), nil
+	scrub := c.scrub
+	if t.Unscrubbed {
+		scrub = nil
+	}
+	res, err := a.scrubbed(scrub)
+	if err != nil {
+		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
+	}
+	if note != "" {
+		res.Text, res.quoted = res.Text+note, nil
+	}
+	return e.cut(res), nil
 }
 
 // asWhom returns as whom a workspace asks for secrets.
@@ -342,24 +368,21 @@ func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, ar
 }
 
 // tell emits the event of a call, without secrets.
-func (e *Env) tell(ctx context.Context, req Request, id, name string, t *Tool, args map[string]json.RawMessage, start time.Time, err error) {
-	fields := map[string]any{event.FieldTool: t.Name, event.FieldDuration: time.Since(start).Milliseconds()}
+func (e *Env) tell(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
 	if errors.Is(err, ErrPending) {
 		return
 	}
-	scrub, serr := e.scrubs.of(context.WithoutCancel(ctx), e, e.asWhom(name, id))
-	if key, about := subject(args); about != "" && serr == nil {
+	fields := map[string]any{event.FieldTool: t.Name, event.FieldDuration: time.Since(start).Milliseconds()}
+	if what.text != "" {
 		field := event.FieldPath
-		if key == "command" || key == "cmd" {
+		if what.key == "command" || what.key == "cmd" {
 			field = event.FieldCommand
 		}
-		fields[field] = event.Cut(scrub.String(about))
+		fields[field] = event.Cut(scrub.String(what.text))
 	}
 	if err != nil {
 		fields[event.FieldCode] = fault.Of(err).Wire()
-		if serr == nil {
-			fields[event.FieldMessage] = event.Cut(scrub.String(ErrorText(err)))
-		}
+		fields[event.FieldMessage] = event.Cut(scrub.String(ErrorText(err)))
 	}
 	e.Events.Emit(event.Event{Kind: event.ToolCall, Workspace: id, Session: req.Session, Fields: fields})
 }

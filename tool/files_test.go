@@ -1,16 +1,22 @@
 package tool_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
 )
 
 // get returns the content of a file.
@@ -173,6 +179,78 @@ func TestEditKeepsTheMode(t *testing.T) {
 	}
 }
 
+// TestEditKeepsTheOwner: a file that belongs to somebody else still does, and one
+// with other names leaves them alone and says so.
+func TestEditKeepsTheOwner(t *testing.T) {
+	dir := t.TempDir()
+	set, mux := new(tool.Set), workspace.NewMux(newLocal(t))
+	ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID(), Dir: dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.Destroy(context.WithoutCancel(t.Context())) })
+	if err := set.Add("w", ws); err != nil {
+		t.Fatal(err)
+	}
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: set})
+	name, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
+	if err := os.WriteFile(name, []byte("one\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = 12345 // only root can give a file away
+		if err := os.Chown(name, uid, 54321); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, env, "Read", `{"file_path":"f"}`)
+	if got := ok(t, env, "Edit", `{"file_path":"f","old_string":"one","new_string":"two"}`); got != "replaced 1 occurrence(s) in f" {
+		t.Errorf("Edit = %q", got)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Sys().(*syscall.Stat_t); int(got.Uid) != uid || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file belongs to %d with mode %v; want %d and 0640", got.Uid, info.Mode(), uid)
+	}
+	if err := os.Link(name, other); err != nil {
+		t.Fatal(err)
+	}
+	if got := ok(t, env, "Edit", `{"file_path":"f","old_string":"two","new_string":"three"}`); !strings.Contains(got, "other hard links, which keep the old content") {
+		t.Errorf("Edit = %q, which tells nothing of the other name", got)
+	}
+	if data, err := os.ReadFile(other); err != nil || string(data) != "two\n" {
+		t.Errorf("the other name has %q, %v; want what it had", data, err)
+	}
+}
+
+// TestEditsAtTheSameTime: an agent that edits several places of a file at once has
+// them all.
+func TestEditsAtTheSameTime(t *testing.T) {
+	env := coding(t, "w")
+	var content, want strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&content, "line %d.\n", i)
+		fmt.Fprintf(&want, "changed %d.\n", i)
+	}
+	put(t, env, "w", "f", content.String())
+	ok(t, env, "Read", `{"file_path":"f"}`)
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if text, err := call(t, env, "Edit", fmt.Sprintf(`{"file_path":"./f","old_string":"line %d.","new_string":"changed %d."}`, i, i)); err != nil {
+				t.Errorf("edit %d: %s", i, text)
+			}
+		})
+	}
+	wg.Wait()
+	if got := get(t, env, "w", "f"); got != want.String() {
+		t.Errorf("the file is %q", got)
+	}
+}
+
 func TestMultiEditIsAllOrNothing(t *testing.T) {
 	env := coding(t, "w")
 	put(t, env, "w", "f", "a\nb\n")
@@ -260,6 +338,45 @@ func TestApplyPatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestApplyPatchTakesBack has a patch fail in the middle, when some of it is done:
+// everything is as it was, with modes, and so is what the agent may change.
+func TestApplyPatchTakesBack(t *testing.T) {
+	env := coding(t, "w")
+	w, _ := env.Workspaces.Get(t.Context(), "w")
+	for name, mode := range map[string]os.FileMode{"m": 0o750, "d1": 0o700, "d2": 0o755, "sub/keep": 0o644} {
+		put(t, env, "w", name, name+"\nsecond\n")
+		if err := w.Chmod(t.Context(), name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, env, "Read", `{"file_path":"m","limit":1}`)
+	for _, patch := range []string{
+		// Nothing can be below a file, which shows when it is tried.
+		"*** Begin Patch\n*** Delete File: d1\n*** Update File: m\n@@\n-m\n+M\n*** Update File: d2\n*** Move to: moved\n@@\n-d2\n+D2\n*** Add File: n\n+x\n*** Add File: n/x\n+x\n*** End Patch",
+		// What is deleted can't be deleted again.
+		"*** Begin Patch\n*** Update File: m\n@@\n-m\n+M\n*** Delete File: d1\n*** Delete File: d1\n*** End Patch",
+	} {
+		if text, err := call(t, env, "apply_patch", args(t, "patch", patch)); err == nil {
+			t.Fatalf("it worked: %q", text)
+		}
+	}
+	if got := ok(t, env, "Glob", `{"pattern":"**"}`); slices.ContainsFunc(strings.Fields(got), func(s string) bool { return s == "moved" || s == "n" }) {
+		t.Errorf("there is %q", got)
+	}
+	for name, mode := range map[string]os.FileMode{"m": 0o750, "d1": 0o700, "d2": 0o755, "sub/keep": 0o644} {
+		info, err := w.Stat(t.Context(), name, nil)
+		if err != nil || info.Mode != mode {
+			t.Errorf("%s has mode %v, %v; want %v", name, info.Mode, err, mode)
+		}
+		if got := get(t, env, "w", name); got != name+"\nsecond\n" {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	// Of m only the first line was read.
+	refused(t, env, "Edit", `{"file_path":"m","old_string":"second","new_string":"x"}`, fault.PermissionDenied)
+	ok(t, env, "Edit", `{"file_path":"m","old_string":"m\n","new_string":"x\n"}`)
 }
 
 func FuzzParsePatch(f *testing.F) {

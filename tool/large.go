@@ -61,13 +61,13 @@ func (e *Env) Kept(handle string) (string, error) {
 }
 
 // cut shortens the text of an answer, and the long strings in its data.
-func (e *Env) cut(text string, data json.RawMessage) Result {
-	if len(text) <= e.MaxText {
-		return Result{Text: text, Structured: data}
+func (e *Env) cut(r Result) Result {
+	if len(r.Text) <= e.MaxText {
+		return r
 	}
-	handle := e.results.put(text)
+	handle := e.results.put(r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
-	return Result{Text: HeadTail(text, e.MaxText, read), Structured: cutJSON(data, e.MaxText, read), Handle: handle}
+	return Result{Text: HeadTail(r.Text, e.MaxText, read), Structured: cutJSON(r.Structured, e.MaxText, read), Handle: handle}
 }
 
 // HeadTail returns text where it has at most limit bytes, and else its beginning

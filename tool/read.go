@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/fault"
@@ -47,16 +48,21 @@ func (o readOutput) Text() string {
 	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
-func (o readOutput) appendJSON(buf []byte) []byte {
+func (o readOutput) appendJSON(buf []byte) (_ []byte, textFrom, textTo int) {
 	buf = slices.Grow(buf, len(o.Content)+len(o.Content)/16+len(o.Path)+200)
 	buf = quote.Append(append(buf, `{"path":`...), o.Path)
-	buf = quote.Append(append(buf, `,"content":`...), o.Content)
+	buf = append(buf, `,"content":`...)
+	from := len(buf)
+	buf = quote.Append(buf, o.Content)
+	if o.NextOffset == 0 {
+		textFrom, textTo = from, len(buf)
+	}
 	buf = strconv.AppendInt(append(buf, `,"lines":`...), int64(o.Lines), 10)
 	if o.NextOffset != 0 {
 		buf = strconv.AppendInt(append(buf, `,"next_offset":`...), int64(o.NextOffset), 10)
 	}
 	buf = quote.Append(append(buf, `,"digest":`...), o.Digest)
-	return append(buf, '}')
+	return append(buf, '}'), textFrom, textTo
 }
 
 func readTool() *Tool {
@@ -96,7 +102,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.first > max(w.lines, 1) {
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: offset %d exceeds line count %d", w.first, w.lines)
 	}
-	out := readOutput{Path: info.Path, Content: string(w.text), Lines: w.lines, Digest: digest}
+	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: digest}
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
 	}
@@ -122,7 +128,7 @@ type window struct {
 	first, count int
 	numbered     bool
 
-	text  []byte
+	text  strings.Builder
 	lines int // of the file
 	shown int // the last line in text; first-1 is none
 	marks []uint32
@@ -132,7 +138,8 @@ type window struct {
 // expect makes room for a file of so many bytes.
 func (w *window) expect(size int64) {
 	if w.first == 1 && size > 0 && size <= maxReadText {
-		w.text = make([]byte, 0, int(size+size/8)+64)
+		w.text.Grow(int(size+size/8) + 64)
+		w.marks = make([]uint32, 0, min(size/24, 4096)+1)
 	}
 }
 
@@ -176,10 +183,17 @@ func (w *window) scanLines(br *bufio.Reader) error {
 				w.lines++
 			}
 			w.add(part, !inLine)
-			w.hash.Write(part)
-			if inLine = part[len(part)-1] != '\n'; !inLine {
+			ends := part[len(part)-1] == '\n'
+			switch {
+			case ends && !inLine:
+				w.marks = append(w.marks, uint32(maphash.Bytes(seed, part)))
+			case ends:
+				w.hash.Write(part)
 				w.endMark()
+			default:
+				w.hash.Write(part)
 			}
+			inLine = !ends
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -204,12 +218,13 @@ func (w *window) add(part []byte, first bool) {
 		if w.shown != w.lines-1 {
 			return
 		}
-		if len(w.text) > maxReadText {
+		if w.text.Len() > maxReadText {
 			return
 		}
 		w.shown = w.lines
 		if w.numbered {
-			w.text = append(strconv.AppendInt(w.text, int64(w.lines), 10), '\t')
+			var number [24]byte
+			w.text.Write(append(strconv.AppendInt(number[:0], int64(w.lines), 10), '\t'))
 		}
 	}
 	if w.shown != w.lines {
@@ -217,11 +232,11 @@ func (w *window) add(part []byte, first bool) {
 	}
 	if n := len(part); n > 0 && part[n-1] == '\n' && w.numbered {
 		part = bytes.TrimSuffix(part[:n-1], []byte("\r"))
-		w.text = append(w.text, part...)
+		w.text.Write(part)
 		w.end()
 		return
 	}
-	w.text = append(w.text, part...)
+	w.text.Write(part)
 }
 
 // endMark notes the mark of the line that ends.
@@ -233,6 +248,6 @@ func (w *window) endMark() {
 // end ends a line of the text.
 func (w *window) end() {
 	if w.numbered && w.shown == w.lines {
-		w.text = append(w.text, '\n')
+		w.text.WriteByte('\n')
 	}
 }

@@ -77,12 +77,16 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 }
 
 // An appender is an answer that writes itself as JSON, because it is often large.
-type appender interface{ appendJSON(buf []byte) []byte }
+// Where its text is one of its strings it says where that is, with its quotes.
+type appender interface {
+	appendJSON(buf []byte) (_ []byte, textFrom, textTo int)
+}
 
 // encode is JSON without the escapes that are for pages.
 func encode(v any) (json.RawMessage, error) {
 	if a, ok := v.(appender); ok {
-		return a.appendJSON(nil), nil
+		data, _, _ := a.appendJSON(nil)
+		return data, nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

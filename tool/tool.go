@@ -3,12 +3,10 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -61,9 +59,13 @@ type Tool struct {
 // as JSON.
 type Texter interface{ Text() string }
 
-// answer is what the function of a tool returned.
+// answer is what the function of a tool returned: a value, or for a tool of the
+// workspace itself data that is encoded already.
 type answer struct {
 	text       string
+	texter     bool // text is the answer's own; else it is the data
+	value      any
+	plain      bool // value is of a plain type
 	structured json.RawMessage
 }
 
@@ -72,6 +74,7 @@ type answer struct {
 func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Out, error)) *Tool {
 	t := &Tool{Spec: spec, Input: inputSchema[In](spec), Output: outputSchema[Out](spec)}
 	t.args = newArguments(reflect.TypeFor[In](), t.Input)
+	plain := plainType(reflect.TypeFor[Out]())
 	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {
 		var in In
 		if err := t.args.decode(args, reflect.ValueOf(&in).Elem()); err != nil {
@@ -81,23 +84,13 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 		if err != nil {
 			return answer{}, err
 		}
-		return newAnswer(out)
+		a := answer{value: out, plain: plain}
+		if texter, ok := any(out).(Texter); ok {
+			a.text, a.texter = texter.Text(), true
+		}
+		return a, nil
 	}
 	return t
-}
-
-func newAnswer(out any) (answer, error) {
-	data, err := encode(out)
-	if err != nil {
-		return answer{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
-	}
-	a := answer{structured: data}
-	if t, ok := out.(Texter); ok {
-		a.text = t.Text()
-	} else {
-		a.text = string(data)
-	}
-	return a, nil
 }
 
 // Message is an answer that is a text and nothing else.

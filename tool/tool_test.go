@@ -16,11 +16,7 @@ import (
 // newSet opens one local workspace for each name.
 func newSet(t testing.TB, names ...string) *tool.Set {
 	t.Helper()
-	p, err := local.New(&local.Config{Root: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := workspace.NewMux(p)
+	mux := workspace.NewMux(newLocal(t))
 	set := new(tool.Set)
 	for _, name := range names {
 		ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID()}, nil)
@@ -33,6 +29,15 @@ func newSet(t testing.TB, names ...string) *tool.Set {
 		}
 	}
 	return set
+}
+
+func newLocal(t testing.TB) *local.Provider {
+	t.Helper()
+	p, err := local.New(&local.Config{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func newEnv(t testing.TB, cfg tool.Config) *tool.Env {

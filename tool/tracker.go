@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"container/list"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -20,13 +21,80 @@ const (
 
 // A Tracker knows which files were read, in which workspace, with which content,
 // and which of their lines. A file may be changed only by one who has seen what
-// is there now. The zero value is ready to use.
+// is there now. It knows so many files and so many of their lines; those that
+// were used longest ago are forgotten first, and have to be read again. The zero
+// value is ready to use.
 type Tracker struct {
 	mu    sync.Mutex
-	files map[fileKey]Seen // +checklocks:mu
+	files map[fileKey]*list.Element // +checklocks:mu
+	order list.List                 // +checklocks:mu; of *tracked, the latest first
+	lines int                       // +checklocks:mu; in all of them
 }
 
+// Limits of a Tracker: a line takes four bytes.
+const (
+	maxTrackedFiles = 20_000
+	maxTrackedLines = 8 << 20
+)
+
 type fileKey struct{ reader, workspace, path string }
+
+type tracked struct {
+	key  fileKey
+	seen Seen
+}
+
+func (t *Tracker) get(key fileKey) (Seen, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.getLocked(key)
+}
+
+func (t *Tracker) getLocked(key fileKey) (Seen, bool) {
+	el, ok := t.files[key]
+	if !ok {
+		return Seen{}, false
+	}
+	t.order.MoveToFront(el)
+	return el.Value.(*tracked).seen, true
+}
+
+func (t *Tracker) putLocked(key fileKey, seen Seen) {
+	t.dropLocked(key)
+	if t.files == nil {
+		t.files = map[fileKey]*list.Element{}
+	}
+	t.files[key] = t.order.PushFront(&tracked{key, seen})
+	t.lines += len(seen.marks)
+	for len(t.files) > 1 && (len(t.files) > maxTrackedFiles || t.lines > maxTrackedLines) {
+		t.dropLocked(t.order.Back().Value.(*tracked).key)
+	}
+}
+
+func (t *Tracker) dropLocked(key fileKey) {
+	if el, ok := t.files[key]; ok {
+		t.lines -= len(t.order.Remove(el).(*tracked).seen.marks)
+		delete(t.files, key)
+	}
+}
+
+// forget drops what was read by whoever is so.
+func (t *Tracker) forget(is func(fileKey) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key := range t.files {
+		if is(key) {
+			t.dropLocked(key)
+		}
+	}
+}
+
+// Len returns how many files are known.
+func (t *Tracker) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.files)
+}
 
 // Seen is what was read of a file. Lines are counted from 1.
 type Seen struct {
@@ -74,58 +142,39 @@ func (c *Call) Mark(path string, content []byte, spans ...Span) {
 }
 
 func (c *Call) mark(path, digest string, marks []uint32, spans ...Span) {
-	t := c.Env.Reads
-	key := fileKey{c.reader(), c.Workspace.ID(), path}
+	t, key := c.Env.Reads, c.trackKey(path)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.files == nil {
-		t.files = map[fileKey]Seen{}
-	}
-	s := t.files[key]
+	s, _ := t.getLocked(key)
 	if s.Digest != digest {
 		s = Seen{Digest: digest}
 	}
 	s.Lines, s.marks = len(marks), marks
 	s.Spans = merge(append(slices.Clone(s.Spans), spans...))
-	t.files[key] = s
+	t.putLocked(key, s)
 }
 
+func (c *Call) trackKey(path string) fileKey { return fileKey{c.reader(), c.Workspace.ID(), path} }
+
 // Seen returns what was read of a file, false for nothing.
-func (c *Call) Seen(path string) (Seen, bool) {
-	t := c.Env.Reads
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s, ok := t.files[fileKey{c.reader(), c.Workspace.ID(), path}]
-	return s, ok
-}
+func (c *Call) Seen(path string) (Seen, bool) { return c.Env.Reads.get(c.trackKey(path)) }
 
 // Unread forgets what was read at a path.
 func (c *Call) Unread(path string) {
 	t := c.Env.Reads
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.files, fileKey{c.reader(), c.Workspace.ID(), path})
+	t.dropLocked(c.trackKey(path))
 }
 
 // moved has what was read of a file hold for its new path.
 func (c *Call) moved(from, to string) {
 	t := c.Env.Reads
-	old, now := fileKey{c.reader(), c.Workspace.ID(), from}, fileKey{c.reader(), c.Workspace.ID(), to}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s, ok := t.files[old]; ok {
-		t.files[now] = s
-		delete(t.files, old)
-	}
-}
-
-func (t *Tracker) forget(workspace string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for k := range t.files {
-		if k.workspace == workspace {
-			delete(t.files, k)
-		}
+	if s, ok := t.getLocked(c.trackKey(from)); ok {
+		t.dropLocked(c.trackKey(from))
+		t.putLocked(c.trackKey(to), s)
 	}
 }
 
@@ -150,7 +199,7 @@ var seed = maphash.MakeSeed()
 
 // marksOf returns a mark for each line of a text.
 func marksOf(content []byte) []uint32 {
-	var out []uint32
+	out := make([]uint32, 0, bytes.Count(content, []byte("\n"))+1)
 	for line := range bytes.Lines(content) {
 		out = append(out, uint32(maphash.Bytes(seed, line)))
 	}

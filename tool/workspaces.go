@@ -24,7 +24,11 @@ type Workspaces interface {
 	// List lists them, sorted by name.
 	List(ctx context.Context) ([]Entry, error)
 
-	// Get returns the one that List calls so.
+	// Find returns the one that List calls so, or fault.NotFound. It is quicker
+	// than List, which is not called for a call that names its workspace.
+	Find(ctx context.Context, name string) (Entry, error)
+
+	// Get returns the workspace that List calls so.
 	Get(ctx context.Context, name string) (*workspace.Workspace, error)
 }
 
@@ -81,6 +85,15 @@ func (s *Set) List(context.Context) ([]Entry, error) {
 	return list, nil
 }
 
+// Find returns the entry of a name.
+func (s *Set) Find(ctx context.Context, name string) (Entry, error) {
+	ws, err := s.Get(ctx, name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Name: name, Capabilities: ws.Capabilities()}, nil
+}
+
 // Get returns a workspace by its name.
 func (s *Set) Get(_ context.Context, name string) (*workspace.Workspace, error) {
 	s.mu.RLock()
@@ -117,8 +130,26 @@ func hint(args map[string]json.RawMessage) (string, error) {
 	return strings.TrimSpace(name), nil
 }
 
-// choose returns the entries that a call is for: one, or all of them.
-func choose(t *Tool, list []Entry, name string) ([]Entry, error) {
+// choose returns the entries that a call is for: one, or all of them. only is as
+// in Request.
+func (e *Env) choose(ctx context.Context, t *Tool, only, name string) ([]Entry, error) {
+	if name != "" && only == "" && (name != allWorkspaces || !t.FanOut) {
+		entry, err := e.Workspaces.Find(ctx, name)
+		if err == nil {
+			return []Entry{entry}, nil
+		}
+		if fault.Of(err) != fault.NotFound {
+			return nil, err
+		}
+	}
+	list, err := e.Entries(ctx, only)
+	if err != nil {
+		return nil, err
+	}
+	return chooseFrom(t, list, name)
+}
+
+func chooseFrom(t *Tool, list []Entry, name string) ([]Entry, error) {
 	switch {
 	case len(list) == 0 && name == "":
 		return nil, Errorf(fault.NotFound, "no workspace is configured")

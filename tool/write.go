@@ -37,6 +37,11 @@ func write(ctx context.Context, c *Call, in writeInput) (writeOutput, error) {
 	if in.FilePath == "" {
 		return writeOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
 	}
+	end, err := c.Turn(ctx, in.FilePath)
+	if err != nil {
+		return writeOutput{}, err
+	}
+	defer end()
 	out, err := c.write(ctx, "overwrite", in.FilePath, []byte(in.Content))
 	if err != nil {
 		return writeOutput{}, err

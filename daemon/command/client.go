@@ -122,14 +122,23 @@ func (a *app) givenToken() string {
 }
 
 func (a *app) remoteClient() (*remote.Client, error) {
+	token, err := a.serverToken()
+	if err != nil {
+		return nil, err
+	}
+	return remote.NewClient(remote.Config{URL: a.server, Token: token})
+}
+
+// serverToken returns the token for the server.
+func (a *app) serverToken() (string, error) {
 	token := a.givenToken()
 	if token == "" {
 		token = a.localToken()
 	}
 	if token == "" {
-		return nil, fmt.Errorf("server %s: %w: no token: give --token or CROFT_TOKEN; croft up prints it and keeps it in DATA/token", a.server, fault.Unauthenticated)
+		return "", fmt.Errorf("server %s: %w: no token: give --token or CROFT_TOKEN; croft up prints it and keeps it in DATA/token", a.server, fault.Unauthenticated)
 	}
-	return remote.NewClient(remote.Config{URL: a.server, Token: token})
+	return token, nil
 }
 
 // localToken returns the token of the data directory for a server on this very

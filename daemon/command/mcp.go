@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -78,7 +79,10 @@ output, or with --http over HTTP at /mcp (and /sse for older clients).
 The directories are used in place. Commands run behind a fence: they can write there and
 nowhere else, see nothing of the host's users, and reach nothing over the network unless
 --allow-net says so. Over HTTP every request needs the token: the one given with --token
-or CROFT_TOKEN, else the one of the data directory.`,
+or CROFT_TOKEN, else the one of the data directory.
+
+With --server an agent that can start programs only gets the tools of that server: what it
+says is passed on. --ws names one of its workspaces.`,
 		Example: `  croft mcp --workspace ~/src/app
   croft mcp --workspaces "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
   croft mcp --http 127.0.0.1:7071 --read-only
@@ -96,6 +100,10 @@ or CROFT_TOKEN, else the one of the data directory.`,
 	return cmd
 }
 
+// busyGC is how much a server may allocate beside what it holds, in per cent,
+// before garbage is collected.
+const busyGC = 400
+
 func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
@@ -105,13 +113,21 @@ func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 	if scope != tool.ReadProcess && scope != tool.ReadSession {
 		return usagef("--read-tracker %q is not process or session", opts.tracker)
 	}
+	if a.server != "" {
+		return a.relay(ctx, opts)
+	}
 	if opts.http != "" {
 		if err := system.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
 			return err
 		}
 	}
+	// Between collections there is room for a few large answers; what they needed
+	// goes back when the agent thinks.
+	defer debug.SetGCPercent(debug.SetGCPercent(busyGC))
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *system.System, env *tool.Env) error {
-		server := mcpserver.New(ctx, mcpserver.Options{Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError)})
+		server := mcpserver.New(ctx, mcpserver.Options{
+			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError), Rest: debug.FreeOSMemory,
+		})
 		defer server.Close()
 		if opts.http != "" {
 			return a.serveMCP(ctx, sys, server, opts)
@@ -160,9 +176,6 @@ func (a *app) serveMCP(ctx context.Context, sys *system.System, server *mcpserve
 // withTools runs f with tools over the workspaces that the flags name, and lets
 // go of them afterwards.
 func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*system.System, *tool.Env) error) (err error) {
-	if a.server != "" {
-		return usagef("this works on this host; a server has tools of its own: give agents %s%s", a.server, mcpserver.Path)
-	}
 	approval, err := parseApproval(opts.approve)
 	if err != nil {
 		return err

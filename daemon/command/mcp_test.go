@@ -190,7 +190,19 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 	if got := a.ok("git_status", nil); !strings.Contains(got, "a.go") {
 		t.Errorf("git_status = %q", got)
 	}
-	a.call("git_diff", nil)
+	for _, x := range tools.Tools { // whatever else is offered, with what arguments there are
+		args := m{}
+		schema, _ := x.InputSchema.(map[string]any)
+		properties, _ := schema["properties"].(map[string]any)
+		for key, value := range (m{
+			"file_path": "a.go", "path": ".", "pattern": "*", "query": "func", "name": "x", "line": 3, "col": 6, "file": "a.go", "shell_id": "x", "url": "http://x",
+		}) {
+			if properties[key] != nil {
+				args[key] = value
+			}
+		}
+		a.call(x.Name, args)
+	}
 	if after := tree(t, dir); after != before {
 		t.Errorf("the tree changed:\n%s\nwas\n%s", after, before)
 	}

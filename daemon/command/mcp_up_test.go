@@ -5,15 +5,12 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -190,74 +187,30 @@ func TestNoPageInABrowserGetsOnUp(t *testing.T) {
 	refusesStrangers(t, url)
 }
 
-// TestReadOnlyByTheKernel calls every tool of both toolsets, those that change
-// things, too, in a directory that is open read-only. Nothing of it may change,
-// whatever the tools believe.
-func TestReadOnlyByTheKernel(t *testing.T) {
-	url, on := startUp(t)
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod": "module x\n\ngo 1.24\n", "a.go": "package x\n\nfunc  A() int { return 1 }\n", "a_test.go": "package x\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { A() }\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(dir, 0o777); err != nil { // the mount alone protects it
-		t.Fatal(err)
-	}
-	must(t, on("ws", "open", "ro", "--provider", "sandbox", "--dir", dir, "--read-only"))
-	before := tree(t, dir)
-	a := connect(t, &mcp.StreamableClientTransport{Endpoint: url + "/mcp?toolset=both", HTTPClient: &http.Client{Transport: bearer{httpToken}}})
-	tools, err := a.ListTools(t.Context(), nil)
+// TestAgentStartsAProgramForAServer: croft mcp --server gives an agent that can
+// only start programs the tools of the server.
+func TestAgentStartsAProgramForAServer(t *testing.T) {
+	_, on := startUp(t)
+	must(t, on("ws", "open", "here", "--provider", "memory"))
+	must(t, on("ws", "open", "other", "--provider", "memory"))
+	s, err := newClient(nil).Connect(t.Context(), &mcp.CommandTransport{Command: lasting(on("mcp", "--ws", "here"))}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a.go", "a_test.go", "go.mod"} {
-		a.ok("Read", m{"file_path": name})
+	a := &agent{s, t}
+	a.ok("Write", m{"file_path": "a", "content": "one\n"})
+	a.ok("Edit", m{"file_path": "a", "old_string": "one", "new_string": "two"})
+	if got := a.ok("Read", m{"file_path": "a"}); got != "1\ttwo\n" {
+		t.Errorf("Read = %q", got)
 	}
-	var worked []string
-	for _, x := range tools.Tools {
-		args := harm(x)
-		args["workspace"] = "ro"                                               // there are more once one was forked
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // what takes longer had its chance
-		res, err := a.CallTool(ctx, &mcp.CallToolParams{Name: x.Name, Arguments: args})
-		cancel()
-		if err == nil && !res.IsError {
-			worked = append(worked, x.Name)
-		}
-		if after := tree(t, dir); after != before {
-			t.Fatalf("%s changed the tree:\n%s\nwas\n%s", x.Name, after, before)
-		}
+	if got, failed := a.call("Read", m{"file_path": "a", "workspace": "other"}); !failed {
+		t.Errorf("another workspace is reached: %q", got)
 	}
-	for _, want := range []string{"Bash", "workspace_exec", "workspace_read_file", "workspace_run", "workspace_glob"} {
-		if !slices.Contains(worked, want) {
-			t.Errorf("%s was not really called; these were: %v", want, worked)
-		}
+	if err := s.Close(); err != nil {
+		t.Errorf("croft mcp ended with %v", err)
 	}
-	if slices.ContainsFunc([]string{"Write", "Edit", "delete", "workspace_write_file", "workspace_rm", "workspace_mkdir"}, func(s string) bool { return slices.Contains(worked, s) }) {
-		t.Errorf("these say that they worked: %v", worked)
+	out, err := on("ws", "cat", "here", "a").CombinedOutput()
+	if err != nil || string(out) != "two\n" {
+		t.Errorf("on the server there is %q, %v", out, err)
 	}
-}
-
-// harm makes arguments with which a tool does what harm it can.
-func harm(x *mcp.Tool) m {
-	known := m{
-		"file_path": "a.go", "path": "a.go", "content": "changed\n", "old_string": "return 1", "new_string": "return 2",
-		"old": "return 1", "new": "return 2", "command": "touch b; echo x >> a.go; rm a.go; true", "cmd": "touch",
-		"args": []string{"b"}, "pattern": "*", "query": "A", "from": "a.go", "to": "c.go", "source": "a.go", "destination": "c.go",
-		"edits": []m{{"old_string": "return 1", "new_string": "return 2"}}, "function": "A", "function_name": "A", "name": "x", "new_name": "C",
-		"body": "{ return 3 }", "new_body": "{ return 3 }", "line": 3, "column": 7, "character": 7, "description": "x",
-		"patch": "*** Begin Patch\n*** Update File: a.go\n@@\n-func  A() int { return 1 }\n+func  A() int { return 2 }\n*** End Patch",
-		"apply": true, "message": "x", "all": true, "recursive": true,
-	}
-	schema, _ := x.InputSchema.(map[string]any)
-	properties, _ := schema["properties"].(map[string]any)
-	out := m{}
-	for key := range properties {
-		if v, ok := known[key]; ok {
-			out[key] = v
-		}
-	}
-	return out
 }

@@ -56,37 +56,55 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 			input = data
 		}
 	}
+	if a.server != "" {
+		return a.toolOnServer(ctx, opts, args, input)
+	}
 	return a.withTools(ctx, opts.toolFlags, tool.ReadProcess, func(_ *system.System, env *tool.Env) error {
-		if len(args) == 0 || opts.schema {
-			return a.listTools(ctx, env, args, opts.schema)
+		list, err := env.Available(ctx, "")
+		if err != nil {
+			return err
 		}
-		readFirst(ctx, env, args[0], input)
+		known := make([]toolAnswer, 0, len(list))
+		for _, t := range list {
+			known = append(known, toolAnswer{t.Name, string(t.Family), t.Description, t.ReadOnly, t.Destructive, t.Input, t.Output})
+		}
+		if len(args) == 0 || opts.schema {
+			return a.showTools(known, args, opts.schema)
+		}
+		if read := readArguments(known, args[0], input); read != nil {
+			// What can't be read, the tool itself speaks of.
+			_, _ = env.Run(ctx, tool.Request{Tool: "Read", Args: read, Session: "cli"})
+		}
 		res, err := env.Run(ctx, tool.Request{Tool: args[0], Args: input, Session: "cli"})
 		if err != nil {
 			return err
 		}
-		return a.answer(res.Structured, func(w io.Writer) error {
-			if res.Text != "" && !strings.HasSuffix(res.Text, "\n") {
-				res.Text += "\n"
-			}
-			_, err := io.WriteString(w, res.Text)
-			return err
-		})
+		return a.showAnswer(res.Structured, res.Text)
 	})
 }
 
-// readFirst reads the file that a tool is to change. Nobody who calls one tool
-// alone could have read it before.
-func readFirst(ctx context.Context, env *tool.Env, name string, input json.RawMessage) {
+// showAnswer prints what a tool answered.
+func (a *app) showAnswer(data any, text string) error {
+	return a.answer(data, func(w io.Writer) error {
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+// readArguments returns the arguments of a Read of the file that a tool is to
+// change, nil for none. Nobody who calls one tool alone could have read it before.
+func readArguments(known []toolAnswer, name string, input json.RawMessage) json.RawMessage {
 	var in struct {
 		FilePath  string `json:"file_path"`
 		Path      string `json:"path"`
 		Workspace string `json:"workspace,omitempty"`
 	}
-	list, err := env.Available(ctx, "")
-	changes := slices.ContainsFunc(list, func(t *tool.Tool) bool { return t.Name == name && !t.ReadOnly })
-	if err != nil || !changes || json.Unmarshal(input, &in) != nil || cmp.Or(in.FilePath, in.Path) == "" {
-		return
+	changes := slices.ContainsFunc(known, func(t toolAnswer) bool { return t.Name == name && !t.ReadOnly })
+	if !changes || json.Unmarshal(input, &in) != nil || cmp.Or(in.FilePath, in.Path) == "" {
+		return nil
 	}
 	read := map[string]string{"file_path": cmp.Or(in.FilePath, in.Path)}
 	if in.Workspace != "" {
@@ -94,16 +112,15 @@ func readFirst(ctx context.Context, env *tool.Env, name string, input json.RawMe
 	}
 	data, err := json.Marshal(read)
 	if err != nil {
-		return
+		return nil
 	}
-	// What can't be read, the tool itself speaks of.
-	_, _ = env.Run(ctx, tool.Request{Tool: "Read", Args: data, Session: "cli"})
+	return data
 }
 
 // toolAnswer is how croft tool --json lists a tool.
 type toolAnswer struct {
 	Name        string `json:"name"`
-	Family      string `json:"family"`
+	Family      string `json:"family,omitempty"` // a server does not tell
 	Description string `json:"description"`
 	ReadOnly    bool   `json:"readOnly"`
 	Destructive bool   `json:"destructive"`
@@ -111,20 +128,17 @@ type toolAnswer struct {
 	Output      any    `json:"output,omitempty"`
 }
 
-func (a *app) listTools(ctx context.Context, env *tool.Env, names []string, schema bool) error {
-	list, err := env.Available(ctx, "")
-	if err != nil {
-		return err
-	}
+// showTools prints what tools there are, or one of them.
+func (a *app) showTools(known []toolAnswer, names []string, schema bool) error {
 	var out []toolAnswer
 	rows := [][]string{{"NAME", "FAMILY", "DESCRIPTION"}}
-	for _, t := range list {
+	for _, t := range known {
 		if len(names) > 0 && t.Name != names[0] {
 			continue
 		}
-		out = append(out, toolAnswer{t.Name, string(t.Family), t.Description, t.ReadOnly, t.Destructive, t.Input, t.Output})
+		out = append(out, t)
 		first, _, _ := strings.Cut(t.Description, ". ")
-		rows = append(rows, []string{t.Name, string(t.Family), strings.TrimSuffix(first, ".")})
+		rows = append(rows, []string{t.Name, t.Family, strings.TrimSuffix(first, ".")})
 	}
 	if len(names) > 0 && len(out) == 0 {
 		return usagef("unknown tool %q; croft tool lists them", names[0])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/api"
@@ -23,6 +24,8 @@ type events struct {
 	*event.Stream
 	recent *event.Ring
 	file   *event.File // nil where none is kept
+
+	changes atomic.Int64 // how often the state of a workspace changed
 
 	mu     sync.Mutex
 	queue  []string // +checklocks:mu; ids to announce
@@ -59,6 +62,9 @@ func openEvents(path string, settings config.Events, log *slog.Logger) (*events,
 // Emit passes an event on. One that says that a workspace is ready has it
 // announced, by somebody else: the registry must not be held up.
 func (e *events) Emit(ev event.Event) {
+	if ev.Kind == event.WorkspaceState {
+		e.changes.Add(1)
+	}
 	e.Stream.Emit(ev)
 	if ev.Kind != event.WorkspaceState || ev.Fields[event.FieldTo] != string(registry.Ready) {
 		return

@@ -3,11 +3,13 @@ package system
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/event"
@@ -41,7 +43,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 			return r.adopt(ws.ID(), name), nil
 		}
 	}
-	if cfg.Around == nil {
+	if _, ok := cfg.Workspaces.(*recorded); ok && cfg.Around == nil {
 		cfg.Around = snapshots.Around(s.checkpoints)
 	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
@@ -153,16 +155,29 @@ func (s *System) Discard(ctx context.Context, label string) error {
 // Workspaces returns the workspaces of this system for tools: by their names, or
 // by their ids where they have none that is unique. With names, those alone.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &recorded{registry: s.Registry, only: names}
+	return &recorded{registry: s.Registry, changes: &s.events.changes, only: names}
 }
 
 // recorded is the workspaces of a registry.
 type recorded struct {
 	registry *registry.Registry
+	changes  *atomic.Int64 // counts what happens to workspaces in this process
 
 	mu   sync.Mutex
 	only []string // +checklocks:mu names or ids; nil is all
+	list listing  // +checklocks:mu
 }
+
+// A listing is what List last answered.
+type listing struct {
+	entries []tool.Entry
+	changes int64
+	at      time.Time
+}
+
+// listedFor is how long a listing holds where nothing happened in this process:
+// others may share the registry.
+const listedFor = time.Second
 
 // adopt makes a workspace visible and returns how agents call it.
 func (r *recorded) adopt(id, name string) string {
@@ -171,6 +186,7 @@ func (r *recorded) adopt(id, name string) string {
 	if r.only != nil {
 		r.only = append(slices.Clone(r.only), id)
 	}
+	r.list = listing{}
 	if name == "" || tool.CheckName(name) != nil {
 		return id
 	}
@@ -178,29 +194,58 @@ func (r *recorded) adopt(id, name string) string {
 }
 
 func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
+	now := listing{changes: r.changes.Load(), at: time.Now()}
+	r.mu.Lock()
+	known, only := r.list, r.only
+	r.mu.Unlock()
+	if known.changes == now.changes && now.at.Sub(known.at) < listedFor {
+		return slices.Clone(known.entries), nil
+	}
 	list, err := r.registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return nil, err
 	}
+	for _, rec := range list {
+		if e, ok := entryOf(rec, only); ok {
+			now.entries = append(now.entries, e)
+		}
+	}
+	slices.SortFunc(now.entries, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = now
+	return slices.Clone(now.entries), nil
+}
+
+// Find looks one workspace up.
+func (r *recorded) Find(ctx context.Context, name string) (tool.Entry, error) {
+	missing := fmt.Errorf("system: workspace %q: %w", name, fault.NotFound)
+	if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
+		return tool.Entry{}, missing
+	}
+	rec, err := r.registry.Lookup(ctx, "", name)
+	if err != nil {
+		return tool.Entry{}, err
+	}
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	var out []tool.Entry
-	for _, rec := range list {
-		if rec.State == registry.Failed || rec.State == registry.Destroyed {
-			continue
-		}
-		e := tool.Entry{Name: nameOf(rec)}
-		if only != nil && !slices.Contains(only, e.Name) && !slices.Contains(only, rec.ID) {
-			continue
-		}
-		if rec.Ref != nil {
-			e.Capabilities = rec.Ref.Capabilities
-		}
-		out = append(out, e)
+	if e, ok := entryOf(rec, only); ok && e.Name == name {
+		return e, nil
 	}
-	slices.SortFunc(out, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
+	return tool.Entry{}, missing
+}
+
+// entryOf is a record as agents see it, if they may.
+func entryOf(rec registry.Record, only []string) (tool.Entry, bool) {
+	e := tool.Entry{Name: nameOf(rec)}
+	if rec.State == registry.Failed || rec.State == registry.Destroyed {
+		return e, false
+	}
+	if rec.Ref != nil {
+		e.Capabilities = rec.Ref.Capabilities
+	}
+	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
 
 // nameOf is how agents call a workspace. The names of owners may be equal.

@@ -71,6 +71,11 @@ func (h *handle) guest(ctx context.Context) (*live, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
+	return h.attached(ctx)
+}
+
+// attached is guest for who has just asked whether the workspace is current.
+func (h *handle) attached(ctx context.Context) (*live, error) {
 	unlock, err := h.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -93,9 +98,10 @@ func (h *handle) guest(ctx context.Context) (*live, error) {
 	}
 }
 
-// files is the module for files that are reached through the guest's mount.
+// files is the module for files that are reached through the guest's mount. The
+// plot has asked whether the workspace is current before it goes this way.
 func (h *handle) files(ctx context.Context) (*driver.FS, error) {
-	g, err := h.guest(ctx)
+	g, err := h.attached(ctx)
 	if err != nil {
 		return nil, err
 	}

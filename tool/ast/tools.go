@@ -54,6 +54,11 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 	if _, err := e.language(path); err != nil {
 		return output{}, err
 	}
+	end, err := c.Turn(ctx, info.Path)
+	if err != nil {
+		return output{}, err
+	}
+	defer end()
 	seen, ok := c.Seen(info.Path)
 	if !ok {
 		return output{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/verify"
 	"github.com/croft-run/croft/workspace/driver"
@@ -36,6 +37,9 @@ func Effect(servers Servers) tool.Effect {
 		until = until.Add(-spare)
 		var b strings.Builder
 		for _, file := range paths {
+			if profile.Plain(file) {
+				continue
+			}
 			if o.Bound = time.Until(until); o.Bound <= 0 {
 				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
 				continue

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -195,41 +196,34 @@ func wanted(name string) bool {
 	return syntaxOf(name) != nil && !strings.HasPrefix(name, "node_modules/") && !strings.Contains(name, "/node_modules/")
 }
 
+// batch is how many files a worker takes at a time.
+const batch = 32
+
 // read reads files and takes in what they declare.
 func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	work := make(chan workspace.Info)
-	errs := make(chan error, runtime.GOMAXPROCS(0))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(infos)) {
+	for range min(runtime.GOMAXPROCS(0), (len(infos)+batch-1)/batch) {
 		wg.Go(func() {
 			c := newCounter()
-			for info := range work {
-				if err := x.readOne(ctx, c, info); err != nil {
-					errs <- err
-					cancel()
+			for {
+				end := int(next.Add(batch))
+				if end-batch >= len(infos) {
 					return
+				}
+				for _, info := range infos[end-batch : min(end, len(infos))] {
+					if err := x.readOne(ctx, c, info); err != nil {
+						cancel(err)
+						return
+					}
 				}
 			}
 		})
 	}
-	func() {
-		defer close(work)
-		for _, info := range infos {
-			select {
-			case work <- info:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
 	wg.Wait()
-	close(errs)
-	if err := <-errs; err != nil {
-		return err
-	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 // readOne reads one file. One that can't be read has no declarations; only the

@@ -15,7 +15,7 @@ import (
 // Tools returns the tools of this package.
 func Tools() []*tool.Tool {
 	return []*tool.Tool{
-		findDefinition(), findReferences(), renameSymbol(), hover(), documentSymbols(), workspaceSymbols(), diagnostics(),
+		findDefinition(), findReferences(), renameSymbol(), hover(), documentSymbols(), projectSymbols(), diagnostics(),
 	}
 }
 

@@ -47,7 +47,7 @@ func TestTools(t *testing.T) {
 		{"find_references", at("util/add.go", 4, 6), "Found 3 reference(s) for symbol at util/add.go:4:6:\n"},
 		{"hover", at("util/add.go", 4, 6), "```go\nfunc Add(a int, b int) int\n```"},
 		{"document_symbols", map[string]any{"file_path": "util/add.go"}, "2 symbol(s) in util/add.go:\n  4: Add [function]"},
-		{"workspace_symbols", map[string]any{"file_path": "util/add.go", "query": "Twice"}, "1 symbol(s) for \"Twice\":\n  util/add.go:6:6"},
+		{"project_symbols", map[string]any{"file_path": "util/add.go", "query": "Twice"}, "1 symbol(s) for \"Twice\":\n  util/add.go:6:6"},
 		{"diagnostics", map[string]any{"file_path": "util/add.go"}, "no diagnostics for util/add.go"},
 		{"rename_symbol", at("util/add.go", 4, 6, "new_name", "Sum"), "error: refusing to rename from util/add.go: Read it first"},
 		{"Read", map[string]any{"file_path": "util/add.go"}, "1\tpackage util"},

@@ -11,14 +11,14 @@ import (
 
 const maxSymbols = 100
 
-type workspaceInput struct {
+type projectInput struct {
 	Query    string `json:"query" jsonschema:"a name, or part of one"`
 	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask"`
 }
 
-func workspaceSymbols() *tool.Tool {
-	return tool.New(toolSpec("workspace_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code."),
-		func(ctx context.Context, c *tool.Call, in workspaceInput) (symbols, error) {
+func projectSymbols() *tool.Tool {
+	return tool.New(toolSpec("project_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code."),
+		func(ctx context.Context, c *tool.Call, in projectInput) (symbols, error) {
 			if strings.TrimSpace(in.Query) == "" {
 				return symbols{}, tool.Errorf(fault.InvalidArgument, "query is required")
 			}
