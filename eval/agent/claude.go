@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"path/filepath"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
@@ -35,6 +36,8 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	args := []string{"-p"}
 	if in.Resume != "" {
 		args = append(args, "-r", in.Resume)
+	} else if err := trust(d, in.Dir); err != nil {
+		return Invocation{}, err
 	}
 	args = append(args, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", c.cfg.Model)
 	env := map[string]string{"CLAUDE_CONFIG_DIR": d.path(claudeHome)}
@@ -44,6 +47,14 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}
 	return Invocation{Argv: c.argv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
 		Hosts: c.hosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
+}
+
+// trust tells Claude Code that somebody has accepted the workspace, without whom
+// it leaves out the servers and hooks of the project. Whoever lets it run unasked
+// has.
+func trust(d *dir, workspace string) error {
+	state := map[string]any{"hasCompletedOnboarding": true, "projects": map[string]any{workspace: map[string]any{"hasTrustDialogAccepted": true}}}
+	return d.write(filepath.Join(claudeHome, ".claude.json"), encode(state), 0o600)
 }
 
 // quietClaude keeps Claude Code from asking hosts that it does not need.

@@ -86,7 +86,7 @@ func TestSeeds(t *testing.T) {
 		".local/share/opencode/auth.json": "o", ".gemini/settings.json": "g", ".gemini/tmp/x": "private",
 	})
 	for typ, want := range map[string][]string{
-		"claude-code": {"claude-home/.credentials.json", "claude-home/settings.json"},
+		"claude-code": {"claude-home/.claude.json", "claude-home/.credentials.json", "claude-home/settings.json"},
 		"codex":       {"codex-home/auth.json", "codex-home/config.toml"},
 		"opencode":    {"opencode-xdg/data/opencode/auth.json"},
 		"gemini":      {"gemini-home/.gemini/settings.json"},
