@@ -195,26 +195,45 @@ func (g *snapshotGround) fork(ctx context.Context, b *bench) error {
 	return err
 }
 
-// benchForks compares what forks from sealed layers of different sizes take, and
-// the disk of a hundred forks with that of one.
+// benchForks compares what it takes to seal sandboxes of different sizes, and to
+// fork them, with the same for a small one; and the disk of a hundred forks with
+// that of one.
 func benchForks(ctx context.Context, b *bench) error {
 	small, err := newSealed(ctx, b, 1_000)
 	if err != nil {
 		return err
 	}
-	large, err := newSealed(ctx, b, 10_000)
-	if err != nil {
-		return err
+	sizes := []int{10_000}
+	if b.large {
+		sizes = append(sizes, 100_000)
 	}
-	b.between = func() { small.sweep(ctx); large.sweep(ctx) }
-	b.cleanup(b.between)
-	ours := once(func() error { return large.fork(ctx) })
-	theirs := once(func() error { return small.fork(ctx) })
-	if err := b.compare(ctx, "fork from a sealed layer of 10000 files", "from one of 1000", 1.2, ours, theirs); err != nil {
-		return err
+	for _, n := range sizes {
+		large, err := newSealed(ctx, b, n)
+		if err != nil {
+			return err
+		}
+		b.between = func() { small.sweep(ctx); large.sweep(ctx) }
+		b.cleanup(b.between)
+		ours := once(func() error { return large.fork(ctx) })
+		theirs := once(func() error { return small.fork(ctx) })
+		if err := b.compare(ctx, fmt.Sprintf("fork from a sealed layer of %d files", n), "from one of 1000", 1.2, ours, theirs); err != nil {
+			return err
+		}
+		ours = once(func() error { return large.seal(ctx) })
+		theirs = once(func() error { return small.seal(ctx) })
+		if err := b.compare(ctx, fmt.Sprintf("seal a sandbox of %d files, 10 changed", n), "one of 1000", 1.3, ours, theirs); err != nil {
+			return err
+		}
+		b.between()
+		b.between = nil
+		if n == 10_000 {
+			if err := large.disk(ctx, b); err != nil {
+				return err
+			}
+			large.sweep(ctx)
+		}
 	}
-	b.between()
-	return large.disk(ctx, b)
+	return nil
 }
 
 // sealed is a sandbox that was sealed.
@@ -248,6 +267,19 @@ func (s *sealed) fork(ctx context.Context) error {
 	if err == nil {
 		s.open = append(s.open, ws)
 	}
+	return err
+}
+
+// seal forks it, changes ten files, and seals the fork.
+func (s *sealed) seal(ctx context.Context) error {
+	if err := s.fork(ctx); err != nil {
+		return err
+	}
+	ws := s.open[len(s.open)-1]
+	if err := s.p.change(ctx, ws, s.n, 1); err != nil {
+		return err
+	}
+	_, err := ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
 	return err
 }
 

@@ -259,3 +259,53 @@ func TestRefusals(t *testing.T) {
 	}
 	create(t, c, "app", Source{Dir: filepath.Join(dir, "app")})
 }
+
+// FuzzUnpack feeds the unpacker streams of any kind: whatever they hold, nothing
+// appears or changes outside the directory.
+func FuzzUnpack(f *testing.F) {
+	add := func(headers ...tar.Header) {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range headers {
+			h.Size = 0
+			if h.Typeflag == tar.TypeReg {
+				h.Size = 1
+			}
+			if w.WriteHeader(&h) == nil && h.Size > 0 {
+				w.Write([]byte("x")) //nolint:errcheck // a buffer
+			}
+		}
+		w.Close() //nolint:errcheck // a buffer
+		f.Add(b.Bytes())
+	}
+	add(tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o700}, tar.Header{Name: "d/f", Typeflag: tar.TypeReg, Mode: 0o4755})
+	add(tar.Header{Name: "../out", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../secret"}, tar.Header{Name: "l", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "d", Typeflag: tar.TypeSymlink, Linkname: ".."}, tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o777})
+	add(tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../secret"})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			t.Skip()
+		}
+		top := t.TempDir()
+		if err := os.WriteFile(filepath.Join(top, "secret"), []byte("s"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(top, "in")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		unpack(t.Context(), io.LimitReader(bytes.NewReader(data), 1<<20), dir) //nolint:errcheck // refusing is fine
+		entries, err := os.ReadDir(top)
+		if err != nil || len(entries) != 2 {
+			t.Errorf("beside the directory there is %v, %v", entries, err)
+		}
+		info, err := os.Stat(filepath.Join(top, "secret"))
+		if text, rerr := os.ReadFile(filepath.Join(top, "secret")); err != nil || rerr != nil || string(text) != "s" || info.Mode() != 0o640 {
+			t.Errorf("what was outside is %q, %v now", text, info)
+		}
+		if err := removeAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+}

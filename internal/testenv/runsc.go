@@ -9,15 +9,19 @@ import (
 
 // Runsc returns the path of gVisor's program, on PATH or where "go install" puts
 // programs, as scripts/deps does; "" where the host has none.
-func Runsc() string {
-	if path, err := exec.LookPath("runsc"); err == nil {
+func Runsc() string { return installed("runsc") }
+
+// installed returns the path of a program, on PATH or where "go install" puts
+// programs; "" where there is none.
+func installed(name string) string {
+	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
 	bin := os.Getenv("GOBIN")
 	if bin == "" {
 		bin = filepath.Join(build.Default.GOPATH, "bin")
 	}
-	if path, err := exec.LookPath(filepath.Join(bin, "runsc")); err == nil {
+	if path, err := exec.LookPath(filepath.Join(bin, name)); err == nil {
 		return path
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -82,5 +83,58 @@ func exercise(t *testing.T, b *blob.Bucket) {
 	}
 	for _, o := range left {
 		t.Errorf("gc left %s", o.Key)
+	}
+}
+
+// TestS3 keeps a store on a server that speaks S3, by the URL that users write.
+func TestS3(t *testing.T) {
+	address := testenv.NeedsS3(t)
+	b, err := Open(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("store", func(t *testing.T) { exercise(t, b) })
+
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.txt": "text\n", "big": strings.Repeat("0123456789abcdef", 600_000), ".env": "TOKEN=1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local := snapshot.Open(snapshot.Memory(), nil)
+	m, err := local.Take(t.Context(), snapshot.HostDir(dir, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := Open(t.Context(), address+"&prefix=team/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	far := snapshot.Open(New(there, ""), nil)
+	copied, err := local.Copy(t.Context(), m.ID, far, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(copied.LeftOut) != 1 || copied.LeftOut[0] != ".env" {
+		t.Errorf("left out %q, want .env", copied.LeftOut)
+	}
+	again := snapshot.Open(New(there, ""), nil)
+	tree, _, err := again.Tree(t.Context(), copied.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := snapshot.Digest(t.Context(), tree); err != nil || got != copied.Digest {
+		t.Errorf("what is in the bucket has the digest %s, %v, want %s", got, err, copied.Digest)
+	}
+	report, err := again.Check(t.Context())
+	if err != nil || !report.OK() {
+		t.Errorf("fsck: %v, %+v", err, report)
+	}
+	if err := again.Delete(t.Context(), copied.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := far.Tree(t.Context(), copied.ID); fault.Of(err) != fault.NotFound {
+		t.Errorf("after it was deleted: %v, want NotFound", err)
 	}
 }
