@@ -103,6 +103,7 @@ type matrix struct {
 	runners     []*plannedRunner
 	executions  []*execution
 	journal     *journal
+	ahead       *ahead
 	reporters   []Reporter
 	described   *Context // what reporters are told of the run
 	interactive bool
@@ -370,9 +371,14 @@ func (m *matrix) run(ctx context.Context) (*Result, error) {
 			left = append(left, e)
 		}
 	}
+	m.ahead = newAhead(m)
 	m.opts.schedule.run(ctx, len(left), m.opts.maxParallel, func(i int) int { return left[i].runner.index }, func(ctx context.Context, i int) {
+		if m.opts.schedule != ByRunner { // whose next one is of the same runner
+			m.ahead.prepare(ctx, left[i+1:])
+		}
 		m.one(ctx, left[i])
 	})
+	m.ahead.finish(context.WithoutCancel(ctx))
 	result := m.result(ctx.Err() != nil)
 	err := errors.Join(m.provision.settleShared(result.Passed()), m.writeResults(result), m.baselines.save())
 	m.mu.Lock()

@@ -56,7 +56,7 @@ func fail(res *ExecutionResult, origin Origin, err error) {
 // its workspace.
 func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
 	start := time.Now()
-	d, err := m.provision.prepare(ctx, m.occasion(e, res.ArtifactDir))
+	d, err := m.ahead.take(ctx, e, res.ArtifactDir)
 	res.PreparationMs = millis(time.Since(start))
 	started := time.Now()
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionRe
 	if keep && d.path != "" {
 		res.WorkspacePath = d.path
 	}
-	if err := d.settle(ctx, keep, res.ArtifactDir); err != nil {
+	if err := d.settle(ctx, keep, res.ArtifactDir, m.ahead.end); err != nil {
 		m.note("eval: %s: the workspace: %v", e.name(), err)
 	}
 	return outcome, d.file.Cwd

@@ -217,7 +217,7 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 
 // settle ends a session's workspace: it is removed, or kept as a plain directory.
 // Neither can fail the case; what went wrong is in workspace.json.
-func (d *desk) settle(ctx context.Context, keep bool, artifacts string) error {
+func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func(ctx context.Context, d *desk, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
 	if d.path != "" {
 		preserved, err := d.keepOrRemove(ctx, keep)
@@ -232,12 +232,19 @@ func (d *desk) settle(ctx context.Context, keep bool, artifacts string) error {
 			}
 		}
 	}
-	if d.place != nil {
-		if err := d.place.close(ctx); err != nil && d.file.CleanupError == "" {
-			d.file.CleanupError = err.Error()
-		}
+	path := filepath.Join(artifacts, "workspace.json")
+	err := writeJSON(path, d.file)
+	if d.place == nil {
+		return err
 	}
-	return writeJSON(filepath.Join(artifacts, "workspace.json"), d.file)
+	file := d.file
+	end(ctx, d, func(err error) {
+		if file.CleanupError == "" {
+			file.CleanupError = err.Error()
+		}
+		writeJSON(path, file) //nolint:errcheck // it was written once, and what it lacks is told nowhere else
+	})
+	return err
 }
 
 // keepOrRemove decides on the directory of the workspace.

@@ -1,0 +1,225 @@
+package eval_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestUnrulyAgents: whatever an agent does, the others finish, and each has its
+// own verdict.
+func TestUnrulyAgents(t *testing.T) {
+	dir := project(t, map[string]string{"template/a.txt": "a", "suite.mjs": isolated(`templateDir: "./template"`) + `
+const ok = () => {};
+export default [
+  { id: "hangs", prompt: "sleep 600", timeoutMs: 1500, assert: ok },
+  { id: "deaf", prompt: "trap '' TERM INT; while :; do sleep 1; done", timeoutMs: 1500, assert: ok },
+  { id: "floods", prompt: "head -c 80000000 /dev/zero | tr '\\0' x", timeoutMs: 60000, assert: ok },
+  { id: "forks", prompt: "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; true", assert: ok },
+  { id: "deletes", prompt: "rm -rf ./* ; rm -rf \"$PWD\" ; true", assert: ok },
+  { id: "breaks-artifacts", prompt: "true", assert: ok },
+  { id: "fine", prompt: "cat a.txt && echo b > b.txt", assert(r) { assert.equal(r.files.changed[0].path, "b.txt"); } },
+];`})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t), Schedule: eval.Parallel, MaxParallel: 4})
+	for id, want := range map[string]string{"hangs": "timeout", "deaf": "timeout", "floods": "", "forks": "", "deletes": "", "breaks-artifacts": "", "fine": ""} {
+		e, class := of(t, r, id), ""
+		if e.FailureClass != nil {
+			class = e.FailureClass.ID
+		}
+		if class != want {
+			t.Errorf("%s has the class %q, want %q: %+v", id, class, want, e.Error)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(of(t, r, "floods").ArtifactDir, "stderr.log")); err != nil || info.Size() > 65<<20 {
+		t.Errorf("the log of the flood: %v, %v", info, err)
+	}
+	if got, want := entriesOf(t, filepath.Join(r.ArtifactDir, "workspaces", "fine")), 0; len(got) != want {
+		t.Errorf("the workspace of what passed is left: %v", got)
+	}
+	if path := of(t, r, "hangs").WorkspacePath; !exists(filepath.Join(path, "a.txt")) {
+		t.Errorf("the workspace of what failed is not kept in %s", path)
+	}
+}
+
+// TestDiskLimit: an agent that fills its disk fails alone.
+func TestDiskLimit(t *testing.T) {
+	places := fenced(t)
+	traits, err := places.Provider.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !traits.Limits.Disk.Enforced() {
+		t.Skipf("skipped: host: no limit of disk: %s", traits.Limits.Disk.Reason)
+	}
+	dir := project(t, map[string]string{"template/a.txt": "a", "suite.mjs": isolated(`templateDir: "./template"`) + `
+export default [{ id: "fills", prompt: "cat a.txt && head -c 100000000 /dev/zero > big", assert() {} }, { id: "fine", prompt: "cat a.txt", assert() {} }];`})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Limits: &driver.Limits{Disk: driver.Limit{Max: 32 << 20}}})
+	if e := of(t, r, "fills"); e.Passed || e.FailureOrigin != eval.OriginRunner {
+		t.Errorf("fills: %+v", e)
+	}
+	if e := of(t, r, "fine"); !e.Passed {
+		t.Errorf("fine: %+v", e.Error)
+	}
+}
+
+func entriesOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+const longSuite = `export const workspace = { mode: "isolated", templateDir: "./template" };
+export default Array.from({ length: 6 }, (_, i) => ({ id: "case-" + i, prompt: "echo " + i + " >> $LOG; test " + i + " -ne 3 || test -e $GO || sleep 600", assert() {} }));
+`
+
+// TestInterruptAndResume: a run that is ended keeps what is done, and goes on from
+// there.
+func TestInterruptAndResume(t *testing.T) {
+	everywhere(t, func(t *testing.T, places eval.Places) {
+		dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a", "shared/log": ""})
+		if err := os.Chmod(filepath.Join(dir, "shared"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		log, goOn := filepath.Join(dir, "shared", "log"), filepath.Join(dir, "go")
+		t.Setenv("LOG", "/dev/null")
+		t.Setenv("GO", goOn)
+		path := filepath.Join(dir, "suite.mjs")
+		cfg, err := suite.LoadConfig(t.Context(), path, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := suite.Load(t.Context(), path, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close() //nolint:errcheck // temporary files
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := stopper(func(e eval.Event) {
+			if e.Hook == eval.OnRunnerStart && e.Case.ID == "case-3" {
+				time.AfterFunc(300*time.Millisecond, cancel)
+			}
+		})
+		r, err := eval.Run(ctx, eval.File(s), cfg, &eval.Options{Places: places, Dir: dir, Reporters: []eval.Reporter{stop}, Note: t.Logf})
+		if !errors.Is(err, fault.Canceled) || r == nil || !r.Croft.Interrupted || len(r.Cases) != 3 {
+			t.Fatalf("interrupted: %v, %+v", err, r)
+		}
+		if !exists(filepath.Join(r.ArtifactDir, eval.ResultsName)) {
+			t.Error("there are no results of what was done")
+		}
+		if kept := entriesOf(t, filepath.Join(r.ArtifactDir, "workspaces", "case-3")); len(kept) != 0 {
+			t.Errorf("the workspace of what was interrupted is left: %v", kept)
+		}
+		if err := os.WriteFile(goOn, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var ran []string
+		again, err := eval.Run(t.Context(), eval.File(s), cfg, &eval.Options{Places: places, Dir: dir, Resume: r.ArtifactDir, Note: t.Logf,
+			Reporters: []eval.Reporter{stopper(func(e eval.Event) {
+				if e.Hook == eval.OnRunnerStart {
+					ran = append(ran, e.Case.ID)
+				}
+			})}})
+		if err != nil || !again.Passed() || len(again.Cases) != 6 || again.ArtifactDir != r.ArtifactDir {
+			t.Fatalf("resumed: %v, %+v", err, again)
+		}
+		if diff := cmp.Diff([]string{"case-3", "case-4", "case-5"}, ran); diff != "" {
+			t.Errorf("what was done ran again: %s", diff)
+		}
+		_ = log
+	})
+}
+
+type stopper func(e eval.Event)
+
+func (s stopper) Report(e eval.Event) error { s(e); return nil }
+
+// TestKilled: kill -9 of the program leaves no process, the next run clears what
+// it left, and the run can be resumed.
+func TestKilled(t *testing.T) {
+	croft := bin(t, "croft")
+	dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a"})
+	data := filepath.Join(t.TempDir(), "data")
+	env := append(os.Environ(), "CROFT_DATA="+data, "LOG=/dev/null", "GO="+filepath.Join(dir, "go"), "PATH="+filepath.Dir(bin(t, "croft-guest"))+":"+os.Getenv("PATH"))
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(croft, append([]string{"eval", "run"}, args...)...)
+		cmd.Dir, cmd.Env = dir, env
+		return cmd
+	}
+	first := command("suite.mjs", "--output-dir", "out")
+	var said bytes.Buffer
+	first.Stdout, first.Stderr = &said, &said
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		runs, _ := filepath.Glob(filepath.Join(dir, "out/*/case-3/*/repeat-1/stdout.log"))
+		return len(runs) == 1
+	})
+	if err := first.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	first.Wait() //nolint:errcheck // it was killed
+	runs, err := filepath.Glob(filepath.Join(dir, "out/*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("%v, %v\n%s", runs, err, &said)
+	}
+	waitFor(t, func() bool { return !running(runs[0]) })
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command("--resume", runs[0], "--reporter", "json").Output()
+	if err != nil {
+		t.Fatalf("resume: %v\n%s", err, out)
+	}
+	var r eval.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Cases) != 6 || !r.Passed() {
+		t.Errorf("resumed: %d cases, %v", len(r.Cases), r.Passed())
+	}
+	if left := entriesOf(t, filepath.Join(data, "eval")); len(left) != 0 {
+		t.Errorf("in the data directory is left: %v", left)
+	}
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// running reports whether any process has something to do with a directory.
+func running(dir string) bool {
+	lines, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, l := range lines {
+		if data, err := os.ReadFile(l); err == nil && strings.Contains(string(data), "CLAUDE_CONFIG_DIR="+dir) {
+			return true
+		}
+	}
+	return false
+}
