@@ -15,6 +15,7 @@ import (
 var routes = []string{
 	"DELETE /v1/templates/{template}",
 	"DELETE /v1/workspaces/{id}",
+	"DELETE /v1/workspaces/{id}/artifacts/content",
 	"DELETE /v1/workspaces/{id}/contexts/{context}",
 	"DELETE /v1/workspaces/{id}/files",
 	"DELETE /v1/workspaces/{id}/sessions/{sid}",
@@ -29,6 +30,8 @@ var routes = []string{
 	"GET /v1/version",
 	"GET /v1/workspaces",
 	"GET /v1/workspaces/{id}",
+	"GET /v1/workspaces/{id}/artifacts",
+	"GET /v1/workspaces/{id}/artifacts/content",
 	"GET /v1/workspaces/{id}/contexts",
 	"GET /v1/workspaces/{id}/describe",
 	"GET /v1/workspaces/{id}/diff",
@@ -38,6 +41,7 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/glob",
 	"GET /v1/workspaces/{id}/grep",
 	"GET /v1/workspaces/{id}/list",
+	"GET /v1/workspaces/{id}/memory",
 	"GET /v1/workspaces/{id}/profile",
 	"GET /v1/workspaces/{id}/readdir",
 	"GET /v1/workspaces/{id}/sessions",
@@ -70,6 +74,7 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/edit",
 	"POST /v1/workspaces/{id}/exec",
 	"POST /v1/workspaces/{id}/fork",
+	"POST /v1/workspaces/{id}/memory/lock",
 	"POST /v1/workspaces/{id}/mkdir",
 	"POST /v1/workspaces/{id}/pause",
 	"POST /v1/workspaces/{id}/rename",
@@ -87,7 +92,9 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/snapshots",
 	"POST /v1/workspaces/{id}/snapshots/{snapshot}/rollback",
 	"POST /v1/workspaces/{id}/symlink",
+	"PUT /v1/workspaces/{id}/artifacts/content",
 	"PUT /v1/workspaces/{id}/files",
+	"PUT /v1/workspaces/{id}/memory",
 }
 
 func TestOpenAPI(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -53,6 +54,11 @@ type Config struct {
 	// copies one of them to the bucket of a URL. Nil are for a server without.
 	Snapshots *snapshot.Store
 	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
+
+	// Memory keeps what was staged, prepared and collected in workspaces, and
+	// Artifacts what was saved of them. Nil are for a server without.
+	Memory    stage.State
+	Artifacts *stage.Artifacts
 
 	// Mounts are further handlers by path, behind the same guard.
 	Mounts map[string]http.Handler

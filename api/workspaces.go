@@ -36,6 +36,7 @@ func (s *Server) routes() {
 	s.shellRoutes()
 	s.sessionRoutes()
 	s.codeRoutes()
+	s.memoryRoutes()
 	s.snapshotRoutes()
 	s.templateRoutes()
 	s.storeRoutes()

@@ -16,9 +16,9 @@ import (
 	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
-	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
 )
@@ -176,7 +176,7 @@ func TestSkillsConverge(t *testing.T) {
 }
 
 // shells are the kinds that run commands.
-var shells = []string{local.Kind, sandbox.Kind}
+var shells = shelltest.Shells
 
 func TestCommandsConverge(t *testing.T) {
 	for _, kind := range shells {

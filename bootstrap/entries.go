@@ -168,7 +168,7 @@ func (d *skillDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdic
 }
 
 func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) error {
-	res, err := h.StageDirectory(ctx, d.k.Dir, d.target(), &stage.DirectoryOptions{ReadOnly: d.k.ReadOnly, AllowMount: true})
+	res, err := h.StageDirectory(ctx, d.k.Dir, d.target(), &stage.DirectoryOptions{ReadOnly: d.k.ReadOnly})
 	if err != nil {
 		return err
 	}

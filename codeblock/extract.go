@@ -160,6 +160,13 @@ func first(text string, marks []Delimiter) (at int, d Delimiter) {
 	return at, d
 }
 
+// NewBlock returns the block of some code, whose language is in the info string.
+func NewBlock(info, code string) Block {
+	b := newBlock(strings.TrimSpace(info), 1)
+	b.Code = code
+	return b
+}
+
 func newBlock(info string, line int) Block {
 	word, _, _ := strings.Cut(strings.TrimLeft(info, "{ "), " ")
 	word = strings.TrimPrefix(strings.ToLower(strings.TrimRight(word, "},")), ".")

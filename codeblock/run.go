@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/script"
 	"github.com/croft-run/croft/workspace"
@@ -21,6 +25,9 @@ const (
 	SourceDir = "src"
 	OutputDir = "out"
 )
+
+// SpanInline is the name of the span of Run.
+const SpanInline = "workspace.inline"
 
 // DefaultTimeout is that of one block.
 const DefaultTimeout = 2 * time.Minute
@@ -66,8 +73,10 @@ func find(language string) (runner, error) {
 // RunOptions are the options of Run.
 type RunOptions struct {
 	Language  string            // of blocks that name none; "" refuses them
+	Dir       string            // where blocks run; "" is the top of the workspace
 	Env       map[string]string // further variables
 	Timeout   time.Duration     // of each block; 0 is DefaultTimeout
+	MaxOutput int64             // bytes that a result holds of each stream; 0 is the provider's default
 	KeepGoing bool              // run what follows a block that failed
 }
 
@@ -91,10 +100,24 @@ type BlockResult struct {
 // Run runs blocks in order. One that exits with something else than 0 is a result
 // and ends the run unless opts say otherwise; one that can't be run is an error,
 // beside what ran before it.
-func Run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (*Result, error) {
+func Run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (res *Result, err error) {
+	ctx, span := otel.Tracer("github.com/croft-run/croft/codeblock").Start(ctx, SpanInline)
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("exec_id", ws.ID()), attribute.String("path", path.Join("/", ws.Traits().Root)), attribute.Int("count", len(blocks)))
+	}
+	defer func() {
+		if code := fault.Of(err); code != "" && span.IsRecording() {
+			span.SetStatus(codes.Error, string(code))
+		}
+		span.End()
+	}()
 	if opts == nil {
 		opts = &RunOptions{}
 	}
+	return run(ctx, ws, blocks, opts)
+}
+
+func run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (*Result, error) {
 	plan, err := plan(blocks, opts)
 	if err != nil {
 		return nil, err
@@ -198,7 +221,12 @@ func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int
 	for k, v := range opts.Env {
 		env[k] = v
 	}
-	res, err := ws.Run(ctx, driver.Command{Argv: append(slices.Clone(r.argv), program), Env: env, Timeout: timeout})
+	if opts.Dir != "" {
+		program = path.Join("/", ws.Traits().Root, program)
+	}
+	res, err := ws.Run(ctx, driver.Command{
+		Argv: append(slices.Clone(r.argv), program), Dir: opts.Dir, Env: env, Timeout: timeout, MaxOutput: opts.MaxOutput,
+	})
 	if err != nil {
 		return BlockResult{}, fmt.Errorf("run %s: %w", r.argv[0], err)
 	}

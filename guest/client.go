@@ -163,8 +163,21 @@ func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session
 	return sess.module(), nil
 }
 
-// run runs a command in the foreground: in one exchange where it needs no more.
+// run runs a command in the foreground. What one message does not hold of the
+// output is read from the log.
 func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	most := cmd.MaxOutput
+	cmd.MaxOutput = min(most, maxStream)
+	res, err := c.runSmall(ctx, cmd, most)
+	if err == nil && most > maxStream && res.Session != "" && res.StdoutDropped+res.StderrDropped > 0 {
+		(&session{c: c, id: res.Session}).enlarge(context.WithoutCancel(ctx), &res, most)
+	}
+	return res, err
+}
+
+// runSmall runs a command in one exchange where it needs no more. most is what the
+// caller wants of the output of one that is lost.
+func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, err
 	}
@@ -172,7 +185,7 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
-	if more || cmd.OnStdout != nil || cmd.OnStderr != nil || cmd.MaxOutput > maxStream {
+	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
 		return c.runSession(ctx, cmd, small, more)
 	}
 	if err := c.ready(); err != nil {
@@ -187,10 +200,10 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	if plain(&cmd) {
 		res, err, ran := c.lane.run(&order{client: c.name, tag: tag, cmd: cmd, stdin: small})
 		if ran {
-			return c.came(res, err, tag, cmd.MaxOutput)
+			return c.came(res, err, tag, most)
 		}
 	}
-	return c.exchange(ctx, &cmd, small, tag)
+	return c.exchange(ctx, &cmd, small, tag, most)
 }
 
 // came turns what came over the lane into a result.
@@ -205,12 +218,12 @@ func (c *Client) came(res driver.Result, err error, tag string, most int64) (dri
 }
 
 // exchange runs a command by the protocol.
-func (c *Client) exchange(ctx context.Context, cmd *driver.Command, small []byte, tag string) (driver.Result, error) {
+func (c *Client) exchange(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error) {
 	pb := toCommand(cmd)
 	pb.Stdin, pb.Tag = small, tag
 	resp, err := c.svc.Run(context.WithoutCancel(ctx), pb)
 	if err != nil {
-		return c.lost(err, tag, cmd.MaxOutput)
+		return c.lost(err, tag, most)
 	}
 	if err := fromError(resp.Error); err != nil {
 		return driver.Result{}, err

@@ -130,7 +130,6 @@ func guarded(f func([]byte) error, data []byte) (err error) {
 
 // runSession is run for commands that need more than one exchange.
 func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool) (driver.Result, error) {
-	want := cmd.MaxOutput
 	s, err := c.startWith(ctx, cmd, small, more)
 	if err != nil {
 		return driver.Result{}, err
@@ -145,13 +144,7 @@ func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byt
 			res.Cause = driver.CauseCanceled
 		}
 	}
-	if err != nil {
-		return res, err
-	}
-	if want > maxStream {
-		s.enlarge(context.WithoutCancel(ctx), &res, want)
-	}
-	return res, nil
+	return res, err
 }
 
 // enlarge replaces what a result holds of its streams by more of their logs.

@@ -35,8 +35,29 @@ func open(t testing.TB) *driver.Workspace {
 
 func kernels(t testing.TB, opts *jupyter.Options) *driver.Interpreter {
 	t.Helper()
+	return kernelsIn(t, open(t), opts)
+}
+
+// kernelsOf returns those of a workspace of a kind that users have.
+func kernelsOf(t testing.TB, kind string, opts *jupyter.Options) *driver.Interpreter {
+	t.Helper()
+	p, _ := shelltest.Place(t, kind)
+	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ws.Life.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return kernelsIn(t, ws, opts)
+}
+
+func kernelsIn(t testing.TB, ws *driver.Workspace, opts *jupyter.Options) *driver.Interpreter {
+	t.Helper()
 	testenv.NeedsJupyter(t)
-	k := jupyter.New(open(t).Shell, opts)
+	k := jupyter.New(ws.Shell, opts)
 	t.Cleanup(func() {
 		if err := k.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("Close: %v", err)
@@ -75,7 +96,12 @@ func result(res driver.CodeResult) string {
 // TestAContext goes through what one kernel can do, since each takes seconds to
 // start.
 func TestAContext(t *testing.T) {
-	m := kernels(t, &jupyter.Options{Output: 1 << 16})
+	for _, kind := range shelltest.Shells {
+		t.Run(kind, func(t *testing.T) { aContext(t, kernelsOf(t, kind, &jupyter.Options{Output: 1 << 16})) })
+	}
+}
+
+func aContext(t *testing.T, m *driver.Interpreter) {
 	id := create(t, m)
 
 	t.Run("outputs in order", func(t *testing.T) {
@@ -188,7 +214,14 @@ func TestWithoutAContext(t *testing.T) {
 }
 
 func TestIdleContextsEnd(t *testing.T) {
-	m := kernels(t, &jupyter.Options{Idle: 50 * time.Millisecond, Most: 1})
+	for _, kind := range shelltest.Shells {
+		t.Run(kind, func(t *testing.T) {
+			idleContextsEnd(t, kernelsOf(t, kind, &jupyter.Options{Idle: 50 * time.Millisecond, Most: 1}))
+		})
+	}
+}
+
+func idleContextsEnd(t *testing.T, m *driver.Interpreter) {
 	id := create(t, m)
 	for {
 		list, err := m.Contexts(t.Context())
@@ -235,3 +268,5 @@ func (h hidden) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	cmd.Argv[2] = strings.ReplaceAll(cmd.Argv[2], "python", "no-such-python")
 	return h.Starter.Start(ctx, cmd)
 }
+
+func TestMain(m *testing.M) { shelltest.Main(m) }

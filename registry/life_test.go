@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,6 +178,24 @@ func TestSweepRemovesOnlyWhatHasNoRecord(t *testing.T) {
 	}
 	if made(t, base, orphan) || !made(t, base, kept) {
 		t.Error("the wrong things were swept")
+	}
+}
+
+// Who keeps more about workspaces hears in a sweep which of them there are.
+func TestSweptHearsWhatThereIs(t *testing.T) {
+	g := newRigOn(t, sqliteURL(t), workspacetest.NewScripted(new(memory.Provider)), nil)
+	kept, gone := g.create(nil), g.create(nil)
+	g.acquireOK(kept)
+	if err := g.Destroy(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	sweeper := g.twin(&Options{Swept: func(_ context.Context, live []string) error { told = live; return nil }})
+	if err := sweeper.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(told, []string{kept}) {
+		t.Errorf("told of %v, want %v", told, []string{kept})
 	}
 }
 

@@ -47,6 +47,10 @@ type Options struct {
 	Events event.Sink   // nil is event.Discard
 	Ground Ground       // where the providers keep things; nil is one that no other store uses
 
+	// Swept is called by Sweep, once the providers are done, with the ids of all
+	// workspaces that there are: for who keeps more about them. Nil is nobody.
+	Swept func(ctx context.Context, live []string) error
+
 	Retries     int           // of a transient failure; 0 is 3, negative is none
 	RetryFor    time.Duration // all waits between them together; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min

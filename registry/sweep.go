@@ -69,6 +69,9 @@ func (r *Registry) sweep(ctx context.Context, providers []driver.Provider) error
 			}
 		}
 	}
+	if r.opts.Swept != nil {
+		errs = append(errs, r.opts.Swept(ctx, live))
+	}
 	return errors.Join(errs...)
 }
 

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/blobs"
 )
 
 // Artifacts keeps named, versioned contents in a bucket. A version, once saved, is
@@ -407,29 +407,7 @@ func (a *Artifacts) Delete(ctx context.Context, name string, version int) error 
 	return nil
 }
 
-// blobError gives an error of a bucket its code. One that has one keeps it.
+// blobError gives an error of a bucket its code.
 func blobError(verb, name string, err error) error {
-	var code fault.Code
-	if !errors.As(err, &code) {
-		switch gcerrors.Code(err) {
-		case gcerrors.NotFound:
-			code = fault.NotFound
-		case gcerrors.PermissionDenied:
-			code = fault.PermissionDenied
-		case gcerrors.ResourceExhausted:
-			code = fault.ResourceExhausted
-		case gcerrors.Canceled:
-			code = fault.Canceled
-		case gcerrors.DeadlineExceeded:
-			code = fault.DeadlineExceeded
-		case gcerrors.InvalidArgument:
-			code = fault.InvalidArgument
-		default:
-			if code = fault.Of(err); code == fault.Internal {
-				code = fault.Unavailable
-			}
-		}
-		return fmt.Errorf("stage: %s artifact %q: %w: %w", verb, name, code, err)
-	}
-	return fmt.Errorf("stage: %s artifact %q: %w", verb, name, err)
+	return fmt.Errorf("stage: %s artifact %q: %w: %w", verb, name, blobs.Code(err), err)
 }

@@ -20,7 +20,7 @@ import (
 // DirectoryOptions are the options of StageDirectory.
 type DirectoryOptions struct {
 	ReadOnly   bool     // without permission to write
-	AllowMount bool     // content may be shared with the source, where writing to one side never shows on the other
+	AllowMount bool     // a mount may show the source, which must not change then; what is written in the workspace never shows there
 	Exclude    []string // paths below the source that stay out
 	MaxFiles   int      // ResourceExhausted beyond so many entries; 0 is no limit
 	MaxBytes   int64    // ResourceExhausted beyond so many bytes; 0 is no limit
@@ -80,7 +80,7 @@ func (s *Stage) directoryStep(dir, target string, opts *DirectoryOptions) (step,
 	got := new(workspace.ImportResult)
 	return step{target, func(ctx context.Context, at string) (err error) {
 		*got, err = s.ws.Import(ctx, dir, at, &workspace.ImportOptions{
-			ReadOnly: o.ReadOnly, Exclude: o.Exclude, MaxFiles: o.MaxFiles, MaxBytes: o.MaxBytes,
+			ReadOnly: o.ReadOnly, Mount: o.AllowMount, Exclude: o.Exclude, MaxFiles: o.MaxFiles, MaxBytes: o.MaxBytes,
 		})
 		return err
 	}}, got

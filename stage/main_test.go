@@ -2,26 +2,20 @@ package stage_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 
-	"github.com/croft-run/croft/provider/local"
-	"github.com/croft-run/croft/provider/memory"
-	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // kinds are the places that the tests run in.
-var kinds = []string{memory.Kind, local.Kind, sandbox.Kind}
+var kinds = shelltest.Kinds
 
 // everywhere runs a test on a stage of each kind.
 func everywhere(t *testing.T, opts stage.Options, f func(t *testing.T, r *rig)) {
@@ -41,28 +35,7 @@ type rig struct {
 
 func open(t *testing.T, kind string, opts stage.Options) *rig {
 	t.Helper()
-	outer := t.TempDir()
-	if err := os.Chmod(outer, 0o755); err != nil { //nolint:gosec // what runs behind the fence may be another user
-		t.Fatal(err)
-	}
-	var p driver.Provider
-	var err error
-	switch root := filepath.Join(outer, "ws"); kind {
-	case memory.Kind:
-		p = new(memory.Provider)
-	case local.Kind:
-		p, err = local.New(&local.Config{Root: root, Guest: needsGuest(t)})
-	default:
-		p, err = sandbox.New(&sandbox.Config{Root: root, Guest: needsGuest(t)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if kind == sandbox.Kind {
-		if _, err := p.Probe(t.Context()); err != nil {
-			t.Skipf("the host lacks what the sandbox needs: %v", err)
-		}
-	}
+	p, host := shelltest.Place(t, kind)
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: kind, ID: workspace.NewID()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +45,6 @@ func open(t *testing.T, kind string, opts stage.Options) *rig {
 			t.Error(err)
 		}
 	})
-	host := filepath.Join(outer, "host")
-	if err := os.Mkdir(host, 0o755); err != nil { //nolint:gosec // as above
-		t.Fatal(err)
-	}
 	if opts.HostRoots == nil {
 		opts.HostRoots = []string{host}
 	}
@@ -145,40 +114,9 @@ func (r *rig) names(t *testing.T) []string {
 	return list
 }
 
-// needsGuest builds the program that runs inside the fence, once.
-func needsGuest(t *testing.T) string {
-	t.Helper()
-	bin, err := guest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
-}
-
-var guest = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "croft-stage-test-")
-	if err != nil {
-		return "", err
-	}
-	guestDir = dir
-	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return bin, os.Chmod(dir, 0o755) //nolint:gosec // as above
-})
-
-var guestDir string // to be removed
-
 func TestMain(m *testing.M) {
 	if os.Getenv(crashEnv) != "" {
 		crash()
 	}
-	code := m.Run()
-	if guestDir != "" {
-		os.RemoveAll(guestDir)
-	}
-	os.Exit(code)
+	shelltest.Main(m)
 }

@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/croft-run/croft/codeblock"
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
@@ -56,14 +58,13 @@ func (k keptSpan) SetAttributes(kv ...attribute.KeyValue) {
 	}
 }
 
-// Those who watch trpc-agent-go find the same spans and keys here. Of its seven
-// names, workspace.inline is that of code, which package workspace tests.
+// Those who watch trpc-agent-go find its seven spans and eleven keys here.
 func TestSpans(t *testing.T) {
 	s := &spans{all: map[string]map[string]string{}}
 	otel.SetTracerProvider(s)
 	defer otel.SetTracerProvider(nooptrace.NewTracerProvider())
 	ctx := t.Context()
-	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: needsGuest(t)})
+	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: shelltest.Guest(t)})
 	must(t, err)
 	ws, err := workspace.NewMux(p).Open(ctx, workspace.Spec{Kind: local.Kind, ID: workspace.NewID()}, nil)
 	must(t, err)
@@ -77,6 +78,8 @@ func TestSpans(t *testing.T) {
 	must(t, err)
 	_, err = st.CollectOutputs(ctx, stage.OutputSpec{Globs: []string{"work/**"}})
 	must(t, err)
+	_, err = codeblock.Run(ctx, ws, []codeblock.Block{{Language: "sh", Code: "exit 3"}}, nil)
+	must(t, err)
 	must(t, ws.Destroy(ctx))
 
 	want := map[string][]string{
@@ -86,13 +89,19 @@ func TestSpans(t *testing.T) {
 		"workspace.stage.dir":   {"exec_id", "path", "host_path", "to", "mount_used"},
 		"workspace.run":         {"exec_id", "cmd", "cwd", "exit_code", "timed_out"},
 		"workspace.collect":     {"exec_id", "path", "patterns", "count"},
+		"workspace.inline":      {"exec_id", "path", "count"},
 	}
+	distinct := map[string]bool{}
 	for name, keys := range want {
 		for _, key := range keys {
+			distinct[key] = true
 			if _, ok := s.all[name][key]; !ok {
 				t.Errorf("span %s has no %s, but %v", name, key, slices.Sorted(maps.Keys(s.all[name])))
 			}
 		}
+	}
+	if len(want) != 7 || len(distinct) != 11 {
+		t.Errorf("%d spans and %d keys were looked for, want 7 and 11", len(want), len(distinct))
 	}
 	got := map[string]string{"exit": s.all["workspace.run"]["exit_code"], "mount": s.all["workspace.stage.dir"]["mount_used"], "to": s.all["workspace.stage.dir"]["to"], "count": s.all["workspace.collect"]["count"]}
 	if diff := cmp.Diff(map[string]string{"exit": "3", "mount": "false", "to": "work/d", "count": "1"}, got); diff != "" {

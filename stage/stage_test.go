@@ -17,8 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -256,10 +259,20 @@ func must(t *testing.T, err error) {
 func TestReadOnlyDirectory(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		src := filepath.Join(r.files(t, map[string]string{"src/sub/a": "1"}), "src")
+		method := driver.ImportCopy
 		for range 2 {
-			if _, err := r.StageDirectory(t.Context(), src, "skills/s", &stage.DirectoryOptions{ReadOnly: true, AllowMount: true}); err != nil {
+			res, err := r.StageDirectory(t.Context(), src, "skills/s", &stage.DirectoryOptions{ReadOnly: true, AllowMount: true})
+			if err != nil {
 				t.Fatal(err)
 			}
+			method = res.Method
+		}
+		if method == driver.ImportMount { // which has the modes of the source
+			if out, err := r.ws.Script(t.Context(), "chmod u+w skills/s/sub/a; echo x >skills/s/sub/a").CombinedOutput(); err == nil {
+				t.Errorf("a program wrote: %s", out)
+			}
+			r.want(t, "skills/s/sub/a", "1")
+			return
 		}
 		for name, mode := range map[string]fs.FileMode{"skills/s": 0o555, "skills/s/sub": 0o555, "skills/s/sub/a": 0o444} {
 			if info, err := r.ws.Stat(t.Context(), name, nil); err != nil || info.Mode != mode {
@@ -267,6 +280,60 @@ func TestReadOnlyDirectory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where a mount is allowed and the provider can, nothing is copied: it is said, a
+// program's changes stay in the workspace, and it is staged again over itself.
+func TestStageByMount(t *testing.T) {
+	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
+		src := filepath.Join(r.files(t, map[string]string{"src/a": "1", "src/b": "2"}), "src")
+		want := driver.ImportCopy
+		if r.kind == sandbox.Kind && os.Getuid() == 0 && r.ws.Traits().Isolation == driver.IsolationNamespaces {
+			want = driver.ImportMount
+		}
+		for range 2 {
+			res, err := r.StageDirectory(t.Context(), src, "work/lib", &stage.DirectoryOptions{AllowMount: true})
+			if err != nil || res.Method != want || res.Files != 2 {
+				t.Fatalf("StageDirectory = %+v, %v; want %s", res, err, want)
+			}
+			r.want(t, "work/lib/a", "1")
+			r.write(t, "work/lib/a", "changed")
+			must(t, r.ws.Remove(t.Context(), "work/lib/b", nil))
+			r.want(t, "work/lib/a", "changed")
+		}
+		if err := r.PutFiles(t.Context(), []stage.File{{Path: "work/lib/a", Content: []byte("x")}, {Path: "work/lib/new/c", Content: []byte("y")}}); err != nil {
+			t.Error(err)
+		}
+		man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"work/lib/**"}, Inline: true})
+		if err != nil || len(man.Files) != 2 || man.Files[0].Content != "x" {
+			t.Errorf("collected %+v, %v", man, err)
+		}
+		must(t, r.Remove(t.Context(), "work/lib"))
+		if got := without(r.names(t), stage.MetaFile); !slices.Equal(got, []string{"work"}) {
+			t.Errorf("there is %v", got)
+		}
+		for name, text := range map[string]string{"a": "1", "b": "2"} {
+			if data, err := os.ReadFile(filepath.Join(src, name)); err != nil || string(data) != text {
+				t.Errorf("the source holds %q, %v at %s", data, err, name)
+			}
+		}
+	})
+}
+
+// A directory above the workspace may be called anything.
+func TestRootWithPatternCharacters(t *testing.T) {
+	p, err := local.New(&local.Config{Root: filepath.Join(t.TempDir(), "a[b]{c,d}*?")})
+	must(t, err)
+	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: local.Kind, ID: workspace.NewID()}, nil)
+	must(t, err)
+	defer ws.Destroy(context.WithoutCancel(t.Context()))
+	st, err := stage.New(ws, nil)
+	must(t, err)
+	must(t, st.PutFiles(t.Context(), []stage.File{{Path: "out/x[1].txt", Content: []byte("x")}}))
+	man, err := st.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"out/*.{txt,md}"}})
+	if err != nil || len(man.Files) != 1 {
+		t.Errorf("%+v, %v", man, err)
+	}
 }
 
 // A template that is itself a symlink is what it points to.

@@ -12,6 +12,7 @@ import (
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
+	"github.com/croft-run/croft/codeblock"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
@@ -202,18 +203,6 @@ func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
 	return codeexecutor.CodeBlockDelimiter{Start: "```", End: "```"}
 }
 
-// languages are those of code blocks: the ending of their files, and what runs
-// them.
-var languages = map[string]struct {
-	ext  string
-	argv []string
-}{
-	"python": {".py", []string{"python3"}}, "py": {".py", []string{"python3"}}, "python3": {".py", []string{"python3"}}, "": {".py", []string{"python3"}},
-	"bash": {".sh", []string{"bash"}}, "sh": {".sh", []string{"sh"}}, "shell": {".sh", []string{"bash"}},
-	"javascript": {".js", []string{"node"}}, "js": {".js", []string{"node"}}, "ruby": {".rb", []string{"ruby"}},
-	"perl": {".pl", []string{"perl"}}, "r": {".R", []string{"Rscript"}}, "go": {".go", []string{"go", "run"}},
-}
-
 // ExecuteCode runs code blocks in order, each a file below src, and returns what
 // they wrote and the files below out. Blocks with an execution id share a
 // workspace with earlier ones of the same id, until Close; others have one of
@@ -224,18 +213,16 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 		return codeexecutor.CodeExecutionResult{}, err
 	}
 	defer done()
-	var out strings.Builder
-	for i, b := range in.CodeBlocks {
-		ok, err := e.block(ctx, ws, i, b, &out)
-		if err != nil {
-			return codeexecutor.CodeExecutionResult{Output: out.String()}, err
-		}
-		if !ok {
-			break
-		}
+	p, err := e.at(ws)
+	if err != nil {
+		return codeexecutor.CodeExecutionResult{}, err
+	}
+	out, err := e.blocks(ctx, p, in.CodeBlocks)
+	if err != nil {
+		return codeexecutor.CodeExecutionResult{Output: out}, stale(err)
 	}
 	files, err := e.Collect(ctx, ws, []string{stage.DirOut + "/**"})
-	return codeexecutor.CodeExecutionResult{Output: out.String(), OutputFiles: files}, err
+	return codeexecutor.CodeExecutionResult{Output: out, OutputFiles: files}, err
 }
 
 // scratch returns the workspace of an execution id.
@@ -259,31 +246,32 @@ func (e *Executor) scratch(ctx context.Context, id string) (codeexecutor.Workspa
 	}, err
 }
 
-func (e *Executor) block(ctx context.Context, ws codeexecutor.Workspace, i int, b codeexecutor.CodeBlock, out *strings.Builder) (ok bool, err error) {
-	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(b.Language)), " ")
-	lang, known := languages[word]
-	if !known {
-		return false, fmt.Errorf("trpcagent: unsupported language: %s: %w", b.Language, fault.Unsupported)
+// blocks runs blocks, and returns what they wrote.
+func (e *Executor) blocks(ctx context.Context, p *place, list []codeexecutor.CodeBlock) (string, error) {
+	blocks := make([]codeblock.Block, len(list))
+	for i, b := range list {
+		blocks[i] = codeblock.NewBlock(b.Language, b.Code)
 	}
-	p, err := e.at(ws)
+	run, err := p.NewRun(ctx)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	name := fmt.Sprintf("code_%d%s", i, lang.ext)
-	if err := p.PutFiles(ctx, []stage.File{{Path: path.Join(codeexecutor.InlineSourceDir, name), Content: []byte(b.Code), Mode: 0o755}}); err != nil {
-		return false, stale(err)
+	res, err := codeblock.Run(ctx, p.ws, blocks, &codeblock.RunOptions{
+		Language: "python", Dir: codeblock.SourceDir, Env: p.Env(run), Timeout: e.opts.Timeout, MaxOutput: e.opts.MaxOutput,
+	})
+	if res == nil {
+		return "", err
 	}
-	res, err := e.RunProgram(ctx, ws, codeexecutor.RunProgramSpec{Cmd: lang.argv[0], Args: append(lang.argv[1:len(lang.argv):len(lang.argv)], name), Cwd: codeexecutor.InlineSourceDir})
-	if err != nil {
-		return false, err
+	var out strings.Builder
+	for _, b := range res.Blocks {
+		out.Write(b.Result.Stdout)
+		out.Write(b.Result.Stderr)
+		switch {
+		case b.Result.Cause == driver.CauseTimeout:
+			fmt.Fprintf(&out, "\n[timed out after %s]\n", b.Result.Duration.Round(time.Millisecond))
+		case b.Result.ExitCode != 0:
+			fmt.Fprintf(&out, "\n[exit status %d]\n", b.Result.ExitCode)
+		}
 	}
-	out.WriteString(res.Stdout)
-	out.WriteString(res.Stderr)
-	switch {
-	case res.TimedOut:
-		fmt.Fprintf(out, "\n[timed out after %s]\n", res.Duration.Round(time.Millisecond))
-	case res.ExitCode != 0:
-		fmt.Fprintf(out, "\n[exit status %d]\n", res.ExitCode)
-	}
-	return res.ExitCode == 0 && !res.TimedOut, nil
+	return out.String(), err
 }

@@ -59,7 +59,16 @@ type session struct {
 	drained bool   // +checklocks:mu  the program ended and all of its output is kept
 }
 
+// A Controller does what trpc-agent-go's interfaces have no word for. Every session
+// that StartProgram returns is one.
+type Controller interface {
+	CloseStdin() error           // the program reads end-of-file
+	Signal(name string) error    // such as "SIGINT", to the foreground
+	Resize(cols, rows int) error // of a terminal
+}
+
 var (
+	_ Controller                         = (*session)(nil)
 	_ codeexecutor.ProgramSession        = (*session)(nil)
 	_ codeexecutor.ProgramStateProvider  = (*session)(nil)
 	_ codeexecutor.ProgramResultProvider = (*session)(nil)
@@ -157,6 +166,27 @@ func (s *session) Write(data string, newline bool) error {
 	ctx, cancel := s.call()
 	defer cancel()
 	return s.s.Write(ctx, []byte(data))
+}
+
+// CloseStdin ends the program's input.
+func (s *session) CloseStdin() error {
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.s.CloseStdin(ctx)
+}
+
+// Signal sends a signal.
+func (s *session) Signal(name string) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.s.Signal(ctx, name)
+}
+
+// Resize changes the size of a terminal.
+func (s *session) Resize(cols, rows int) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.s.Resize(ctx, workspace.Size{Cols: cols, Rows: rows})
 }
 
 // Kill ends the program and all that it started.

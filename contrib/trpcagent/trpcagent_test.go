@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,35 +24,21 @@ import (
 
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/provider/local"
-	"github.com/croft-run/croft/provider/sandbox"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // everywhere runs a test on an executor of each kind that has a shell.
 func everywhere(t *testing.T, f func(t *testing.T, e *trpcagent.Executor)) {
-	for _, kind := range []string{local.Kind, sandbox.Kind} {
+	for _, kind := range shelltest.Shells {
 		t.Run(kind, func(t *testing.T) { f(t, open(t, kind, nil)) })
 	}
 }
 
 func open(t *testing.T, kind string, opts *trpcagent.Options) *trpcagent.Executor {
 	t.Helper()
-	bin, err := guest()
-	must(t, err)
-	outer := t.TempDir()
-	must(t, os.Chmod(outer, 0o755))
-	var p driver.Provider
-	if root := filepath.Join(outer, "ws"); kind == local.Kind {
-		p, err = local.New(&local.Config{Root: root, Guest: bin})
-	} else {
-		p, err = sandbox.New(&sandbox.Config{Root: root, Guest: bin})
-	}
-	must(t, err)
+	p, _ := shelltest.Place(t, kind)
 	e, err := trpcagent.New(t.Context(), p, opts)
-	if err != nil && kind == sandbox.Kind {
-		t.Skipf("the host lacks what the sandbox needs: %v", err)
-	}
 	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
@@ -334,27 +319,4 @@ func TestExecuteCode(t *testing.T) {
 	})
 }
 
-var guest = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "croft-trpcagent-test-")
-	if err != nil {
-		return "", err
-	}
-	guestDir = dir
-	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return bin, os.Chmod(dir, 0o755)
-})
-
-var guestDir string // to be removed
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if guestDir != "" {
-		os.RemoveAll(guestDir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shelltest.Main(m) }

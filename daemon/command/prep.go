@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/bootstrap"
-	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
 )
@@ -57,7 +57,7 @@ func (a *app) prep(ctx context.Context, opts prepOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.withStage(ctx, opts.workspace, func(st *stage.Stage) error {
+	return a.withStage(ctx, opts.workspace, func(ctx context.Context, st *stage.Stage) error {
 		r := bootstrap.New(st, nil)
 		do := r.Apply
 		if opts.dryRun {
@@ -96,28 +96,23 @@ func (a *app) readSpec(file string) (text []byte, dir string, err error) {
 	return text, dir, err
 }
 
-// withStage runs f with the stage of a workspace, whose memory and artifacts are in
-// the data directory.
-func (a *app) withStage(ctx context.Context, name string, f func(st *stage.Stage) error) error {
+// withStage runs f with the stage of a workspace, whose memory and artifacts are
+// where the workspace is, and with a context under which it has these.
+func (a *app) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
 	settings, err := a.settings()
 	if err != nil {
 		return err
 	}
-	return a.withWorkspace(ctx, name, func(ws *workspace.Workspace) (err error) {
-		opts, closeIt, err := system.StageOptions(settings.Data)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, closeIt()) }()
-		if opts.HostRoots = settings.HostRoots; len(opts.HostRoots) == 0 {
+	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
+		opts := &stage.Options{State: served{c}, HostRoots: settings.HostRoots}
+		if len(opts.HostRoots) == 0 {
 			opts.HostRoots = []string{"/"} // who runs this command may read what they may read
 		}
-		opts.Artifacts = opts.Artifacts.In(ws.ID())
 		st, err := stage.New(ws, opts)
 		if err != nil {
 			return err
 		}
-		return f(st)
+		return f(stage.WithArtifacts(ctx, servedArtifacts{c, ws.ID()}), st)
 	})
 }
 
@@ -154,7 +149,7 @@ $WORKSPACE_DIR. No symlink is followed out of the workspace.`,
 }
 
 func (a *app) collect(ctx context.Context, opts collectOptions) error {
-	return a.withStage(ctx, opts.name, func(st *stage.Stage) error {
+	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
 		man, err := st.CollectOutputs(ctx, opts.spec)
 		if err != nil {
 			return err

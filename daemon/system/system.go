@@ -26,6 +26,7 @@ import (
 	"github.com/croft-run/croft/script"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/template"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -70,7 +71,9 @@ type System struct {
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
-	open      []io.Closer // providers that hold something open, and what they share
+	memory    *stage.DirState  // of what was staged
+	artifacts *stage.Artifacts // of all workspaces, by their ids
+	open      []io.Closer      // providers that hold something open, and what they share
 
 	mu     sync.Mutex
 	inside *inside // +checklocks:mu
@@ -148,8 +151,11 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.openStage(); err != nil {
+		return err
+	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Ground: ground, MaxOpen: int(s.settings.Caps.MaxOpen),
+		Log: s.log, Events: s.events, Ground: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
 	})
 	if err != nil {
 		return err
@@ -159,6 +165,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
 		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)),
+		Memory: s.memory, Artifacts: s.artifacts,
 	})
 	if err != nil {
 		return err

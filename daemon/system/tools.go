@@ -28,11 +28,7 @@ import (
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of
 // this system. What cfg sets stays.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
-	skills, err := s.skillTools()
-	if err != nil {
-		return nil, err
-	}
-	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), skills)
+	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
 	if r, ok := cfg.Workspaces.(*recorded); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {

@@ -75,12 +75,20 @@ type live struct {
 	*guest.Client
 	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
 	files *driver.FS     // on root
+
+	top   *os.File // of the workspace as the guest sees it, once something was staged in it
+	ns    *os.File // of the guest's mounts
+	mount uint64   // that top is on
 }
 
 func (g *live) close() {
 	g.Close() //nolint:errcheck // whether it hears of it or not
 	if g.root != nil {
 		g.root.Close() //nolint:errcheck // nothing was written through the descriptor
+	}
+	if g.top != nil {
+		g.top.Close()
+		g.ns.Close()
 	}
 }
 

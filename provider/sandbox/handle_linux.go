@@ -27,6 +27,8 @@ type handle struct {
 	client *live         // nil until the guest was needed
 	closed bool
 
+	stages bool // directories may be brought in by mounts, where nothing lies below the files
+
 	proxied bool // this handle takes part in the proxy of the workspace
 	looking looking
 	handed  bool // files are reached through the guest whatever they lie over
@@ -45,12 +47,15 @@ func (h *handle) shape() options {
 // mounted reports whether the files are what a mount of the guest shows.
 func (h *handle) mounted() bool {
 	o := h.shape()
-	return h.handed || len(o.lower()) > 0
+	return h.handed || len(o.lower()) > 0 || h.staged()
 }
 
 // via is the module that calls for files go to.
 func (h *handle) via(ctx context.Context) (*driver.FS, error) {
-	if h.mounted() {
+	switch {
+	case h.staged():
+		return h.through(ctx)
+	case h.mounted():
 		return h.files(ctx)
 	}
 	return h.plot.Direct(), nil
@@ -161,10 +166,26 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 func (h *handle) find(ctx context.Context, want *plan, proxy *egress.Proxy) (*live, error) {
 	if !h.shape().Throwaway {
 		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
-			return c, nil
+			return h.complete(c)
 		}
 	}
-	return h.p.start(ctx, h.p.ground.Path(h.id), want, proxy)
+	c, err := h.p.start(ctx, h.p.ground.Path(h.id), want, proxy)
+	if err != nil {
+		return nil, err
+	}
+	return h.complete(c)
+}
+
+// complete gives a guest the mounts of what was imported.
+func (h *handle) complete(c *live) (*live, error) {
+	if !h.staged() {
+		return c, nil
+	}
+	if err := h.remount(c); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // wayOut takes part in the proxy of the workspace, in place of what the handle

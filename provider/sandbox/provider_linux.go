@@ -404,6 +404,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	h.caps = caps
 	h.handed = m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy)
 	h.plot.Via = h.via
+	h.stages = p.stages(l, m)
 	ref, err := newRef(m, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
@@ -415,11 +416,15 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	if caps.Has(driver.CapSnapshot) {
 		life.Snapshot = h.keeper(l, m).Module()
 	}
+	files := h.plot.FS()
+	if h.stages {
+		files.Import = h.importDir(files.Import)
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: p.traits(l, m, h.opts),
 		Life:   life,
-		FS:     h.plot.FS(),
+		FS:     files,
 		Shell:  h.shell(),
 	}, nil
 }

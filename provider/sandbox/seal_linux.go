@@ -81,7 +81,7 @@ func inodeOf(path string) (uint64, error) {
 // seal turns the files of a workspace, in which nothing runs, into a layer.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
 	m, o := h.plot.Meta(), h.shape()
-	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers {
+	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers || h.staged() {
 		return snapshot.Base{}, false, nil
 	}
 	unlock, err := h.lock(ctx)

@@ -196,8 +196,8 @@ func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.Vi
 	if err := h.plot.Current(); err != nil {
 		return v, err
 	}
-	if h.p.limitedDisk(l, m.Policy) { // the files are in a file system of their own
-		fs, err := h.files(ctx)
+	if h.p.limitedDisk(l, m.Policy) || h.staged() { // the files are in a file system of their own, or in several
+		fs, err := h.plot.Via(ctx)
 		if err != nil {
 			return v, err
 		}

@@ -18,6 +18,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/blobs"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -42,20 +43,7 @@ func failed(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	code := fault.Unavailable
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
-		code = fault.NotFound
-	case gcerrors.PermissionDenied:
-		code = fault.PermissionDenied
-	case gcerrors.ResourceExhausted:
-		code = fault.ResourceExhausted
-	case gcerrors.Canceled:
-		code = fault.Canceled
-	case gcerrors.DeadlineExceeded:
-		code = fault.DeadlineExceeded
-	}
-	return fmt.Errorf("snapshot: bucket: %s %s: %w: %w", verb, name, code, err)
+	return fmt.Errorf("snapshot: bucket: %s %s: %w: %w", verb, name, blobs.Code(err), err)
 }
 
 func (b *backend) Create(ctx context.Context, name string) (snapshot.Pending, error) {

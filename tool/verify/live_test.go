@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/provider/local"
@@ -35,26 +34,7 @@ func open(t *testing.T, kind string, files map[string]string) (*workspace.Worksp
 			t.Fatal(err)
 		}
 	}
-	var p driver.Provider
-	var err error
-	root := filepath.Join(t.TempDir(), "ws")
-	if kind == local.Kind {
-		p, err = local.New(&local.Config{Root: root})
-	} else {
-		bin, gerr := guest()
-		if gerr != nil {
-			t.Fatal(gerr)
-		}
-		p, err = sandbox.New(&sandbox.Config{Root: root, Guest: bin})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if kind == sandbox.Kind {
-		if traits, err := p.Probe(t.Context()); err != nil {
-			t.Skipf("the host lacks what the sandbox needs: %v (%v)", err, traits)
-		}
-	}
+	p, _ := shelltest.Place(t, kind)
 	d, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: kind, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -71,31 +51,7 @@ func open(t *testing.T, kind string, files map[string]string) (*workspace.Worksp
 	return ws, dir
 }
 
-// guest builds the program that runs inside the fence, once.
-var guest = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "croft-verify-test-")
-	if err != nil {
-		return "", err
-	}
-	guestDir = dir
-	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return bin, os.Chmod(dir, 0o755) //nolint:gosec // what runs behind the fence may be another user
-})
-
-var guestDir string // to be removed
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if guestDir != "" {
-		os.RemoveAll(guestDir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shelltest.Main(m) }
 
 // project returns the only project of a workspace.
 func project(t *testing.T, ws *workspace.Workspace) profile.Project {

@@ -2,7 +2,8 @@ package driver
 
 // ImportOptions are the options of Import.
 type ImportOptions struct {
-	ReadOnly bool     // without any permission to write
+	ReadOnly bool     // without any permission to write, by a mount where the provider can
+	Mount    bool     // nothing need be copied: a mount may show the directory, which must not change then while the workspace is there
 	Exclude  []string // paths below the directory that stay out, with all below them
 	MaxFiles int      // ResourceExhausted beyond so many entries; 0 is no limit
 	MaxBytes int64    // ResourceExhausted beyond so many bytes of files; 0 is no limit
@@ -17,7 +18,7 @@ type ImportResult struct {
 	Files    int          `json:"files"`
 	Dirs     int          `json:"dirs"`
 	Symlinks int          `json:"symlinks"`
-	Bytes    int64        `json:"bytes"`             // of files
+	Bytes    int64        `json:"bytes"`             // of files; not counted where a mount shows them
 	Method   ImportMethod `json:"method"`            // of those, the weakest that was needed
 	Skipped  []ImportSkip `json:"skipped,omitempty"` // the first MaxSkipsListed of them
 	Skips    int          `json:"skips,omitempty"`   // how many there were
@@ -38,7 +39,7 @@ type ImportMethod string
 const (
 	ImportCopy    ImportMethod = "copy"
 	ImportReflink ImportMethod = "reflink" // the file system shares the blocks until one side writes
-	ImportMount   ImportMethod = "mount"
+	ImportMount   ImportMethod = "mount"   // nothing was copied; what is written stays in the workspace
 )
 
 // An ImportSkip is what Import left out, and why.

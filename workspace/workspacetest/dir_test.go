@@ -48,6 +48,7 @@ type defects struct {
 	keepsPartial    bool // a body that fails leaves what it wrote
 	leaksEnv        bool // the ref holds the environment
 	wrongDigest     bool // fs.Digest differs from what package workspace computes
+	importsNothing  bool // fs.Import says that it was done
 	acksEarly       bool // writes are acknowledged before they are done
 	noSteps         bool // marks none
 	escapes         bool // symlinks may leave
@@ -220,6 +221,11 @@ func (p *dirs) build(meta dirMeta) (*driver.Workspace, error) {
 	}
 	if p.defects.wrongDigest {
 		w.FS.Digest = func(context.Context, string) (string, error) { return driver.DigestBytes(nil), nil }
+	}
+	if p.defects.importsNothing {
+		w.FS.Import = func(context.Context, string, string, *driver.ImportOptions) (driver.ImportResult, error) {
+			return driver.ImportResult{Files: 4, Dirs: 3}, nil
+		}
 	}
 	if p.defects.typedNil {
 		w.Shell = &driver.Shell{Starter: (*nilStarter)(nil)}

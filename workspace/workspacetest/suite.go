@@ -46,7 +46,7 @@ type Check struct {
 // Checks is the whole suite, in the order in which Run goes through it.
 var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
-	readChecks, writeChecks, treeChecks, moveChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
+	readChecks, writeChecks, treeChecks, moveChecks, importChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
 	shellChecks, terminalChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,
 )

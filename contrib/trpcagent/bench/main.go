@@ -20,7 +20,10 @@ import (
 	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A row is one comparison, as those of Croft's bench.
@@ -89,7 +92,7 @@ func run(ctx context.Context, n int) (rows []row, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "ref"), 0o755); err != nil {
 		return nil, err
 	}
-	for _, f := range []func(context.Context) error{e.create, e.collect, e.stage, e.runTrue, e.longLine, e.noop} {
+	for _, f := range []func(context.Context) error{e.create, e.collect, e.stage, e.stageShared, e.runTrue, e.longLine, e.noop} {
 		if err := f(ctx); err != nil {
 			return e.rows, err
 		}
@@ -188,31 +191,91 @@ func (e *engines) collect(ctx context.Context) error {
 	return nil
 }
 
-func (e *engines) stage(ctx context.Context) error {
+// source makes a directory with 5,000 files of 2 KiB.
+func (e *engines) source() (string, error) {
 	src := filepath.Join(e.dir, "src")
+	if _, err := os.Stat(src); err == nil {
+		return src, nil
+	}
 	for i := range 5000 {
 		name := filepath.Join(src, fmt.Sprintf("d%03d", i/50), fmt.Sprintf("f%d", i))
 		if i%50 == 0 {
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				return err
+				return "", err
 			}
 		}
 		if err := os.WriteFile(name, make([]byte, 2048), 0o644); err != nil {
-			return err
+			return "", err
 		}
+	}
+	return src, nil
+}
+
+// putter stages the source, each time to another place.
+func (e *engines) putter(ctx context.Context, eng codeexecutor.Engine, ws codeexecutor.Workspace, src string) func() error {
+	turn := 0
+	return func() error {
+		turn++
+		return eng.FS().StageDirectory(ctx, ws, src, fmt.Sprintf("work/s%d", turn), codeexecutor.StageOptions{AllowMount: true})
+	}
+}
+
+func (e *engines) stage(ctx context.Context) error {
+	src, err := e.source()
+	if err != nil {
+		return err
 	}
 	ours, ref, err := e.both(ctx, "stage")
 	if err != nil {
 		return err
 	}
-	turn := map[string]int{}
-	put := func(who string, eng codeexecutor.Engine, ws codeexecutor.Workspace) func() error {
-		return func() error {
-			turn[who]++
-			return eng.FS().StageDirectory(ctx, ws, src, fmt.Sprintf("work/s%d", turn[who]), codeexecutor.StageOptions{AllowMount: true})
-		}
+	return e.compare("StageDirectory of 5,000 files, copied", 1/1.5, e.putter(ctx, e.ours, ours, src), e.putter(ctx, e.ref, ref, src))
+}
+
+// stageShared stages in a sandbox, where a mount shows the directory and what is
+// written goes to a layer above it.
+func (e *engines) stageShared(ctx context.Context) error {
+	src, err := e.source()
+	if err != nil {
+		return err
 	}
-	return e.compare("StageDirectory of 5,000 files, copied", 1/1.5, put("ours", e.ours, ours), put("ref", e.ref, ref))
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(e.dir, "sandbox")})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	exec, err := trpcagent.New(ctx, p, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no sandbox here:", err)
+		return nil
+	}
+	defer exec.Close(ctx)
+	ours, err := exec.CreateWorkspace(ctx, "shared", codeexecutor.WorkspacePolicy{})
+	if err != nil {
+		return err
+	}
+	if err := e.checkMount(ctx, exec, ours, src); err != nil {
+		fmt.Fprintln(os.Stderr, "no mounts in sandboxes here:", err)
+		return nil
+	}
+	ref, err := e.ref.Manager().CreateWorkspace(ctx, "shared", codeexecutor.WorkspacePolicy{})
+	if err != nil {
+		return err
+	}
+	return e.compare("StageDirectory of 5,000 files, copy-on-write", 0.2, e.putter(ctx, exec, ours, src), e.putter(ctx, e.ref, ref, src))
+}
+
+// checkMount makes sure that it is a mount that is measured.
+func (e *engines) checkMount(ctx context.Context, exec *trpcagent.Executor, ws codeexecutor.Workspace, src string) error {
+	w, err := exec.Workspace(ws)
+	if err != nil {
+		return err
+	}
+	res, err := w.Import(ctx, src, "work/s0", &workspace.ImportOptions{Mount: true})
+	if err == nil && res.Method != driver.ImportMount {
+		err = fmt.Errorf("it was done by %s", res.Method)
+	}
+	return err
 }
 
 func (e *engines) runTrue(ctx context.Context) error {

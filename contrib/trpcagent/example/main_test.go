@@ -2,29 +2,17 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/croft-run/croft/internal/shelltest"
 )
 
+func TestMain(m *testing.M) { shelltest.Main(m) }
+
 func TestExample(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Join(dir, "croft-guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	var out bytes.Buffer
-	err := run(t.Context(), bin, &out)
+	err := run(t.Context(), shelltest.Guest(t), &out)
 	if err != nil && strings.Contains(err.Error(), "trpcagent: sandbox") {
 		t.Skipf("the host lacks what the sandbox needs: %v", err)
 	}
