@@ -16,19 +16,9 @@ import (
 // assertion does is an Outcome; an error says that it could not be asked: there is no
 // such case, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
-	ex := &execution{env: env, report: report}
-	if env != nil {
-		ex.info = env.Info()
-	}
 	var out *Outcome
-	err := s.vm.do(ctx, ex, func() error {
-		c, value, err := s.arguments(caseID, report)
-		if err != nil {
-			return err
-		}
-		return s.call(ex, s.vm.handlers.run, c, value)
-	}, func() (err error) {
-		out, err = s.outcome(ex)
+	err := s.execute(ctx, caseID, report, env, func(r *realm) goja.Callable { return r.vm.handlers.run }, func(r *realm, ex *execution) (err error) {
+		out, err = r.outcome(ex)
 		return err
 	})
 	if err != nil {
@@ -41,19 +31,12 @@ func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessag
 // of skillgym's RunnerResult. nil is no opinion. What classifyFailure throws is an
 // error.
 func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
-	ex := &execution{}
 	var class *FailureClass
-	err := s.vm.do(ctx, ex, func() error {
-		c, value, err := s.arguments(caseID, result)
-		if err != nil {
+	err := s.execute(ctx, caseID, result, nil, func(r *realm) goja.Callable { return r.vm.handlers.classify }, func(r *realm, ex *execution) error {
+		if err := r.vm.loadError("classify a failure of case "+caseID+" of", s.Path, ex); err != nil {
 			return err
 		}
-		return s.call(ex, s.vm.handlers.classify, c, value)
-	}, func() error {
-		if err := s.vm.loadError("classify a failure of case "+caseID, s.Path, ex); err != nil {
-			return err
-		}
-		return s.decode(ex.value, &class)
+		return r.vm.decode(ex.value, &class)
 	})
 	if err != nil {
 		return nil, err
@@ -61,16 +44,49 @@ func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMess
 	return class, nil
 }
 
-func (s *Suite) arguments(caseID string, data json.RawMessage) (*goja.Object, goja.Value, error) {
-	c, ok := s.cases[caseID]
+// execute calls a handler for a case, in an engine that works. Where another execution
+// breaks the engine meanwhile, it is done again, once.
+func (s *Suite) execute(ctx context.Context, caseID string, data json.RawMessage, env AssertEnv, handler func(*realm) goja.Callable, end func(*realm, *execution) error) error {
+	for again := true; ; again = false {
+		r, err := s.current(ctx)
+		if err != nil {
+			return err
+		}
+		ex := &execution{env: env, report: data}
+		if env != nil {
+			ex.info = env.Info()
+		}
+		err = r.vm.do(ctx, ex, func() error {
+			c, value, err := r.arguments(caseID, data)
+			if err != nil {
+				return err
+			}
+			return r.call(ex, handler(r), c, value)
+		}, func() error {
+			if errors.Is(ex.err, errLost) {
+				return errLost
+			}
+			return end(r, ex)
+		})
+		switch {
+		case !errors.Is(err, errLost):
+			return err
+		case !again:
+			return fmt.Errorf("suite: %w: %w twice, by others", fault.Unavailable, errLost)
+		}
+	}
+}
+
+func (r *realm) arguments(caseID string, data json.RawMessage) (*goja.Object, goja.Value, error) {
+	c, ok := r.cases[caseID]
 	if !ok {
 		return nil, nil, &failure{fmt.Errorf("%w: the suite has no case %q", fault.NotFound, caseID)}
 	}
 	if !json.Valid(data) {
 		return nil, nil, &failure{fmt.Errorf("%w: the report is not JSON", fault.InvalidArgument)}
 	}
-	parse, _ := goja.AssertFunction(s.vm.rt.Get("JSON").ToObject(s.vm.rt).Get("parse"))
-	value, err := parse(goja.Undefined(), s.vm.rt.ToValue(string(data)))
+	parse, _ := goja.AssertFunction(r.vm.rt.Get("JSON").ToObject(r.vm.rt).Get("parse"))
+	value, err := parse(goja.Undefined(), r.vm.rt.ToValue(string(data)))
 	if err != nil {
 		return nil, nil, &failure{fmt.Errorf("%w: the report: %w", fault.InvalidArgument, err)}
 	}
@@ -83,27 +99,27 @@ type failure struct{ error }
 func (f *failure) Unwrap() error { return f.error }
 
 // call calls one of the handlers as the work of ex.
-func (s *Suite) call(ex *execution, fn goja.Callable, args ...goja.Value) error {
-	state, err := s.vm.handlers.begin(goja.Undefined())
+func (r *realm) call(ex *execution, fn goja.Callable, args ...goja.Value) error {
+	state, err := r.vm.handlers.begin(goja.Undefined())
 	if err != nil {
 		return err
 	}
-	ex.state = state.ToObject(s.vm.rt)
+	ex.state = state.ToObject(r.vm.rt)
 	promise, err := fn(goja.Undefined(), args...)
 	if err != nil {
 		return err
 	}
-	return s.vm.await(ex, promise, nil)
+	return r.vm.await(ex, promise, nil)
 }
 
 // outcome is how an execution ended.
-func (s *Suite) outcome(ex *execution) (*Outcome, error) {
+func (r *realm) outcome(ex *execution) (*Outcome, error) {
 	var f *failure
 	if errors.As(ex.err, &f) {
 		return nil, f.error
 	}
 	out := &Outcome{}
-	value, thrown := s.vm.cause(ex.err)
+	value, thrown := r.vm.cause(ex.err)
 	if ex.err != nil && !thrown { // it was interrupted, or it asked to exit
 		out.Origin = OriginHook
 		out.Error = &ErrorInfo{Name: "Error", Message: withoutCode(ex.err)}
@@ -114,11 +130,11 @@ func (s *Suite) outcome(ex *execution) (*Outcome, error) {
 		if !thrown {
 			value = goja.Undefined()
 		}
-		verdict, err := s.vm.handlers.verdict(goja.Undefined(), s.vm.rt.ToValue(thrown), value, ex.state)
+		verdict, err := r.vm.handlers.verdict(goja.Undefined(), r.vm.rt.ToValue(thrown), value, ex.state)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.Internal, err)
 		}
-		if err := s.decode(verdict, out); err != nil {
+		if err := r.vm.decode(verdict, out); err != nil {
 			return nil, err
 		}
 	}
@@ -127,8 +143,6 @@ func (s *Suite) outcome(ex *execution) (*Outcome, error) {
 }
 
 // decode copies data of our own modules out of the engine.
-func (s *Suite) decode(value goja.Value, to any) error { return s.vm.decode(value, to) }
-
 func (v *vm) decode(value goja.Value, to any) error {
 	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
 		return nil

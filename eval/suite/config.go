@@ -55,7 +55,7 @@ type Agent struct {
 	Env         map[string]string
 }
 
-// The types of agents.
+// AgentTypes are the types of agents.
 var AgentTypes = []string{"codex", "opencode", "claude-code", "cursor-agent", "copilot", "gemini", "acp", "command"}
 
 // Schedules are the orders in which executions run.

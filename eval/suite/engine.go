@@ -190,6 +190,8 @@ func (v *vm) do(ctx context.Context, ex *execution, begin func() error, end func
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ex.ctx = ctx
+	v.live.Add(1)
+	defer v.live.Add(-1)
 	result := make(chan error, 1)
 	ex.finish = func(ex *execution) { result <- end() }
 	if !v.submit(ex, begin) {

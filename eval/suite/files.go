@@ -38,10 +38,12 @@ func newFiles(dirs []string) *files {
 	return f
 }
 
-func (f *files) close() {
+func (f *files) close() error {
+	var errs []error
 	for _, root := range f.roots {
-		root.Close()
+		errs = append(errs, root.Close())
 	}
+	return errors.Join(errs...)
 }
 
 // A fileError is what Node would say of a file: ENOENT: no such file or directory,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -111,13 +112,14 @@ func (v *vm) log(l *Loader, line Log) {
 	}
 }
 
-// exit ends the execution: the process is not the suite's to end.
+// exit ends the execution: the process is not the suite's to end. What the suite does
+// with the error changes nothing.
 func (v *vm) exit(code int) {
 	err := fmt.Errorf("suite: %w: the suite called process.exit(%d)", fault.Failed, code)
 	if v.current != nil {
 		v.current.fail(err)
 	}
-	v.rt.Interrupt(err)
+	panic(v.throwable(err))
 }
 
 // timer calls fn after ms, unless what it returns is called before. A timer keeps an
@@ -127,7 +129,7 @@ func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
 	if ex == nil {
 		return goja.Undefined()
 	}
-	if !(ms >= 1) { //nolint:staticcheck // not a number, too
+	if math.IsNaN(ms) || ms < 1 {
 		ms = 1
 	}
 	ctx, cancel := context.WithCancel(ex.ctx)

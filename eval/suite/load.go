@@ -17,13 +17,12 @@ import (
 
 // A Loader reads suites and configurations. Its zero value is ready to use.
 type Loader struct {
-	Env    []string            // what process.env holds; nil is this process's
-	Args   []string            // what follows the program in process.argv
-	TmpDir string              // what os.tmpdir() names; "" is a new one, which Close removes
-	Dirs   []string            // directories that node:fs may use, beside the suite's own
-	Limit  Limit               // of each turn
-	Log    func(l Log)         // hears what is written to the console; nil keeps it to Outcome.Logs
-	Now    func() (ms float64) // nil is the clock
+	Env    []string    // what process.env holds; nil is this process's
+	Args   []string    // what follows the program in process.argv
+	TmpDir string      // what os.tmpdir() names; "" is a new one, which Close removes
+	Dirs   []string    // directories that node:fs may use, beside the suite's own
+	Limit  Limit       // of each turn
+	Log    func(l Log) // hears what is written to the console; nil keeps it to Outcome.Logs
 }
 
 // A Suite is what a file exports. It may be used from any number of goroutines.
@@ -36,10 +35,21 @@ type Suite struct {
 	Notices   []string   // what the user should know
 	Logs      []Log      // what it wrote while it was loaded
 
+	loader *Loader // with its temporary directory
+	prog   *goja.Program
+	text   string // what the file means, where it is not JavaScript
+	dirs   []string
+	tmp    string // removed by Close
+
+	mu     sync.Mutex
+	realm  *realm // +checklocks:mu
+	closed bool   // +checklocks:mu
+}
+
+// A realm is an engine in which the suite was evaluated, with its cases.
+type realm struct {
 	vm    *vm
 	cases map[string]*goja.Object // by id; belongs to the goroutine of vm
-	tmp   string                  // removed by Close
-	once  sync.Once
 }
 
 // Load reads a suite: TypeScript, JavaScript, or YAML where the name ends in .yaml or
@@ -63,22 +73,58 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Path: path, Dir: filepath.Dir(path)}
-	dirs := append([]string{s.Dir}, l.Dirs...)
+	s := &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}
+	s.dirs = append([]string{s.Dir}, l.Dirs...)
 	if cfg != nil && cfg.Dir != "" {
-		dirs = append(dirs, cfg.Dir)
+		s.dirs = append(s.dirs, cfg.Dir)
 	}
-	if s.vm, s.tmp, err = l.newVM(dirs); err != nil {
+	if s.loader, s.tmp, err = l.withTmp(); err != nil {
 		return nil, err
 	}
-	if src.text != "" {
-		s.vm.sources.set(path, src.text)
-	}
-	if err := s.evaluate(ctx, prog); err != nil {
-		s.Close()
-		return nil, err
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// begin evaluates the suite for the first time, and keeps what it exports.
+func (s *Suite) begin(ctx context.Context) error {
+	r, read, err := s.newRealm(ctx)
+	if err != nil {
+		return err
+	}
+	s.Cases, s.Workspace, s.Tags, s.Notices, s.Logs = read.Cases, read.Workspace, read.Tags, read.Notices, read.Logs
+	s.mu.Lock()
+	s.realm = r
+	s.mu.Unlock()
+	return nil
+}
+
+// current returns the realm to use: a new one where the last was broken.
+func (s *Suite) current(ctx context.Context) (*realm, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
+	}
+	if !s.realm.vm.broken.Load() {
+		return s.realm, nil
+	}
+	r, _, err := s.newRealm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	old := s.realm
+	s.realm = r
+	return r, old.close()
+}
+
+func (r *realm) close() error {
+	r.vm.close()
+	if err := r.vm.files.close(); err != nil {
+		return fmt.Errorf("suite: close files: %w", err)
+	}
+	return nil
 }
 
 // sourceOf returns what to bundle for a file.
@@ -100,53 +146,74 @@ func sourceOf(path string) (source, error) {
 		Message: "a suite ends in .ts, .mts, .cts, .tsx, .js, .mjs, .cjs, .jsx, .yaml or .yml"}
 }
 
-// newVM makes an engine that runs. The temporary directory that it made is returned.
-func (l *Loader) newVM(dirs []string) (v *vm, tmp string, err error) {
-	v = newVM(l.Limit)
-	use := *l
-	if use.TmpDir == "" {
+// withTmp returns the loader with a temporary directory, and that directory where it
+// is new.
+func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
+	copied := *l
+	if copied.TmpDir == "" {
 		if tmp, err = os.MkdirTemp("", "croft-eval-"); err != nil {
 			return nil, "", fmt.Errorf("suite: make a temporary directory: %w: %w", fault.Of(err), err)
 		}
-		use.TmpDir = tmp
+		copied.TmpDir = tmp
 	}
-	if err := v.boot(&use, append(slices.Clone(dirs), use.TmpDir)); err != nil {
-		v.files.close()
-		os.RemoveAll(tmp)
-		return nil, "", err
+	return &copied, tmp, nil
+}
+
+// newVM makes an engine that runs.
+func (l *Loader) newVM(dirs []string) (*vm, error) {
+	v := newVM(l.Limit)
+	if err := v.boot(l, append(slices.Clone(dirs), l.TmpDir)); err != nil {
+		return nil, err
 	}
 	v.start()
-	return v, tmp, nil
+	return v, nil
 }
 
 // Close ends the suite: executions under way fail, and its temporary files go.
 func (s *Suite) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
 	var err error
-	s.once.Do(func() {
-		s.vm.close()
-		s.vm.files.close()
-		if s.tmp != "" {
-			err = os.RemoveAll(s.tmp)
-		}
-	})
+	if s.realm != nil {
+		err = s.realm.close()
+	}
+	if s.tmp != "" {
+		err = errors.Join(err, os.RemoveAll(s.tmp))
+	}
 	if err != nil {
 		return fmt.Errorf("suite: close %s: %w: %w", s.Path, fault.Of(err), err)
 	}
 	return nil
 }
 
-// evaluate runs the program and reads what it exports.
-func (s *Suite) evaluate(ctx context.Context, prog *goja.Program) error {
-	ex := &execution{}
-	var err error
-	failed := s.vm.do(ctx, ex, func() error {
-		return s.vm.evaluate(ex, prog, func(ns *goja.Object) error { err = s.read(ns); return nil })
-	}, func() error { return s.vm.loadError("load", s.Path, ex) })
-	s.Logs = ex.logs
-	if failed != nil {
-		return failed
+// newRealm evaluates the suite in a new engine, and reads what it exports.
+func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
+	v, err := s.loader.newVM(s.dirs)
+	if err != nil {
+		return nil, nil, err
 	}
-	return err
+	if s.text != "" {
+		v.sources.set(s.Path, s.text)
+	}
+	r := &realm{vm: v, cases: map[string]*goja.Object{}}
+	read := &Suite{Path: s.Path, Dir: s.Dir}
+	ex := &execution{}
+	var bad error
+	err = v.do(ctx, ex, func() error {
+		return v.evaluate(ex, s.prog, func(ns *goja.Object) error { bad = read.read(r, ns); return nil })
+	}, func() error { return v.loadError("load", s.Path, ex) })
+	read.Logs = ex.logs
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, r.close())
+	}
+	return r, read, nil
 }
 
 // loadError says why a file could not be evaluated, nil where it could.
@@ -184,13 +251,12 @@ func (e ErrorInfo) headline() string {
 
 // read takes what the module exports apart. It is stricter than skillgym, which lets
 // a suite without ids or assertions run to its end first.
-func (s *Suite) read(ns *goja.Object) error {
+func (s *Suite) read(realm *realm, ns *goja.Object) error {
 	def := ns.Get("default")
 	if def == nil || goja.IsUndefined(def) {
 		return &Error{Verb: "load", File: s.Path, Code: fault.InvalidArgument, Message: "Suite file does not have a default export: " + s.Path}
 	}
 	r := &reader{what: "suite"}
-	s.cases = map[string]*goja.Object{}
 	if o, ok := def.(*goja.Object); ok && isData(o) {
 		keys := o.Keys()
 		for i, key := range keys {
@@ -198,7 +264,7 @@ func (s *Suite) read(ns *goja.Object) error {
 			if o.ClassName() != "Array" {
 				at = "case " + key
 			}
-			s.readCase(r, o.Get(key), at)
+			s.readCase(realm, r, o.Get(key), at)
 		}
 		if len(keys) == 0 {
 			r.bad("default export", "expected at least one case")
@@ -208,7 +274,7 @@ func (s *Suite) read(ns *goja.Object) error {
 	}
 	if w := ns.Get("workspace"); w != nil && !goja.IsUndefined(w) {
 		r.what = "suite config"
-		s.Workspace = r.workspace(toData(s.vm.rt, w), "workspace")
+		s.Workspace = r.workspace(toData(realm.vm.rt, w), "workspace")
 		s.Workspace.resolve(s.Dir)
 	}
 	if r.err != nil {
@@ -225,13 +291,13 @@ func isData(o *goja.Object) bool {
 
 var caseKeys = []string{"id", "prompt", "tags", "timeoutMs", "expectedFail", "classifyFailure", "assert"}
 
-func (s *Suite) readCase(r *reader, v goja.Value, at string) {
+func (s *Suite) readCase(realm *realm, r *reader, v goja.Value, at string) {
 	o, ok := v.(*goja.Object)
 	if !ok || !isData(o) || o.ClassName() == "Array" {
 		r.bad(at, "expected an object")
 		return
 	}
-	get := func(key string) any { return toData(s.vm.rt, o.Get(key)) }
+	get := func(key string) any { return toData(realm.vm.rt, o.Get(key)) }
 	c := Case{}
 	id, _ := get("id").(string)
 	if strings.TrimSpace(id) == "" {
@@ -241,10 +307,10 @@ func (s *Suite) readCase(r *reader, v goja.Value, at string) {
 	c.ID, at = id, "case "+id
 	for _, key := range o.Keys() {
 		if !slices.Contains(caseKeys, key) {
-			r.fail(at, fmt.Sprintf("Unknown key in case %s: %s (allowed: %s)", id, key, strings.Join(caseKeys, ", ")))
+			s.Notices = append(s.Notices, fmt.Sprintf("case %s has a key that means nothing: %s (known: %s)", id, key, strings.Join(caseKeys, ", ")))
 		}
 	}
-	if _, twice := s.cases[id]; twice {
+	if _, twice := realm.cases[id]; twice {
 		r.fail(at, fmt.Sprintf("Duplicate case id: %s", id))
 	}
 	c.Prompt = r.required(get("prompt"), at+": prompt")
@@ -259,7 +325,7 @@ func (s *Suite) readCase(r *reader, v goja.Value, at string) {
 			r.bad(at+": classifyFailure", "expected a function (result)")
 		}
 	}
-	s.cases[id] = o
+	realm.cases[id] = o
 	s.Cases = append(s.Cases, c)
 	for _, tag := range c.Tags {
 		if !slices.Contains(s.Tags, tag) {
@@ -292,20 +358,26 @@ func (r *reader) tags(v any, id string) []string {
 }
 
 // evalData evaluates a module that exports data: a configuration.
-func (l *Loader) evalData(ctx context.Context, path string) (any, error) {
+func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
 	prog, err := bundle(source{path: path})
 	if err != nil {
 		return nil, renamed(err, "read config")
 	}
-	v, tmp, err := l.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
+	use, tmp, err := l.withTmp()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
-	defer v.files.close()
-	defer v.close()
+	if tmp != "" {
+		defer os.RemoveAll(tmp)
+	}
+	v, err := use.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
+	if err != nil {
+		return nil, err
+	}
+	r := &realm{vm: v}
+	defer func() { err = errors.Join(err, r.close()) }()
 	ex := &execution{}
-	var data any = undefined{}
+	data = undefined{}
 	err = v.do(ctx, ex, func() error {
 		return v.evaluate(ex, prog, func(ns *goja.Object) error {
 			if def := ns.Get("default"); def != nil {

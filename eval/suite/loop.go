@@ -2,8 +2,10 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dop251/goja"
@@ -23,10 +25,14 @@ type vm struct {
 	closed bool          // +checklocks:mu
 	wake   chan struct{} // holds one token while turns wait
 
+	live   atomic.Int32 // executions under way
+	broken atomic.Bool  // it was interrupted
+
 	work sync.WaitGroup // what runs outside for the engine: commands, judges, timers
 
 	// The rest belongs to the goroutine.
 	current  *execution
+	started  map[*execution]bool // and not yet over
 	modules  map[string]goja.Value
 	host     *goja.Object
 	handlers *handlers
@@ -82,7 +88,7 @@ type execution struct {
 }
 
 func newVM(limits Limit) *vm {
-	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}, sources: newSources()}
+	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}, sources: newSources(), started: map[*execution]bool{}}
 }
 
 // start begins to take turns.
@@ -143,23 +149,58 @@ func (v *vm) close() {
 	v.work.Wait()
 }
 
-// take runs a turn under its limits.
+// errLost is why an execution ends on an engine that another one has broken. It may be
+// run again on a new one.
+var errLost = errors.New("the engine was interrupted")
+
+// take runs a turn under its limits. An engine that was interrupted in the middle is
+// not fit for more: all that is under way on it ends.
 func (v *vm) take(t turn) {
 	ex := t.ex
-	if ex.err != nil || ex.finish == nil { // it is over; what comes back late is dropped
+	if ex.finish == nil { // it is over; what comes back late is dropped
 		return
 	}
+	if v.broken.Load() {
+		ex.fail(errLost)
+		v.settle(ex)
+		return
+	}
+	v.started[ex] = true
 	stop := v.guard()
 	v.current = ex
 	err := t.run()
 	v.current = nil
-	if cause := stop(); cause != nil {
-		v.rt.ClearInterrupt()
-		ex.fail(cause)
-	} else if err != nil {
+	cause := stop()
+	if cause == nil {
+		cause = uncatchable(err)
+	}
+	if cause != nil {
+		v.broken.Store(true)
+		err = cause
+	}
+	if err != nil {
 		ex.fail(err)
 	}
 	v.settle(ex)
+	if cause != nil {
+		for other := range v.started {
+			other.fail(errLost)
+			v.settle(other)
+		}
+	}
+}
+
+// uncatchable is what ends a turn and no JavaScript can catch.
+func uncatchable(err error) error {
+	var deep *goja.StackOverflowError
+	var stopped *goja.InterruptedError
+	switch {
+	case errors.As(err, &deep):
+		return fmt.Errorf("suite: %w: RangeError: Maximum call stack size exceeded", fault.ResourceExhausted)
+	case errors.As(err, &stopped):
+		return fmt.Errorf("suite: %w: it was interrupted", fault.Canceled)
+	}
+	return nil
 }
 
 func (ex *execution) fail(err error) {
@@ -168,13 +209,21 @@ func (ex *execution) fail(err error) {
 	}
 }
 
-// settle ends an execution that has nothing more to wait for.
+// settle ends an execution that has nothing more to wait for: it is settled, or it
+// waits for a promise that nothing is left to settle.
 func (v *vm) settle(ex *execution) {
-	if ex.finish == nil || ex.err == nil && (!ex.settled || ex.pending > 0) {
+	if ex.finish == nil || ex.err == nil && ex.pending > 0 {
 		return
+	}
+	if ex.err == nil && !ex.settled {
+		if ex.timers > 0 || v.live.Load() > 1 {
+			return
+		}
+		ex.fail(fmt.Errorf("suite: %w: it waits for a promise that nothing will settle", fault.Failed))
 	}
 	finish := ex.finish
 	ex.finish = nil
+	delete(v.started, ex)
 	v.current = ex
 	finish(ex)
 	v.current = nil

@@ -37,6 +37,10 @@ func isWord(c rune) bool { return c == '_' || c == '$' || unicode.IsLetter(c) ||
 func (s *sources) settle(f *stackFrame) {
 	line := s.line(f.file, f.line)
 	i := f.col - 1
+	for i >= 0 && i < len(line) && line[i] == ' ' { // before new
+		i++
+		f.col = i + 1
+	}
 	if i < 1 || i >= len(line) || line[i] != '(' || !isWord(line[i-1]) {
 		return
 	}

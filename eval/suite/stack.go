@@ -11,7 +11,7 @@ import (
 
 // frameLine is a line of a stack trace of goja: a tab, at, and a place with the
 // program counter behind it.
-var frameLine = regexp.MustCompile(`^\s*at (?:(.*) \()?((?:[^()]|\([^)]*\))*?):(\d+):(\d+)\(\d+\)\)?$`)
+var frameLine = regexp.MustCompile(`^\s*at (.*):(\d+):(\d+)\(\d+\)(\)?)$`)
 
 // A stackFrame is one line of a stack trace.
 type stackFrame struct {
@@ -26,12 +26,19 @@ func parseStack(text string) []stackFrame {
 	var frames []stackFrame
 	for line := range strings.Lines(text) {
 		m := frameLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if m == nil || strings.HasPrefix(m[2], internalPrefix) || strings.Contains(m[2], "/"+internalPrefix) {
+		if m == nil {
 			continue
 		}
-		row, _ := strconv.Atoi(m[3])
-		col, _ := strconv.Atoi(m[4])
-		frames = append(frames, stackFrame{m[1], m[2], row, col})
+		fn, file := "", m[1]
+		if m[4] != "" { // fn (file...)
+			fn, file, _ = strings.Cut(m[1], " (")
+		}
+		if strings.HasPrefix(file, internalPrefix) || strings.Contains(file, "/"+internalPrefix) {
+			continue
+		}
+		row, _ := strconv.Atoi(m[2])
+		col, _ := strconv.Atoi(m[3])
+		frames = append(frames, stackFrame{fn, file, row, col})
 	}
 	return frames
 }

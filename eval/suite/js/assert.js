@@ -10,7 +10,7 @@ class AssertionError extends Error {
       throw Object.assign(new TypeError('The "options" argument must be of type object.'), { code: "ERR_INVALID_ARG_TYPE" });
     }
     const { message, actual, expected, operator } = options;
-    super(message === undefined ? generated(actual, expected, operator) : String(message));
+    super(message === undefined ? generated(actual, expected, operator) : withMessage(actual, expected, operator, String(message)));
     hide(this, "name", "AssertionError");
     this.generatedMessage = message === undefined;
     this.code = "ERR_ASSERTION";
@@ -33,8 +33,7 @@ const headings = {
   notStrictEqual: 'Expected "actual" to be strictly unequal to:',
   notStrictEqualObject: 'Expected "actual" not to be reference-equal to "expected":',
   notDeepEqual: 'Expected "actual" not to be loosely deep-equal to:',
-  notIdentical: "Values identical but not reference-equal:",
-  notDeepEqualUnequal: "Expected values not to be loosely deep-equal:",
+  notIdentical: "Values have same structure but are not reference-equal:",
 };
 
 // generated is the message of a failure that brings none of its own.
@@ -52,19 +51,25 @@ function generated(actual, expected, operator) {
   return `${shown(actual)} ${operator ?? "undefined"} ${shown(expected)}`;
 }
 
+// withMessage puts the caller's words where the heading would be. Newer Nodes show the
+// difference all the same.
+const withMessage = (actual, expected, operator, message) =>
+  operator === "deepStrictEqual" || operator === "strictEqual" ? difference(actual, expected, operator, message) : message;
+
 const isObject = (value) => typeof value === "object" && value !== null;
 
-function difference(actual, expected, operator) {
+function difference(actual, expected, operator, message) {
   const a = shown(actual).split("\n");
   const b = shown(expected).split("\n");
   if (operator === "strictEqual" && ((isObject(actual) && isObject(expected)) || (typeof actual === "function" && typeof expected === "function"))) {
     operator = "strictEqualObject";
   }
+  const heading = message ?? headings[operator];
   let indicator = "";
   if (a.length === 1 && b.length === 1 && a[0] !== b[0]) {
     const length = a[0].length + b[0].length;
     if (length <= 12) {
-      if (!isObject(actual) && !isObject(expected) && (actual !== 0 || expected !== 0)) return `${headings[operator]}\n\n${a[0]} !== ${b[0]}\n`;
+      if (!isObject(actual) && !isObject(expected) && (actual !== 0 || expected !== 0)) return `${heading}\n\n${a[0]} !== ${b[0]}\n`;
     } else if (operator !== "strictEqualObject" && length < 80) {
       let i = 0;
       while (a[0][i] === b[0][i]) i++;
@@ -73,10 +78,10 @@ function difference(actual, expected, operator) {
   }
   if (a.join("\n") === b.join("\n")) {
     const lines = a.length > 50 ? [...a.slice(0, 46), "..."] : a;
-    return `${headings.notIdentical}\n\n${lines.join("\n")}\n`;
+    return `${message ?? headings.notIdentical}\n\n${lines.join("\n")}\n`;
   }
   const { text, skipped } = lineDifference(a, b);
-  return `${headings[operator]}\n+ actual - expected${skipped ? " ... Lines skipped" : ""}\n\n${text}${indicator}`;
+  return `${heading}\n+ actual - expected${skipped ? " ... Lines skipped" : ""}\n\n${text}${indicator}`;
 }
 
 // lineDifference marks the lines of two texts: the longest common subsequence stays.
@@ -91,11 +96,14 @@ function lineDifference(a, b) {
     ...between(a.slice(head, a.length - tail), b.slice(head, b.length - tail)),
     ...a.slice(a.length - tail).map((line) => "  " + line),
   ];
-  const keep = marked.map((_, i) => marked.slice(Math.max(0, i - 2), i + 3).some((line) => line[0] !== " "));
+  // The first lines stay, those near a change, and the last few.
+  const near = (i) => marked.slice(Math.max(0, i - 2), i + 3).some((line) => line[0] !== " ");
+  const last = marked.findLastIndex((line) => line[0] !== " ");
+  const keep = marked.map((_, i) => i < 2 || near(i) || (i > last && marked.length - 1 - last <= 5));
   const out = [];
   let skipped = false;
   for (let i = 0; i < marked.length; i++) {
-    if (keep[i] || marked.length < 8) out.push(marked[i]);
+    if (keep[i] || (keep[i - 1] && keep[i + 1])) out.push(marked[i]);
     else if (out[out.length - 1] !== "...") {
       out.push("...");
       skipped = true;

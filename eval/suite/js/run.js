@@ -24,6 +24,9 @@ function describe(error) {
     return { name: "Error", message: typeof error === "string" ? error : inspect(error) };
   }
   const at = host.frame(String(error.stack ?? ""));
+  // V8 has other words for the commonest mistake.
+  const missing = error instanceof TypeError && /^Cannot read property '(.*)' of (undefined|null)$/.exec(error.message);
+  if (missing) error.message = `Cannot read properties of ${missing[2]} (reading '${missing[1]}')`;
   return {
     name: String(error.name),
     message: String(error.message),
