@@ -35,6 +35,11 @@ func (c acpAgent) Prepare(_ context.Context, in Input) (Invocation, error) {
 func (c acpAgent) turn(ctx context.Context, in Input, stdin io.Writer, stdout io.Reader) error {
 	conn := acp.NewClientSideConnection(acpClient{}, stdin, stdout)
 	conn.SetLogger(slog.New(slog.DiscardHandler))
+	defer func() { // the connection reads until there is nothing to read from
+		if c, ok := stdout.(io.Closer); ok && c.Close() == nil {
+			<-conn.Done()
+		}
+	}()
 	hello, err := conn.Initialize(ctx, acp.InitializeRequest{ProtocolVersion: acp.ProtocolVersionNumber,
 		ClientInfo: &acp.Implementation{Name: "croft", Version: "1"}})
 	if err != nil {
@@ -175,13 +180,26 @@ func (acpAgent) Steps() func([]byte) int {
 	}
 }
 
-// Rejected reports whether the agent told its models and the configured one is not
-// among them.
+// acpRound reports whether an update is of what a model said or called.
+func acpRound(u record) bool {
+	switch u.str("sessionUpdate") {
+	case "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update":
+		return true
+	}
+	return false
+}
+
+// Rejected reports whether the agent told its models, the configured one is not
+// among them, and no model said anything.
 func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	if c.cfg.Model == "" {
 		return false
 	}
-	for _, r := range records(out.Stdout) {
+	all := records(out.Stdout)
+	if slices.ContainsFunc(all, func(r record) bool { return acpRound(r.obj("params").obj("update")) }) {
+		return false
+	}
+	for _, r := range all {
 		var models []string
 		for _, m := range r.obj("result").obj("models").list("availableModels") {
 			models = append(models, m.str("modelId"))

@@ -20,6 +20,7 @@ import (
 
 // TestRealACP does a turn with opencode over the Agent Client Protocol.
 func TestRealACP(t *testing.T) {
+	t.Parallel()
 	c := clis["opencode"]
 	c.cfg = Config{Type: "acp", CommandArgs: []string{"acp"}, Model: "scripted/scripted"}
 	out, model, in := c.session(t)
@@ -76,6 +77,7 @@ func TestGoldenACP(t *testing.T) {
 // TestRealResume asks the agent of a session that has ended, in the home that it
 // had.
 func TestRealResume(t *testing.T) {
+	t.Parallel()
 	for _, name := range strings.Split(*resume, ",") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,6 +114,7 @@ var resume = flag.String("resume", "claude,codex", "agents whose sessions are re
 // TestRealReplay: what the real programs and a model said once is said again
 // without a model, in other directories, with the same report.
 func TestRealReplay(t *testing.T) {
+	t.Parallel()
 	for _, name := range strings.Split(*replayed, ",") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

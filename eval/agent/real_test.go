@@ -287,6 +287,7 @@ func (c cli) keep(t *testing.T, in Input, out Outcome, base string) {
 // TestRealAgents runs the real programs with a model that plays a script, and
 // looks at what the reports say they did.
 func TestRealAgents(t *testing.T) {
+	t.Parallel()
 	for name, c := range clis {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -79,7 +79,7 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	switch {
 	case in.MaxSteps > 0 && steps > in.MaxSteps:
 		out.Failure = tooManySteps(in, steps)
-	case err == nil && a.Rejected(ctx, r, in, o):
+	case (err == nil || len(o.Stdout) > 0) && a.Rejected(ctx, r, in, o):
 		out.Failure = rejected(in)
 	case err != nil:
 		out.Failure = notRun(inv, err)
