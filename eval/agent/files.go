@@ -122,7 +122,7 @@ func (d *dir) seed(from, to string, names ...string) error {
 			return fmt.Errorf("agent: read %s: %w", name, err)
 		}
 		data, err := readRegular(f, filepath.Join(from, name))
-		f.Close() //nolint:errcheck // only read
+		f.Close()
 		if err != nil {
 			return err
 		}
