@@ -153,6 +153,34 @@ func TestStreamsLeaveTheRestToTheLibrary(t *testing.T) {
 	}
 }
 
+// TestNonsenseDoesNotEndTheSession: what is no message is answered, and the next
+// message, too.
+func TestNonsenseDoesNotEndTheSession(t *testing.T) {
+	set := new(tool.Set)
+	if err := set.Add("w", open(t, new(memory.Provider))); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := serve(t, set, mcpserver.Options{})
+	c := converse(t, s, "2025-06-18")
+	for _, line := range []string{
+		"not json", "{}", "[]", "42", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, "\xff\xfe",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"Glob","arguments":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 33<<20) + `"}`,
+	} {
+		c.say(line)
+		if got := c.hear(); got["error"] == nil || got["id"] != nil {
+			t.Errorf("%.60q is answered with %v", line, got)
+		}
+		if got := c.ask("2", "Glob", `{"pattern":"*"}`); got["id"] != 2.0 || got["result"] == nil {
+			t.Errorf("after %.60q a call is answered with %v", line, got)
+		}
+	}
+	long := strings.Repeat("x", 1<<20)
+	if got := c.ask("3", "Glob", `{"`+long+`":1,"pattern":"*"}`); len(fmt.Sprint(got)) > 100<<10 {
+		t.Errorf("an error has %d bytes", len(fmt.Sprint(got)))
+	}
+}
+
 // TestCallsOverStreamsAreCancelled, and others go on meanwhile.
 func TestCallsOverStreamsAreCancelled(t *testing.T) {
 	set := new(tool.Set)

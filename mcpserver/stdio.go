@@ -134,15 +134,20 @@ func (s *stdio) run(call *laneCall) {
 	laneBuffers.Put(buf)
 }
 
+// tooLong stands for a line that is longer than messages may be. It is no message.
+var tooLong = []byte("too long")
+
 // readLine reads a line without its end. The last one may lack an end.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var out []byte
+	long := false
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(out)+len(part) > maxMessage {
-			return nil, fmt.Errorf("mcpserver: read a message: %w: it has more than %d bytes", fault.ResourceExhausted, maxMessage)
+		if long = long || len(out)+len(part) > maxMessage; long {
+			out = tooLong // the rest of the line is read, and left
+		} else {
+			out = append(out, part...)
 		}
-		out = append(out, part...)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(out)) > 0:
@@ -161,20 +166,47 @@ func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 		s.queue = s.queue[1:]
 		return next, nil
 	}
-	select {
-	case l := <-s.lines:
-		if l.err != nil {
-			return nil, l.err
+	for {
+		select {
+		case l := <-s.lines:
+			if l.err != nil {
+				return nil, l.err
+			}
+			msg, err := s.decode(l.data)
+			if err == nil {
+				return msg, nil
+			}
+			if err := s.refuse(err); err != nil { // it does not end the session
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.ended:
+			return nil, io.EOF
 		}
-		return s.decode(l.data)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.ended:
-		return nil, io.EOF
 	}
 }
 
+// refuse answers what is no message.
+func (s *stdio) refuse(cause error) error {
+	text := cause.Error()
+	line, err := appendFailure(nil, json.RawMessage("null"), &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: text[:min(len(text), maxRefusal)]})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err = s.out.Write(line)
+	return err
+}
+
+// maxRefusal is how much is said of what is no message.
+const maxRefusal = 300
+
 func (s *stdio) decode(data []byte) (jsonrpc.Message, error) {
+	if !json.Valid(data) { // nor nested so deeply that the library would run out of stack
+		return nil, fmt.Errorf("mcpserver: read a message: %w: it is no JSON, nested too deeply, or longer than %d bytes", fault.InvalidArgument, maxMessage)
+	}
 	if data[0] != '[' {
 		return jsonrpc.DecodeMessage(data)
 	}

@@ -199,9 +199,23 @@ func (r Result) AppendText(buf []byte) []byte {
 	return quote.Append(buf, r.Text)
 }
 
+// maxErrorText is how long the words of an error may be: they may hold what a
+// client has sent.
+const maxErrorText = 16 << 10
+
 // Run runs one call. An error has a code and words that a model can read
 // (ErrorText).
 func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
+	res, err := e.run(ctx, req)
+	if err != nil {
+		if text := ErrorText(err); len(text) > maxErrorText {
+			err = &textError{text: HeadTail(text, maxErrorText, ""), code: fault.Of(err), err: err}
+		}
+	}
+	return res, err
+}
+
+func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 	start := time.Now()
 	t, err := e.find(ctx, req.Tool)
 	if err != nil {

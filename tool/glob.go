@@ -26,7 +26,11 @@ type globOutput struct {
 }
 
 func (o globOutput) Text() string {
-	text := strings.Join(o.Paths, "\n")
+	names := make([]string, len(o.Paths))
+	for i, name := range o.Paths {
+		names[i] = oneLine(name)
+	}
+	text := strings.Join(names, "\n")
 	if more := o.Total - len(o.Paths); more > 0 {
 		text += fmt.Sprintf("\n... (%d more; raise limit or narrow the pattern)", more)
 	}

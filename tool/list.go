@@ -2,7 +2,9 @@ package tool
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -33,15 +35,24 @@ type listEntry struct {
 	Target string `json:"target,omitempty" jsonschema:"of a symlink"`
 }
 
+// oneLine returns a name as it is listed: one with control characters in quotes,
+// since it could look like several, or like something else.
+func oneLine(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
 func (o listOutput) Text() string {
 	var b strings.Builder
 	for _, e := range o.Entries {
-		b.WriteString(e.Path)
+		b.WriteString(oneLine(e.Path))
 		switch e.Type {
 		case string(driver.TypeDir):
 			b.WriteByte('/')
 		case string(driver.TypeSymlink):
-			b.WriteString(" -> " + e.Target)
+			b.WriteString(" -> " + oneLine(e.Target))
 		}
 		b.WriteByte('\n')
 	}

@@ -77,8 +77,11 @@ func read(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if in.FilePath == "" {
 		return readOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
 	}
+	if in.Limit < 0 {
+		return readOutput{}, Errorf(fault.InvalidArgument, "limit must not be negative")
+	}
 	w := window{first: max(in.Offset, 1), count: in.Limit, numbered: true}
-	if w.count <= 0 {
+	if w.count == 0 {
 		w.count = defaultReadLines
 	}
 	return c.show(ctx, in.FilePath, w)

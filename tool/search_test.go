@@ -3,11 +3,13 @@ package tool_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
 )
 
 func TestGlob(t *testing.T) {
@@ -38,6 +40,35 @@ func TestGlob(t *testing.T) {
 		if got, _ := call(t, env, "Glob", args); got != want {
 			t.Errorf("Glob(%s) = %q, want %q", args, got, want)
 		}
+	}
+}
+
+// TestNamesAreOneLine: a name with a line break is listed so that it is one.
+func TestNamesAreOneLine(t *testing.T) {
+	env := coding(t, "w")
+	put(t, env, "w", "a\nb", "")
+	put(t, env, "w", "plain ä", "")
+	if got := ok(t, env, "Glob", `{"pattern":"a*"}`); got != `"a\nb"` {
+		t.Errorf("Glob = %q", got)
+	}
+	if got := ok(t, env, "list", `{}`); got != "\"a\\nb\"\nplain ä\n" {
+		t.Errorf("list = %q", got)
+	}
+}
+
+// TestHugeArguments are refused with what is wrong, and not told in full.
+func TestHugeArguments(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: slices.Concat(tool.Coding(), tool.Workspace()), Workspaces: newSet(t, "w")})
+	many := make([]string, 2000)
+	for i := range many {
+		many[i] = strings.Repeat("x", 1000)
+	}
+	if got := refused(t, env, "workspace_run", args(t, "cmd", "echo", "args", many), fault.InvalidArgument); !strings.HasPrefix(got, "args and env have 2002000 bytes; at most 1048576") {
+		t.Errorf("got %q", got)
+	}
+	refused(t, env, "workspace_run", `{"cmd":"true","timeout_ms":9223372036854775807}`, fault.InvalidArgument)
+	if got := refused(t, env, "Grep", args(t, "pattern", strings.Repeat("(", 1<<20)), fault.InvalidArgument); len(got) > 20<<10 {
+		t.Errorf("the error has %d bytes", len(got))
 	}
 }
 

@@ -144,6 +144,7 @@ func TestArgumentsAreNamed(t *testing.T) {
 		`{"File_path":"a"}`:              `unknown argument "File_path"; known: file_path, limit, offset, workspace`,
 		`[]`:                             "arguments must be a JSON object",
 		`{"file_path":"a","offset":9}`:   "read: offset 9 exceeds line count 2",
+		`{"file_path":"a","limit":-1}`:   "limit must not be negative",
 	} {
 		if got := refused(t, env, "Read", args, fault.InvalidArgument); got != want {
 			t.Errorf("Read(%s) = %q, want %q", args, got, want)

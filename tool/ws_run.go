@@ -66,10 +66,13 @@ func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
 	}
 	limit := defaultRunTime
 	if in.TimeoutMS != 0 {
+		if in.TimeoutMS < 0 || int64(in.TimeoutMS) > maxRunTime.Milliseconds() {
+			return wsRunOutput{}, Errorf(fault.InvalidArgument, "timeout_ms must be between 1 and %d", maxRunTime.Milliseconds())
+		}
 		limit = time.Duration(in.TimeoutMS) * time.Millisecond
 	}
-	if limit <= 0 || limit > maxRunTime {
-		return wsRunOutput{}, Errorf(fault.InvalidArgument, "timeout_ms must be between 1 and %d", maxRunTime.Milliseconds())
+	if err := checkArguments(in.Args, in.Env); err != nil {
+		return wsRunOutput{}, err
 	}
 	res, err := c.Workspace.Run(ctx, driver.Command{
 		Argv: append([]string{in.Cmd}, in.Args...), Dir: in.Cwd, Env: in.Env, Stdin: strings.NewReader(in.Stdin),
@@ -88,6 +91,25 @@ func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
 		out.SessionID = res.Session
 	}
 	return out, nil
+}
+
+// maxArguments is how many bytes of arguments and variables a command may have:
+// half of what Linux takes.
+const maxArguments = 1 << 20
+
+// checkArguments refuses what no command can be started with.
+func checkArguments(args []string, env map[string]string) error {
+	size := 0
+	for _, a := range args {
+		size += len(a) + 1
+	}
+	for k, v := range env {
+		size += len(k) + len(v) + 2
+	}
+	if size > maxArguments {
+		return Errorf(fault.InvalidArgument, "args and env have %d bytes; at most %d are passed to a command: write a file, or use stdin", size, maxArguments)
+	}
+	return nil
 }
 
 // withGap marks where the middle of an output was left out.
