@@ -18,7 +18,7 @@ func LeftIn(dir string) func(id string, most int64) driver.Result {
 		if err != nil || !driver.ValidID(id) {
 			return res
 		}
-		defer root.Close()
+		defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 		if most <= 0 {
 			most = process.DefaultMaxOutput
 		}

@@ -80,7 +80,7 @@ func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, o
 	if p.root, err = os.OpenRoot(d.self()); err != nil {
 		return nil, err
 	}
-	defer p.root.Close()
+	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
 	err = p.all()
 	*open = append(*open, p.open...)
 	if err != nil {
@@ -305,7 +305,7 @@ func unreserveOne(name string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	info, err := root.Lstat(h.name)
 	if err != nil || info.IsDir() != h.dir || !h.dir && !info.Mode().IsRegular() {
 		return err
