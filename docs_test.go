@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // TestDocs runs what the documents show: every line of a console block that
@@ -31,7 +33,7 @@ func TestDocs(t *testing.T) {
 		}
 		blocks := fences(string(text))
 		t.Run(doc, func(t *testing.T) {
-			runConsole(t, bin, blocks)
+			runConsole(t, bin, blocks, facilities(t, doc))
 			runPrograms(t, blocks)
 		})
 	}
@@ -84,7 +86,27 @@ func script(blocks []fence, addr string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func runConsole(t *testing.T, bin string, blocks []fence) {
+// facilities starts what a document needs of the host, and returns the variables
+// by which it is found.
+func facilities(t *testing.T, doc string) []string {
+	t.Helper()
+	if doc != "docs/docker.md" {
+		return nil
+	}
+	testenv.NeedsDocker(t)
+	d, err := testenv.StartDockerd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop dockerd: %v", err)
+		}
+	})
+	return []string{"DOCKER_HOST=" + d.Host()}
+}
+
+func runConsole(t *testing.T, bin string, blocks []fence, env []string) {
 	t.Helper()
 	home := t.TempDir()
 	work := filepath.Join(home, "work")
@@ -99,7 +121,7 @@ func runConsole(t *testing.T, bin string, blocks []fence) {
 	l.Close()
 	cmd := exec.Command("bash", "-c", script(blocks, addr))
 	cmd.Dir = work
-	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "CROFT_DATA=" + filepath.Join(home, ".local/share/croft"), "LANG=C.UTF-8"}
+	cmd.Env = append(env, "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"), "CROFT_DATA="+filepath.Join(home, ".local/share/croft"), "LANG=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("console: %v\n%s", err, out)
 	}

@@ -111,3 +111,10 @@ const (
 	LabelKey       = "run.croft.key"       // of how it runs
 	LabelSource    = "run.croft.source"    // of an image: what it was made of
 )
+
+// A Leftover is a container that belongs to nobody any more.
+type Leftover struct {
+	Name      string `json:"name"`
+	Workspace string `json:"workspace"`
+	Root      string `json:"root"` // of the data directory that it was made for
+}

@@ -279,3 +279,54 @@ func (p *Provider) accounts(uid int) ([]Mount, error) {
 	}
 	return mounts, nil
 }
+
+// Collect removes the containers of this host's workspaces, of any data directory,
+// whose files are gone: their owner has died and was taken away without a sweep.
+// Where the engine does not answer there is nothing to be done.
+func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
+	if err := p.answers(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		p.log.Info("docker: no engine to collect from", "error", err)
+		return nil, nil
+	}
+	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	defer cancel()
+	list, err := p.engine.List(soon, map[string]string{LabelHost: hostID(), LabelWorkspace: ""})
+	if err != nil {
+		return nil, fmt.Errorf("docker: collect: %w", p.hung(ctx, err))
+	}
+	var removed []Leftover
+	for _, c := range list {
+		if !orphan(c) {
+			continue
+		}
+		if err := p.removeUnit(ctx, c.ID); err != nil {
+			return removed, fmt.Errorf("docker: collect: %w", err)
+		}
+		removed = append(removed, Leftover{Name: c.Name, Workspace: c.Labels[LabelWorkspace], Root: c.Labels[LabelRoot]})
+	}
+	return removed, nil
+}
+
+// orphan reports whether what a container was made for is gone from this host.
+func orphan(c State) bool {
+	root, id := c.Labels[LabelRoot], c.Labels[LabelWorkspace]
+	if !filepath.IsAbs(root) {
+		return false // it is not one of ours
+	}
+	if !driver.ValidID(id) {
+		_, err := os.Lstat(root) // a probe's, which its data directory sweeps
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	for _, name := range []string{id, ".dead-" + Kind + "-" + id} {
+		if _, err := os.Lstat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
+// Images looks after the images of the engine.
+func (p *Provider) Images() Images { return Images{Engine: p.engine} }
