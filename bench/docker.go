@@ -65,7 +65,7 @@ func dockerExec(ctx context.Context, b *bench, p *docker.Provider, command func(
 	if err != nil {
 		return err
 	}
-	defer ws.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+	defer ws.Life.Destroy(context.WithoutCancel(ctx)) // the engine ends with the family
 	ours := once(func() error { return runTrue(ctx, ws) })
 	if err := ours(1); err != nil {
 		return err
@@ -77,7 +77,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 	var opened []*driver.Workspace
 	b.between = func() {
 		for _, ws := range opened {
-			ws.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+			ws.Life.Destroy(context.WithoutCancel(ctx)) // the engine ends with the family
 		}
 		opened = nil
 	}
@@ -105,7 +105,7 @@ func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string
 	var used *driver.Workspace
 	full := func() error {
 		if used != nil {
-			used.Life.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // the engine ends with the family
+			used.Life.Destroy(context.WithoutCancel(ctx)) // the engine ends with the family
 			used = nil
 		}
 		for p.Warm(shape) < 2 {

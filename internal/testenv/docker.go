@@ -86,7 +86,7 @@ func (d *Dockerd) PID() int { return d.cmd.Process.Pid }
 
 // Start starts the engine again, after Kill.
 func (d *Dockerd) Start(ctx context.Context) error {
-	os.Remove(filepath.Join(d.Dir, "pid")) //nolint:errcheck // one that was killed leaves it
+	os.Remove(filepath.Join(d.Dir, "pid")) // one that was killed leaves it
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), "dockerd", append([]string{
 		"--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
 		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"),
@@ -154,7 +154,7 @@ func (d *Dockerd) Kill() {
 	for till := time.Now().Add(5 * time.Second); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
 		state, err := os.ReadFile(stat)
 		if err != nil || strings.Contains(string(state), ") Z ") {
-			os.Remove(file) //nolint:errcheck // the engine says so then
+			os.Remove(file) // the engine says so then
 			return
 		}
 	}

@@ -221,9 +221,9 @@ func (a *attached) Write(p []byte) (int, error) { return a.resp.Conn.Write(p) }
 // Close ends the connection.
 func (a *attached) Close() error {
 	a.resp.Close()
-	a.out.Close()
+	err := a.out.Close()
 	<-a.done
-	return nil
+	return err
 }
 
 // Stop ends a container: by asking, and after grace by force.

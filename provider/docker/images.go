@@ -118,7 +118,7 @@ func isTar(path string) bool {
 	}
 	defer f.Close()
 	head := make([]byte, 512)
-	n, _ := io.ReadFull(f, head) //nolint:errcheck // what is too short is none
+	n, _ := io.ReadFull(f, head) // what is too short is none
 	head = head[:n]
 	return n > 262 && string(head[257:262]) == "ustar" || n > 2 && head[0] == 0x1f && head[1] == 0x8b
 }

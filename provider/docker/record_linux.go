@@ -135,7 +135,7 @@ func (p *Provider) groundID(create bool) (string, error) {
 		if errors.Is(err, fs.ErrExist) && len(data) > 0 {
 			err = os.Rename(temp, path) // what is there is torn
 		}
-		os.Remove(temp) //nolint:errcheck // it has another name, or another has been first
+		os.Remove(temp) // it has another name, or another has been first
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}

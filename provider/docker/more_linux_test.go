@@ -1,0 +1,252 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestContainerIsHardened looks at what the engine was asked for.
+func TestContainerIsHardened(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	id := driver.NewID()
+	ws := open(t, p, func(s *driver.Spec) {
+		s.ID = id
+		s.Policy.Limits = driver.Limits{Memory: driver.Limit{Max: 256 << 20}, PIDs: driver.Limit{Max: 50}, CPU: driver.Limit{Max: 500}}
+	})
+	script(t, ws, "true")
+	in, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id)) //nolint:forcetypeassert // newProvider connects to one
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := in.HostConfig
+	for what, ok := range map[string]bool{
+		"no network": h.NetworkMode.IsNone(), "a read-only root": h.ReadonlyRootfs, "not privileged": !h.Privileged,
+		"no capability":      slices.Equal(h.CapDrop, []string{"ALL"}) && len(h.CapAdd) == 0,
+		"no new privileges":  slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}),
+		"another user":       in.Config.User != "" && !strings.HasPrefix(in.Config.User, "0:"),
+		"memory with swap":   h.Memory == 256<<20 && h.MemorySwap == h.Memory,
+		"processes":          h.PidsLimit != nil && *h.PidsLimit == 50+guestThreads,
+		"half a processor":   h.NanoCPUs == 5e8,
+		"no device":          len(h.Devices) == 0,
+		"its own namespaces": !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && !h.UsernsMode.IsHost(),
+		"labels":             in.Config.Labels[LabelWorkspace] == id && in.Config.Labels[LabelRoot] == p.cfg.Root,
+	} {
+		if !ok {
+			t.Errorf("the container lacks: %s", what)
+		}
+	}
+	for _, m := range in.Mounts {
+		if strings.Contains(m.Source, "docker.sock") {
+			t.Errorf("the engine's socket is mounted: %+v", m)
+		}
+	}
+	if strings.Contains(string(ws.Ref.Payload), in.ID) || strings.Contains(string(ws.Ref.Payload), in.ID[:12]) {
+		t.Errorf("the ref names the container: %s", ws.Ref.Payload)
+	}
+}
+
+// TestGuestIsOutOfReach tries, as the workload, what would harm the guest.
+func TestGuestIsOutOfReach(t *testing.T) {
+	ws := open(t, newProvider(t, t.TempDir()))
+	res := script(t, ws, `ls /.croft 2>&1; cat /.croft/config 2>&1; kill -9 1 2>&1; kill -TERM 1 2>&1; cat /proc/1/environ 2>&1; echo > /.croft-guest; echo still here`)
+	if got := string(res.Stdout); !strings.HasSuffix(got, "still here\n") || strings.Contains(got, "token") || strings.Contains(got, "sock\n") {
+		t.Errorf("got %q", got)
+	}
+	if got := string(script(t, ws, "echo goes on").Stdout); got != "goes on\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// TestContainersOfTheDeadAreCollected removes a data directory by hand.
+func TestContainersOfTheDeadAreCollected(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	dead, alive := open(t, newProvider(t, dir)), open(t, newProvider(t, other))
+	script(t, dead, "true")
+	script(t, alive, "echo kept > file")
+	if err := os.RemoveAll(filepath.Join(dir, "ws")); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := newProvider(t, t.TempDir()).Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := []string{}
+	for _, r := range removed {
+		roots = append(roots, r.Root)
+	}
+	if !slices.Contains(roots, filepath.Join(dir, "ws")) || slices.Contains(roots, filepath.Join(other, "ws")) {
+		t.Errorf("removed: %+v", removed)
+	}
+	if list := containers(t, dir); len(list) > 0 {
+		t.Errorf("left: %+v", list)
+	}
+	if got := string(script(t, alive, "cat file").Stdout); got != "kept\n" {
+		t.Errorf("what is alive gives %q", got)
+	}
+}
+
+// hello is an image with one file.
+func hello(t *testing.T) v1.Image {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	if err := w.WriteHeader(&tar.Header{Name: "hello", Mode: 0o644, Size: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("hi")); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func TestImagesAreBroughtIn(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	dir := t.TempDir()
+	archive, oci, files := filepath.Join(dir, "image.tar"), filepath.Join(dir, "layout"), filepath.Join(dir, "files")
+	img := hello(t)
+	if err := tarball.WriteToFile(archive, name.MustParseReference("any:1"), img); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := layout.Write(oci, empty.Index); err != nil {
+		t.Fatal(err)
+	} else if err := l.AppendImage(img); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(files, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("etc", filepath.Join(files, "link")); err != nil {
+		t.Fatal(err)
+	}
+	images := p.Images()
+	bring := map[string]func(image string) error{
+		"croft-test/tar:1": func(image string) error { return images.Import(t.Context(), archive, image) },
+		"croft-test/oci:1": func(image string) error { return images.Import(t.Context(), oci, image) },
+		"croft-test/tree:1": func(image string) error {
+			return images.FromTree(t.Context(), snapshot.HostDir(files, nil), "a test", image)
+		},
+	}
+	for image, do := range bring {
+		if err := do(image); err != nil {
+			t.Errorf("%s: %v", image, err)
+			continue
+		}
+		if !listed(t, images, image) {
+			t.Errorf("%s is not listed", image)
+		}
+		if err := images.Remove(t.Context(), image); err != nil {
+			t.Errorf("%s: %v", image, err)
+		}
+		if listed(t, images, image) {
+			t.Errorf("%s is there after it was removed", image)
+		}
+	}
+	for what, err := range map[string]error{
+		"no file":  images.Import(t.Context(), filepath.Join(dir, "none"), "croft-test/x:1"),
+		"no image": images.Import(t.Context(), files, "croft-test/x:1"),
+		"no name":  images.Import(t.Context(), archive, "Not A Name"),
+		"no such":  images.Remove(t.Context(), "croft-test/none:1"),
+	} {
+		if code := fault.Of(err); code != fault.NotFound && code != fault.InvalidArgument {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func listed(t *testing.T, images Images, image string) bool {
+	t.Helper()
+	list, err := images.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(list, func(img Image) bool { return slices.Contains(img.Names, image) })
+}
+
+// hosts resolves what a test calls its server.
+type hosts map[string]string
+
+func (n hosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	addr, ok := n[strings.TrimSuffix(host, ".")]
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return []netip.Addr{netip.MustParseAddr(addr)}, nil
+}
+
+// get is a request through the proxy, by bash alone.
+const get = `get() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'GET http://%s/ HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$1" "$1" >&3 && cat <&3; }; `
+
+func TestAllowedHostIsReachedAndNoOther(t *testing.T) {
+	t.Run("container", func(t *testing.T) { egressThrough(t, "") })
+	t.Run("gvisor", func(t *testing.T) {
+		needRunsc(t)
+		egressThrough(t, gvisorRuntime)
+	})
+}
+
+func egressThrough(t *testing.T, runtime string) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "reached the server") }))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProvider(t, t.TempDir(), func(c *Config) {
+		c.Runtime, c.Resolver = runtime, hosts{"good.test": "127.0.0.1", "bad.test": "127.0.0.1"}
+	})
+	t.Cleanup(func() { p.Close() })
+	allow := driver.Network{Allow: []driver.NetRule{{Host: "good.test", Ports: []int{n}, Private: true}}}
+	ws := open(t, p, func(s *driver.Spec) { s.Policy.Network = allow })
+	if got := string(script(t, ws, "echo $http_proxy; "+get+"get good.test:"+port).Stdout); !strings.HasPrefix(got, "http://127.0.0.1:3128\n") || !strings.Contains(got, "reached the server") {
+		t.Errorf("the allowed host gives %q", got)
+	}
+	if got := string(script(t, ws, get+"get bad.test:"+port).Stdout); strings.Contains(got, "reached the server") || !strings.Contains(got, "403") {
+		t.Errorf("another host gives %q", got)
+	}
+	if got := string(script(t, ws, "(exec 3<>/dev/tcp/127.0.0.1/"+port+") 2>/dev/null && echo reached; true").Stdout); got != "" {
+		t.Errorf("the server is reached without the proxy: %q", got)
+	}
+	if _, err := ws.Life.Update(t.Context(), driver.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(script(t, ws, get+"get good.test:"+port).Stdout); strings.Contains(got, "reached the server") || !strings.Contains(got, "403") {
+		t.Errorf("without a policy: %q", got)
+	}
+}
