@@ -34,9 +34,9 @@ func (a *app) wsShowCommand() *cobra.Command {
 
 // fenceRows tell what is asked for, and what the provider gives where that is known.
 func fenceRows(ws remote.Workspace) [][]string {
-	isolation := orDash(string(ws.Policy.Isolation))
+	isolation := "the provider's default"
 	if ws.Policy.Isolation != "" {
-		isolation = "at least " + isolation
+		isolation = "at least " + string(ws.Policy.Isolation)
 	}
 	if ws.Traits != nil && ws.Traits.Isolation != "" {
 		isolation = string(ws.Traits.Isolation)
