@@ -85,12 +85,17 @@ func (r *realm) arguments(caseID string, data json.RawMessage) (*goja.Object, go
 	if !json.Valid(data) {
 		return nil, nil, &failure{fmt.Errorf("%w: the report is not JSON", fault.InvalidArgument)}
 	}
-	parse, _ := goja.AssertFunction(r.vm.rt.Get("JSON").ToObject(r.vm.rt).Get("parse"))
-	value, err := parse(goja.Undefined(), r.vm.rt.ToValue(string(data)))
+	value, err := r.vm.parseJSON(data)
 	if err != nil {
 		return nil, nil, &failure{fmt.Errorf("%w: the report: %w", fault.InvalidArgument, err)}
 	}
 	return c, value, nil
+}
+
+// parseJSON copies JSON into the engine.
+func (v *vm) parseJSON(data []byte) (goja.Value, error) {
+	parse, _ := goja.AssertFunction(v.rt.Get("JSON").ToObject(v.rt).Get("parse"))
+	return parse(goja.Undefined(), v.rt.ToValue(string(data)))
 }
 
 // failure is why an assertion could not be asked.

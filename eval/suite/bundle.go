@@ -59,7 +59,7 @@ func bundle(src source) (*goja.Program, error) {
 		// What goja lacks is written in older words.
 		Supported: map[string]bool{
 			"async-generator": false, "for-await": false, "dynamic-import": false,
-			"regexp-match-indices": false, "regexp-set-notation": false, "regexp-unicode-property-escapes": false,
+			"regexp-match-indices": false, "regexp-set-notation": false, "regexp-sticky-and-unicode-flags": false, "regexp-unicode-property-escapes": false,
 		},
 		Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent, LogLimit: 10,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
@@ -120,6 +120,8 @@ func absoluteSources(raw []byte, dir string) []byte {
 		name, _ := s.(string)
 		if _, rest, ok := strings.Cut(name, textNamespace+":"); ok {
 			sources[i] = rest
+		} else if _, rest, ok := strings.Cut(name, builtinNamespace+":"); ok {
+			sources[i] = internalPrefix + rest
 		} else if !strings.Contains(name, "croft:") && !filepath.IsAbs(name) {
 			sources[i] = filepath.Join(dir, name)
 		}

@@ -67,8 +67,7 @@ func (v *vm) fromJSON(data any) goja.Value {
 	if err != nil {
 		panic(v.throwable(fmt.Errorf("suite: %w: %w", fault.Internal, err)))
 	}
-	parse, _ := goja.AssertFunction(v.rt.Get("JSON").ToObject(v.rt).Get("parse"))
-	out, err := parse(goja.Undefined(), v.rt.ToValue(string(raw)))
+	out, err := v.parseJSON(raw)
 	if err != nil {
 		panic(v.throwable(err))
 	}

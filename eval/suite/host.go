@@ -1,10 +1,8 @@
 package suite
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -120,45 +118,6 @@ func (v *vm) exit(code int) {
 		v.current.fail(err)
 	}
 	panic(v.throwable(err))
-}
-
-// timer calls fn after ms, unless what it returns is called before. A timer keeps an
-// execution waiting only as far as its promise does.
-func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
-	ex := v.current
-	if ex == nil {
-		return goja.Undefined()
-	}
-	if math.IsNaN(ms) || ms < 1 {
-		ms = 1
-	}
-	ctx, cancel := context.WithCancel(ex.ctx)
-	over := false
-	end := func() {
-		if !over {
-			over = true
-			ex.timers--
-			cancel()
-		}
-	}
-	ex.timers++
-	v.work.Go(func() {
-		t := time.NewTimer(time.Duration(min(ms, 1<<31) * float64(time.Millisecond)))
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-			v.submit(ex, func() error {
-				if over {
-					return nil
-				}
-				end()
-				_, err := fn(goja.Undefined())
-				return err
-			})
-		}
-	})
-	return v.rt.ToValue(end)
 }
 
 // commandValue hands a command that was taken apart to JavaScript.

@@ -82,7 +82,7 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 		return nil, err
 	}
 	if err := s.begin(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, joined(err, s.Close())
 	}
 	return s, nil
 }
@@ -159,6 +159,24 @@ func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
 	return &copied, tmp, nil
 }
 
+// removal removes a temporary directory, where one was made.
+func removal(tmp string) func() error {
+	return func() error {
+		if tmp == "" {
+			return nil
+		}
+		return os.RemoveAll(tmp)
+	}
+}
+
+// joined is err, with another that came after it.
+func joined(err, after error) error {
+	if after == nil {
+		return err
+	}
+	return errors.Join(err, after)
+}
+
 // newVM makes an engine that runs.
 func (l *Loader) newVM(dirs []string) (*vm, error) {
 	v := newVM(l.Limit)
@@ -181,10 +199,7 @@ func (s *Suite) Close() error {
 	if s.realm != nil {
 		err = s.realm.close()
 	}
-	if s.tmp != "" {
-		err = errors.Join(err, os.RemoveAll(s.tmp))
-	}
-	if err != nil {
+	if err := joined(err, removal(s.tmp)()); err != nil {
 		return fmt.Errorf("suite: close %s: %w: %w", s.Path, fault.Of(err), err)
 	}
 	return nil
@@ -211,7 +226,7 @@ func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 		err = bad
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, r.close())
+		return nil, nil, joined(err, r.close())
 	}
 	return r, read, nil
 }
@@ -367,15 +382,13 @@ func (l *Loader) evalData(ctx context.Context, path string) (data any, err error
 	if err != nil {
 		return nil, err
 	}
-	if tmp != "" {
-		defer os.RemoveAll(tmp)
-	}
+	defer func() { err = joined(err, removal(tmp)()) }()
 	v, err := use.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
 	if err != nil {
 		return nil, err
 	}
 	r := &realm{vm: v}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() { err = joined(err, r.close()) }()
 	ex := &execution{}
 	data = undefined{}
 	err = v.do(ctx, ex, func() error {

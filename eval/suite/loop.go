@@ -78,7 +78,7 @@ type execution struct {
 	settled bool         // its promise is
 	value   goja.Value   // of the promise
 	err     error        // why it can't go on: interrupted, exited
-	timers  int          // that have not gone off
+	alarms  []*alarm     // timers, those that are due first before others
 	logs    []Log
 	written int // bytes of logs
 	judged  []Judgement
@@ -216,7 +216,7 @@ func (v *vm) settle(ex *execution) {
 		return
 	}
 	if ex.err == nil && !ex.settled {
-		if ex.timers > 0 || v.live.Load() > 1 {
+		if len(ex.alarms) > 0 || v.live.Load() > 1 {
 			return
 		}
 		ex.fail(fmt.Errorf("suite: %w: it waits for a promise that nothing will settle", fault.Failed))

@@ -22,7 +22,7 @@ const lazy = (name, make) =>
 lazy("process", () => require("process"));
 lazy("console", () => require("console"));
 lazy("structuredClone", () => require("clone"));
-lazy("URL", () => host.lazyNode("url").URL);
+lazy("URL", () => require("url").URL);
 lazy("URLSearchParams", () => host.lazyNode("url").URLSearchParams);
 lazy("Buffer", () => host.lazyNode("buffer").Buffer);
 lazy("TextEncoder", () => require("text").TextEncoder);

@@ -1,7 +1,29 @@
 // node:url: URL itself is the engine's; the ways between URLs and paths are ours.
 "use strict";
-const { URL, URLSearchParams } = host.lazyNode("url");
+const { URL: Native, URLSearchParams } = host.lazyNode("url");
 const path = require("path");
+
+// URL is the engine's, but for what is relative to a file: it loses the directory.
+function URL(input, base) {
+  if (!new.target) throw new TypeError("Class constructor URL cannot be invoked without 'new'");
+  if (base === undefined) return new Native(input);
+  const text = String(input);
+  const from = new Native(String(base));
+  if (from.protocol !== "file:" || /^[a-z][a-z0-9+.-]*:/i.test(text) || text.startsWith("//")) return new Native(text, String(base));
+  const [, name, rest] = /^([^?#]*)(.*)$/s.exec(text);
+  const whole = name.startsWith("/") ? name : name === "" ? from.pathname : from.pathname.replace(/[^/]*$/, "") + name;
+  let resolved = path.normalize(whole);
+  if (/(^|\/)\.{1,2}$/.test(name) && !resolved.endsWith("/")) resolved += "/";
+  return new Native("file://" + resolved + rest);
+}
+URL.prototype = Native.prototype;
+URL.canParse = (...args) => {
+  try {
+    return Boolean(new URL(...args));
+  } catch {
+    return false;
+  }
+};
 
 function fileURLToPath(url) {
   const parsed = typeof url === "string" ? new URL(url) : url;

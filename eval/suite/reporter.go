@@ -1,0 +1,108 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Hooks are the functions that a reporter module may have.
+var Hooks = []string{"onSuiteStart", "onCaseStart", "onRunnerStart", "onRunnerFinish", "onCaseFinish", "onSuiteFinish", "onError"}
+
+// A Reporter is a module of a user's own that is told of a run. What it writes to its
+// console goes to the Log of its Loader.
+type Reporter struct {
+	Hooks []string // those that it has
+	path  string
+	tmp   func() error
+	realm *realm
+	hooks *goja.Object // belongs to the goroutine of the engine
+}
+
+// LoadReporter loads a module that exports, as default or under the name reporter, an
+// object with at least one of the [Hooks]. Close it after use.
+func (l *Loader) LoadReporter(ctx context.Context, path string) (*Reporter, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("suite: load reporter %s: %w: %w", path, fault.Of(err), err)
+	}
+	prog, err := bundle(source{path: path})
+	if err != nil {
+		return nil, renamed(err, "load reporter")
+	}
+	use, tmp, err := l.withTmp()
+	if err != nil {
+		return nil, err
+	}
+	r := &Reporter{path: path, tmp: removal(tmp)}
+	v, err := use.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
+	if err != nil {
+		return nil, joined(err, r.tmp())
+	}
+	r.realm = &realm{vm: v}
+	ex := &execution{}
+	err = v.do(ctx, ex, func() error {
+		return v.evaluate(ex, prog, func(ns *goja.Object) error { r.find(ns); return nil })
+	}, func() error { return v.loadError("load reporter", path, ex) })
+	if err == nil && len(r.Hooks) == 0 {
+		err = &Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
+			Message: "Reporter module must export an object with at least one hook, as default or as reporter"}
+	}
+	if err != nil {
+		return nil, joined(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Reporter) find(ns *goja.Object) {
+	for _, name := range []string{"default", "reporter"} {
+		o, ok := ns.Get(name).(*goja.Object)
+		if !ok {
+			continue
+		}
+		var found []string
+		for _, hook := range Hooks {
+			if _, ok := goja.AssertFunction(o.Get(hook)); ok {
+				found = append(found, hook)
+			}
+		}
+		if len(found) > 0 {
+			r.hooks, r.Hooks = o, found
+			return
+		}
+	}
+}
+
+// Call calls a hook with an event, which is JSON, and waits for its promise. A hook that
+// the module lacks is not an error.
+func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage) error {
+	if !slices.Contains(r.Hooks, hook) {
+		return nil
+	}
+	v, ex := r.realm.vm, &execution{}
+	return v.do(ctx, ex, func() error {
+		fn, _ := goja.AssertFunction(r.hooks.Get(hook))
+		value, err := v.parseJSON(event)
+		if err != nil {
+			return err
+		}
+		out, err := fn(r.hooks, value)
+		if err != nil {
+			return err
+		}
+		if o, ok := out.(*goja.Object); ok && o.Get("then") != nil {
+			return v.await(ex, out, nil)
+		}
+		ex.settled = true
+		return nil
+	}, func() error { return v.loadError("call "+hook+" of reporter", r.path, ex) })
+}
+
+// Close ends the module.
+func (r *Reporter) Close() error { return joined(r.realm.close(), r.tmp()) }
