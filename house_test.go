@@ -89,6 +89,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/judge", "fault"},
 	{"eval/suite", "fault event workspace/driver posix/boundary"},
 	{"eval", "fault event workspace workspace/driver snapshot posix/boundary posix/process posix/plot eval/session eval/agent eval/suite eval/judge"},
+	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},
 	{"api", "stage fault event workspace workspace/driver registry profile internal/shellwire internal/httpguard snapshot template history"},

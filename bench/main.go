@@ -74,6 +74,7 @@ var families = []family{
 	{"memory", benchMemory},
 	{"snapshot", benchSnapshot},
 	{"mcp", benchMCP},
+	{"eval", benchEval},
 	{"docker", benchDocker},
 }
 
