@@ -100,6 +100,9 @@ type Places interface {
 	// Fenced reports whether what runs in them can't reach the host.
 	Fenced() bool
 
+	// Ready says why no place can be opened on this host, if that is so.
+	Ready(ctx context.Context) error
+
 	// Open makes a place. The mount point req.Dir exists and is empty, or is the
 	// directory to work in, in place.
 	Open(ctx context.Context, req PlaceRequest) (*Place, error)

@@ -24,6 +24,9 @@ func (Host) Kind() string { return "local" }
 // Fenced returns false.
 func (Host) Fenced() bool { return false }
 
+// Ready always is.
+func (Host) Ready(context.Context) error { return nil }
+
 // Open copies the template to the directory.
 func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	for _, l := range req.Limits.All() {

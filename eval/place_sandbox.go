@@ -31,6 +31,16 @@ func (s *Sandbox) Kind() string { return s.Provider.Kind() }
 // Fenced returns true.
 func (s *Sandbox) Fenced() bool { return true }
 
+// Ready opens a workspace that nothing runs in, which fails where no fence can be
+// had on this host.
+func (s *Sandbox) Ready(ctx context.Context) error {
+	d, err := s.Provider.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Config: json.RawMessage(`{"throwaway":true}`), Policy: driver.Policy{Isolation: s.Isolation}})
+	if err != nil {
+		return err
+	}
+	return d.Life.Destroy(context.WithoutCancel(ctx))
+}
+
 // sandboxConfig is what the provider is told of a place.
 type sandboxConfig struct {
 	Throwaway bool        `json:"throwaway,omitempty"`

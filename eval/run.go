@@ -57,9 +57,10 @@ type Options struct {
 	Baselines       string // file of snapshots of token use
 	UpdateBaselines bool
 
-	AllowNet []string       // hosts that may be reached, beside those that agents need
-	Limits   *driver.Limits // of each workspace
-	Read     []string       // further directories of the host that are shown, read-only
+	AllowNet   []string       // hosts that may be reached, beside those of the agents' models
+	NoModelNet bool           // the latter are not reached by themselves
+	Limits     *driver.Limits // of each workspace
+	Read       []string       // further directories of the host that are shown, read-only
 
 	Reporters   []Reporter
 	Interactive bool   // reporters write to a terminal
@@ -83,6 +84,7 @@ type settings struct {
 	maxSteps      int
 	userHome      string
 	allowNet      []string
+	noModelNet    bool
 	tags          []string
 	caseFilter    []string
 	runnerFilter  []string
@@ -160,6 +162,9 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 	if err := m.choose(o); err != nil {
 		return nil, err
 	}
+	if err := m.opts.places.Ready(ctx); err != nil {
+		return nil, err
+	}
 	base, err := m.baseline(o)
 	if err != nil {
 		return nil, err
@@ -183,7 +188,7 @@ func (m *matrix) settle(s Suite, cfg *suite.Config, o *Options) error {
 	run := cfg.Run
 	m.opts = settings{suite: s, config: cfg, places: o.Places, requests: o.Requests, maxParallel: first(o.MaxParallel, run.MaxParallel),
 		repeat: max(1, first(o.Repeat, run.Repeat)), repeatFailure: run.RepeatFailure, maxSteps: first(o.MaxSteps, run.MaxSteps), userHome: o.UserHome,
-		allowNet: slices.Concat(cfg.Croft.AllowNet, o.AllowNet), dir: o.Dir, caseFilter: o.Cases, runnerFilter: o.Runners, only: o.Only}
+		allowNet: slices.Concat(cfg.Croft.AllowNet, o.AllowNet), dir: o.Dir, caseFilter: o.Cases, runnerFilter: o.Runners, only: o.Only, noModelNet: o.NoModelNet}
 	if o.RepeatFailure != nil {
 		m.opts.repeatFailure = *o.RepeatFailure
 	}
@@ -358,7 +363,12 @@ func (m *matrix) note(format string, args ...any) {
 
 // hosts lists what a runner's agent may reach.
 func (m *matrix) hosts(r *plannedRunner) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.hosts, m.opts.allowNet))))
+	hosts := slices.Clone(m.opts.allowNet)
+	if !m.opts.noModelNet {
+		hosts = append(hosts, r.hosts...)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 // run runs what is planned and not yet done.

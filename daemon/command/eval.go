@@ -44,6 +44,7 @@ type evalPlace struct {
 	provider  string
 	isolation string
 	allowNet  []string
+	noModel   bool
 	read      []string
 	policy    policyFlags
 }
@@ -52,6 +53,7 @@ func (p *evalPlace) register(f *pflag.FlagSet) {
 	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence, or local, on the plain host (default croft.provider of the suite's configuration, else sandbox)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
+	f.BoolVar(&p.noModel, "no-model-net", false, "let the hosts of the agents' models be reached only where --allow-net or croft.allowNet names them")
 	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
 	f.StringVar(&p.policy.memory, "memory", "", "limit of memory of each workspace, such as 2G")
 	f.StringVar(&p.policy.cpus, "cpus", "", "limit of processor time of each workspace, in cores")
@@ -61,7 +63,7 @@ func (p *evalPlace) register(f *pflag.FlagSet) {
 
 // apply sets in opts what the flags say.
 func (p *evalPlace) apply(opts *eval.Options) error {
-	opts.AllowNet = p.allowNet
+	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
 	for _, dir := range p.read {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
