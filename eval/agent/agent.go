@@ -21,6 +21,8 @@ type Config struct {
 	Command     string            // the program; "" is the type's own
 	CommandArgs []string          // before all other arguments
 	Env         map[string]string // over the environment
+
+	behind []string // arguments of Redirect, behind the word for what the program is to do
 }
 
 // An Input is one session to be run.

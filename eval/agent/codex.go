@@ -48,7 +48,7 @@ func (c codex) line(in Input) []string {
 	if program := c.command("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
 		args = append(args, "codex")
 	}
-	args = append(args, "exec")
+	args = append(append(args, "exec"), c.cfg.behind...)
 	if in.Fenced {
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}

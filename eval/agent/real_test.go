@@ -74,6 +74,8 @@ type cli struct {
 	ran    []string // commands and how they exited
 	skills []string
 	rounds int // as the program's stream tells them
+
+	redirect bool // the model is told by Redirect
 }
 
 const skillText = "---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n"
@@ -252,6 +254,12 @@ func (c cli) start(t *testing.T, model func(dir string) http.Handler) (Agent, In
 	}
 	if c.cfg.Type == "acp" {
 		c.cfg.Env["HOME"] = in.UserHome
+	}
+	if c.redirect {
+		var err error
+		if c.cfg, _, err = Redirect(c.cfg, base); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return mustNew(t, c.cfg), in, base
 }
