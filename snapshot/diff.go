@@ -3,11 +3,13 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -72,6 +74,44 @@ type FileChange struct {
 	LinesAdded   int    `json:"linesAdded,omitempty"`
 	LinesRemoved int    `json:"linesRemoved,omitempty"`
 	Hunks        []Hunk `json:"hunks,omitempty"`
+}
+
+// MarshalJSON adds pathB64 and fromB64 where those are not UTF-8, which JSON can't
+// hold: the usual keys have a readable form then.
+func (c FileChange) MarshalJSON() ([]byte, error) {
+	type plain FileChange
+	out := struct {
+		plain
+		PathB64 []byte `json:"pathB64,omitempty"`
+		FromB64 []byte `json:"fromB64,omitempty"`
+	}{plain: plain(c)}
+	if !utf8.ValidString(c.Path) {
+		out.PathB64 = []byte(c.Path)
+	}
+	if !utf8.ValidString(c.From) {
+		out.FromB64 = []byte(c.From)
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (c *FileChange) UnmarshalJSON(data []byte) error {
+	type plain FileChange
+	in := struct {
+		*plain
+		PathB64 []byte `json:"pathB64"`
+		FromB64 []byte `json:"fromB64"`
+	}{plain: (*plain)(c)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	if in.PathB64 != nil {
+		c.Path = string(in.PathB64)
+	}
+	if in.FromB64 != nil {
+		c.From = string(in.FromB64)
+	}
+	return nil
 }
 
 // A Side is what is at a path in one of the trees.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // plant writes files; a name that ends with a slash is a directory, and content
@@ -370,5 +372,17 @@ func TestApplyBranch(t *testing.T) {
 	defer rc.Close()
 	if data, _ := io.ReadAll(rc); string(data) != "x\n" {
 		t.Errorf("file/inner of the commit is %q", data)
+	}
+}
+
+// TestChangesSurviveJSON: names are bytes, and JSON is text.
+func TestChangesSurviveJSON(t *testing.T) {
+	want := Comparison{Changes: []FileChange{{Path: "\xff\n", From: "a\xfe", Kind: Renamed, Old: &Side{Type: driver.TypeFile}}, {Path: "plain", Kind: Added}}}
+	data, err := json.Marshal(want)
+	must0(t, err)
+	var got Comparison
+	must0(t, json.Unmarshal(data, &got))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package boundary
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -169,6 +170,7 @@ func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
 func (w *writer) spoolRest(ctx context.Context, body io.Reader, buf []byte) error {
 	h := driver.NewDigest()
 	h.Write(buf)
+	hole := false
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
@@ -177,12 +179,20 @@ func (w *writer) spoolRest(ctx context.Context, body io.Reader, buf []byte) erro
 				return err
 			}
 			h.Write(buf[:n])
-			if err := writeAll(w.fd, buf[:n]); err != nil {
+			if hole = isZero(buf[:n]); hole { // which takes no room on the disk
+				_, err := unix.Seek(w.fd, int64(n), io.SeekCurrent)
+				if err != nil {
+					return err
+				}
+			} else if err := writeAll(w.fd, buf[:n]); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
 			w.res.Digest = driver.SumDigest(h)
+			if hole {
+				return unix.Ftruncate(w.fd, w.size)
+			}
 			return nil
 		}
 		if err != nil {
@@ -192,6 +202,12 @@ func (w *writer) spoolRest(ctx context.Context, body io.Reader, buf []byte) erro
 			return err
 		}
 	}
+}
+
+// isZero reports whether data is a page or more of zeros.
+func isZero(data []byte) bool {
+	const page = 4096
+	return len(data) >= page && data[0] == 0 && bytes.Equal(data[:len(data)-1], data[1:])
 }
 
 func (w *writer) fits(size int64) error {
