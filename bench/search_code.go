@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/tool/index"
@@ -74,6 +75,7 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 	if err := b.compare(ctx, "build, 10,000 files", "go/parser over the same", 0, once(build), once(func() error { return parseAll(dir) })); err != nil {
 		return err
 	}
+	b.atMost(int64(2 * time.Second))
 	x := index.New(ws)
 	b.cleanup(func() { x.Close(ctx) })
 	ask := func() error {
@@ -89,6 +91,7 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 	if err := b.compare(ctx, "ask, 10,000 files", "rg for one of its words", 0.5, once(ask), once(rg("func .*Queue"))); err != nil {
 		return err
 	}
+	b.atMost(int64(10 * time.Millisecond))
 	return b.freshness(ctx, dir, x, rg)
 }
 
@@ -117,7 +120,11 @@ func (b *bench) freshness(ctx context.Context, dir string, x *index.Index, rg fu
 		}
 		return rg("func " + name)()
 	}
-	return b.compare(ctx, "know of an edit", "the edit, and rg for it", 0, once(ours), once(theirs))
+	if err := b.compare(ctx, "know of an edit", "the edit, and rg for it", 0, once(ours), once(theirs)); err != nil {
+		return err
+	}
+	b.atMost(int64(time.Second))
+	return nil
 }
 
 // inPlace opens a directory as a workspace.
