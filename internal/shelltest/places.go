@@ -72,7 +72,7 @@ var guest = sync.OnceValues(func() (string, error) {
 	}
 	guestDir = dir
 	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest") //nolint:noctx // it ends by itself
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build croft-guest: %w: %s", err, out)

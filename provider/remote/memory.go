@@ -40,7 +40,7 @@ func (c *Client) LockMemory(ctx context.Context, nameOrID string) (unlock func()
 	// The call must not end with ctx, which may be that of one step alone.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	res, err := c.send(life, request{method: http.MethodPost, path: at(nameOrID, "/memory/lock")})
+	res, err := c.send(life, request{method: http.MethodPost, path: at(nameOrID, "/memory/lock")}) //nolint:bodyclose // unlocking closes it
 	if err == nil {
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err != nil {
 			res.Body.Close()
