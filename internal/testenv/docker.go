@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ const DockerVar = "CROFT_TEST_DOCKER"
 type Dockerd struct {
 	Dir string // short, since a socket's path must be
 
+	wrap []string // before what is run
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -52,7 +54,30 @@ func StartDockerd(ctx context.Context, args ...string) (*Dockerd, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dockerd{Dir: dir, args: args}
+	return (&Dockerd{Dir: dir, args: args}).begin(ctx)
+}
+
+// StartMappedDockerd starts an engine whose users inside containers are others
+// outside, from base on. The host's own table of such users is not touched.
+func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
+	dir, err := os.MkdirTemp("", "dockerd")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // root inside is nobody outside, and has to pass
+		return nil, err
+	}
+	table := filepath.Join(dir, "subid")
+	if err := os.WriteFile(table, fmt.Appendf(nil, "nobody:%d:65536\nnogroup:%d:65536\n", base, base), 0o644); err != nil { //nolint:gosec // the host's is no secret either
+		return nil, err
+	}
+	const own = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`
+	d := &Dockerd{Dir: dir, wrap: []string{"unshare", "-m", "sh", "-c", own, table}, args: []string{"--userns-remap=nobody:nogroup"}}
+	return d.begin(ctx)
+}
+
+func (d *Dockerd) begin(ctx context.Context) (*Dockerd, error) {
+	dir := d.Dir
 	settings := map[string]any{}
 	if path := Runsc(); path != "" {
 		settings["runtimes"] = map[string]any{"runsc": map[string]any{
@@ -87,10 +112,11 @@ func (d *Dockerd) PID() int { return d.cmd.Process.Pid }
 // Start starts the engine again, after Kill.
 func (d *Dockerd) Start(ctx context.Context) error {
 	os.Remove(filepath.Join(d.Dir, "pid")) // one that was killed leaves it
-	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), "dockerd", append([]string{
-		"--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
+	argv := append(slices.Clone(d.wrap), append([]string{
+		"dockerd", "--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
 		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"),
 	}, d.args...)...)
+	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.SysProcAttr = dieWithParent(syscall.SIGTERM)
 	if err := d.cmd.Start(); err != nil {

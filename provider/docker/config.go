@@ -22,7 +22,8 @@ type Config struct {
 	Root string
 
 	// Cache is the directory for what all workspaces share: the guest's program,
-	// and what was proven of the engine. "" is one in Root.
+	// and what was proven of the engine. Several roots may share one. "" is one in
+	// Root.
 	Cache string
 
 	// Engine runs the containers. nil is the one at Host.

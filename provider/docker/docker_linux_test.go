@@ -65,7 +65,7 @@ const lease = 20 * time.Second
 
 func config(dir string) *Config {
 	return &Config{
-		Root: filepath.Join(dir, "ws"), Cache: filepath.Join(dir, "docker"), Host: os.Getenv(testenv.DockerVar), Guest: os.Getenv(guestVar), Lease: lease,
+		Root: filepath.Join(dir, "ws"), Cache: filepath.Join(filepath.Dir(os.Getenv(guestVar)), "cache"), Host: os.Getenv(testenv.DockerVar), Guest: os.Getenv(guestVar), Lease: lease,
 		Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}),
 	}
 }
@@ -93,7 +93,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != plot.LockName(Kind) {
+		if e.Name() != plot.LockName(Kind) && e.Name() != groundName {
 			names = append(names, e.Name())
 		}
 	}

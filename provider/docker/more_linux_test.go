@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -248,5 +249,32 @@ func egressThrough(t *testing.T, runtime string) {
 	}
 	if got := string(script(t, ws, get+"get good.test:"+port).Stdout); strings.Contains(got, "reached the server") || !strings.Contains(got, "403") {
 		t.Errorf("without a policy: %q", got)
+	}
+}
+
+// TestEngineMapsUsers has an engine whose users are others outside.
+func TestEngineMapsUsers(t *testing.T) {
+	testenv.NeedsDocker(t)
+	const base = 300000
+	d, err := testenv.StartMappedDockerd(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop dockerd: %v", err)
+		}
+	})
+	p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = d.Host() })
+	ws := open(t, p)
+	write(t, ws, "from-host", "hello")
+	res := script(t, ws, "cat from-host; echo more >> from-host; mkdir d; id -u")
+	if got := string(res.Stdout); got != "hello1000\n" {
+		t.Fatalf("got %q (%+v)", got, res)
+	}
+	write(t, ws, "d/inner", "again")
+	f, err := p.prove(t.Context(), "")
+	if err != nil || f.Outside != base+1000 {
+		t.Errorf("the workload is %+v outside, %v; want %d", f, err, base+1000)
 	}
 }

@@ -111,12 +111,14 @@ func idOf(dir string) string {
 	return id
 }
 
-const groundName = "ground"
+// groundName is the file in the root whose content names it.
+const groundName = ".ground-" + Kind
 
-// groundID names this data directory. It is made when the first container is.
+// groundID names the root of this provider. It is made when the first container
+// is.
 func (p *Provider) groundID(create bool) (string, error) {
-	path, err := p.cachePath(groundName)
-	if err != nil {
+	path := p.ground.Path(groundName)
+	if err := os.MkdirAll(p.cfg.Root, 0o700); err != nil {
 		return "", err
 	}
 	for {
@@ -168,7 +170,7 @@ func hostID() string {
 // sweepContainers removes containers of this data directory whose workspaces are
 // not in live. Where no container was ever made the engine is not asked.
 func (p *Provider) sweepContainers(ctx context.Context, live []string) error {
-	if _, err := os.Lstat(filepath.Join(p.cfg.Cache, groundName)); err != nil {
+	if _, err := os.Lstat(p.ground.Path(groundName)); err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	ground, err := p.groundID(false)
