@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -145,7 +146,7 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *suite.Suite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
 	opts.Note = a.note
-	closeAll, err := a.reporters(o.reporters, cfg, opts)
+	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err
 	}
@@ -162,8 +163,11 @@ func (a *app) evaluate(ctx context.Context, s *suite.Suite, cfg *suite.Config, o
 	})
 }
 
+// moduleSuffixes end the names of reporters that are modules.
+var moduleSuffixes = []string{".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
+
 // reporters makes those that were asked for.
-func (a *app) reporters(names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+func (a *app) reporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}
 	}
@@ -185,7 +189,17 @@ func (a *app) reporters(names []string, cfg *suite.Config, opts *eval.Options) (
 	opts.Interactive = live
 	for _, name := range names {
 		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.size().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
-		if kind, file, ok := strings.Cut(name, "="); ok {
+		kind, file, toFile := strings.Cut(name, "=")
+		if !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name)) {
+			m, err := eval.NewModule(ctx, name, a.Out)
+			if err != nil {
+				return closeAll, errors.Join(err, closeAll())
+			}
+			files = append(files, m)
+			opts.Reporters = append(opts.Reporters, m)
+			continue
+		}
+		if toFile {
 			f, err := os.Create(file)
 			if err != nil {
 				return closeAll, errors.Join(fmt.Errorf("eval: reporter %s: %w", name, err), closeAll())

@@ -1,0 +1,41 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+// A Module is a reporter of the user's own: a TypeScript or JavaScript module that
+// exports an object with hooks, as default or under the name reporter. What it writes
+// to its console goes to Out.
+type Module struct {
+	ctx context.Context //nolint:containedctx // hooks have the life of the run, and Report has no context
+	r   *suite.Reporter
+}
+
+// NewModule loads the module at path. ctx bounds all of its hooks. Close it after use.
+func NewModule(ctx context.Context, path string, out io.Writer) (*Module, error) {
+	l := &suite.Loader{Log: func(l suite.Log) { fmt.Fprintln(out, l.Text) }}
+	r, err := l.LoadReporter(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{ctx, r}, nil
+}
+
+// Report calls the hook of an event, and waits for it.
+func (m *Module) Report(e Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("eval: report %s: %w: %w", e.Hook, fault.Internal, err)
+	}
+	return m.r.Call(m.ctx, string(e.Hook), data)
+}
+
+// Close ends the module.
+func (m *Module) Close() error { return m.r.Close() }
