@@ -22,12 +22,13 @@ func TestBuckets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*blob.Bucket{"memory": memblob.OpenBucket(nil), "file": file} {
-		t.Run(name, func(t *testing.T) { exercise(t, b) })
+		t.Run(name, func(t *testing.T) { exercise(t, b, 2*time.Millisecond) })
 	}
 }
 
-// exercise takes, restores, damages and collects.
-func exercise(t *testing.T, b *blob.Bucket) {
+// exercise takes, restores, damages and collects. tick is longer than a step of
+// the clock of the bucket.
+func exercise(t *testing.T, b *blob.Bucket, tick time.Duration) {
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -75,7 +76,7 @@ func exercise(t *testing.T, b *blob.Bucket) {
 		if _, err := s.GC(ctx); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(tick)
 	}
 	left, _, err := b.ListPage(ctx, blob.FirstPageToken, 100, &blob.ListOptions{Prefix: "croft/"})
 	if err != nil {
@@ -93,7 +94,7 @@ func TestS3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("store", func(t *testing.T) { exercise(t, b) })
+	t.Run("store", func(t *testing.T) { exercise(t, b, 1100*time.Millisecond) })
 
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.txt": "text\n", "big": strings.Repeat("0123456789abcdef", 600_000), ".env": "TOKEN=1"} {
