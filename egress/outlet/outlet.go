@@ -43,17 +43,18 @@ type Outlets struct {
 }
 
 // New returns outlets that serve until ctx ends. common is what their proxies
-// share: all but Workspace, Policy and AuthorityFile.
+// share: all but Workspace, Policy, AuthorityFile and Refused.
 func New(ctx context.Context, common egress.Options, log *slog.Logger) *Outlets {
 	return &Outlets{ctx: ctx, common: common, log: log, open: map[string]*out{}}
 }
 
 // An out is the proxy of one workspace.
 type out struct {
-	proxy *egress.Proxy
-	roots string
-	held  int
-	serve sync.WaitGroup
+	proxy   *egress.Proxy
+	refused Refusals
+	roots   string
+	held    int
+	serve   sync.WaitGroup
 }
 
 // Hold makes the proxy of a workspace obey a policy, and starts it if this process
@@ -104,29 +105,41 @@ func (o *Outlets) Update(id string, n driver.Network) error {
 	return nil
 }
 
+// Refused returns what remembers the refusals of a workspace, nil where this
+// process has no proxy for it.
+func (o *Outlets) Refused(id string) *Refusals {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if one := o.open[id]; one != nil {
+		return &one.refused
+	}
+	return nil
+}
+
 func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
 	const passable = 0o711 // whoever is inside may reach the socket by its name
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
+	one := &out{roots: at.Roots}
 	opts := o.common
+	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
-	proxy, err := egress.New(&opts)
-	if err != nil {
+	var err error
+	if one.proxy, err = egress.New(&opts); err != nil {
 		return nil, err
 	}
 	l, err := listen(at.Socket)
 	if err != nil {
 		return nil, err
 	}
-	one := &out{proxy: proxy, roots: at.Roots}
 	if !n.None() {
 		if err := one.bundle(); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
 	one.serve.Go(func() {
-		if err := proxy.Serve(o.ctx, l); err != nil {
+		if err := one.proxy.Serve(o.ctx, l); err != nil {
 			o.log.Error("outlet: the proxy of a workspace ended", "workspace", id, "error", err)
 		}
 	})

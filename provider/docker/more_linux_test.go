@@ -238,8 +238,12 @@ func egressThrough(t *testing.T, runtime string) {
 	if got := string(script(t, ws, "echo $http_proxy; "+get+"get good.test:"+port).Stdout); !strings.HasPrefix(got, "http://127.0.0.1:3128\n") || !strings.Contains(got, "reached the server") {
 		t.Errorf("the allowed host gives %q", got)
 	}
-	if got := string(script(t, ws, get+"get bad.test:"+port).Stdout); strings.Contains(got, "reached the server") || !strings.Contains(got, "403") {
+	res := script(t, ws, get+"get bad.test:"+port)
+	if got := string(res.Stdout); strings.Contains(got, "reached the server") || !strings.Contains(got, "403") {
 		t.Errorf("another host gives %q", got)
+	}
+	if len(res.Refused) != 1 || res.Refused[0].Host != "bad.test:"+port {
+		t.Errorf("the result tells of refusals: %+v", res.Refused)
 	}
 	if got := string(script(t, ws, "(exec 3<>/dev/tcp/127.0.0.1/"+port+") 2>/dev/null && echo reached; true").Stdout); got != "" {
 		t.Errorf("the server is reached without the proxy: %q", got)

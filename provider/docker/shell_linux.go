@@ -27,7 +27,13 @@ func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return c.Shell().Run(ctx, cmd)
+	refused := h.p.outlets.Refused(h.id)
+	moment := refused.Now()
+	res, err := c.Shell().Run(ctx, cmd)
+	if err == nil {
+		res.Refused = refused.Since(moment)
+	}
+	return res, err
 }
 
 func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {

@@ -1,16 +1,12 @@
 package sandbox
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/workspace/driver"
@@ -28,159 +24,24 @@ import (
 
 const (
 	egressName    = "egress"        // directory of the socket
-	proxyName     = "proxy.sock"    // the socket, as package guest knows it
 	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
 	relayPort     = 3128
-	rootsName     = "roots" // directory of the bundle
-	bundleName    = "roots.pem"
+	rootsName     = "roots"      // directory of the bundle
 	bundleDir     = "/run/croft" // that directory inside
 )
 
-// A wayOut is the proxy of one workspace, shared by the handles of this process.
-type wayOut struct {
-	proxy *egress.Proxy
-	roots string // directory of the bundle
-	held  int
-	serve sync.WaitGroup
-
-	refused refused
+// newOutlets returns the proxies of the provider's workspaces.
+func (p *Provider) newOutlets() *outlet.Outlets {
+	return outlet.New(p.ctx, egress.Options{
+		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
+	}, p.log)
 }
 
-// waysOut are those of a provider, by workspace.
-type waysOut struct {
-	mu   sync.Mutex
-	open map[string]*wayOut
-}
-
-// hold returns the proxy of a workspace under a policy, and starts it if this
-// process has none.
-func (w *waysOut) hold(p *Provider, id string, n driver.Network) (*egress.Proxy, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	way := w.open[id]
-	if way == nil {
-		var err error
-		if way, err = p.wayOut(id, n); err != nil {
-			return nil, err
-		}
-		if w.open == nil {
-			w.open = map[string]*wayOut{}
-		}
-		w.open[id] = way
-	} else if err := way.set(n); err != nil {
-		return nil, err
+// places says where the proxy of a workspace keeps what is its own.
+func (p *Provider) places(id string) outlet.Places {
+	return outlet.Places{
+		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
-	way.held++
-	return way.proxy, nil
-}
-
-// release gives back what hold gave; the last one closes the proxy.
-func (w *waysOut) release(ctx context.Context, id string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	way := w.open[id]
-	if way == nil {
-		return nil
-	}
-	if way.held--; way.held > 0 {
-		return nil
-	}
-	delete(w.open, id)
-	err := way.proxy.Close(ctx)
-	way.serve.Wait()
-	return err
-}
-
-// update makes the proxy of a workspace obey a policy, if it is open.
-func (w *waysOut) update(id string, n driver.Network) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if way := w.open[id]; way != nil {
-		return way.set(n)
-	}
-	return nil
-}
-
-// set makes the proxy obey a policy, and programs inside trust what it then signs
-// for.
-func (w *wayOut) set(n driver.Network) error {
-	if err := w.proxy.SetPolicy(n); err != nil {
-		return err
-	}
-	if n.None() {
-		return nil
-	}
-	return writeBundle(w.roots, w.proxy)
-}
-
-// writeBundle writes the roots of the system with the authorities of a workspace
-// into a directory, atomically.
-func writeBundle(dir string, proxy *egress.Proxy) error {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	roots, err := egress.SystemRoots()
-	if err != nil && len(proxy.CAPEM()) > 0 {
-		return err // what a program then trusts must not depend on who is asked
-	}
-	tmp := filepath.Join(dir, "."+driver.NewID())
-	if err := os.WriteFile(tmp, proxy.Bundle(roots), 0o644); err != nil { //nolint:gosec // everyone inside reads it
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, bundleName))
-}
-
-// wayOut starts a proxy.
-func (p *Provider) wayOut(id string, n driver.Network) (*wayOut, error) {
-	dir := p.ground.Path(id, egressName)
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	way := &wayOut{roots: p.ground.Path(id, rootsName)}
-	proxy, err := egress.New(&egress.Options{
-		Workspace: id, Policy: n, Refused: way.refused.add, Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events,
-		AuthorityFile: p.ground.Path(id, authorityName), Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l, err := listenAt(filepath.Join(dir, proxyName))
-	if err != nil {
-		return nil, err
-	}
-	way.proxy = proxy
-	if !n.None() {
-		if err := writeBundle(way.roots, proxy); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-	}
-	way.serve.Go(func() {
-		if err := proxy.Serve(p.ctx, l); err != nil {
-			p.log.Error("sandbox: the proxy of a workspace ended", "workspace", id, "error", err)
-		}
-	})
-	return way, nil
-}
-
-// listenAt listens on a socket that takes the place of any that is there.
-func listenAt(path string) (net.Listener, error) {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	// The address of a socket holds 108 bytes, so it goes through the descriptor.
-	fresh := driver.NewID()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), fresh), Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false)
-	at := filepath.Join(filepath.Dir(path), fresh)
-	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, path)); err != nil { //nolint:gosec // the directory above is 0700
-		return nil, errors.Join(err, l.Close(), os.Remove(at))
-	}
-	return l, nil
 }
 
 // connect gives a guest that is to be launched its way out.
@@ -196,7 +57,7 @@ func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 	cfg.Relay = relayPort
 	bundle := ""
 	if u.roots != "" {
-		bundle = bundleDir + "/" + bundleName
+		bundle = bundleDir + "/" + outlet.BundleName
 	}
 	for name, value := range egress.Env(relayPort, bundle) {
 		if _, set := cfg.Env[name]; !set {

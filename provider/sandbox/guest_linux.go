@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
@@ -94,7 +93,7 @@ func (g *live) close() {
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egress.Proxy) (started *live, err error) {
+func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bool) (started *live, err error) {
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -119,10 +118,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
 		}
 	}
-	if proxy != nil {
+	if proxied {
 		u.egress = filepath.Join(dir, egressName)
 	}
-	if proxy != nil && !u.policy.Network.None() {
+	if proxied && !u.policy.Network.None() {
 		u.roots = p.ground.Path(u.id, rootsName)
 	}
 	u.watched = new(watched)
@@ -139,7 +138,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxy *egr
 	if err := u.watched.write(dir); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
-	if proxy != nil {
+	if proxied {
 		out, err := p.connect(l, u)
 		if out != nil {
 			open = append(open, out)

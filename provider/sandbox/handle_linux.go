@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
@@ -142,16 +141,15 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	want.unit.gate = h.plot.Gate(&m)
-	var proxy *egress.Proxy
 	if !l.plain { // which has no port to reach it by
-		if proxy, err = h.wayOut(ctx, m.Policy.Network); err != nil {
+		if err := h.wayOut(ctx, m.Policy.Network); err != nil {
 			return nil, err
 		}
 	}
 	if _, err := h.p.thawLeft(ctx, h.id); err != nil {
 		return nil, err
 	}
-	g, err := h.find(ctx, want, proxy)
+	g, err := h.find(ctx, want)
 	if err != nil {
 		return nil, err
 	}
@@ -163,13 +161,13 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 }
 
 // find adopts the guest, or starts it. The lock of the guest is held.
-func (h *handle) find(ctx context.Context, want *plan, proxy *egress.Proxy) (*live, error) {
+func (h *handle) find(ctx context.Context, want *plan) (*live, error) {
 	if !h.shape().Throwaway {
 		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
 			return h.complete(c)
 		}
 	}
-	c, err := h.p.start(ctx, h.p.ground.Path(h.id), want, proxy)
+	c, err := h.p.start(ctx, h.p.ground.Path(h.id), want, !want.level.plain)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +188,13 @@ func (h *handle) complete(c *live) (*live, error) {
 
 // wayOut takes part in the proxy of the workspace, in place of what the handle
 // had of it.
-func (h *handle) wayOut(ctx context.Context, n driver.Network) (*egress.Proxy, error) {
-	proxy, err := h.p.ways.hold(h.p, h.id, n)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: start the proxy: %w: %w", fault.Of(err), err)
+func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
+	if err := h.p.ways().Hold(h.id, h.p.places(h.id), n); err != nil {
+		return fmt.Errorf("sandbox: start the proxy: %w: %w", fault.Of(err), err)
 	}
 	h.leaveProxy(ctx)
 	h.proxied = true
-	return proxy, nil
+	return nil
 }
 
 func (h *handle) leaveProxy(ctx context.Context) {
@@ -207,7 +204,7 @@ func (h *handle) leaveProxy(ctx context.Context) {
 	h.proxied = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := h.p.ways.release(ctx, h.id); err != nil {
+	if err := h.p.ways().Release(ctx, h.id); err != nil {
 		h.p.log.Warn("sandbox: the proxy of a workspace does not end", "workspace", h.id, "error", err)
 	}
 }
@@ -240,7 +237,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 		return err
 	}
 	defer unlock()
-	if err := h.p.ways.update(h.id, m.Policy.Network); err != nil {
+	if err := h.p.ways().Update(h.id, m.Policy.Network); err != nil {
 		return err
 	}
 	want, err := h.p.plan(l, m, h.shape())

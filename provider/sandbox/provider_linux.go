@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
@@ -27,7 +28,7 @@ type Provider struct {
 	cfg    Config
 	ids    ids
 	binary func() (*guestbin.Binary, error)
-	ways   waysOut
+	ways   func() *outlet.Outlets
 	maps   owners
 	ctx    context.Context // of what runs for the provider, such as proxies, until Close
 	cancel context.CancelFunc
@@ -62,6 +63,7 @@ func New(cfg *Config) (*Provider, error) {
 	}
 	p := &Provider{ground: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
+	p.ways = sync.OnceValue(p.newOutlets)
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
 }

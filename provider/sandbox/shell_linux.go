@@ -27,11 +27,11 @@ func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	if err != nil {
 		return driver.Result{}, err
 	}
-	refused := h.p.ways.refused(h.id)
-	moment := refused.now()
+	refused := h.p.ways().Refused(h.id)
+	moment := refused.Now()
 	res, err := c.Shell().Run(ctx, cmd)
 	if err == nil {
-		res.Planted, res.Refused = h.planted(false), refused.since(moment)
+		res.Planted, res.Refused = h.planted(false), refused.Since(moment)
 	}
 	return res, err
 }

@@ -1,4 +1,4 @@
-package sandbox
+package outlet
 
 import (
 	"slices"
@@ -10,15 +10,15 @@ import (
 // mostRefused bounds what is remembered of refusals.
 const mostRefused = 100
 
-// refused remembers what the proxy of a workspace has refused of late, so that the
+// Refusals remembers what the proxy of a workspace has refused of late, so that the
 // results of commands tell.
-type refused struct {
+type Refusals struct {
 	mu   sync.Mutex
 	seen int // all that there ever were
 	last []driver.Refusal
 }
 
-func (r *refused) add(host, reason string) {
+func (r *Refusals) add(host, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
@@ -27,8 +27,8 @@ func (r *refused) add(host, reason string) {
 	}
 }
 
-// now is a moment to ask from. A nil one has none.
-func (r *refused) now() int {
+// Now is a moment to ask from. A nil one has none.
+func (r *Refusals) Now() int {
 	if r == nil {
 		return 0
 	}
@@ -37,8 +37,8 @@ func (r *refused) now() int {
 	return r.seen
 }
 
-// since lists what was refused since a moment, each once.
-func (r *refused) since(moment int) []driver.Refusal {
+// Since lists what was refused since a moment, each once.
+func (r *Refusals) Since(moment int) []driver.Refusal {
 	if r == nil {
 		return nil
 	}
@@ -51,15 +51,4 @@ func (r *refused) since(moment int) []driver.Refusal {
 		}
 	}
 	return list
-}
-
-// refused returns what remembers the refusals of a workspace, nil where this process
-// has no proxy for it.
-func (w *waysOut) refused(id string) *refused {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if way := w.open[id]; way != nil {
-		return &way.refused
-	}
-	return nil
 }
