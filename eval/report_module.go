@@ -14,7 +14,7 @@ import (
 // exports an object with hooks, as default or under the name reporter. What it writes
 // to its console goes to Out.
 type Module struct {
-	ctx context.Context //nolint:containedctx // hooks have the life of the run, and Report has no context
+	ctx context.Context // hooks have the life of the run, and Report has no context
 	r   *suite.Reporter
 }
 

@@ -16,7 +16,7 @@ func (a *app) evalSchemaCommand() *cobra.Command {
 		Short: "Print the JSON Schema of suites or of croft.eval.yaml",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
-			make, ok := map[string]func() ([]byte, error){"suite": suite.SuiteSchema, "config": suite.ConfigSchema}[args[0]]
+			make, ok := map[string]func() ([]byte, error){"suite": suite.Schema, "config": suite.ConfigSchema}[args[0]]
 			if !ok {
 				return notRun(fmt.Errorf("eval: schema %q: %w: expected suite or config", args[0], fault.InvalidArgument))
 			}

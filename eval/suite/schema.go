@@ -9,14 +9,14 @@ import (
 
 // Where the schemas are published.
 const (
-	SuiteSchemaID  = "https://croft.run/schema/eval-suite.json"
+	SchemaID  = "https://croft.run/schema/eval-suite.json"
 	ConfigSchemaID = "https://croft.run/schema/eval-config.json"
 )
 
 type schema = map[string]any
 
-// SuiteSchema returns the JSON Schema of a suite in YAML, indented.
-func SuiteSchema() ([]byte, error) {
+// Schema returns the JSON Schema of a suite in YAML, indented.
+func Schema() ([]byte, error) {
 	s := closed(schema{
 		"cases": schema{"description": "The cases: a list, or an object of them by id.", "oneOf": []any{
 			schema{"type": "array", "minItems": 1, "items": schema{"$ref": "#/$defs/case"}},
@@ -24,7 +24,7 @@ func SuiteSchema() ([]byte, error) {
 		}},
 		"workspace": schema{"$ref": "#/$defs/workspace"},
 	}, "cases")
-	s["$schema"], s["$id"], s["title"] = "https://json-schema.org/draft/2020-12/schema", SuiteSchemaID, "A suite of croft eval"
+	s["$schema"], s["$id"], s["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "A suite of croft eval"
 	defs := matcherDefs()
 	defs["case"] = caseSchema()
 	defs["assertion"] = assertionSchema()

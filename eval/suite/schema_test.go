@@ -13,7 +13,7 @@ import (
 var update = flag.Bool("update", false, "write the schemas that are published")
 
 func TestSchemasAreCurrent(t *testing.T) {
-	for path, make := range map[string]func() ([]byte, error){"../../docs/eval-suite.schema.json": SuiteSchema, "../../docs/eval-config.schema.json": ConfigSchema} {
+	for path, make := range map[string]func() ([]byte, error){"../../docs/eval-suite.schema.json": Schema, "../../docs/eval-config.schema.json": ConfigSchema} {
 		got, err := make()
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ const every = `cases:
 
 func TestSchemaAndReaderAgree(t *testing.T) {
 	for name, text := range map[string]string{"every": every, "example": yamlExample} {
-		if err := valid(t, SuiteSchema, text); err != nil {
+		if err := valid(t, Schema, text); err != nil {
 			t.Errorf("%s: the schema refuses it: %v", name, err)
 		}
 		if _, err := tryLoad(t, "a.suite.yaml", text); err != nil {
@@ -102,7 +102,7 @@ func TestSchemaAndReaderAgree(t *testing.T) {
 	}
 	for _, text := range []string{"cases: []", "cases: [{id: a, prompt: p}]", "cases: [{id: a, prompt: p, assert: [{output.include: x}]}]", "cases: [{id: a, prompt: p, assert: [{output.includes: x, output.notEmpty: true}]}]",
 		"cases: [{id: a, prompt: p, assert: [{commands.count: [x]}]}]", "cases: [{id: a, prompt: p, assert: [{budget: {money: 1}}]}]", "workspace: {mode: x}\ncases: [{id: a, prompt: p, assert: x()}]"} {
-		if err := valid(t, SuiteSchema, text); err == nil {
+		if err := valid(t, Schema, text); err == nil {
 			t.Errorf("the schema accepts %s", text)
 		}
 		if _, err := tryLoad(t, "a.suite.yaml", text); err == nil {
