@@ -148,9 +148,9 @@ func database(ctx context.Context) (map[string]*installedPackage, error) {
 		if len(f) != 5 || f[0] != "installed" {
 			continue
 		}
-		pkg := &installedPackage{name: f[1], version: f[2], depends: names(f[4])}
+		pkg := &installedPackage{name: f[1], version: f[2], depends: packageNames(f[4])}
 		known[pkg.name] = pkg
-		for _, other := range names(f[3]) {
+		for _, other := range packageNames(f[3]) {
 			if known[other] == nil {
 				known[other] = pkg
 			}
@@ -159,9 +159,9 @@ func database(ctx context.Context) (map[string]*installedPackage, error) {
 	return known, lines.Err()
 }
 
-// names are those of packages in a field such as Depends, all of each
+// packageNames are those of packages in a field such as Depends, all of each
 // alternative.
-func names(field string) []string {
+func packageNames(field string) []string {
 	var list []string
 	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return r == ',' || r == '|' }) {
 		name, _, _ := strings.Cut(strings.TrimSpace(part), " ")

@@ -1,0 +1,74 @@
+package outlet
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestOneProxyForAllWhoHoldIt holds one twice: it answers until the second is
+// given back, and what it refused is told.
+func TestOneProxyForAllWhoHoldIt(t *testing.T) {
+	dir := t.TempDir()
+	at := Places{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
+	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
+	if o.Refused("ws") != nil {
+		t.Error("there are refusals before there is a proxy")
+	}
+	for range 2 {
+		if err := o.Hold("ws", at, driver.Network{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.Release(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
+	refused := o.Refused("ws")
+	moment := refused.Now()
+	if got := ask(t, at.Socket); !strings.Contains(got, "403") {
+		t.Errorf("the proxy answers %q", got)
+	}
+	if list := refused.Since(moment); len(list) != 1 || list[0].Host != "host.test:80" {
+		t.Errorf("refused: %+v", list)
+	}
+	if err := o.Update("ws", driver.Network{Allow: []driver.NetRule{{Host: "other.test"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(at.Roots, BundleName)); err != nil {
+		t.Errorf("with a policy, programs have no roots: %v", err)
+	}
+	if err := o.Release(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("unix", at.Socket); err == nil {
+		conn.Close()
+		t.Error("it listens after the last one let go")
+	}
+	if err := o.Release(t.Context(), "ws"); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+func ask(t *testing.T, socket string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET http://host.test/ HTTP/1.1\r\nHost: host.test\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
