@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
@@ -28,8 +30,16 @@ func NewModule(ctx context.Context, path string, out io.Writer) (*Module, error)
 	return &Module{ctx, r}, nil
 }
 
-// Report calls the hook of an event, and waits for it.
+// Report calls the hook of an event, and waits for it. The result of the whole run
+// comes with all its reports, which the run itself does not hold.
 func (m *Module) Report(e Event) error {
+	if r, ok := e.Result.(*Result); ok && e.Hook == OnSuiteFinish {
+		full, err := os.ReadFile(filepath.Join(r.ArtifactDir, ResultsName))
+		if err != nil {
+			return fmt.Errorf("eval: report %s: %w: %w", e.Hook, fault.Of(err), err)
+		}
+		e.Result = json.RawMessage(full)
+	}
 	data, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("eval: report %s: %w: %w", e.Hook, fault.Internal, err)

@@ -397,6 +397,11 @@ func (m *matrix) run(ctx context.Context) (*Result, error) {
 	if ctx.Err() != nil {
 		err = errors.Join(fmt.Errorf("eval: run: %w", fault.Canceled), err)
 	}
+	if err != nil {
+		m.mu.Lock()
+		m.tell(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
+		m.mu.Unlock()
+	}
 	return result, err
 }
 

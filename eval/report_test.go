@@ -1,0 +1,131 @@
+package eval
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/eval/session"
+)
+
+// finished is a run with a case that passed and one that failed.
+func finished(t *testing.T) *Result {
+	t.Helper()
+	r := session.NewRunner("main", session.Agent{Type: "command", Model: "m"})
+	rep := session.Empty(r, "<do> it")
+	rep.Usage.TotalTokens = new(120.0)
+	good := &ExecutionResult{Runner: r, Passed: true, Status: StatusPassed, DurationMs: 12, Report: rep}
+	bad := &ExecutionResult{Runner: r, Status: StatusFailed, DurationMs: 1500, Report: rep, FailureOrigin: OriginAssertion, FailureClass: classOf(OriginAssertion, false),
+		Error: &ErrorInfo{Name: "AssertionError", Message: "no <b>, 100%\nreally", Stack: "AssertionError: no\n    at Object.assert (file:///repo/evals/s.ts:7:9)"}, WorkspacePath: "/ws"}
+	for _, e := range []*ExecutionResult{good, bad} {
+		one := *e
+		e.Repetitions = []*ExecutionResult{{Sessions: []*ExecutionResult{&one}}}
+	}
+	res := &Result{SuitePath: "/repo/evals/s.ts", StartedAt: "2026-11-15T09:00:00.000Z", DurationMs: 1600, ArtifactDir: t.TempDir(),
+		Cases: []CaseResult{{CaseID: "a | b", Passed: true, RunnerResults: []*ExecutionResult{good}}, {CaseID: "b<script>", RunnerResults: []*ExecutionResult{bad}}}}
+	res.Runners = summarize(res.Cases, []session.Runner{r})
+	if err := writeJSON(filepath.Join(res.ArtifactDir, ResultsName), res); err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func TestReporters(t *testing.T) {
+	t.Setenv("GITHUB_WORKSPACE", "/repo")
+	for name, want := range map[string][]string{
+		"standard":       {"FAIL  b<script>", "Assertion failure [assertion] (1)", "at /repo/evals/s.ts:7:9", "Cases       1 failed | 1 passed (2)", "Workspace: /ws"},
+		"json":           {`"suitePath": "/repo/evals/s.ts"`, `"successRate": 0.5`},
+		"json-summary":   {`"totalTokens": 120`},
+		"github-actions": {"::error title=b<script> > main,file=evals/s.ts,line=7,col=9::AssertionError: no <b>, 100%25%0Areally\n"},
+		"markdown":       {`| a \| b | ok 12ms |`, "b&lt;script&gt;", "1 of 2 (50 %, 95 %: 9 to 91)"},
+		"junit":          {`tests="2" failures="1" errors="0"`, `<failure type="assertion"`},
+	} {
+		var out bytes.Buffer
+		r, err := NewReporter(name, ReporterConfig{Out: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Report(Event{Hook: OnSuiteFinish, Result: finished(t)}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%s lacks %q:\n%s", name, text, out.String())
+			}
+		}
+		if name == "junit" && xml.Unmarshal(out.Bytes(), new(junitSuites)) != nil {
+			t.Errorf("junit is not XML: %s", out.String())
+		}
+	}
+	if _, err := NewReporter("loud", ReporterConfig{}); err == nil {
+		t.Error("an unknown reporter is taken")
+	}
+}
+
+// TestPageNeedsNothing: the page has all in it, and what agents and users wrote is
+// text there.
+func TestPageNeedsNothing(t *testing.T) {
+	res := finished(t)
+	page, err := Page(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ComparisonPage(res, finished(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(page), string(other)} {
+		for _, bad := range []string{"<script>", "http://", "https://", "src=", "href="} {
+			if strings.Contains(text, bad) {
+				t.Errorf("the page has %q in it", bad)
+			}
+		}
+		if !strings.Contains(text, "<svg") {
+			t.Error("the page has no plot")
+		}
+	}
+	if !strings.Contains(string(page), "b&lt;script&gt;") {
+		t.Error("the page does not name the case")
+	}
+}
+
+func TestComparison(t *testing.T) {
+	a, b := finished(t), finished(t)
+	b.Cases[1].RunnerResults[0].Passed, b.Cases[1].RunnerResults[0].Status = true, StatusPassed
+	c := Compare(a, b)
+	if len(c.Changed) != 1 || c.Changed[0].Word != "newly passing" || c.Changed[0].Case != "b<script>" {
+		t.Errorf("changed: %+v", c.Changed)
+	}
+	rate := c.Runners[0].Measures[0]
+	if rate.Name != "pass rate" || rate.A.N != 2 || rate.Significant {
+		t.Errorf("two sessions each tell of the pass rate: %+v", rate)
+	}
+}
+
+// TestModuleReporter calls the hooks of a module.
+func TestModuleReporter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reporter.ts")
+	text := `export default { async onSuiteFinish(e: any) { console.log("finished " + e.result.cases.length + " " + e.result.cases[1].caseId); } };`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	m, err := NewModule(t.Context(), path, &said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []Event{{Hook: OnSuiteStart, Context: &Context{}}, {Hook: OnSuiteFinish, Context: &Context{}, Result: finished(t)}} {
+		if err := m.Report(e); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := said.String(); got != "finished 2 b<script>\n" {
+		t.Errorf("it said %q", got)
+	}
+}
