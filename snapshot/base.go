@@ -30,7 +30,7 @@ func DirsBase(dirs []string) Base {
 	case 1:
 		return Base{Kind: kindDirs, Name: dirs[0]}
 	}
-	list, _ := json.Marshal(dirs) //nolint:errcheck // strings always can be
+	list, _ := json.Marshal(dirs)
 	return Base{Kind: kindDirs, Name: string(list)}
 }
 

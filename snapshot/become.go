@@ -150,9 +150,12 @@ func readHere(r io.Reader, size int64) (body io.Reader, stop func(), err error) 
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, err := io.CopyBuffer(onlyWriter{in}, onlyReader{r}, make([]byte, 256<<10))
-		in.CloseWithError(err) //nolint:errcheck // it never fails
+		in.CloseWithError(err)
 	})
-	return onlyReader{out}, func() { out.Close(); wg.Wait() }, nil
+	return onlyReader{out}, func() {
+		out.Close() //nolint:errcheck // it never fails
+		wg.Wait()
+	}, nil
 }
 
 // onlyReader and onlyWriter hide all that one can do besides.

@@ -45,8 +45,8 @@ func NeedsS3(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait() //nolint:errcheck // it was killed
+		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
+		cmd.Wait()         //nolint:errcheck // it was killed
 	})
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		res, err := http.Get("http://" + address) //nolint:noctx // it answers at once, or not at all

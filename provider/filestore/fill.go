@@ -246,10 +246,9 @@ func (f *filling) put(p *part) error {
 	if p.typ == driver.TypeSymlink {
 		want.size = int64(len(p.target))
 	}
-	switch {
-	case n == nil:
+	if n == nil {
 		err = f.t.insert(f.rec.id, parent, &want)
-	default:
+	} else {
 		want.id = n.id
 		err = f.t.exec("UPDATE node SET mode = ?, size = ?, mtime = ?, target = ?, digest = ?, object = ? WHERE id = ?",
 			int64(want.mode), want.size, want.mtime, blobOrNull(want.target), textOrNull(want.digest), textOrNull(want.object), want.id)

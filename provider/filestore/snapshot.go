@@ -63,7 +63,7 @@ func (w *space) moment(ctx context.Context) (m *moment, err error) {
 	}
 	m = &moment{w: w, t: &tx{Tx: sqltx, ctx: own}}
 	m.end = func() {
-		sqltx.Rollback() //nolint:errcheck // nothing was changed
+		sqltx.Rollback()
 		cancel()
 		if m.pins != 0 {
 			w.s.unpin(ctx, m.pins)

@@ -337,7 +337,7 @@ func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 	if err != nil {
 		return err
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer alone.Close()
 	rec, err := keep.Read(dir)
 	if err != nil || rec == nil {
 		return nil //nolint:nilerr // nothing runs

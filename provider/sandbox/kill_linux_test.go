@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -138,6 +139,8 @@ func (g *killGround) kill(t *testing.T, v victim, after time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +153,9 @@ func (g *killGround) kill(t *testing.T, v victim, after time.Duration) {
 		cmd.Process.Kill()
 	}
 	rest, _ := io.ReadAll(out)
-	cmd.Wait() //nolint:errcheck // it was killed
+	cmd.Wait()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("%s ended by itself: %v: %s", v.Op, cmd.ProcessState, rest)
+		t.Fatalf("%s ended by itself: %v: %s%s", v.Op, cmd.ProcessState, rest, said.String())
 	}
 }
 
@@ -243,7 +246,7 @@ func (v victim) work(t *testing.T) {
 	if v.Step > 0 {
 		ctx = driver.WithSteps(ctx, func(string) {
 			if steps++; steps == v.Step {
-				syscall.Kill(os.Getpid(), syscall.SIGKILL) //nolint:errcheck // it is ours
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
 			}
 		})
