@@ -118,8 +118,8 @@ func checkText(data []byte) (where string, err error) {
 	for line := range strings.Lines(string(data)) {
 		n++
 		depth = max(0, depth+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line, "]")-strings.Count(line, "}"))
-		if depth > 4*maxDepth || strings.Count(line, "- ") > 4*maxDepth || strings.Count(line, "? ") > 4*maxDepth {
-			return fmt.Sprintf(":%d:1", n), fmt.Errorf("it is nested more than %d deep", 4*maxDepth)
+		if depth > maxDepth || strings.Count(line, "- ") > maxDepth || strings.Count(line, "? ") > maxDepth {
+			return fmt.Sprintf(":%d:1", n), fmt.Errorf("it is nested more than %d deep", maxDepth)
 		}
 	}
 	return "", nil
