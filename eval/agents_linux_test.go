@@ -156,7 +156,7 @@ func (a realAgent) solve(t *testing.T, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close() //nolint:errcheck // each workspace has ended
+	defer p.Close() // each workspace has ended
 	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: &eval.Sandbox{Provider: p}, Requests: requests, UserHome: home,
 		AllowNet: []string{addr}, NoModelNet: true, Schedule: eval.Parallel, MaxParallel: 3})
 	for _, c := range r.Cases {

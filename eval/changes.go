@@ -138,7 +138,7 @@ func takeText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close() // only read
 	return writeFile(io.LimitReader(body, maxDiffFile), to, info.Mode.Perm()|0o600)
 }
 

@@ -39,7 +39,7 @@ func (e *assertEnv) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close() // only read
 	if info.Size > maxRead {
 		return nil, fmt.Errorf("eval: read %s: %w: it has %d bytes, and assertions get %d", name, fault.ResourceExhausted, info.Size, maxRead)
 	}

@@ -117,7 +117,7 @@ func (m *matrix) stream(w *bufio.Writer, r *Result) error {
 		return fmt.Errorf("%w: the frame has no cases", fault.Internal)
 	}
 	w.Write(before) //nolint:errcheck // bufio keeps the first error for Flush
-	w.WriteString(`"cases": [`)
+	fmt.Fprint(w, `"cases": [`)
 	n := 0
 	for _, c := range m.cases {
 		list := byCase[c.key]
@@ -125,13 +125,13 @@ func (m *matrix) stream(w *bufio.Writer, r *Result) error {
 			continue
 		}
 		if n++; n > 1 {
-			w.WriteString(",")
+			fmt.Fprint(w, ",")
 		}
 		if err := m.streamCase(w, c, list, spans); err != nil {
 			return err
 		}
 	}
-	w.WriteString("\n  ]")
+	fmt.Fprint(w, "\n  ]")
 	w.Write(after) //nolint:errcheck // as above
 	return nil
 }

@@ -126,7 +126,7 @@ func tryRun(t *testing.T, dir, name string, opts *eval.Options) (*eval.Result, e
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close() //nolint:errcheck // temporary files
+	defer s.Close() // temporary files
 	if opts.Dir == "" {
 		opts.Dir = dir
 	}

@@ -152,7 +152,7 @@ func systemDir(dir string) bool {
 			return true
 		}
 	}
-	home, _ := os.UserHomeDir() //nolint:errcheck // without one there is none to hide
+	home, _ := os.UserHomeDir() // without one there is none to hide
 	return slices.Contains([]string{"/", "/tmp", "/var", "/var/tmp", "/home", "/root", home}, dir)
 }
 
@@ -199,9 +199,9 @@ func interpreter(script string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	var head [256]byte
-	n, _ := f.Read(head[:]) //nolint:errcheck // what can't be read is no script
+	n, _ := f.Read(head[:]) // what can't be read is no script
 	line, _, _ := strings.Cut(string(head[:n]), "\n")
 	words := strings.Fields(strings.TrimPrefix(line, "#!"))
 	if !strings.HasPrefix(line, "#!") || len(words) == 0 {

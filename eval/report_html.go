@@ -88,8 +88,8 @@ func fileText(path string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	data := make([]byte, most)
-	n, _ := f.Read(data) //nolint:errcheck // what can't be read is not shown
+	n, _ := f.Read(data) // what can't be read is not shown
 	return strings.ToValidUTF8(string(data[:n]), "?")
 }

@@ -52,7 +52,7 @@ func ReadResult(path string) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: read results: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	var r Result
 	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&r); err != nil {
 		return nil, fmt.Errorf("eval: read %s: %w", path, err)

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -161,6 +160,3 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	}
 	return nil, fmt.Errorf("eval: reporter %q: %w: expected one of %s, or the path of a module", name, fault.InvalidArgument, strings.Join(ReporterNames, ", "))
 }
-
-// joined reports to several.
-func joined(errs ...error) error { return errors.Join(errs...) }

@@ -113,7 +113,7 @@ func TestInterruptAndResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close() //nolint:errcheck // temporary files
+		defer s.Close() // temporary files
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := stopper(func(e eval.Event) {
 			if e.Hook == eval.OnRunnerStart && e.Case.ID == "case-3" {
@@ -179,7 +179,7 @@ func TestKilled(t *testing.T) {
 	if err := first.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	first.Wait() //nolint:errcheck // it was killed
+	first.Wait() // it was killed
 	runs, err := filepath.Glob(filepath.Join(dir, "out/*"))
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("%v, %v\n%s", runs, err, &said)

@@ -78,7 +78,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer src.Close() //nolint:errcheck // only read
+	defer src.Close() // only read
 	return writeFile(src, to, mode)
 }
 
@@ -117,7 +117,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close() //nolint:errcheck // a directory
+	defer root.Close() // a directory
 	var dirs, links []driver.Info
 	for _, info := range all {
 		switch info.Type {
@@ -155,7 +155,7 @@ func takeFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info 
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close() // only read
 	dst, err := root.OpenFile(path.Clean(info.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -75,9 +75,6 @@ type provision struct {
 	templates listed // of template, once
 }
 
-// modeOf names the mode as reporters do.
-func (p *provision) modeOf() string { return p.spec.Mode }
-
 // A desk is a prepared workspace: where an agent sits down.
 type desk struct {
 	place *Place
@@ -182,12 +179,12 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 	if err != nil {
 		return failed(err)
 	}
-	defer stdout.Close() //nolint:errcheck // a log
+	defer stdout.Close() // a log
 	stderr, err := newLog(f.StderrPath)
 	if err != nil {
 		return failed(err)
 	}
-	defer stderr.Close() //nolint:errcheck // a log
+	defer stderr.Close() // a log
 	env := maps.Clone(b.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -203,7 +200,7 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
 	line := strings.Join(argv, " ")
 	if err != nil {
-		return failed(fmt.Errorf("Workspace bootstrap failed: %s: %w", line, err)) //nolint:staticcheck // skillgym's sentence
+		return failed(fmt.Errorf("Workspace bootstrap failed: %s: %w", line, err)) // skillgym's sentence
 	}
 	code := "null"
 	if res.Cause != driver.CauseTimeout {

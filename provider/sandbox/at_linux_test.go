@@ -37,7 +37,7 @@ func TestWorkspaceAtAPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ws.Life.Destroy(t.Context()) //nolint:errcheck // checked below
+	defer ws.Life.Destroy(t.Context()) // checked below
 	if ws.Traits.Root != at {
 		t.Errorf("the root is %s, want %s", ws.Traits.Root, at)
 	}
@@ -94,7 +94,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, fault.InvalidArgument)
 		}
 		if err == nil {
-			ws.Life.Destroy(t.Context()) //nolint:errcheck // it should not be there
+			ws.Life.Destroy(t.Context()) // it should not be there
 		} else if strings.Contains(err.Error(), "panic") {
 			t.Error(err)
 		}
