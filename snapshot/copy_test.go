@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,6 +117,26 @@ func TestPathSet(t *testing.T) {
 	} {
 		if got := [2]bool{s.has(name), s.leads(name)}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestLayersManyAtOnce takes a tree of layers in which many directories are opened
+// at the same time.
+func TestLayersManyAtOnce(t *testing.T) {
+	files := map[string]string{}
+	for i := range 300 {
+		files[fmt.Sprintf("d%d/f%d", i%60, i)] = fmt.Sprint(i)
+	}
+	dirs := []string{plant(t, map[string]string{"d1/new": "x"}), plant(t, map[string]string{"d2/new": "y"}), plant(t, files)}
+	tree, err := DirsBase(dirs).Tree()
+	must0(t, err)
+	for range 5 {
+		s := Open(Memory(), nil)
+		m, err := s.Take(t.Context(), Layer(tree, Empty), nil)
+		must0(t, err)
+		if m.Files != 302 {
+			t.Errorf("it has %d files, want 302", m.Files)
 		}
 	}
 }

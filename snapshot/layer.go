@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -25,59 +26,87 @@ func (t *layered) Root(ctx context.Context) (Directory, error) {
 		lower.Close()
 		return nil, err
 	}
-	return &layeredDir{lower, upper}, nil
+	return &layeredDir{lower: lower, upper: upper}, nil
 }
 
-// layeredDir merges two directories; either may be nil.
-type layeredDir struct{ lower, upper Directory }
+// layeredDir merges two directories; either may be nil. Each is listed once, since
+// many goroutines ask in which of them a name is.
+type layeredDir struct {
+	lower, upper Directory
+
+	mu                   sync.Mutex
+	lowerList, upperList []Node // +checklocks:mu nil until it was listed
+}
+
+// list returns the entries of one of the layers, sorted by name.
+func (d *layeredDir) list(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
+	if dir == nil {
+		return nil, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if *kept != nil {
+		return *kept, nil
+	}
+	nodes, err := dir.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if nodes == nil {
+		nodes = []Node{}
+	}
+	*kept = nodes
+	return nodes, nil
+}
 
 func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	var all []Node
 	hidden := map[string]bool{}
-	if d.upper != nil {
-		nodes, err := d.upper.Nodes(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range nodes {
-			hidden[n.Name] = true
-			if n.Type == TypeWhiteout {
-				continue
-			}
-			if n.Type == driver.TypeDir {
-				if !n.Opaque && d.lower != nil {
-					n.Content = ID{} // it may have more in it than the upper one has
-				}
-				n.Opaque = false
-			}
-			all = append(all, n)
-		}
+	nodes, err := d.list(ctx, d.upper, &d.upperList)
+	if err != nil {
+		return nil, err
 	}
-	if d.lower != nil {
-		nodes, err := d.lower.Nodes(ctx)
-		if err != nil {
-			return nil, err
+	for _, n := range nodes {
+		hidden[n.Name] = true
+		if n.Type == TypeWhiteout {
+			continue
 		}
-		for _, n := range nodes {
-			if !hidden[n.Name] {
-				all = append(all, n)
+		if n.Type == driver.TypeDir {
+			if !n.Opaque && d.lower != nil {
+				n.Content = ID{} // it may have more in it than the upper one has
 			}
+			n.Opaque = false
+		}
+		all = append(all, n)
+	}
+	if nodes, err = d.list(ctx, d.lower, &d.lowerList); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if !hidden[n.Name] {
+			all = append(all, n)
 		}
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-// in finds a node by name in one of the layers.
-func in(ctx context.Context, dir Directory, name string) (*Node, error) {
-	if dir == nil {
+// in finds a node by name in one of the layers; nil where it has none.
+func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
+	nodes, err := d.list(ctx, dir, kept)
+	if err != nil {
+		return nil, err
+	}
+	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+	if !ok {
 		return nil, nil
 	}
-	return find(ctx, dir, name)
+	n := nodes[at]
+	return &n, nil
 }
 
 func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	up, err := in(ctx, d.upper, n.Name)
+	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +117,7 @@ func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 }
 
 func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	up, err := in(ctx, d.upper, n.Name)
+	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +126,7 @@ func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	}
 	sub := &layeredDir{}
 	if !up.Opaque {
-		low, err := in(ctx, d.lower, n.Name)
+		low, err := d.in(ctx, d.lower, &d.lowerList, n.Name)
 		if err != nil {
 			return nil, err
 		}
