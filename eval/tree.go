@@ -117,7 +117,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close() // a directory
+	defer root.Close() //nolint:errcheck // a directory
 	var dirs, links []driver.Info
 	for _, info := range all {
 		switch info.Type {

@@ -35,7 +35,7 @@ func Run(t *testing.T, path string, opts *eval.Options) *eval.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() // its temporary files are told of nowhere
+	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
 	return RunSuite(t, eval.File(s), cfg, opts)
 }
 
@@ -55,7 +55,7 @@ func RunSuite(t *testing.T, s eval.Suite, cfg *suite.Config, opts *eval.Options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close() // each workspace has ended
+		defer p.Close() //nolint:errcheck // each workspace has ended
 		o.Places = &eval.Sandbox{Provider: p}
 	}
 	if o.Note == nil {
