@@ -36,7 +36,12 @@ func plain(ctx context.Context, inv Invocation) (Exit, error) {
 	}
 	cmd := exec.CommandContext(ctx, inv.Argv[0], inv.Argv[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = inv.Dir, inv.Stdin, inv.Stdout, inv.Stderr
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=dumb", "CI=1", "NO_PROXY=127.0.0.1", "HOME=/nonexistent"}
+	home, err := os.MkdirTemp("", "croft-home-") // agents write there what their own settings do not move
+	if err != nil {
+		return Exit{}, err
+	}
+	defer os.RemoveAll(home)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=dumb", "CI=1", "NO_PROXY=127.0.0.1", "HOME=" + home}
 	for k, v := range inv.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
@@ -44,7 +49,7 @@ func plain(ctx context.Context, inv Invocation) (Exit, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
 	start := time.Now()
-	err := cmd.Run()
+	err = cmd.Run()
 	exit := Exit{Duration: time.Since(start)}
 	if cmd.ProcessState == nil {
 		return exit, err
