@@ -55,6 +55,9 @@ func NewRecord(list []driver.SnapshotInfo) *Record {
 		return s
 	}
 	for _, info := range slices.Backward(list) {
+		if info.Labels[snapshot.CauseLabel] == snapshot.CauseTarget {
+			continue
+		}
 		if info.Labels[snapshot.CauseLabel] != causeRollback {
 			r.Current, r.tip = add(info), nil
 			byID[info.ID] = r.Current

@@ -57,7 +57,11 @@ type View struct {
 // Labels of the snapshots that Croft takes by itself.
 const (
 	CauseLabel = "croft.cause" // "rollback", and what else made it
-	SealLabel  = "croft.sealed"
+
+	// CauseTarget is the cause of a snapshot that a workspace was to be brought to
+	// and that nobody asked for.
+	CauseTarget = "target"
+	SealLabel   = "croft.sealed"
 
 	// TemplateLabel is on what workspaces start from by a name: no rule of
 	// retention forgets it.
@@ -270,20 +274,25 @@ func (k *Keeper) rollback(ctx context.Context, id string, access *driver.Snapsho
 }
 
 // accept remembers what is there and brings the workspace to what files hold. That
-// is a snapshot, too, so that who finds it half-way knows where it was to go.
+// is a snapshot, too, so that who finds it half-way knows where it was to go; it is
+// no state that anyone goes back to, and goes when it is reached.
 func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	before, err := k.take(ctx, opts, nil)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	next, err := k.Store.Take(ctx, Files(files), k.options(&View{Frozen: true}, &driver.SnapshotOptions{
-		Name: opts.Name + "-done", Labels: opts.Labels,
+		Name: opts.Name + "-done", Labels: map[string]string{CauseLabel: CauseTarget},
 	}))
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "target")
-	return before.SnapshotInfo, k.Become(ctx, &Return{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths})
+	if err := k.Become(ctx, &Return{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths}); err != nil {
+		return before.SnapshotInfo, err
+	}
+	_ = k.Store.Delete(context.WithoutCancel(ctx), next.ID) // what stays is not a state, and retention takes it
+	return before.SnapshotInfo, nil
 }
 
 // between lists the paths at which two snapshots differ, at least: those over the
