@@ -272,10 +272,10 @@ func FuzzUnpack(f *testing.F) {
 				h.Size = 1
 			}
 			if w.WriteHeader(&h) == nil && h.Size > 0 {
-				w.Write([]byte("x")) //nolint:errcheck // a buffer
+				w.Write([]byte("x"))
 			}
 		}
-		w.Close() //nolint:errcheck // a buffer
+		w.Close()
 		f.Add(b.Bytes())
 	}
 	add(tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o700}, tar.Header{Name: "d/f", Typeflag: tar.TypeReg, Mode: 0o4755})
@@ -295,7 +295,7 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		unpack(t.Context(), io.LimitReader(bytes.NewReader(data), 1<<20), dir) //nolint:errcheck // refusing is fine
+		unpack(t.Context(), io.LimitReader(bytes.NewReader(data), 1<<20), dir) // refusing is fine
 		entries, err := os.ReadDir(top)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("beside the directory there is %v, %v", entries, err)

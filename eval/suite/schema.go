@@ -9,7 +9,7 @@ import (
 
 // Where the schemas are published.
 const (
-	SchemaID  = "https://croft.run/schema/eval-suite.json"
+	SchemaID       = "https://croft.run/schema/eval-suite.json"
 	ConfigSchemaID = "https://croft.run/schema/eval-config.json"
 )
 
