@@ -98,6 +98,11 @@ type options struct {
 	From string `json:"from,omitempty"`
 }
 
+// BaseImage is what workspaces are made of that name no image: what a shell needs,
+// and git, Python and curl where this host has them. It is made on first use of
+// the packages of this host; see base.
+const BaseImage = "croft/base:1"
+
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 
 // withSnapshots is what workspaces have where there is a store of snapshots.

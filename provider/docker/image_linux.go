@@ -8,11 +8,6 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// BaseImage is what workspaces are made of that name no image: what a shell needs,
-// and git, Python and curl where this host has them. It is made on first use of
-// the packages of this host; see base.
-const BaseImage = "croft/base:1"
-
 // cutEnv splits NAME=VALUE.
 func cutEnv(pair string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(pair, "=")
