@@ -2,12 +2,13 @@
 // is told so, instead of being sent to look for it.
 package near
 
-// mostTypos is how many letters may be wrong, missing or too many.
+// mostTypos is how many letters may be wrong, missing or too many, and half of them
+// in a short word.
 const mostTypos = 2
 
 // Word returns the one of known that is nearest to word, "" if none is near.
 func Word(word string, known []string) string {
-	best, found := min(mostTypos, max(len(word)-1, 0))+1, ""
+	best, found := min(mostTypos, len(word)/2)+1, ""
 	for _, k := range known {
 		if k == word {
 			continue
