@@ -326,7 +326,7 @@ func TestDiskFull(t *testing.T) {
 			if err := write([]byte("small")); err != nil {
 				t.Fatal(err)
 			}
-			err = write(make([]byte, 32<<20))
+			err = write(bytes.Repeat([]byte("x"), 32<<20)) // zeros would be a hole
 			if fault.Of(err) != fault.ResourceExhausted {
 				t.Errorf("got %v, want ResourceExhausted", err)
 			}
