@@ -261,6 +261,11 @@ func (s *session) settle() {
 	s.killMu.Lock()
 	ws, usage, err := s.child.reap()
 	s.reaped = true
+	if s.struck && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
+		// Killing a tree stops it first, and gVisor hangs up what is stopped when
+		// others of it die. What ended it is the kill.
+		ws = syscall.WaitStatus(syscall.SIGKILL)
+	}
 	if s.tty != nil {
 		s.tty.Close()
 	}

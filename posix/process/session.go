@@ -36,6 +36,7 @@ type session struct {
 
 	killMu sync.Mutex
 	reaped bool // under killMu: the number of the child may be another's
+	struck bool // under killMu: the tree was killed while the child ran
 
 	pollMu sync.Mutex // a Poll takes from both streams at once
 
@@ -259,6 +260,7 @@ func (s *session) kill(cause driver.Cause, grace time.Duration) error {
 	if s.reaped {
 		return nil
 	}
+	s.struck = s.struck || !s.child.exited()
 	return s.grip.Kill(s.child.PID)
 }
 

@@ -194,11 +194,8 @@ func killAll(list func() []proc) error {
 		if grew && !time.Now().After(till.Add(-killPatience/2)) {
 			continue
 		}
-		for i, p := range left {
+		for _, p := range left {
 			signalProc(p, unix.SIGKILL) //nolint:errcheck // who lives is listed again
-			if i == 0 && len(left) > 1 {
-				awaitDeath(p)
-			}
 		}
 		if time.Now().After(till) {
 			return fmt.Errorf("process: kill: %w: %d processes still live after %v", fault.Unavailable, len(left), killPatience)
@@ -216,19 +213,6 @@ func killAll(list func() []proc) error {
 		return fmt.Errorf("process: kill: %w: %d processes belong to another user", fault.PermissionDenied, n)
 	}
 	return nil
-}
-
-// awaitDeath waits a moment for a process that was killed. The first of a tree is
-// its leader, whose end is the result of the command: when one of the others dies
-// while it is stopped, a kernel may send it SIGHUP, and gVisor's then says that
-// this is what ended it.
-func awaitDeath(p proc) {
-	for range 50 {
-		if now, ok := readProc(p.pid); !ok || !now.alive() || now.start != p.start {
-			return
-		}
-		time.Sleep(200 * time.Microsecond)
-	}
 }
 
 // killMarked kills the processes of sessions that their Manager did not survive.
