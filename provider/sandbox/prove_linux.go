@@ -8,12 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
@@ -118,31 +115,4 @@ func (c controller) stopped(dir string, state *os.ProcessState) error {
 		}
 	}
 	return fmt.Errorf("a process went beyond it (%v): %w", state, fault.Failed)
-}
-
-// cleanProbeGroups removes groups of proofs whose process has died meanwhile.
-func cleanProbeGroups() error {
-	dirs := map[string]bool{}
-	for _, c := range hostControllers() {
-		if c.err == nil {
-			dirs[c.dir] = true
-		}
-	}
-	if u := hostUnified(); u.err == nil {
-		dirs[u.dir] = true
-	}
-	var errs error
-	for dir := range dirs {
-		left, err := filepath.Glob(filepath.Join(dir, groupPrefix+"probe-*"))
-		if err != nil {
-			return err
-		}
-		for _, group := range left {
-			pid, err := strconv.Atoi(group[strings.LastIndexByte(group, '-')+1:])
-			if err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-				errs = errors.Join(errs, removeGroups([]string{group}))
-			}
-		}
-	}
-	return errs
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
@@ -450,5 +451,5 @@ func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cleanProbeGroups(), p.sweepLayers(ctx))
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cleanGroups(time.Now()), p.sweepLayers(ctx))
 }
