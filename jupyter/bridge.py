@@ -44,8 +44,46 @@ os.environ.setdefault("IPYTHONDIR", os.path.join(scratch, "ipython"))
 os.environ.setdefault("MPLCONFIGDIR", os.path.join(scratch, "mpl"))
 
 
+# What programs that a cell starts write goes through a pipe. ipykernel's own reader
+# of it dies of a character that is cut in two, and tells what it read whenever it
+# gets to it, which may be in the next cell. This one, which is run inside a Python
+# kernel, decodes with care, and a cell is over when its pipes are empty.
+PUMP = """
+import codecs, os, select, sys, threading
+from IPython import get_ipython
+
+def pump(stream, fd):
+    r, w = os.pipe()
+    os.set_blocking(r, False)
+    os.dup2(w, fd)
+    os.close(w)
+    decoder, lock = codecs.getincrementaldecoder("utf-8")("replace"), threading.Lock()
+
+    def drain():
+        with lock:
+            for _ in range(1024):  # somebody in the background may write for ever
+                try:
+                    data = os.read(r, 1 << 16)
+                except BlockingIOError:
+                    return
+                stream.write(decoder.decode(data))
+
+    def watch():
+        while True:
+            select.select([r], [], [])
+            drain()
+
+    threading.Thread(target=watch, daemon=True).start()
+    get_ipython().events.register("post_execute", drain)
+
+pump(sys.stdout, 1)
+pump(sys.stderr, 2)
+"""
+
+
 class Kernel:
-    def __init__(self, name):
+    def __init__(self, name, language):
+        self.language = language
         self.km = KernelManager(kernel_name=name, transport="ipc", ip=os.path.join(scratch, "s"),
                                 connection_file=os.path.join(scratch, "c.json"))
         self.kc = None
@@ -58,6 +96,10 @@ class Kernel:
         self.kc = self.km.client()
         self.kc.start_channels()
         self.kc.wait_for_ready(timeout=want["startSeconds"])
+        if self.language == "python":
+            code = "try: exec(%r, {})\nexcept Exception: pass" % PUMP
+            self.kc.execute_interactive(code, silent=True, store_history=False, allow_stdin=False,
+                                        output_hook=lambda m: None, timeout=want["startSeconds"])
 
     def restart(self):
         self.km.restart_kernel(now=True)
@@ -178,7 +220,7 @@ kernel = None
 try:
     name, language = find(want["language"])
     try:
-        kernel = Kernel(name)
+        kernel = Kernel(name, language)
     except Exception as e:  # whatever it is, whoever asked should read it
         give_up("start", "%s: %s" % (type(e).__name__, e))
     say("ready", kernel=name, language=language)

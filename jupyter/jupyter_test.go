@@ -147,6 +147,17 @@ os.environ["GIVEN"], os.path.basename(os.getcwd()) != ""`, OnOutput: func(o driv
 			t.Errorf("got %+v", res)
 		}
 	})
+	t.Run("output of other programs comes with what started them", func(t *testing.T) {
+		// 1,000 bytes end inside a character, and some bytes are none at all.
+		const source = "import subprocess\nsubprocess.run(['printf', 'x' + 'é' * 2000 + r'\\377 %d'])"
+		want := "x" + strings.Repeat("é", 2000) + "\ufffd 0"
+		for range 30 {
+			res := run(t, m, id, source+"; None")
+			if res.Error != nil || len(res.Outputs) != 1 || res.Outputs[0].Text != want {
+				t.Fatalf("got %d outputs, %.2000q", len(res.Outputs), res.Outputs)
+			}
+		}
+	})
 	t.Run("too much is counted", func(t *testing.T) {
 		res := run(t, m, id, "print('x' * 300000)")
 		if res.Dropped < 200000 || res.Error != nil {
