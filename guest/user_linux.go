@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -20,25 +21,25 @@ func AsUser(f *driver.FS, uid int) *driver.FS {
 	own := *f
 	own.Files = userFiles{f.Files, uid}
 	own.Edit = func(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, err error) {
-		err = as(uid, func() error { res, err = f.Edit(ctx, name, edits, opts); return err })
+		err = asUser(uid, func() error { res, err = f.Edit(ctx, name, edits, opts); return err })
 		return res, err
 	}
 	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-		return as(uid, func() error { return f.Rename(ctx, from, to, opts) })
+		return asUser(uid, func() error { return f.Rename(ctx, from, to, opts) })
 	}
 	own.Copy = func(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-		return as(uid, func() error { return f.Copy(ctx, from, to, opts) })
+		return asUser(uid, func() error { return f.Copy(ctx, from, to, opts) })
 	}
 	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
-		return as(uid, func() error { return f.Chmod(ctx, name, mode) })
+		return asUser(uid, func() error { return f.Chmod(ctx, name, mode) })
 	}
 	own.Symlink = func(ctx context.Context, target, name string) error {
-		return as(uid, func() error { return f.Symlink(ctx, target, name) })
+		return asUser(uid, func() error { return f.Symlink(ctx, target, name) })
 	}
 	if f.Import != nil {
 		own.Import = func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 			o := *opts
-			o.Make = func(step func() error) error { return as(uid, step) }
+			o.Make = func(step func() error) error { return asUser(uid, step) }
 			return f.Import(ctx, dir, name, &o)
 		}
 	}
@@ -51,70 +52,71 @@ type userFiles struct {
 }
 
 func (f userFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
-	err = as(f.uid, func() error { res, err = f.Files.Write(ctx, name, body, opts); return err })
+	err = asUser(f.uid, func() error { res, err = f.Files.Write(ctx, name, body, opts); return err })
 	return res, err
 }
 
 func (f userFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return as(f.uid, func() error { return f.Files.Mkdir(ctx, name, opts) })
+	return asUser(f.uid, func() error { return f.Files.Mkdir(ctx, name, opts) })
 }
 
 func (f userFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return as(f.uid, func() error { return f.Files.Remove(ctx, name, opts) })
+	return asUser(f.uid, func() error { return f.Files.Remove(ctx, name, opts) })
 }
 
-// as calls f on a thread whose user, for files, is uid. A thread that can't
-// be given back its own serves nobody else.
-func as(uid int, f func() error) error {
+// ids are who a thread is for files.
+type ids struct{ uid, gid int }
+
+// as calls f, with who the thread was before, on a thread that is somebody for
+// files. A thread that can't be given back its own ids serves nobody else.
+func as(who ids, f func(was ids) error) error {
 	runtime.LockOSThread()
-	oldUID, oldGID, err := setFS(uid, uid)
+	was, err := setFS(who)
 	defer func() {
-		if _, _, err := setFS(oldUID, oldGID); err == nil {
+		if _, err := setFS(was); err == nil {
 			runtime.UnlockOSThread()
 		}
 	}()
 	if err != nil {
 		return fmt.Errorf("guest: become the workload: %w: %w", fault.Failed, err)
 	}
-	return f()
+	return f(was)
+}
+
+// asUser is as for a user whose group has the same number.
+func asUser(uid int, f func() error) error {
+	return as(ids{uid, uid}, func(ids) error { return f() })
 }
 
 // setFS sets the ids for files of the calling thread, and returns those that it
 // had.
-func setFS(uid, gid int) (oldUID, oldGID int, err error) {
-	if oldGID, err = unix.SetfsgidRetGid(gid); err != nil {
-		return 0, 0, err
+func setFS(who ids) (was ids, err error) {
+	if was.gid, err = unix.SetfsgidRetGid(who.gid); err != nil {
+		return was, err
 	}
-	if oldUID, err = unix.SetfsuidRetUid(uid); err != nil {
-		return 0, oldGID, err
+	if was.uid, err = unix.SetfsuidRetUid(who.uid); err != nil {
+		return was, err
 	}
 	// Neither call tells whether it did anything; asking for nobody shows it.
-	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != uid {
-		return oldUID, oldGID, fmt.Errorf("the user is %d: %w", now, fault.PermissionDenied)
+	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != who.uid {
+		return was, fmt.Errorf("the user is %d: %w", now, fault.PermissionDenied)
 	}
-	return oldUID, oldGID, nil
+	return was, nil
 }
 
-// Elsewhere lets a gate stand on a thread of its own: the change is made by one
-// that is another user for files (see AsUser), who can't read what the gate looks at.
+// Elsewhere lets a gate look as this process, where the change is made by a thread
+// that is another user for files (see AsUser) and can't read what the gate looks
+// at. The thread is that user again while it makes the change.
 func Elsewhere(gate func(change func() error) error) func(change func() error) error {
 	if gate == nil {
 		return nil
 	}
 	return func(change func() error) error {
-		open, changed, answer := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-		go func() { // ends with this call, which waits for the answer
-			answer <- gate(func() error {
-				close(open)
-				return <-changed
+		self := ids{os.Geteuid(), os.Getegid()}
+		return as(self, func(user ids) error {
+			return gate(func() error {
+				return as(user, func(ids) error { return change() })
 			})
-		}()
-		select {
-		case <-open:
-			changed <- change()
-			return <-answer
-		case err := <-answer:
-			return err
-		}
+		})
 	}
 }

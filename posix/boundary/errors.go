@@ -16,6 +16,7 @@ var (
 	errIsDir      = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
 	errNotDir     = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
 	errNotRegular = fmt.Errorf("%w: it is neither a regular file nor a directory; FIFOs, sockets and devices are refused", fault.InvalidArgument)
+	errHeld       = fmt.Errorf("%w: it is a mount point, and stays as it is", fault.PermissionDenied)
 	errRoot       = fmt.Errorf("%w: the root itself stays as it is", fault.InvalidArgument)
 	errLeaves     = fmt.Errorf("%w: the path leaves the root", fault.SandboxViolation)
 	errConflict   = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)

@@ -25,6 +25,11 @@ type Options struct {
 	// brings back what was there, and never for what an agent asks for.
 	Exact bool
 
+	// KeepMounts refuses to replace what is a mount point. The kernel does so by
+	// itself only in the mount namespace of who asks; it is for a root on the
+	// mounts of another one. It holds for Write, and so for Edit and Copy.
+	KeepMounts bool
+
 	// Commit, where it is set, makes the last step of each Write and Edit, and of
 	// each file of a Copy: the one that others see. It either calls change, once,
 	// and returns its error, or returns why the change may not be made any more.
@@ -68,7 +73,7 @@ func Open(dir string, opts *Options) (*Root, error) {
 
 func newRoot(s system, opts *Options) *Root {
 	r := &Root{opts: *orZero(opts), sys: s}
-	r.sys.commit = r.opts.Commit
+	r.sys.commit, r.sys.keepMounts = r.opts.Commit, r.opts.KeepMounts
 	r.refs.Store(1)
 	return r
 }

@@ -19,8 +19,9 @@ import (
 
 // system is the root as Linux knows it: a descriptor of the directory.
 type system struct {
-	fd     int
-	commit commit
+	fd         int
+	commit     commit
+	keepMounts bool
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {

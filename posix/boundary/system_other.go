@@ -24,8 +24,9 @@ import (
 
 // system is the root as os.Root knows it.
 type system struct {
-	root   *os.Root
-	commit commit
+	root       *os.Root
+	commit     commit
+	keepMounts bool // there is no root on the mounts of others
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {

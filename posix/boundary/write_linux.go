@@ -60,7 +60,9 @@ func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, 
 		if err != nil {
 			return place{}, err
 		}
-		err = unix.Fstatat(p.fd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
+		if err = s.mayReplace(p); err == nil {
+			err = unix.Fstatat(p.fd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
+		}
 		if errors.Is(err, unix.ENOENT) {
 			*was, err = unix.Stat_t{}, nil
 		}
@@ -80,6 +82,25 @@ func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, 
 		}
 	}
 	return place{}, unix.ELOOP
+}
+
+// mayReplace refuses a mount point, where those stay. What is one now was one when
+// the mounts were made, and nobody on their side can move it away.
+func (s system) mayReplace(p place) error {
+	if !s.keepMounts {
+		return nil
+	}
+	var st unix.Statx_t
+	err := unix.Statx(p.fd, p.base, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	switch {
+	case err != nil:
+		return err
+	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return fmt.Errorf("%w: this kernel does not tell what is a mount point", fault.Unsupported)
+	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
+		return errHeld
+	}
+	return nil
 }
 
 // linked is the path that a symlink at name stands for. It is not cleaned: only

@@ -21,6 +21,7 @@ import (
 // a new meta in its place and then waits for those who hold the old one.
 type gate struct {
 	h       *Handle
+	meta    string                 // its path
 	durable bool                   // changes are on stable storage
 	allowed atomic.Pointer[[]byte] // the meta that was last found to allow changes
 }
@@ -28,20 +29,20 @@ type gate struct {
 // Gate returns what lets the changes be committed that go to a root under the
 // policy of m: see boundary.Options.Commit.
 func (h *Handle) Gate(m *Meta) func(change func() error) error {
-	g := &gate{h: h, durable: m.Policy.Durable}
+	g := &gate{h: h, meta: h.g.Path(h.id, MetaName), durable: m.Policy.Durable}
 	return g.commit
 }
 
 func (g *gate) commit(change func() error) error {
-	f, err := lockMeta(g.h.g.Path(g.h.id, MetaName))
+	meta, err := lockMeta(g.meta)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close() // which unlocks it
-	if err := g.judge(f); err != nil {
+	defer meta.close() // which unlocks it
+	if err := g.judge(meta); err != nil {
 		return err
 	}
 	if !g.h.stands() {
@@ -52,8 +53,17 @@ func (g *gate) commit(change func() error) error {
 
 // judge asks the meta on disk whether a change may be made.
 func (g *gate) judge(meta io.Reader) error {
-	data, err := io.ReadAll(meta)
-	if err != nil {
+	var room [4 << 10]byte // most are smaller
+	n, err := io.ReadFull(meta, room[:])
+	data := room[:n]
+	switch {
+	case err == nil:
+		rest, err := io.ReadAll(meta)
+		if err != nil {
+			return err
+		}
+		data = append(data, rest...)
+	case !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF):
 		return err
 	}
 	if last := g.allowed.Load(); last != nil && bytes.Equal(*last, data) {
@@ -68,49 +78,69 @@ func (g *gate) judge(meta io.Reader) error {
 	case m.Policy.Durable && !g.durable:
 		return fmt.Errorf("%w: the workspace has become durable", fault.Evicted)
 	}
+	data = bytes.Clone(data)
 	g.allowed.Store(&data)
 	return nil
 }
 
-// lockMeta opens the meta that is at path and locks it, shared.
-func lockMeta(path string) (*os.File, error) {
+// A locked file is a bare descriptor: each change opens one, and package os would
+// ask the poller about it.
+type locked int
+
+func (l locked) Read(p []byte) (int, error) {
+	n, err := again(func() (int, error) { return syscall.Read(int(l), p) })
+	if err == nil && n == 0 && len(p) > 0 {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+func (l locked) close() { _ = syscall.Close(int(l)) } // nothing was written
+
+// again repeats a system call that a signal interrupted.
+func again(call func() (int, error)) (int, error) {
 	for {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
+		if n, err := call(); !errors.Is(err, syscall.EINTR) {
+			return n, err
 		}
-		if err = lockFile(f, syscall.LOCK_SH); err == nil {
+	}
+}
+
+// lockMeta opens the meta that is at path and locks it, shared.
+func lockMeta(path string) (locked, error) {
+	for {
+		fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+		if err != nil {
+			return -1, err
+		}
+		if err = lockFD(fd, syscall.LOCK_SH); err == nil {
 			var there bool
-			if there, err = isAt(f, path); err == nil && there {
-				return f, nil
+			if there, err = isAt(fd, path); err == nil && there {
+				return locked(fd), nil
 			}
 		}
-		f.Close()
+		locked(fd).close()
 		if err != nil {
-			return nil, err
+			return -1, err
 		}
 	}
 }
 
 // isAt reports whether path still names the open file.
-func isAt(f *os.File, path string) (bool, error) {
-	have, err := f.Stat()
-	if err != nil {
+func isAt(fd int, path string) (bool, error) {
+	var have, now syscall.Stat_t
+	if err := syscall.Fstat(fd, &have); err != nil {
 		return false, err
 	}
-	now, err := os.Lstat(path)
-	if err != nil {
+	if err := syscall.Lstat(path, &now); err != nil {
 		return false, err
 	}
-	return os.SameFile(have, now), nil
+	return have.Dev == now.Dev && have.Ino == now.Ino, nil
 }
 
-func lockFile(f *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
+func lockFD(fd, how int) error {
+	_, err := again(func() (int, error) { return 0, syscall.Flock(fd, how) })
+	return err
 }
 
 // unsettled opens the meta that is to be replaced; settle, called when it was,
@@ -121,7 +151,7 @@ func (g *Ground) unsettled(id string) (settle func(), err error) {
 		return nil, err
 	}
 	return func() {
-		_ = lockFile(f, syscall.LOCK_EX) // where there are no locks nobody holds one
+		_ = lockFD(int(f.Fd()), syscall.LOCK_EX) // where there are no locks nobody holds one
 		f.Close()
 	}, nil
 }

@@ -165,8 +165,8 @@ func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, ch
 	if err != nil {
 		return nil, err
 	}
-	defer old.Close()                  // which unlocks it
-	_ = lockFile(old, syscall.LOCK_EX) // where there are no locks nobody holds one
+	defer old.Close()                          // which unlocks it
+	_ = lockFD(int(old.Fd()), syscall.LOCK_EX) // where there are no locks nobody holds one
 	if err := change(); err != nil {
 		return nil, err
 	}

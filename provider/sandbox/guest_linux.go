@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
@@ -65,8 +66,18 @@ func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
 			g.close()
 			return nil
 		}
+	} else if rec.Mount != 0 {
+		p.holds(p.reach(g, rec, want.unit), want.unit)
 	}
 	return g
+}
+
+// holds tells where files are written by the guest, because this process does not
+// reach its mounts.
+func (p *Provider) holds(err error, u unit) {
+	if err != nil {
+		p.log.Warn("sandbox: the mounts of a guest can't be reached; it writes files itself", "workspace", u.id, "error", err)
+	}
 }
 
 // A live guest.
@@ -74,6 +85,9 @@ type live struct {
 	*guest.Client
 	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
 	files *driver.FS     // on root
+
+	held   *holding // of a directory in place; nil where the guest makes every change
+	module atomic.Pointer[placed]
 
 	top   *os.File // of the workspace as the guest sees it, once something was staged in it
 	ns    *os.File // of the guest's mounts
@@ -85,6 +99,7 @@ func (g *live) close() {
 	if g.root != nil {
 		g.root.Close() //nolint:errcheck // nothing was written through the descriptor
 	}
+	g.held.close()
 	if g.top != nil {
 		g.top.Close()
 		g.ns.Close()
@@ -170,7 +185,14 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	g.WhyLost, g.Left = oomSince(u), guest.LeftIn(u.log)
 	if r.Root != nil {
 		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
-			err = errors.Join(rec.Write(dir), g.use(r.Root, p.ids, u))
+			err = rec.Write(dir)
+		}
+		switch {
+		case err != nil:
+		case u.mounted():
+			err = g.use(r.Root, p.ids, u)
+		default:
+			p.holds(g.hold(r.Root, rec, p.ids, u), u)
 		}
 		r.Root.Close()
 		if err != nil {

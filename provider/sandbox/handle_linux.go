@@ -110,7 +110,7 @@ func (h *handle) files(ctx context.Context) (*driver.FS, error) {
 		return nil, err
 	}
 	if g.files == nil { // in place: what must not be changed is held by the guest's mounts
-		return g.Changes(h.plot.Direct()), nil
+		return g.inPlace(h.plot.Direct()), nil
 	}
 	return g.files, nil
 }

@@ -101,7 +101,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits.Memory.Max), Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
-	l.HandOff = u.mounted()
+	l.HandOff = u.mounted() || u.inPlace
 	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
 	if !p.ids.root {
 		l.Config.UID = -1

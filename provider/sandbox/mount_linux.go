@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +13,7 @@ import (
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Where the files of a workspace are what a mount of the guest shows, such as an
@@ -51,21 +55,95 @@ func (p *Provider) reach(g *live, rec *keep.Record, u unit) error {
 	if id != rec.Mount || rec.Mount == 0 {
 		return fmt.Errorf("the mount is another one: %w", fault.Failed)
 	}
+	if !u.mounted() {
+		return g.hold(root, rec, p.ids, u)
+	}
 	return g.use(root, p.ids, u)
 }
 
 // use makes the files below root, of which it takes a copy, those of the guest.
-func (g *live) use(root *os.File, i ids, u unit) error {
+func (g *live) use(root *os.File, i ids, u unit) (err error) {
+	g.root, g.files, err = view(root, i, u, false)
+	return err
+}
+
+// view returns the files below root, of which it takes a copy, as the workload has
+// them.
+func view(root *os.File, i ids, u unit, keepMounts bool) (*boundary.Root, *driver.FS, error) {
 	fd, err := unix.FcntlInt(root.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := boundary.FromFD(fd, &boundary.Options{
+		ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: keepMounts, Commit: guest.Elsewhere(u.gate),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if i.root {
+		return r, guest.AsUser(r.Module(), i.base+workloadUID), nil
+	}
+	return r, r.Module(), nil
+}
+
+// A holding is the files of a directory in place, as the mounts of its guest show
+// them. What of them must not be changed is held by mounts, which come apart with
+// the namespace that they are in; so that is held, too.
+type holding struct {
+	root  *boundary.Root
+	world *os.File // the namespace of the mounts
+	files *driver.FS
+}
+
+// hold lets files be written through the guest's mounts by this process, which
+// saves two exchanges with the guest.
+func (g *live) hold(root *os.File, rec *keep.Record, i ids, u unit) error {
+	world, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", rec.PID))
 	if err != nil {
 		return err
 	}
-	if g.root, err = boundary.FromFD(fd, &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, Commit: guest.Elsewhere(u.gate)}); err != nil {
-		return err
+	if start, err := keep.StartTime(rec.PID); err != nil || start != rec.Start {
+		return errors.Join(fmt.Errorf("the guest has ended: %w", fault.Evicted), world.Close())
 	}
-	g.files = g.root.Module()
-	if i.root {
-		g.files = guest.AsUser(g.files, i.base+workloadUID)
+	r, files, err := view(root, i, u, true)
+	if err != nil {
+		return errors.Join(err, world.Close())
 	}
+	g.held = &holding{r, world, files}
 	return nil
+}
+
+func (h *holding) close() {
+	if h != nil {
+		h.root.Close() //nolint:errcheck // nothing was written through the descriptor
+		h.world.Close()
+	}
+}
+
+// inPlace is the module for a directory in place: what is read is read directly,
+// files are written through the mounts of the guest, by this process where it
+// reaches them, and any other change is made by the guest.
+func (g *live) inPlace(direct *driver.FS) *driver.FS {
+	if last := g.module.Load(); last != nil && last.direct == direct {
+		return last.own
+	}
+	own := g.Changes(direct)
+	if g.held != nil {
+		own.Files = heldFiles{own.Files, g.held.files}
+	}
+	g.module.Store(&placed{direct, own})
+	return own
+}
+
+// placed is what inPlace made of a module.
+type placed struct{ direct, own *driver.FS }
+
+// heldFiles writes through what is held.
+type heldFiles struct {
+	driver.Files
+	held *driver.FS
+}
+
+func (f heldFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
+	return f.held.Write(ctx, name, body, opts)
 }
