@@ -62,12 +62,19 @@ func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	return "stdio"
 }
 
+// dataMeta is where the data of an answer is, but for its text, of a tool that
+// would otherwise send its text twice.
+const dataMeta = "croft.run/data"
+
 // result is an answer in the words of the protocol. What the model can act on is
 // a result; a defect of the server ends the exchange.
 func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	if err == nil {
 		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
-		if res.Structured != nil {
+		switch {
+		case res.Beside != nil:
+			out.Meta = mcp.Meta{dataMeta: res.Beside}
+		case res.Structured != nil:
 			out.StructuredContent = res.Structured
 		}
 		if res.Handle != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/croft-run/croft/internal/quote"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -53,6 +54,48 @@ type callMessage struct {
 	} `json:"params"`
 }
 
+// split reads a message of the usual form, without a decoder; false, and m as it
+// was, where there is anything else in it.
+func (m *callMessage) split(line []byte) bool {
+	var room [8]quote.Member
+	var now callMessage
+	list, ok := quote.Members(room[:0], line)
+	for i := 0; ok && i < len(list); i++ {
+		switch v := list[i].Value; list[i].Key {
+		case "jsonrpc":
+			now.Version, ok = quote.String(v)
+		case "id":
+			now.ID = v
+		case "method":
+			now.Method, ok = quote.String(v)
+		case "params":
+			ok = now.splitParams(v)
+		default:
+			ok = false
+		}
+	}
+	if ok {
+		*m = now
+	}
+	return ok
+}
+
+func (m *callMessage) splitParams(params []byte) bool {
+	var room [8]quote.Member
+	list, ok := quote.Members(room[:0], params)
+	for i := 0; ok && i < len(list); i++ {
+		switch v := list[i].Value; list[i].Key {
+		case "name":
+			m.Params.Name, ok = quote.String(v)
+		case "arguments":
+			m.Params.Arguments = v
+		default:
+			ok = false
+		}
+	}
+	return ok
+}
+
 const (
 	callMethod   = "tools/call"
 	cancelMethod = "notifications/cancelled"
@@ -83,7 +126,7 @@ func (l *lane) take(ctx context.Context, line []byte) (call *laneCall, over bool
 		return nil, false
 	}
 	var m callMessage
-	if json.Unmarshal(line, &m) != nil || m.Version != "2.0" {
+	if !m.split(line) && json.Unmarshal(line, &m) != nil || m.Version != "2.0" {
 		return nil, false
 	}
 	if m.Method == cancelMethod {
@@ -158,7 +201,7 @@ func (c *laneCall) run(buf []byte) ([]byte, error) {
 // encoded once.
 func appendResult(buf []byte, id json.RawMessage, res tool.Result, withData bool) ([]byte, error) {
 	buf = append(append(append(buf, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{"content":[{"type":"text","text":`...)
-	buf = append(res.AppendText(buf), '}')
+	buf = append(quote.Append(buf, res.Text), '}')
 	if res.Handle != "" {
 		link, err := wholeAnswer(res.Handle).MarshalJSON()
 		if err != nil {
@@ -167,7 +210,10 @@ func appendResult(buf []byte, id json.RawMessage, res tool.Result, withData bool
 		buf = append(append(buf, ','), link...)
 	}
 	buf = append(buf, ']')
-	if withData && len(res.Structured) > 0 {
+	switch {
+	case res.Beside != nil:
+		buf = append(append(append(buf, `,"_meta":{"`+dataMeta+`":`...), res.Beside...), '}')
+	case withData && len(res.Structured) > 0:
 		buf = append(append(buf, `,"structuredContent":`...), res.Structured...)
 	}
 	return append(buf, "}}\n"...), nil

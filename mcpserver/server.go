@@ -201,7 +201,7 @@ func describe(t *tool.Tool) *mcp.Tool {
 			ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent, DestructiveHint: &t.Destructive, OpenWorldHint: &t.OpenWorld,
 		},
 	}
-	if t.Output != nil {
+	if t.Output != nil && !t.TextOnly {
 		d.OutputSchema = t.Output
 	}
 	return d

@@ -89,7 +89,7 @@ func joinResults(list []Entry, results []Result, errs []error) (Result, error) {
 		}
 		good = true
 		text.WriteString(strings.TrimSuffix(results[i].Text, "\n") + "\n")
-		parts[e.Name] = part{Result: results[i].Structured}
+		parts[e.Name] = part{Result: results[i].Data()}
 	}
 	if !good {
 		return Result{}, &textError{text: text.String(), code: fault.Of(errs[0]), err: errs[0]}

@@ -185,18 +185,20 @@ type Request struct {
 // A Result is what a tool answers: text for the model, and the same as data.
 type Result struct {
 	Text       string
-	Structured json.RawMessage
-	Handle     string // of the whole text, where Text is its head and tail
+	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
+	Beside     json.RawMessage // of such a tool: the data without the text
+	Handle     string          // of the whole text, where Text is its head and tail
 
-	quoted []byte // Text as JSON, where Structured has it; nil is not known
+	content string // with Beside: the text in the data
 }
 
-// AppendText appends Text as JSON.
-func (r Result) AppendText(buf []byte) []byte {
-	if len(r.quoted) > 0 {
-		return append(buf, r.quoted...)
+// Data returns the data, whatever the tool.
+func (r Result) Data() json.RawMessage {
+	if r.Beside == nil {
+		return r.Structured
 	}
-	return quote.Append(buf, r.Text)
+	data := append(slices.Clip(r.Beside[:len(r.Beside)-1]), `,"content":`...)
+	return append(quote.Append(data, r.content), '}')
 }
 
 // maxErrorText is how long the words of an error may be: they may hold what a
@@ -356,9 +358,7 @@ func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
-	if note != "" {
-		res.Text, res.quoted = res.Text+note, nil
-	}
+	res.Text += note
 	return e.cut(res), nil
 }
 

@@ -58,8 +58,8 @@ func TestSecrets(t *testing.T) {
 	// No text that goes out holds a value: not an answer, not data, not an error, not an event.
 	put(t, env, "plain", "f", "x hunter2hunter2 y\n")
 	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(`{"file_path":"f","workspace":"plain"}`)})
-	if err != nil || res.Text != "1\tx [REDACTED:token] y\n" || strings.Contains(string(res.Structured), "hunter2") || !json.Valid(res.Structured) {
-		t.Errorf("Read = %q, %s, %v", res.Text, res.Structured, err)
+	if err != nil || res.Text != "1\tx [REDACTED:token] y\n" || strings.Contains(string(res.Data()), "hunter2") || !json.Valid(res.Data()) {
+		t.Errorf("Read = %q, %s, %v", res.Text, res.Data(), err)
 	}
 	if got := refused(t, env, "Read", `{"file_path":"hunter2hunter2","workspace":"plain"}`, fault.NotFound); strings.Contains(got, "hunter2") {
 		t.Errorf("got %q", got)

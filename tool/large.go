@@ -67,7 +67,10 @@ func (e *Env) cut(r Result) Result {
 	}
 	handle := e.results.put(r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
-	return Result{Text: HeadTail(r.Text, e.MaxText, read), Structured: cutJSON(r.Structured, e.MaxText, read), Handle: handle}
+	return Result{
+		Text: HeadTail(r.Text, e.MaxText, read), Structured: cutJSON(r.Structured, e.MaxText, read), Handle: handle,
+		Beside: r.Beside, content: HeadTail(r.content, e.MaxText, read),
+	}
 }
 
 // HeadTail returns text where it has at most limit bytes, and else its beginning

@@ -1,15 +1,14 @@
 package tool
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"hash/maphash"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,26 +47,19 @@ func (o readOutput) Text() string {
 	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
-func (o readOutput) appendJSON(buf []byte) (_ []byte, textFrom, textTo int) {
-	buf = slices.Grow(buf, len(o.Content)+len(o.Content)/16+len(o.Path)+200)
-	buf = quote.Append(append(buf, `{"path":`...), o.Path)
-	buf = append(buf, `,"content":`...)
-	from := len(buf)
-	buf = quote.Append(buf, o.Content)
-	if o.NextOffset == 0 {
-		textFrom, textTo = from, len(buf)
-	}
+func (o readOutput) divide() (beside json.RawMessage, content string) {
+	buf := quote.Append(append(make([]byte, 0, len(o.Path)+150), `{"path":`...), o.Path)
 	buf = strconv.AppendInt(append(buf, `,"lines":`...), int64(o.Lines), 10)
 	if o.NextOffset != 0 {
 		buf = strconv.AppendInt(append(buf, `,"next_offset":`...), int64(o.NextOffset), 10)
 	}
 	buf = quote.Append(append(buf, `,"digest":`...), o.Digest)
-	return append(buf, '}'), textFrom, textTo
+	return append(buf, '}'), o.Content
 }
 
 func readTool() *Tool {
 	return New(Spec{
-		Name: "Read", Family: Files, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true,
+		Name: "Read", Family: Files, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, TextOnly: true,
 		Description: "Read a file of the workspace. Each line is shown with its number and a tab before it. " +
 			"A file must have been read before Edit or Write may change it.",
 	}, read)
@@ -135,7 +127,9 @@ type window struct {
 	lines int // of the file
 	shown int // the last line in text; first-1 is none
 	marks []uint32
-	hash  maphash.Hash
+
+	inLine bool         // the last part did not end its line
+	hash   maphash.Hash // of the line that came in parts
 }
 
 // expect makes room for a file of so many bytes.
@@ -148,12 +142,16 @@ func (w *window) expect(size int64) {
 
 // A scanner is what reading a file takes, kept for the next one.
 type scanner struct {
-	br   *bufio.Reader
-	hash hash.Hash
+	chunk []byte
+	hash  hash.Hash
 }
 
+// chunkSize is how much of a file is looked at at a time; most have less. A line
+// that has more comes in parts.
+const chunkSize = 64 << 10
+
 var scanners = sync.Pool{New: func() any {
-	return &scanner{bufio.NewReaderSize(nil, 64<<10), driver.NewDigest()}
+	return &scanner{make([]byte, chunkSize), driver.NewDigest()}
 }}
 
 // scan reads all of r and returns its digest.
@@ -161,53 +159,60 @@ func (w *window) scan(r io.Reader) (digest string, err error) {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
 	s.hash.Reset()
-	s.br.Reset(io.TeeReader(r, s.hash))
-	defer s.br.Reset(nil)
-	if err := w.scanLines(s.br); err != nil {
-		return "", err
+	w.shown = w.first - 1
+	w.hash.SetSeed(seed)
+	for first, kept := true, 0; ; first = false {
+		n, err := io.ReadFull(r, s.chunk[kept:])
+		last := err == io.EOF || err == io.ErrUnexpectedEOF // ReadFull answers just these
+		if err != nil && !last {
+			return "", err
+		}
+		data := s.chunk[:kept+n]
+		if first && bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
+			return "", errBinary
+		}
+		s.hash.Write(data[kept:])
+		if last {
+			w.take(data)
+			break
+		}
+		whole := bytes.LastIndexByte(data, '\n') + 1
+		if whole == 0 {
+			whole = len(data) // of a line that is longer
+		}
+		w.take(data[:whole])
+		kept = copy(s.chunk, data[whole:])
+	}
+	if w.inLine {
+		w.end()
+		w.endMark()
 	}
 	return driver.SumDigest(s.hash), nil
 }
 
-func (w *window) scanLines(br *bufio.Reader) error {
-	w.shown = w.first - 1
-	w.hash.SetSeed(seed)
-	start, err := br.Peek(binaryLook)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if bytes.IndexByte(start, 0) >= 0 {
-		return errBinary
-	}
-	for inLine := false; ; {
-		part, err := br.ReadSlice('\n')
-		if len(part) > 0 {
-			if !inLine {
-				w.lines++
-			}
-			w.add(part, !inLine)
-			ends := part[len(part)-1] == '\n'
-			switch {
-			case ends && !inLine:
-				w.marks = append(w.marks, uint32(maphash.Bytes(seed, part)))
-			case ends:
-				w.hash.Write(part)
-				w.endMark()
-			default:
-				w.hash.Write(part)
-			}
-			inLine = !ends
+// take takes the next part of a file.
+func (w *window) take(data []byte) {
+	for len(data) > 0 {
+		part := data
+		i := bytes.IndexByte(data, '\n')
+		if i >= 0 {
+			part = data[:i+1]
 		}
+		data = data[len(part):]
+		if !w.inLine {
+			w.lines++
+		}
+		w.add(part, !w.inLine)
 		switch {
-		case errors.Is(err, io.EOF):
-			if inLine {
-				w.end()
-				w.endMark()
-			}
-			return nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return err
+		case i >= 0 && !w.inLine:
+			w.marks = append(w.marks, uint32(maphash.Bytes(seed, part)))
+		case i >= 0:
+			w.hash.Write(part)
+			w.endMark()
+		default:
+			w.hash.Write(part)
 		}
+		w.inLine = i < 0
 	}
 }
 

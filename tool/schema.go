@@ -76,18 +76,15 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 	return s
 }
 
-// An appender is an answer that writes itself as JSON, because it is often large.
-// Where its text is one of its strings it says where that is, with its quotes.
-type appender interface {
-	appendJSON(buf []byte) (_ []byte, textFrom, textTo int)
+// A divided answer is one of a tool that is TextOnly: what is not its text, as an
+// object of JSON, and the string of its data that is nearly all of its text, under
+// the key content.
+type divided interface {
+	divide() (beside json.RawMessage, content string)
 }
 
 // encode is JSON without the escapes that are for pages.
 func encode(v any) (json.RawMessage, error) {
-	if a, ok := v.(appender); ok {
-		data, _, _ := a.appendJSON(nil)
-		return data, nil
-	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -72,9 +72,9 @@ func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
 			value = v.Interface()
 		}
 	}
-	if large, ok := value.(appender); ok {
-		data, from, to := large.appendJSON(nil)
-		return Result{Text: r.to, Structured: data, quoted: data[from:to]}, nil
+	if d, ok := value.(divided); ok {
+		beside, content := d.divide()
+		return Result{Text: r.to, Beside: beside, content: content}, nil
 	}
 	data, err := encode(value)
 	if err != nil {

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -41,6 +42,10 @@ type Spec struct {
 	Idempotent  bool // again with the same arguments is once
 	OpenWorld   bool // reaches beyond the workspace
 
+	// TextOnly is a tool whose text is nearly all of its data. Who would send both
+	// sends the text, once, and Result.Beside with it.
+	TextOnly bool
+
 	FanOut     bool // takes workspace "all"
 	Unscrubbed bool // its answer is a secret that was asked for
 }
@@ -73,6 +78,9 @@ type answer struct {
 // that is a mistake of the program.
 func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Out, error)) *Tool {
 	t := &Tool{Spec: spec, Input: inputSchema[In](spec), Output: outputSchema[Out](spec)}
+	if _, ok := any(*new(Out)).(divided); ok != spec.TextOnly {
+		panic(fmt.Errorf("tool: %s: TextOnly is for answers that can be divided", spec.Name))
+	}
 	t.args = newArguments(reflect.TypeFor[In](), t.Input)
 	plain := plainType(reflect.TypeFor[Out]())
 	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {

@@ -178,6 +178,17 @@ func (a *app) toolOnServer(ctx context.Context, opts toolOptions, args []string,
 	return a.showResult(res)
 }
 
+// dataOf is the data of an answer. A tool that sends its text once has all but
+// that beside it.
+func dataOf(res *mcp.CallToolResult, text string) any {
+	beside, ok := res.Meta["croft.run/data"].(map[string]any)
+	if res.StructuredContent != nil || !ok {
+		return res.StructuredContent
+	}
+	beside["content"] = text
+	return beside
+}
+
 // showResult prints what a tool on a server answered.
 func (a *app) showResult(res *mcp.CallToolResult) error {
 	var texts []string
@@ -188,7 +199,7 @@ func (a *app) showResult(res *mcp.CallToolResult) error {
 	}
 	text := strings.Join(texts, "\n")
 	if !res.IsError {
-		return a.showAnswer(res.StructuredContent, text)
+		return a.showAnswer(dataOf(res, text), text)
 	}
 	var wire fault.Wire
 	if data, err := json.Marshal(res.Meta["croft.run/error"]); err != nil || json.Unmarshal(data, &wire) != nil || wire.Code == "" {

@@ -79,7 +79,7 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 		if err != nil {
 			return err
 		}
-		return a.showAnswer(res.Structured, res.Text)
+		return a.showAnswer(res.Data(), res.Text)
 	})
 }
 

@@ -1,5 +1,6 @@
-// Package quote writes strings as JSON. It looks at eight bytes at a time, because
-// the answers of tools are texts of which few bytes need an escape.
+// Package quote writes strings as JSON, and takes objects of JSON apart without
+// decoding what is in them. It looks at eight bytes at a time, because what tools
+// are given and answer are texts of which few bytes need an escape.
 package quote
 
 import (
