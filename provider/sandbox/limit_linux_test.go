@@ -50,7 +50,7 @@ func TestForkBombIsContained(t *testing.T) {
 	need(t, limited("pids"))
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p, limits(driver.Limits{PIDs: driver.Limit{Max: 40}}))
-	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "for i in $(seq 100); do sleep 100 & done; exit 1"})
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "exec sh -c 'for i in $(seq 100); do sleep 100 & done; exit 1'"})
 	if err != nil || res.Cause != driver.CausePIDs {
 		t.Errorf("too many processes give %+v, %v, want the cause pids", res, err)
 	}
