@@ -25,10 +25,17 @@ var metadataAddrs = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"),
 	netip.MustParseAddr("169.254.170.2"),   // credentials of container tasks
 	netip.MustParseAddr("169.254.170.23"),  // credentials of pods
+	netip.MustParseAddr("169.254.42.42"),   // Scaleway
+	netip.MustParseAddr("169.254.0.23"),    // Tencent
 	netip.MustParseAddr("100.100.100.200"), // Alibaba
+	netip.MustParseAddr("168.63.129.16"),   // Azure, whose agents get secrets there; it looks like a public address
+	netip.MustParseAddr("192.0.0.192"),     // Oracle
 	netip.MustParseAddr("fd00:ec2::254"),
 	netip.MustParseAddr("fd00:ec2::23"),
 	netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("fd00:42::42"),
+	netip.MustParseAddr("fd00:c1::a9fe:a9fe"),
+	netip.MustParseAddr("fe80::a9fe:a9fe"), // OpenStack
 }
 
 var classes = []struct {

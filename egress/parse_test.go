@@ -103,6 +103,7 @@ func TestClassify(t *testing.T) {
 		"169.254.169.254": metadata, "::ffff:169.254.169.254": metadata, "::ffff:a9fe:a9fe": metadata,
 		"64:ff9b::169.254.169.254": metadata, "64:ff9b::a9fe:a9fe": metadata, "2002:a9fe:a9fe::1": metadata,
 		"fd00:ec2::254": metadata, "::169.254.169.254": metadata, "2001:470::5efe:a9fe:a9fe": metadata, "100.100.100.200": metadata,
+		"168.63.129.16": metadata, "64:ff9b::a83f:8110": metadata, "192.0.0.192": metadata, "fd00:42::42": metadata, "169.254.42.42": metadata,
 		"64:ff9b::10.0.0.1": private, "2002:a00:1::": private, "2002:7f00:1::": loopback, "64:ff9b::8.8.8.8": public, "2002:808:808::": public,
 		"64:ff9b:1::1": nowhere, "169.254.1.1": local, "fe80::1": local, "fe80::1%eth0": local, "fec0::1": private, "fc00::1": private, "fd12::1": private,
 		"100.64.0.1": shared, "100.127.255.255": shared,

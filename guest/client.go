@@ -192,18 +192,39 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 		return driver.Result{}, err
 	}
 	tag := c.tag()
+	call, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(patience(cmd.Grace), giveUp)
 		// The Run itself then answers, with what there is of output.
-		c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
+		c.svc.Cancel(call, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
 	})
 	defer stop()
-	if plain(&cmd) {
-		res, err, ran := c.lane.run(&order{client: c.name, tag: tag, cmd: cmd, stdin: small})
-		if ran {
+	res, err := c.send(call, &cmd, small, tag, most)
+	if call.Err() != nil { // it was told to end the command, and does not answer
+		return c.left(tag, most), nil
+	}
+	return res, err
+}
+
+// patience is how long a guest that was told to end a command may take, which is
+// ample on a machine under load. One that takes longer is not waited for.
+func patience(grace time.Duration) time.Duration { return max(grace, 0) + cancelTime }
+
+var cancelTime = 30 * time.Second // tests have less
+
+// send runs a command over the lane, or by the protocol.
+func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error) {
+	if plain(cmd) {
+		res, err, ran := c.lane.run(ctx, &order{client: c.name, tag: tag, cmd: *cmd, stdin: small})
+		if ran && ctx.Err() == nil {
 			return c.came(res, err, tag, most)
 		}
+		if ran {
+			return res, err // nobody waits for it any more
+		}
 	}
-	return c.exchange(ctx, &cmd, small, tag, most)
+	return c.exchange(ctx, cmd, small, tag, most)
 }
 
 // came turns what came over the lane into a result.
@@ -221,7 +242,7 @@ func (c *Client) came(res driver.Result, err error, tag string, most int64) (dri
 func (c *Client) exchange(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error) {
 	pb := toCommand(cmd)
 	pb.Stdin, pb.Tag = small, tag
-	resp, err := c.svc.Run(context.WithoutCancel(ctx), pb)
+	resp, err := c.svc.Run(ctx, pb)
 	if err != nil {
 		return c.lost(err, tag, most)
 	}
@@ -245,12 +266,17 @@ func (c *Client) lost(err error, id string, most int64) (driver.Result, error) {
 		return driver.Result{}, c.broken("run", err)
 	}
 	c.lose()
+	return c.left(id, most), nil
+}
+
+// left is the result of a command that the guest tells nothing of any more.
+func (c *Client) left(id string, most int64) driver.Result {
 	res := driver.Result{}
 	if c.Left != nil {
 		res = c.Left(id, most)
 	}
 	res.ExitCode, res.Cause = -1, c.loss()
-	return res, nil
+	return res
 }
 
 // loss is why a command is lost.

@@ -68,8 +68,9 @@ type Config struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	Sync     bool `json:"sync,omitempty"`
 
-	// Token is what a host begins a connection with, where the guest listens at a
-	// path inside; "" is nothing.
+	// Token is what a host begins a connection with, where the guest listens: its
+	// own workload, or one without mounts around it, may find the socket; "" is
+	// nothing.
 	Token string `json:"token,omitempty"`
 
 	// Threads is how many threads the guest takes at its start, and keeps, where

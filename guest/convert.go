@@ -32,6 +32,12 @@ func fromError(e *guestpb.Error) error {
 	return fault.Wire{Code: e.Code, Kind: e.Kind, Message: clip(e.Message, 4096), Cause: clip(e.Cause, 64), Transient: e.Transient}.Err()
 }
 
+// maxCounted is more than any command writes. Sums of such numbers do not overflow.
+const maxCounted = 1 << 60
+
+// counted is a number of bytes, as a guest tells it.
+func counted(n int64) int64 { return min(max(n, 0), maxCounted) }
+
 func clip(s string, n int) string {
 	if len(s) > n {
 		return s[:n]
@@ -159,7 +165,7 @@ func fromResult(pb *guestpb.Result) *driver.Result {
 	}
 	return &driver.Result{
 		ExitCode: int(pb.ExitCode), Signal: clip(pb.Signal, 32), Cause: driver.Cause(clip(pb.Cause, 32)), Stdout: pb.Stdout, Stderr: pb.Stderr,
-		Duration: time.Duration(pb.DurationNano), StdoutDropped: max(pb.StdoutDropped, 0), StderrDropped: max(pb.StderrDropped, 0),
+		Duration: time.Duration(pb.DurationNano), StdoutDropped: counted(pb.StdoutDropped), StderrDropped: counted(pb.StderrDropped),
 		Session: clip(pb.Session, 128),
 		Usage:   driver.Usage{User: time.Duration(pb.UserNano), System: time.Duration(pb.SystemNano), MaxRSS: pb.MaxRss},
 	}
@@ -179,6 +185,6 @@ func fromInfo(pb *guestpb.SessionInfo) driver.SessionInfo {
 	return driver.SessionInfo{
 		ID: clip(pb.Id, 128), Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), PID: int(pb.Pid), TTY: pb.Tty,
 		Started: time.Unix(0, pb.StartedUnixNano), Running: pb.Running, Result: fromResult(pb.Result), Labels: pb.Labels,
-		LogDropped: max(pb.LogDropped, 0),
+		LogDropped: counted(pb.LogDropped),
 	}
 }

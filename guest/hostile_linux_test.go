@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -32,15 +33,37 @@ func (e evil) Hold(ctx context.Context, _ *guestpb.HoldRequest) (*guestpb.Empty,
 	return &guestpb.Empty{}, nil
 }
 
-func (e evil) Run(context.Context, *guestpb.Command) (*guestpb.ResultResponse, error) {
+// silence answers nothing as long as anyone could wait for it.
+func silence(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (e evil) Run(ctx context.Context, cmd *guestpb.Command) (*guestpb.ResultResponse, error) {
+	switch string(cmd.Script) {
+	case "hang":
+		return nil, silence(ctx)
+	case "overflow":
+		return &guestpb.ResultResponse{Result: &guestpb.Result{Stdout: []byte("x"), StdoutDropped: math.MaxInt64, Session: "s"}}, nil
+	}
 	return &guestpb.ResultResponse{Result: &guestpb.Result{Stdout: e.big, StdoutDropped: -5}}, nil
 }
 
-func (e evil) Start(context.Context, *guestpb.Command) (*guestpb.SessionResponse, error) {
+func (e evil) Kill(ctx context.Context, _ *guestpb.KillRequest) (*guestpb.Status, error) {
+	return nil, silence(ctx)
+}
+
+func (e evil) Start(_ context.Context, cmd *guestpb.Command) (*guestpb.SessionResponse, error) {
+	if len(cmd.Script) > 0 {
+		return &guestpb.SessionResponse{Session: &guestpb.SessionInfo{Id: string(cmd.Script)}}, nil
+	}
 	return &guestpb.SessionResponse{Session: &guestpb.SessionInfo{Id: strings.Repeat("../", 1000)}}, nil
 }
 
-func (e evil) Next(context.Context, *guestpb.NextRequest) (*guestpb.NextResponse, error) {
+func (e evil) Next(ctx context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
+	if r.Id == "owe" {
+		return nil, silence(ctx)
+	}
 	return &guestpb.NextResponse{}, nil // neither data nor an end, again and again
 }
 
@@ -48,7 +71,13 @@ func (e evil) Cancel(context.Context, *guestpb.CancelRequest) (*guestpb.Empty, e
 	return &guestpb.Empty{}, nil
 }
 
-func (e evil) Wait(context.Context, *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
+func (e evil) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
+	switch r.Id {
+	case "hang":
+		return nil, silence(ctx)
+	case "owe":
+		return &guestpb.ResultResponse{Result: &guestpb.Result{}}, nil
+	}
 	return &guestpb.ResultResponse{}, nil // no result at all
 }
 
@@ -160,5 +189,44 @@ func TestGarbageEndsTheConnection(t *testing.T) {
 				t.Errorf("it waited for more: %v", err)
 			}
 		})
+	}
+}
+
+// TestCountsThatOverflow: no number that a guest makes up ends the host.
+func TestCountsThatOverflow(t *testing.T) {
+	res, err := meetEvil(t).Shell().Run(t.Context(), driver.Command{Script: "overflow", MaxOutput: 4 * maxStream})
+	if err != nil || string(res.Stdout) != "x" || res.StdoutDropped <= 0 {
+		t.Errorf("got %d bytes and %d dropped, %v", len(res.Stdout), res.StdoutDropped, err)
+	}
+	_, err = parseAnswer(appendAnswer(nil, &driver.Result{StdoutDropped: math.MaxInt64, StderrDropped: math.MinInt64}, nil))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSilentGuest: who gives up a command of a guest that answers nothing gets
+// away, with what is true of it.
+func TestSilentGuest(t *testing.T) {
+	before := cancelTime
+	cancelTime = 20 * time.Millisecond
+	defer func() { cancelTime = before }()
+	c := meetEvil(t)
+	take := func([]byte) error { return nil }
+	for name, cmd := range map[string]driver.Command{
+		"run":     {Script: "hang"},
+		"session": {Script: "hang", OnStdout: take},
+		"output":  {Script: "owe", OnStderr: take}, // it has ended, and owes what it wrote
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			res, err := c.Shell().Run(ctx, cmd)
+			if err == nil && (res.Cause != driver.CauseLost || res.ExitCode != -1) {
+				t.Errorf("got %+v", res)
+			}
+		})
+	}
+	if err := c.ready(); err != nil {
+		t.Errorf("others lose the guest by it: %v", err)
 	}
 }

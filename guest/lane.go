@@ -129,7 +129,7 @@ func parseAnswer(data []byte) (driver.Result, error) {
 	res := driver.Result{ExitCode: int(int32(r.number()))}
 	res.Signal, res.Cause, res.Session = clip(r.text(), 32), driver.Cause(clip(r.text(), 32)), clip(r.text(), 128)
 	res.Duration = time.Duration(r.number())
-	res.StdoutDropped, res.StderrDropped = max(r.number(), 0), max(r.number(), 0)
+	res.StdoutDropped, res.StderrDropped = counted(r.number()), counted(r.number())
 	res.Usage = driver.Usage{User: time.Duration(r.number()), System: time.Duration(r.number()), MaxRSS: r.number()}
 	res.Stdout, res.Stderr = r.bytes(), r.bytes()
 	if r.end() != nil || len(res.Stdout) > maxStream+4096 || len(res.Stderr) > maxStream+4096 {

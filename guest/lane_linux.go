@@ -57,9 +57,10 @@ func (l *lane) close() {
 	l.file.Close()
 }
 
-// run sends an order and waits for its answer. It answers false where the lane is
-// taken, or can't have it, and nothing was sent.
-func (l *lane) run(o *order) (driver.Result, error, bool) { //nolint:revive // whether it ran is no part of the error
+// run sends an order and waits for its answer, until ctx ends, after which the lane
+// is good for nothing. It answers false where the lane is taken, or can't have it,
+// and nothing was sent.
+func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) { //nolint:revive // whether it ran is no part of the error
 	if l == nil || !l.mu.TryLock() {
 		return driver.Result{}, nil, false
 	}
@@ -73,6 +74,7 @@ func (l *lane) run(o *order) (driver.Result, error, bool) { //nolint:revive // w
 		return driver.Result{}, nil, false
 	}
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHead))
+	defer l.endWith(ctx)()
 	if _, err := l.file.Write(frame); err != nil {
 		l.broken = true
 		return driver.Result{}, io.EOF, true
@@ -85,6 +87,25 @@ func (l *lane) run(o *order) (driver.Result, error, bool) { //nolint:revive // w
 	res, err := parseAnswer(data)
 	l.broken = l.broken || errors.Is(err, errNonsense)
 	return res, err, true
+}
+
+// endWith shuts the lane when ctx ends, until the function that it returns is
+// called.
+func (l *lane) endWith(ctx context.Context) (let func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	shut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(shut)
+		unix.Shutdown(l.fd, unix.SHUT_RDWR) //nolint:errcheck // it is of no use then
+	})
+	return func() {
+		if !stop() {
+			<-shut
+			l.broken = true
+		}
+	}
 }
 
 // receive waits for a message, in the kernel for as long as most take.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -94,14 +95,43 @@ func TestHostileLane(t *testing.T) {
 				}
 			}()
 			o := &order{client: "c", tag: "t", cmd: driver.Command{Argv: []string{"true"}}}
-			_, err, ran := l.run(o)
+			_, err, ran := l.run(t.Context(), o)
 			if !ran || !errors.Is(err, errNonsense) && !errors.Is(err, io.EOF) {
 				t.Errorf("got %v, ran %v", err, ran)
 			}
-			if _, _, ran := l.run(o); ran {
+			if _, _, ran := l.run(t.Context(), o); ran {
 				t.Error("the lane is used again")
 			}
 			<-heard
+		})
+	}
+}
+
+// TestSilentLane: a command whose caller has given up comes back from a guest that
+// takes the order and never answers, or does not even take it.
+func TestSilentLane(t *testing.T) {
+	for name, size := range map[string]int{"takes it": 1, "does not": maxOrder / 2} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs, err := socketpair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ours.Close()
+			defer theirs.Close()
+			l, err := newLane(ours)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.close()
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			o := &order{client: "c", tag: "t", cmd: driver.Command{Argv: []string{"true"}}, stdin: make([]byte, size)}
+			if _, err, ran := l.run(ctx, o); !ran || !errors.Is(err, io.EOF) {
+				t.Errorf("got %v, ran %v", err, ran)
+			}
+			if _, _, ran := l.run(t.Context(), o); ran {
+				t.Error("the lane is used again")
+			}
 		})
 	}
 }

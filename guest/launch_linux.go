@@ -224,13 +224,32 @@ func shortPath(socket string) (path string, release func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { dir.Close() }, nil
 }
 
-func dial(ctx context.Context, socket string) (net.Conn, error) {
+// dial connects to a guest, which knows its hosts by a token; "" is one that does
+// not ask for any.
+func dial(ctx context.Context, socket, token string) (net.Conn, error) {
 	path, release, err := shortPath(socket)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return new(net.Dialer).DialContext(ctx, "unix", path)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil || token == "" {
+		return conn, err
+	}
+	if _, err := io.WriteString(conn, token); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Serving is the configuration of the guest that serves, which is the inner one
+// where there is a Kernel.
+func (l *Launch) Serving() *Config {
+	if l.Config.Kernel != nil && l.Config.Kernel.Inner != nil {
+		return l.Config.Kernel.Inner
+	}
+	return &l.Config
 }
 
 func socketpair() (ours, theirs *os.File, err error) {
@@ -290,7 +309,7 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	}
 	conn := s.stream
 	if s.launch.Socket != "" {
-		if conn, err = dial(ctx, s.launch.Socket); err != nil {
+		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
 			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
 		}
 	}
@@ -397,24 +416,10 @@ func (r *Running) kill() {
 	}
 }
 
-// Dial attaches to a guest that another process started.
-func Dial(ctx context.Context, socket, version, workspace string) (*Client, error) {
-	conn, err := dial(ctx, socket)
-	if err != nil {
-		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
-	}
-	return NewClient(ctx, conn, version, workspace)
-}
-
-// DialContainer attaches to a guest in a container, which knows its hosts by a
-// token.
-func DialContainer(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
-	conn, err := dial(ctx, socket)
-	if err == nil {
-		if _, err = io.WriteString(conn, token); err != nil {
-			conn.Close()
-		}
-	}
+// Dial attaches to a guest that another process started, and that wants to hear
+// token first; "" is none.
+func Dial(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
+	conn, err := dial(ctx, socket, token)
 	if err != nil {
 		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
 	}
@@ -422,8 +427,8 @@ func DialContainer(ctx context.Context, socket, token, version, workspace string
 }
 
 // Stop asks the guest that listens at socket, of whatever version, to end.
-func Stop(ctx context.Context, socket string) error {
-	conn, err := dial(ctx, socket)
+func Stop(ctx context.Context, socket, token string) error {
+	conn, err := dial(ctx, socket, token)
 	if err != nil {
 		return err
 	}

@@ -375,7 +375,11 @@ func (g *guest) listener() (net.Listener, error) {
 	if fd, ok := g.cfg.Descriptors["listen"]; ok {
 		f := os.NewFile(uintptr(fd), "listen")
 		defer f.Close()
-		return net.FileListener(f)
+		l, err := net.FileListener(f)
+		if err != nil || g.cfg.Token == "" {
+			return l, err
+		}
+		return newDoorman(l, g.cfg.Token), nil
 	}
 	if path, ok := g.cfg.Paths["listen"]; ok {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

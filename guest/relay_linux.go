@@ -1,10 +1,12 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // A relay makes the egress proxy, which listens on a Unix socket of the host,
@@ -37,17 +39,32 @@ func startRelay(cfg *Config) (*relay, error) {
 	return r, nil
 }
 
+// maxRelayed bounds what the workload can make the guest, which is outside its
+// limits, hold for it. The proxy itself takes fewer, and tells those that come
+// beyond.
+const maxRelayed = 320
+
 func (r *relay) run() {
+	places := make(chan struct{}, maxRelayed)
 	for {
+		places <- struct{}{}
 		conn, err := r.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // such as a connection that ended before it began
+			time.Sleep(10 * time.Millisecond)
+			<-places
+			continue
 		}
 		if !r.keep(conn) {
 			conn.Close()
 			return
 		}
-		r.wg.Go(func() { r.pass(conn) })
+		r.wg.Go(func() {
+			defer func() { <-places }()
+			r.pass(conn)
+		})
 	}
 }
 

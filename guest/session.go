@@ -136,7 +136,8 @@ func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byt
 	}
 	res, err := s.Wait(ctx)
 	if fault.Of(err) == fault.Canceled || fault.Of(err) == fault.DeadlineExceeded {
-		clean := context.WithoutCancel(ctx)
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(cmd.Grace))
+		defer cancel()
 		if kerr := s.Kill(clean, cmd.Grace); kerr != nil {
 			return driver.Result{}, errors.Join(err, kerr)
 		}
@@ -213,7 +214,7 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	if int64(len(resp.Stdout)+len(resp.Stderr)) > max(limit, maxStream) {
 		return driver.Poll{}, s.c.nonsense("poll " + s.id)
 	}
-	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: max(resp.Dropped, 0), Running: resp.Running}, fromError(resp.Error)
+	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: counted(resp.Dropped), Running: resp.Running}, fromError(resp.Error)
 }
 
 // Write writes to standard input.
@@ -267,7 +268,9 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 		return res, err
 	}
 	s.let()
-	s.pumps.Wait()
+	if err := s.pumped(ctx); err != nil {
+		return driver.Result{}, err
+	}
 	s.mu.Lock()
 	res.CallbackErrors = append(res.CallbackErrors, s.callback...)
 	s.mu.Unlock()
@@ -292,11 +295,26 @@ func (s *session) Close(ctx context.Context) error {
 		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
 	s.let()
-	s.pumps.Wait()
 	if fault.Of(err) == fault.NotFound {
-		return nil // it is forgotten already
+		err = nil // it is forgotten already
 	}
-	return err
+	return errors.Join(err, s.pumped(ctx))
+}
+
+// pumped waits until the callbacks have seen all. A guest may owe them something
+// for ever, so that waiting ends with the context.
+func (s *session) pumped(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { // ends with the pumps, which end with the connection at the latest
+		defer close(done)
+		s.pumps.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // let lets go of the context of Start.
@@ -314,7 +332,8 @@ func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit i
 	if err != nil {
 		return driver.LogChunk{}, s.c.broken("log of "+s.id, err)
 	}
-	if len(resp.Data) > maxChunk || limit > 0 && int64(len(resp.Data)) > limit || resp.Next < resp.Offset || resp.Size < 0 {
+	if len(resp.Data) > maxChunk || limit > 0 && int64(len(resp.Data)) > limit || resp.Next < resp.Offset ||
+		resp.Offset < 0 || resp.Next > maxCounted || resp.Size != counted(resp.Size) {
 		return driver.LogChunk{}, s.c.nonsense("log of " + s.id)
 	}
 	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, fromError(resp.Error)

@@ -45,6 +45,7 @@ type Record struct {
 	Key   string `json:"key"`   // of how it runs: who wants another ends it
 	PID   int    `json:"pid"`   // on this host; 0 while it is about to start
 	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
+	Token string `json:"token"` // what it wants to hear from who connects: a workload of the same user may reach its socket
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
@@ -85,7 +86,7 @@ func Adopt(ctx context.Context, dir, key, version, workspace string) (*guest.Cli
 	if err != nil || rec == nil || rec.Key != key {
 		return nil, nil
 	}
-	c, err := guest.Dial(ctx, filepath.Join(dir, SocketName), version, workspace)
+	c, err := guest.Dial(ctx, filepath.Join(dir, SocketName), rec.Token, version, workspace)
 	if err != nil {
 		return nil, nil
 	}
@@ -95,6 +96,10 @@ func Adopt(ctx context.Context, dir, key, version, workspace string) (*guest.Cli
 // Start starts a guest and notes in rec, and on disk, which process it is, before
 // it does anything. The lock is held, and End was called.
 func Start(ctx context.Context, dir string, l *guest.Launch, rec *Record) (*guest.Running, error) {
+	if l.Socket != "" {
+		rec.Token = driver.NewID()
+		l.Serving().Token = rec.Token
+	}
 	l.Started = func(pid int) error {
 		rec.PID = pid
 		rec.Start, _ = StartTime(pid) // "" is no process's
@@ -150,7 +155,11 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 	}
 	ask, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked := guest.Stop(ask, filepath.Join(dir, SocketName)) == nil
+	token := ""
+	if rec != nil {
+		token = rec.Token
+	}
+	asked := guest.Stop(ask, filepath.Join(dir, SocketName), token) == nil
 	driver.Step(ctx, "guest asked to end")
 	if rec != nil {
 		wait := time.Duration(0)

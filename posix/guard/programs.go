@@ -141,6 +141,21 @@ var wrappers = map[string]wrapper{
 	"setarch":          {skip: 1},
 	"busybox":          {},
 	"toybox":           {},
+	"choom":            {short: "np", long: "adjust pid"},
+	"uclampset":        {short: "mMp", long: "util-min util-max pid"},
+	"eatmydata":        {},
+	"torsocks":         {},
+	"proxychains":      {short: "f"},
+	"proxychains4":     {short: "f"},
+	"valgrind":         {},
+	"ssh-agent":        {short: "aEOPt"},
+	"dbus-launch":      {},
+	"xvfb-run":         {short: "efnpsw", long: "error-file auth-file server-num xauth-protocol server-args wait"},
+	"ifne":             {},
+	"entr":             {},
+	"cgexec":           {short: "g"},
+	"systemd-inhibit":  {long: "what who why mode"},
+	"sg":               {script: "c", skip: 1},
 }
 
 // shells take scripts.

@@ -62,6 +62,10 @@ func TestDenyScripts(t *testing.T) {
 			"busybox sudo id", "busybox sh -c 'sudo id'", "toybox nice sudo id", "eval sudo id", "eval 'sudo id'", "eval \"sudo $x\"", "eval $x \"; sudo id\"", "bash -c \"cd $d && sudo $x\"", "bash <<EOF\ncd $d; sudo $x\nEOF", "trap 'sudo id' EXIT", "alias x='sudo id'",
 			"flock f sudo id", "flock f -c 'sudo id'", "script -c 'sudo id' f", "ionice -c 3 sudo id", "taskset -c 0 sudo id", "unshare -r sudo id", "strace -o f sudo id",
 			"/lib64/ld-linux-x86-64.so.2 /usr/bin/sudo id", "env nice nohup timeout 5 setsid sudo id", "timeout $T sudo id",
+			"sudo${IFS}id", "sudo$IFS-n id", "env${IFS}sudo${IFS}id", "sudo${IFS:0:1}id", "bash -c 'sudo${IFS}id'", "/usr/bin/sudo${IFS}id", "{sudo,x}${IFS}id",
+			"env bash <<EOF\nsudo id\nEOF", "nice -n 5 sh -s <<< 'sudo id'", "env -i A=1 timeout 5 bash <<< 'sudo id'", "source /dev/stdin <<< 'sudo id'", ". /dev/fd/0 <<EOF\nsudo id\nEOF",
+			"bash /dev/stdin <<< 'sudo id'", "env -S bash <<< 'sudo id'", "busybox sh <<< 'sudo id'",
+			"choom -n 5 sudo id", "eatmydata sudo id", "xvfb-run -s '-x' sudo id", "ssh-agent sudo id", "sg users -c 'sudo id'", "valgrind --tool=none sudo id", "systemd-inhibit --what=idle sudo id",
 			"sudo id\n)", // a shell runs the first line before it sees the second
 		},
 		"su": {"su", "su - root", "su\tx", "su;", "bash -c su"}, "shutdown": {"shutdown now"}, "reboot": {"reboot", "/sbin/reboot -f"}, "halt": {"halt"},
@@ -92,6 +96,8 @@ func TestDenyLetsArgumentsPass(t *testing.T) {
 		"find . -name sudo", "find . -name mount -exec cat {} \\;", "xargs echo sudo", "env A=sudo echo", "sh -c 'echo sudo' mount", "bash script.sh sudo", "timeout 5 echo sudo",
 		"a=(sudo su mount)", "export X=sudo", "cat sudo.txt", "./mount.sh", "suspend", "sudoku", "mountpoint .", "mkfsx", "echo {sudo,su}", "x=${y:-sudo}", "sed 's/sudo/su/' f",
 		"printf '%s\\n' sudo", "trap - EXIT", "trap '' TERM", "echo $((mount + su))", "grep -e sudo f", "test -x /usr/bin/sudo", "docker run mount", "time ls", "exec 3< f", "f() { echo su; }",
+		"echo${IFS}sudo", "echo a${IFS}sudo", "grep$IFS-r${IFS}mount .", "\"su${IFS}\" x", "IFS=: read a b", "cat /dev/stdin <<< 'sudo id'", "env cat <<< 'sudo id'", "bash x.sh <<< 'sudo id'",
+		"source ./env.sh <<< 'sudo id'", "valgrind ./sudoku", "sg users -c 'echo sudo'",
 		"watch -n 1 ls", "parallel echo ::: sudo mount", "sh -c 'grep \"$@\" f' _ mount", "((x = mount))", "dd if=a of=b",
 	} {
 		if r := refusal(t, g, driver.Command{Script: s}); r != nil {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -137,11 +138,7 @@ func (f *finding) stdin(s *syntax.Stmt, depth int) {
 	if !ok || len(s.Redirs) == 0 {
 		return
 	}
-	words := callWords(c)
-	if len(words) == 0 || !shells[programName(words[0].text)] {
-		return
-	}
-	if _, reads := shellScript(words); !reads {
+	if !readsScript(innermost(callWords(c))) {
 		return
 	}
 	for _, r := range s.Redirs {
@@ -154,6 +151,44 @@ func (f *finding) stdin(s *syntax.Stmt, depth int) {
 		}
 		f.nested(wordOf(doc), depth)
 	}
+}
+
+// readsScript reports whether a call runs what its standard input says.
+func readsScript(words []word) bool {
+	if len(words) == 0 {
+		return false
+	}
+	named := func(w word) bool { // standard input, by a path
+		return w.text == "/dev/stdin" || w.text == "/dev/fd/0" || w.text == "/proc/self/fd/0"
+	}
+	switch name := programName(words[0].text); {
+	case name == "." || name == "source":
+		return slices.ContainsFunc(words[1:], named)
+	case shells[name]:
+		_, reads := shellScript(words)
+		return reads || slices.ContainsFunc(words[1:], named)
+	}
+	return false
+}
+
+// innermost returns the call that wrappers run in the end.
+func innermost(words []word) []word {
+	for range maxDepth {
+		if len(words) == 0 || !words[0].known {
+			return nil
+		}
+		name := programName(words[0].text)
+		w, ok := wrappers[name]
+		switch {
+		case name == "env":
+			_, words, _ = envRuns(words)
+		case ok && len(words) > 1 && !shells[name]:
+			words, _ = w.inner(words[1:])
+		default:
+			return words
+		}
+	}
+	return nil
 }
 
 // nesting is at least the number of things that are open at once in src, but

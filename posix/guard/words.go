@@ -34,6 +34,15 @@ const maxBraces = 64
 // fields are the words that a shell makes of w, but for what depends on
 // variables and files.
 func fields(w *syntax.Word) []word {
+	if at := slices.IndexFunc(w.Parts, separates); at >= 0 {
+		before, after := *w, *w
+		before.Parts, after.Parts = w.Parts[:at], w.Parts[at+1:]
+		words := fields(&after)
+		if at > 0 {
+			words = append(fields(&before), words...)
+		}
+		return slices.DeleteFunc(words, func(w word) bool { return w.known && w.text == "" })
+	}
 	if !slices.ContainsFunc(w.Parts, hasBrace) {
 		return []word{wordOf(w)}
 	}
@@ -50,6 +59,13 @@ func fields(w *syntax.Word) []word {
 		words = append(words, wordOf(b))
 	}
 	return words
+}
+
+// separates reports whether a part of a word, outside quotes, is what a shell
+// splits words at.
+func separates(p syntax.WordPart) bool {
+	v, ok := p.(*syntax.ParamExp)
+	return ok && v.Param != nil && v.Param.Value == "IFS" && !v.Excl && !v.Length && v.Exp == nil && v.Repl == nil
 }
 
 func hasBrace(p syntax.WordPart) bool {

@@ -151,7 +151,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) *guest.Cl
 	if err != nil || r == nil || r.Key != l.key || r.Token == "" {
 		return nil
 	}
-	c, err := guest.DialContainer(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
+	c, err := guest.Dial(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
 	if err != nil {
 		return nil
 	}

@@ -273,7 +273,7 @@ func (p *Provider) await(ctx context.Context, l *launch, version string) (*guest
 		said, err := os.ReadFile(l.box(guest.ContainerReport))
 		switch {
 		case err == nil && string(said) == "ok":
-			return guest.DialContainer(ctx, l.box(guest.ContainerSocket), l.token, version, l.id)
+			return guest.Dial(ctx, l.box(guest.ContainerSocket), l.token, version, l.id)
 		case err == nil:
 			return nil, failedStart(said)
 		case i%often == often-1:

@@ -53,7 +53,7 @@ func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 	if l.Config.Kernel == nil {
 		l.Files = append(l.Files, guest.Named{Name: "egress", File: dir})
 	}
-	cfg := serving(l)
+	cfg := l.Serving()
 	cfg.Relay = relayPort
 	bundle := ""
 	if u.roots != "" {

@@ -162,10 +162,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	l.Config.Version, serving(l).Version = want.version, want.version
-	serving(l).Limits = u.policy.Limits
+	l.Config.Version, l.Serving().Version = want.version, want.version
+	l.Serving().Limits = u.policy.Limits
 	if !u.throwaway {
-		serving(l).Lease = p.cfg.Lease
+		l.Serving().Lease = p.cfg.Lease
 	}
 	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
 	if err := rec.Write(dir); err != nil { // before there is anything that only it tells of

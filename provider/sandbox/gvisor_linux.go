@@ -270,11 +270,3 @@ func (k *kernel) bundle() error {
 	}}
 	return nil
 }
-
-// serving is the configuration of the guest that serves.
-func serving(l *guest.Launch) *guest.Config {
-	if l.Config.Kernel != nil {
-		return l.Config.Kernel.Inner
-	}
-	return &l.Config
-}

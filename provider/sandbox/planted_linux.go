@@ -57,6 +57,9 @@ type looking struct {
 // rest is how many times as long as a look takes is the pause after it.
 const rest = 10
 
+// mostTold bounds what one look tells of one directory.
+const mostTold = 100
+
 // planted looks for what others run later and was made, or changed, in a directory
 // of the user's since the guest started or the last look. Each is told once: by an
 // event and to the caller. Looks cost at most a tenth of the time, but for the one
@@ -85,9 +88,14 @@ func (h *handle) planted(must bool) []string {
 			delete(w.Dirs, at) // it is told once
 			continue
 		}
-		for _, name := range s.news(w.Dirs[at]) {
+		news := s.news(w.Dirs[at])
+		for _, name := range news[:min(len(news), mostTold)] {
 			found = append(found, filepath.Join(at, name))
 			h.tellPlanted(filepath.Join(at, name), fault.SandboxViolation)
+		}
+		if len(news) > mostTold { // the directory stands for the rest
+			found = append(found, at)
+			h.tellPlanted(at, fault.SandboxViolation)
 		}
 		w.Dirs[at] = s.signs
 	}

@@ -79,6 +79,7 @@ var levels = []*level{
 			"seeing that processes of the host exist, and which programs they run with which arguments",
 			"changing the priority, the processors and the scheduling of processes of the same user",
 			"connecting to local sockets of the host that the same user may use, by their path",
+			"before Linux 6.12 (version 6 of Landlock): signals to other processes of the same user, and their abstract sockets",
 			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
 				" (and there by a group of cgroup version 2 alone)",
 			"no template, and no read-only files in a directory in place: there are no mounts",
@@ -268,7 +269,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 		return err
 	}
 	defer closeAll(open)
-	start.Config.Version, serving(start).Version = "probe", "probe"
+	start.Config.Version, start.Serving().Version = "probe", "probe"
 	r, err := start.Start(ctx)
 	if err != nil {
 		return err

@@ -232,6 +232,9 @@ func checkPlace(dir string) error {
 	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
 		return fmt.Errorf("directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
 	}
+	if filepath.Dir(clean) == "/home" {
+		return fmt.Errorf("directory %q: %w: it is somebody's home, with what starts at each login, and keys", dir, fault.InvalidArgument)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,16 @@ import (
 // and configuration of tools that start by themselves. A process in the workspace
 // could plant there what its user then starts outside.
 var trapNames = []string{
-	".husky", ".vscode", ".idea", ".devcontainer", ".zed", ".fleet", ".envrc", ".mise.toml", ".tool-versions", ".gitmodules", ".pre-commit-config.yaml",
+	".husky", ".vscode", ".idea", ".devcontainer", ".zed", ".fleet", ".envrc", ".mise.toml", "mise.toml", ".tool-versions", ".gitmodules",
+	".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".ripgreprc",
+}
+
+// topTraps are such names at the top of a project alone: what coding agents run by
+// themselves there, hooks and servers. In their homes, further down, they write the
+// same names all the time.
+var topTraps = []string{
+	".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".cursor/mcp.json", ".cursor/hooks.json", ".codex/config.toml",
+	".gemini/settings.json", "opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins",
 }
 
 // crowded are directories that packages of others are put into, with whatever
@@ -40,16 +50,24 @@ type survey struct {
 	repos []string          // directories that Git takes for a repository: ".git", "lib/.git", "lib.git"
 	links []string          // a .git that is a file and names such a directory
 	traps []string          // other names, see trapNames
+	leads map[string]string // symlinks among traps, and in hooks, that lead to what lies in the directory itself: to where
 	signs map[string]string // what each of them is, by its name
 	looks int
+	top   int    // descriptor of the directory, while looking
+	real  string // its path
 }
 
 // look surveys a directory. It follows no symlink.
 func look(dir string) (*survey, error) {
-	s := &survey{signs: map[string]string{}}
+	s := &survey{signs: map[string]string{}, leads: map[string]string{}}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
-		err = s.walk(fd, "", 0, false)
+		if s.top, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			defer unix.Close(s.top) //nolint:errcheck // it was only read
+			s.real, err = os.Readlink(s.self())
+		}
+		err = errors.Join(err, s.walk(fd, "", 0, false))
+		s.tops()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for repositories in %s: %w: %w", dir, fault.Of(err), err)
@@ -81,6 +99,12 @@ func (s *survey) walk(fd int, rel string, depth int, crowd bool) error {
 		case slices.Contains(trapNames, name) && !crowd:
 			s.traps = append(s.traps, at)
 			s.sign(fd, name, at)
+			if e.IsDir() && rel != "" { // where it is not kept, see protection
+				s.signAll(fd, name, at)
+			}
+			if e.Type()&os.ModeSymlink != 0 {
+				s.lead(at)
+			}
 			continue
 		case !e.IsDir():
 			continue
@@ -129,6 +153,7 @@ func (s *survey) repo(fd int, rel string) error {
 		return fmt.Errorf("it holds more than %d repositories: %w: name the project itself", mostRepos, fault.ResourceExhausted)
 	}
 	s.sign(fd, ".", rel)
+	s.hooks(fd, rel)
 	modules, err := unix.Openat(fd, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil //nolint:nilerr // it has none
@@ -150,6 +175,106 @@ func (s *survey) sign(fd int, name, at string) {
 	s.signs[at] = sign
 }
 
+// tops looks for what counts at the top alone.
+func (s *survey) tops() {
+	for _, name := range topTraps {
+		if s.sign(s.top, name, name); s.signs[name] == "" {
+			continue
+		}
+		s.traps = append(s.traps, name)
+		if to, sign := leadsTo(s.self(), s.real, name); to != name {
+			if s.signs[name] += " " + sign; to != "" {
+				s.leads[name] = to
+			}
+		}
+	}
+}
+
+// signAll adds to the sign of a directory what is in it, as far as it is not too
+// much for what it is.
+func (s *survey) signAll(fd int, name, at string) {
+	sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	inner := &survey{signs: map[string]string{}}
+	sum := sha256.New()
+	inner.all(sub, at, 0, sum)
+	s.looks += inner.looks
+	s.signs[at] += fmt.Sprintf(" %x", sum.Sum(nil)[:8])
+}
+
+// mostInside bounds the names that are looked at in such a directory.
+const mostInside = 10_000
+
+func (s *survey) all(fd int, rel string, depth int, sum io.Writer) {
+	dir := os.NewFile(uintptr(fd), rel)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if s.looks += len(names); err != nil || s.looks > mostInside || depth > mostDeep {
+		return
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		at := path.Join(rel, name)
+		s.sign(fd, name, at)
+		fmt.Fprintf(sum, "%s\x00%s\x00", at, s.signs[at])
+		if sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+			s.all(sub, at, depth+1, sum)
+		}
+	}
+}
+
+// hooks follows the hooks of a repository that are symlinks.
+func (s *survey) hooks(fd int, rel string) {
+	sub, err := unix.Openat(fd, "hooks", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	dir := os.NewFile(uintptr(sub), "hooks")
+	defer dir.Close()
+	entries, err := dir.ReadDir(mostInside)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 {
+			s.lead(path.Join(rel, "hooks", e.Name()))
+		}
+	}
+}
+
+func (s *survey) self() string { return fmt.Sprintf("/proc/self/fd/%d", s.top) }
+
+// lead notes where a symlink leads. Where that does not exist someone could make
+// it.
+func (s *survey) lead(at string) {
+	to, sign := leadsTo(s.self(), s.real, at)
+	if s.signs[at] += " " + sign; to != "" {
+		s.leads[at] = to
+	}
+}
+
+// leadsTo follows a path in a directory, which is open as top and lies at real, and
+// returns where in the directory it leads, "" for elsewhere, and what is there.
+func leadsTo(top, real, at string) (to, sign string) {
+	fd, err := unix.Open(top+"/"+at, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", "leads nowhere"
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only looked at
+	var st unix.Stat_t
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err = errors.Join(err, unix.Fstat(fd, &st)); err != nil {
+		return "", "leads nowhere"
+	}
+	to, inside := strings.CutPrefix(path, real+"/")
+	if !inside {
+		return "", "leads outside"
+	}
+	return to, fmt.Sprintf("leads to %d %d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+}
+
 // empty reports whether there is nothing that others run later.
 func (s *survey) empty() bool { return len(s.signs) == 0 }
 
@@ -163,35 +288,4 @@ func (s *survey) news(before map[string]string) []string {
 	}
 	slices.Sort(news)
 	return news
-}
-
-// gitNames reads, from the configuration of a repository, names of further files
-// that Git runs or takes configuration from: its hooks, and what it includes. They
-// are relative to the directory that holds the working tree, where they lie in it.
-// worktree tells whether the repository has a file config.worktree.
-func gitNames(config io.Reader, gitDir string) (names []string, worktree bool) {
-	data, err := io.ReadAll(io.LimitReader(config, 1<<20))
-	if err != nil {
-		return nil, false
-	}
-	section := ""
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			section, line, _ = strings.Cut(line[1:], "]")
-			section, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(section)), " ")
-		}
-		key, value, _ := strings.Cut(line, "=")
-		key, value = strings.ToLower(strings.TrimSpace(key)), strings.Trim(strings.TrimSpace(value), `"`)
-		outside := path.IsAbs(value) || strings.HasPrefix(value, "~") // where nobody inside can write
-		switch {
-		case section == "core" && key == "hookspath" && !outside:
-			names = append(names, path.Join(path.Dir(gitDir), value))
-		case (section == "include" || section == "includeif") && key == "path" && !outside:
-			names = append(names, path.Join(gitDir, value))
-		case section == "extensions" && key == "worktreeconfig":
-			worktree = true
-		}
-	}
-	return names, worktree
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,7 @@ func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, o
 	if err != nil {
 		return nil, err
 	}
-	p := &protection{launch: l, survey: s, hold: map[string]bool{}}
+	p := &protection{launch: l, survey: s, self: d.self(), real: d.real, hold: map[string]bool{}}
 	if p.root, err = os.OpenRoot(d.self()); err != nil {
 		return nil, err
 	}
@@ -99,6 +100,8 @@ func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, o
 type protection struct {
 	launch *guest.Launch
 	root   *os.Root
+	self   string // a path that leads there
+	real   string // where it was
 	survey *survey
 	hold   map[string]bool // names, and whether they are read-only
 	made   []string
@@ -118,8 +121,13 @@ func (p *protection) all() error {
 	}
 	for _, name := range p.survey.traps {
 		// Further down they are left to who works there: packages bring their own.
-		if info, err := p.root.Lstat(name); path.Dir(name) == "." && err == nil && info.Mode()&os.ModeSymlink == 0 {
-			p.keep(name)
+		if path.Dir(name) == "." || slices.Contains(topTraps, name) {
+			p.keepThere(name)
+		}
+	}
+	for name, to := range p.survey.leads {
+		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(topTraps, name) {
+			p.keepThere(to)
 		}
 	}
 	for _, name := range p.survey.repos {
@@ -147,31 +155,161 @@ func (p *protection) repo(dir string) error {
 			return err
 		}
 	}
-	var names []string
-	worktree := false
-	if f, err := p.root.Open(path.Join(dir, "config")); err == nil {
-		names, worktree = gitNames(f, dir)
-		f.Close()
+	perTree, err := p.configured(dir)
+	if err != nil {
+		return err
 	}
-	if worktree {
-		if err := p.reserve(dir, placeholder{name: "config.worktree"}); err != nil {
-			return err
-		}
-	}
-	for _, name := range append(names, path.Join(dir, "config.worktree"), path.Join(dir, "info/attributes")) {
-		if filepath.IsLocal(name) && name != "." && name != dir {
-			p.keepThere(name)
-		}
-	}
+	p.keepThere(path.Join(dir, "config.worktree"))
+	p.keepThere(path.Join(dir, "info/attributes"))
 	trees, err := p.names(path.Join(dir, "worktrees"))
 	if err != nil {
 		return nil //nolint:nilerr // there are none
 	}
 	for _, tree := range trees {
+		at := path.Join(dir, "worktrees", tree)
+		if info, err := p.root.Lstat(at); err != nil || !info.IsDir() {
+			continue
+		}
 		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
-			p.keepThere(path.Join(dir, "worktrees", tree, name))
+			p.keepThere(path.Join(at, name))
+		}
+		if perTree {
+			if err := p.reserve(at, placeholder{name: "config.worktree"}); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// mostIncludes bounds how many files a configuration is read from.
+const mostIncludes = 64
+
+// configured holds what the configuration of a repository names, and says whether
+// its working trees have a configuration of their own.
+func (p *protection) configured(dir string) (perTree bool, err error) {
+	files := []string{path.Join(dir, "config"), path.Join(dir, "config.worktree")}
+	top := path.Dir(dir)
+	if path.Base(dir) != ".git" {
+		top = path.Clean(dir)
+	}
+	var hooks []string
+	for i := 0; i < len(files) && i < mostIncludes; i++ {
+		if i > 1 { // what a file names that Git itself knows
+			if err := p.claim(files[i], false); err != nil {
+				return false, err
+			}
+		}
+		c := parseGitConfig(string(p.read(files[i], mostConfig)))
+		perTree = perTree || c.perTree
+		hooks = append(hooks, c.hooks...)
+		if c.worktree != "" {
+			top = p.locate(dir, c.worktree)
+		}
+		for _, name := range c.includes {
+			if at := p.locate(path.Dir(files[i]), name); at != "" && !slices.Contains(files, at) {
+				files = append(files, at)
+			}
+		}
+	}
+	if perTree {
+		if err := p.reserve(dir, placeholder{name: "config.worktree"}); err != nil {
+			return false, err
+		}
+	}
+	for _, name := range hooks {
+		for _, base := range append(p.workTrees(), top) {
+			if err := p.claim(p.locate(base, name), true); err != nil {
+				return false, err
+			}
+		}
+	}
+	return perTree, nil
+}
+
+// mostConfig is as much as is read of a configuration.
+const mostConfig = 1 << 20
+
+// read returns the beginning of a file, nothing where it is none: what is not one
+// could make its reader wait for ever.
+func (p *protection) read(name string, most int64) []byte {
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// locate returns where in the directory a name of a configuration leads that is
+// relative to base, "" where it leads elsewhere: there nobody inside can write.
+func (p *protection) locate(base, name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		name = filepath.Join(home, rest)
+	}
+	if path.IsAbs(name) {
+		rel, inside := strings.CutPrefix(path.Clean(name), p.real+"/")
+		if !inside {
+			return ""
+		}
+		return rel
+	}
+	if base == "" {
+		return ""
+	}
+	if at := path.Join(base, name); filepath.IsLocal(at) && at != "." {
+		return at
+	}
+	return ""
+}
+
+// workTrees lists the directories with a working tree of a repository that lies
+// elsewhere.
+func (p *protection) workTrees() []string {
+	var dirs []string
+	for _, link := range p.survey.links {
+		if strings.Contains(string(p.read(link, 4<<10)), "/worktrees/") {
+			dirs = append(dirs, path.Dir(link))
+		}
+	}
+	return dirs
+}
+
+// claim holds a name that Git was told of. Where it is not there, the first that is
+// missing on the way to it is made, so that nobody else can.
+func (p *protection) claim(name string, dir bool) error {
+	if name == "" {
+		return nil
+	}
+	at := ""
+	for elem := range strings.SplitSeq(name, "/") {
+		at = path.Join(at, elem)
+		info, err := p.root.Lstat(at)
+		if errors.Is(err, os.ErrNotExist) {
+			return p.reserve(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
+		}
+		if err != nil {
+			return nil //nolint:nilerr // it is nobody's to reach
+		}
+		if info.Mode()&os.ModeSymlink != 0 {
+			if to, _ := leadsTo(p.self, p.real, name); to != "" {
+				p.keepThere(to)
+			}
+			return nil
+		}
+	}
+	p.keep(name)
 	return nil
 }
 
@@ -239,7 +377,7 @@ func (p *protection) make(dir, name string, h placeholder) error {
 			return err
 		}
 	}
-	info, err := p.root.Stat(dir)
+	info, err := p.root.Stat(path.Clean(dir))
 	if err != nil {
 		return err
 	}
@@ -254,8 +392,7 @@ func (p *protection) ours(name string, h placeholder) bool {
 	if h.dir || h.content == "" {
 		return false // as empty as many are that someone else has made
 	}
-	data, err := p.root.ReadFile(name)
-	return err == nil && string(data) == h.content
+	return string(p.read(name, int64(len(h.content))+1)) == h.content
 }
 
 // lock makes the guest hold a lock on a placeholder, by which others see that it
@@ -307,10 +444,11 @@ func unreserveOne(name string) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	info, err := root.Lstat(h.name)
-	if err != nil || info.IsDir() != h.dir || !h.dir && !info.Mode().IsRegular() {
+	if err != nil || i >= 0 && info.IsDir() != h.dir || !info.IsDir() && !info.Mode().IsRegular() {
 		return err
 	}
-	f, err := root.Open(h.name)
+	h.dir = info.IsDir()
+	f, err := root.OpenFile(h.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

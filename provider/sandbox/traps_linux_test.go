@@ -303,28 +303,9 @@ func swap(t *testing.T, how, dir, secret string) {
 	}
 }
 
-func FuzzGitNames(f *testing.F) {
-	f.Add("[core]\n\thooksPath = .githooks\n[include]\n\tpath = ../x\n[extensions] worktreeConfig = true\n")
-	f.Add("[includeIf \"gitdir:~/a\"]\npath=\"b\"\n[core]hooksPath=/abs")
-	f.Fuzz(func(t *testing.T, text string) {
-		names, _ := gitNames(strings.NewReader(text), ".git")
-		for _, name := range names {
-			if filepath.IsAbs(name) {
-				t.Errorf("%q gives the absolute path %q", text, name)
-			}
-		}
-	})
-}
-
-func TestGitNames(t *testing.T) {
-	names, worktree := gitNames(strings.NewReader("[core]\n\thooksPath = .githooks\n[include]\n path = ../x.inc\n[includeIf \"onbranch:a\"] path = y\n[core] hooksPath=/abs\n[submodule \"s\"]\n\tpath = s\n[extensions]\n\tworktreeConfig = true\n"), "lib/.git")
-	if diff := cmp.Diff([]string{"lib/.githooks", "lib/x.inc", "lib/.git/y"}, names); diff != "" || !worktree {
-		t.Errorf("(-want +got), worktree %v:\n%s", worktree, diff)
-	}
-}
-
 // inPlaceTests are those of directories of the user's.
-const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$"
+const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount|" +
+	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps)$"
 
 func TestInPlaceUnprivileged(t *testing.T) { asNobody(t, inPlaceTests) }
 

@@ -55,7 +55,7 @@ func world(memory int64) []guest.Mount {
 		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true},
 		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
 		device("/dev/null"), device("/dev/zero"), device("/dev/full"), device("/dev/random"), device("/dev/urandom"), device("/dev/tty"),
-		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620", NoExec: true, Dev: true},
+		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/ptmx", Source: "pts/ptmx"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/fd", Source: "/proc/self/fd"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},

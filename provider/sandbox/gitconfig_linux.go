@@ -1,0 +1,120 @@
+package sandbox
+
+import "strings"
+
+// gitConfig is what a configuration of Git says of further files that Git runs, or
+// takes configuration from. Values are as they are written.
+type gitConfig struct {
+	hooks    []string // core.hooksPath
+	includes []string // include.path, includeIf.*.path
+	worktree string   // core.worktree
+	perTree  bool     // working trees have a configuration of their own, config.worktree
+}
+
+// parseGitConfig reads a configuration. What Git would take for a mistake is passed
+// over, so that nothing after it is missed.
+func parseGitConfig(text string) gitConfig {
+	var c gitConfig
+	section := ""
+	for {
+		text = strings.TrimLeft(text, " \t\r\n\ufeff")
+		switch {
+		case text == "":
+			return c
+		case text[0] == '[':
+			section, text = gitSection(text[1:])
+			continue
+		case text[0] == '#', text[0] == ';':
+			_, text, _ = strings.Cut(text, "\n")
+			continue
+		}
+		end := strings.IndexAny(text, "=\n#;")
+		if end < 0 {
+			end = len(text)
+		}
+		key, value := strings.ToLower(strings.TrimSpace(text[:end])), ""
+		if text = text[end:]; strings.HasPrefix(text, "=") {
+			value, text = gitValue(text[1:])
+		} else if text != "" {
+			_, text, _ = strings.Cut(text, "\n")
+		}
+		c.set(section, key, value)
+	}
+}
+
+func (c *gitConfig) set(section, key, value string) {
+	switch {
+	case section == "extensions" && key == "worktreeconfig":
+		c.perTree = true
+	case value == "":
+	case section == "core" && key == "hookspath":
+		c.hooks = append(c.hooks, value)
+	case section == "core" && key == "worktree":
+		c.worktree = value
+	case (section == "include" || section == "includeif") && key == "path":
+		c.includes = append(c.includes, value)
+	}
+}
+
+// gitSection reads a header after its bracket: the name of the section, in lower
+// case and without what follows in quotes, and the text after it.
+func gitSection(text string) (name, rest string) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch ch := text[i]; {
+		case ch == '\n':
+			return "", text[i:]
+		case ch == '\\' && quoted:
+			i++
+		case ch == '"':
+			quoted = !quoted
+		case ch == ']' && !quoted:
+			name = strings.ToLower(strings.TrimSpace(text[:i]))
+			if at := strings.IndexAny(name, " \t.\""); at >= 0 {
+				name = name[:at]
+			}
+			return name, text[i+1:]
+		}
+	}
+	return "", ""
+}
+
+// gitValue reads a value to its end: quotes, escapes, comments and lines that go on
+// mean what they mean to Git.
+func gitValue(text string) (value, rest string) {
+	var b strings.Builder
+	quoted, kept := false, 0 // of b, which ends in blanks that may not count
+	text = strings.TrimLeft(text, " \t")
+	for i := 0; i < len(text); i++ {
+		ch := text[i]
+		switch {
+		case ch == '\n':
+			return b.String()[:kept], text[i+1:]
+		case (ch == '#' || ch == ';') && !quoted:
+			_, rest, _ = strings.Cut(text[i:], "\n")
+			return b.String()[:kept], rest
+		case ch == '"':
+			quoted = !quoted
+			continue
+		case ch == '\\' && i+1 < len(text):
+			if i++; text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
+				i++
+			}
+			if text[i] == '\n' {
+				continue
+			}
+			ch = text[i]
+			if at := strings.IndexByte("ntb", ch); at >= 0 {
+				ch = "\n\t\b"[at]
+			}
+			b.WriteByte(ch)
+			kept = b.Len()
+			continue
+		}
+		b.WriteByte(ch)
+		if quoted || ch != ' ' && ch != '\t' && ch != '\r' {
+			kept = b.Len()
+		}
+	}
+	return b.String()[:kept], ""
+}

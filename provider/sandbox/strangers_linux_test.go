@@ -1,0 +1,66 @@
+package sandbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestGuestListensToItsHostsAlone: who reaches the socket of a guest, as a workload
+// without mounts does that runs as the same user, can neither end the guest nor run
+// anything in it.
+func TestGuestListensToItsHostsAlone(t *testing.T) {
+	everyLevel(t, func(t *testing.T, _ driver.Isolation, ws *driver.Workspace) {
+		output(t, ws, "echo works")
+		h := ws.Shell.Starter.(starter).h
+		dir := h.p.ground.Path(h.id)
+		rec, err := keep.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket := h.p.ground.Path(h.id, keep.SocketName)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, token := range []string{"", driver.NewID()} {
+			if err := guest.Stop(ctx, socket, token); err == nil {
+				t.Errorf("with the token %q the guest can be ended", token)
+			}
+			if c, err := guest.Dial(ctx, socket, token, h.version(t), h.id); err == nil {
+				c.Close()
+				t.Errorf("with the token %q the guest can be used", token)
+			}
+		}
+		if c, err := guest.Dial(ctx, socket, rec.Token, h.version(t), h.id); err != nil {
+			t.Errorf("its host can't attach: %v", err)
+		} else {
+			c.Close()
+		}
+		if got := output(t, ws, "echo works"); got != "works" {
+			t.Errorf("after that: %q", got)
+		}
+	})
+}
+
+func (h *handle) version(t *testing.T) string {
+	bin, err := h.p.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin.Version
+}
+
+// TestTerminalsAreNotUsedUp: the kernel has so many for all workspaces together.
+func TestTerminalsAreNotUsedUp(t *testing.T) {
+	if !here(driver.IsolationNamespaces) {
+		t.Skip("skipped: Traits: terminals are made by another program")
+	}
+	ws := open(t, newProvider(t, t.TempDir()))
+	got := output(t, ws, `ulimit -n 4000 2>/dev/null; perl -e 'my @all; while (@all < 3000 && open my $f, "+<", "/dev/ptmx") { push @all, $f } print scalar @all <= 256 ? "held" : scalar @all'`)
+	if got != "held" {
+		t.Errorf("one workspace opens %s", got)
+	}
+}
