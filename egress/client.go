@@ -85,6 +85,10 @@ func (c *client) serveHTTP(ctx context.Context) {
 			return
 		}
 		_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
+		if h := c.ownHandler(); h != nil {
+			c.serveInside(ctx, h)
+			return
+		}
 		req, h, err := c.read()
 		if err != nil {
 			c.reject(err)

@@ -37,6 +37,9 @@
 // ranges. The proxy follows no redirect; the client does, and is judged again.
 //
 // Every request leaves one event, event.EgressRequest, when it has ended.
+//
+// Whoever holds a workspace can also answer it here, on the same port and without
+// any network: see Options.Inside.
 package egress
 
 import (
@@ -76,6 +79,11 @@ type Options struct {
 	// Refused is told what the policy refuses, as host:port and the reason, before
 	// the workspace hears of it; nil is nobody. It must not wait.
 	Refused func(host, reason string)
+
+	// Inside returns what answers requests of a workspace to the proxy itself, as to
+	// a server: http://127.0.0.1:PORT/path. They go nowhere, so no policy judges them
+	// and no event tells of them. Nil, or what returns nil, refuses them.
+	Inside func(workspace string) http.Handler
 
 	Events   event.Sink     // nil is none
 	Resolver Resolver       // nil is the host's

@@ -30,7 +30,7 @@ const (
 	home        = "/home/croft"
 	userName    = "croft"
 	hostname    = "croft"
-	relayPort   = 3128
+	relayPort   = egress.RelayPort
 
 	// guestThreads is how many threads the guest keeps of its own: a limit of
 	// processes is so much higher for the engine than for the workload.

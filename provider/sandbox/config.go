@@ -3,6 +3,7 @@ package sandbox
 import (
 	"crypto/x509"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
 
@@ -56,6 +57,7 @@ type Config struct {
 	Events      event.Sink
 	Resolver    egress.Resolver
 	RootCAs     *x509.CertPool
+	Inside      func(workspace string) http.Handler
 
 	// Snapshots keeps the snapshots of workspaces; nil is none. Layers is the
 	// directory for what workspaces that start from them share; "" is one in Root.

@@ -25,7 +25,7 @@ import (
 const (
 	egressName    = "egress"        // directory of the socket
 	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
-	relayPort     = 3128
+	relayPort     = egress.RelayPort
 	rootsName     = "roots"      // directory of the bundle
 	bundleDir     = "/run/croft" // that directory inside
 )
@@ -34,6 +34,7 @@ const (
 func (p *Provider) newOutlets() *outlet.Outlets {
 	return outlet.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
+		Inside: p.cfg.Inside,
 	}, p.log)
 }
 
