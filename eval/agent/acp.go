@@ -59,19 +59,35 @@ func (c acpAgent) turn(ctx context.Context, in Input, stdin io.Writer, stdout io
 // session opens a session, or the one to go on with, with the configured model
 // where the agent lets its clients choose.
 func (c acpAgent) session(ctx context.Context, conn *acp.ClientSideConnection, in Input, hello acp.InitializeResponse) (acp.SessionId, error) {
+	servers, err := acpTools(in, hello)
+	if err != nil {
+		return "", err
+	}
 	if in.Resume != "" {
 		id := acp.SessionId(in.Resume)
 		if !hello.AgentCapabilities.LoadSession {
 			return "", fmt.Errorf("agent: resume %s over ACP: %w: the agent can't load sessions", id, fault.Unsupported)
 		}
-		_, err := conn.LoadSession(ctx, acp.LoadSessionRequest{SessionId: id, Cwd: in.Dir, McpServers: []acp.McpServer{}})
+		_, err := conn.LoadSession(ctx, acp.LoadSessionRequest{SessionId: id, Cwd: in.Dir, McpServers: servers})
 		return id, acpFault("load the session", err)
 	}
-	s, err := conn.NewSession(ctx, acp.NewSessionRequest{Cwd: in.Dir, McpServers: []acp.McpServer{}})
+	s, err := conn.NewSession(ctx, acp.NewSessionRequest{Cwd: in.Dir, McpServers: servers})
 	if err != nil {
 		return "", acpFault("open a session", err)
 	}
 	return s.SessionId, c.choose(ctx, conn, s)
+}
+
+// acpTools are the servers of tools that a session is given.
+func acpTools(in Input, hello acp.InitializeResponse) ([]acp.McpServer, error) {
+	servers := []acp.McpServer{}
+	if in.Tools == "" {
+		return servers, nil
+	}
+	if !hello.AgentCapabilities.McpCapabilities.Http {
+		return nil, fmt.Errorf("agent: give tools over ACP: %w: the agent takes no servers over HTTP", fault.Unsupported)
+	}
+	return append(servers, acp.McpServer{Http: &acp.McpServerHttpInline{Type: "http", Name: toolServer, Url: in.Tools, Headers: []acp.HttpHeader{}}}), nil
 }
 
 // choose sets the configured model, in one of the two ways in which agents offer

@@ -39,6 +39,11 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	} else if err := trust(d, in.Dir); err != nil {
 		return Invocation{}, err
 	}
+	tools, err := offerTools(c.Type(), d, in, nil)
+	if err != nil {
+		return Invocation{}, err
+	}
+	args = append(args, tools...)
 	args = append(args, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", c.cfg.Model)
 	env := map[string]string{"CLAUDE_CONFIG_DIR": d.path(claudeHome)}
 	if in.Fenced {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,19 +37,23 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 			return Invocation{}, err
 		}
 	}
+	tools, err := offerTools(c.Type(), d, in, nil)
+	if err != nil {
+		return Invocation{}, err
+	}
 	env := c.env(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
-	return Invocation{Argv: c.line(in), Env: env, Dir: in.Dir,
+	return Invocation{Argv: c.line(in, tools), Env: env, Dir: in.Dir,
 		Hosts: c.hosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")}, nil
 }
 
 // line returns the command line. The program is npx by default, which is told the
 // word codex; a program that is codex itself is not.
-func (c codex) line(in Input) []string {
+func (c codex) line(in Input, tools []string) []string {
 	var args []string
 	if program := c.command("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
 		args = append(args, "codex")
 	}
-	args = append(append(args, "exec"), c.cfg.behind...)
+	args = slices.Concat(args, []string{"exec"}, c.cfg.behind, tools)
 	if in.Fenced {
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}

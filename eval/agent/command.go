@@ -37,6 +37,9 @@ func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if in.Resume != "" {
 		env["CROFT_EVAL_SESSION"] = in.Resume
 	}
+	if _, err := offerTools(c.Type(), d, in, env); err != nil {
+		return Invocation{}, err
+	}
 	argv := slices.Concat([]string{c.cfg.Command}, c.cfg.CommandArgs, []string{in.Prompt})
 	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir}, nil
 }

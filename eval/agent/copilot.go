@@ -31,6 +31,9 @@ func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if err := d.mkdir(copilotHome); err != nil {
 		return Invocation{}, err
 	}
+	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
+		return Invocation{}, err
+	}
 	argv := append([]string{c.command("copilot")}, c.cfg.CommandArgs...)
 	argv = append(argv, "-p", in.Prompt)
 	if in.Resume != "" {

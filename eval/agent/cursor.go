@@ -18,6 +18,9 @@ func (cursor) Type() string { return "cursor-agent" }
 
 // Prepare starts the agent with the user's own home: it has no switch for another.
 func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
+	if _, err := offerTools(c.Type(), nil, in, nil); err != nil {
+		return Invocation{}, err
+	}
 	args := []string{"-p", "--output-format", "stream-json", "--trust", "--force", "--workspace", in.Dir}
 	if in.Resume != "" {
 		args = append(args, "--resume", in.Resume)

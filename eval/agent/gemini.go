@@ -34,6 +34,9 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 			return Invocation{}, err
 		}
 	}
+	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
+		return Invocation{}, err
+	}
 	args := []string{"--model", c.cfg.Model, "--yolo", "--output-format", "stream-json"}
 	if in.Resume != "" {
 		args = append(args, "--resume", in.Resume)

@@ -44,7 +44,11 @@ func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
 		args = append(args, "--session", in.Resume)
 	}
 	args = append(args, "--format", "json", "--thinking")
-	return Invocation{Argv: c.argv("opencode", in.Prompt, args...), Env: c.homes(in), Dir: in.Dir, Hosts: c.provider()}, nil
+	env := c.homes(in)
+	if _, err := offerTools(c.Type(), d, in, env); err != nil {
+		return Invocation{}, err
+	}
+	return Invocation{Argv: c.argv("opencode", in.Prompt, args...), Env: env, Dir: in.Dir, Hosts: c.provider()}, nil
 }
 
 func xdg(kind string) string { return filepath.Join(opencodeHome, kind) }

@@ -14,9 +14,10 @@ import (
 // Redirect returns a configuration with which an agent asks its model at base
 // instead of where it is, and where that is: so a recorder, a tape or a gateway can
 // be put between them. A provider that Codex has from a file of its own is not
-// moved. Base is a URL without a path, such as
-// http://127.0.0.1:4000; paths are those of the upstream. Agents that have no
-// switch for it are Unsupported.
+// moved. Base is a URL such as http://127.0.0.1:4000; behind it come the paths of the
+// upstream. A program of the user's own is moved where its configuration sets one of
+// ModelVariables; of one that sets none, which may have no model, the upstream is nil.
+// Agents that have no switch for it are Unsupported.
 func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 	if u, err := url.Parse(base); err != nil || u.Host == "" {
 		return cfg, nil, fmt.Errorf("agent: redirect to %q: %w: it is no URL with a host", base, fault.InvalidArgument)
@@ -40,9 +41,24 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 		return cfg, up, nil
 	case "opencode":
 		return movedProvider(cfg, base)
+	case "copilot":
+		if cfg.Env["COPILOT_PROVIDER_BASE_URL"] == "" {
+			return cfg, nil, fmt.Errorf("agent: redirect copilot: %w: only a model of one's own can be moved, which COPILOT_PROVIDER_BASE_URL names", fault.Unsupported)
+		}
+		return moved(cfg, "COPILOT_PROVIDER_BASE_URL", "", base)
+	case "command", "acp":
+		for _, name := range ModelVariables {
+			if cfg.Env[name] != "" {
+				return moved(cfg, name, "", base)
+			}
+		}
+		return cfg, nil, nil
 	}
 	return cfg, nil, fmt.Errorf("agent: redirect %s: %w: it has no switch for where its model is", cfg.Type, fault.Unsupported)
 }
+
+// ModelVariables are those by which programs are told where their model is.
+var ModelVariables = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"}
 
 // moved sets a variable that has the place of the model.
 func moved(cfg Config, name, def, base string) (Config, *url.URL, error) {

@@ -25,6 +25,8 @@ func TestRedirect(t *testing.T) {
 		{Config{Type: "codex", Model: "m"}, "https://api.openai.com", `npx codex exec -c openai_base_url="` + base + `/v1" --model m`},
 		{Config{Type: "opencode", Model: "anthropic/m"}, "https://api.anthropic.com", `OPENCODE_CONFIG_CONTENT={"provider":{"anthropic":{"options":{"baseURL":"` + base + `/v1"}}}}`},
 		{Config{Type: "opencode", Model: "mine/m", Env: map[string]string{"OPENCODE_CONFIG_CONTENT": `{"provider":{"mine":{"options":{"baseURL":"http://gw/x"}}}}`}}, "http://gw", base + "/x"},
+		{Config{Type: "command", Command: "x", Env: map[string]string{"OPENAI_BASE_URL": "https://gw/v1"}}, "https://gw", "OPENAI_BASE_URL=" + base + "/v1"},
+		{Config{Type: "copilot", Model: "m", Env: map[string]string{"COPILOT_PROVIDER_BASE_URL": "https://gw/v1"}}, "https://gw", "COPILOT_PROVIDER_BASE_URL=" + base + "/v1"},
 	} {
 		cfg, up, err := Redirect(tt.cfg, base)
 		if err != nil || up.String() != tt.upstream {
@@ -43,10 +45,13 @@ func TestRedirect(t *testing.T) {
 			t.Errorf("%s, want in it %s", all, tt.says)
 		}
 	}
-	for _, cfg := range []Config{{Type: "cursor-agent"}, {Type: "copilot"}, {Type: "command"}, {Type: "acp"}, {Type: "opencode", Model: "mine/m"}} {
+	for _, cfg := range []Config{{Type: "cursor-agent"}, {Type: "copilot"}, {Type: "opencode", Model: "mine/m"}} {
 		if _, _, err := Redirect(cfg, base); fault.Of(err) != fault.Unsupported {
 			t.Errorf("%s: %v, want unsupported", cfg.Type, err)
 		}
+	}
+	if _, up, err := Redirect(Config{Type: "command", Command: "x"}, base); up != nil || err != nil {
+		t.Errorf("a program that may have no model: upstream %v, %v, want neither", up, err)
 	}
 	if _, _, err := Redirect(Config{Type: "gemini"}, "nowhere"); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a base that is no URL: %v", err)
