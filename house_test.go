@@ -88,7 +88,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/replay", "fault"},
 	{"eval/judge", "fault"},
 	{"eval/suite", "fault event workspace/driver posix/boundary"},
-	{"eval", "fault event workspace workspace/driver snapshot posix/boundary posix/process posix/plot eval/session eval/agent eval/suite eval/judge"},
+	{"eval", "fault event workspace workspace/driver snapshot posix/boundary posix/process posix/plot eval/session eval/agent eval/suite eval/judge eval/replay"},
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},

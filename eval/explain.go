@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/eval/agent"
@@ -115,12 +116,15 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 	}
 	r := m.runners[0]
 	p := &provision{places: m.opts.places}
+	if err := p.setPolicy(cfg, o.Limits); err != nil {
+		return nil, err
+	}
 	m.shown(ctx, p, o)
 	if _, err := os.Stat(f.Cwd); err != nil {
 		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
 	}
 	place, err := m.opts.places.Open(ctx, PlaceRequest{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
-		Hosts: append(r.hosts, cfg.Croft.AllowNet...), Limits: limitsOf(cfg.Croft.Limits)})
+		Hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet), Limits: p.limits, Policy: p.policy})
 	if err != nil {
 		return nil, err
 	}

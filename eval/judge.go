@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 
 	"github.com/croft-run/croft/eval/judge"
@@ -11,19 +12,19 @@ import (
 )
 
 // judgeOf returns what asks a model for the assertions of a session, nil where none
-// is configured.
-func (m *matrix) judgeOf(env *assertEnv) JudgeFunc {
+// is configured. client is how it asks; nil is the usual way.
+func (m *matrix) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
 	cfg := m.opts.config.Croft.Judge
 	if cfg == nil {
 		return nil
 	}
 	return func(ctx context.Context, q suite.Judge) (suite.Judgement, error) {
-		c := judge.Config{Style: judge.Style(cfg.API), BaseURL: cfg.URL, Model: cfg.Model, Client: m.opts.client}
+		c := judge.Config{Style: judge.Style(cfg.API), BaseURL: cfg.URL, Model: cfg.Model, Client: client}
 		if q.Model != "" {
 			c.Model = q.Model
 		}
 		if cfg.KeyEnv != "" {
-			if c.Key = os.Getenv(cfg.KeyEnv); c.Key == "" {
+			if c.Key = os.Getenv(cfg.KeyEnv); c.Key == "" && m.opts.replay == "" {
 				return suite.Judgement{}, fmt.Errorf("eval: judge: %w: croft.judge names the variable %s, which is not set", fault.Unauthenticated, cfg.KeyEnv)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/provider/sandbox"
@@ -55,12 +56,13 @@ func bin(t *testing.T, name string) string {
 // fenced returns places behind a fence.
 func fenced(t *testing.T) *eval.Sandbox {
 	t.Helper()
-	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest")})
+	inside := &eval.Inside{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return &eval.Sandbox{Provider: p}
+	return &eval.Sandbox{Provider: p, Inside: inside}
 }
 
 // stub is an agent that writes what Claude Code does, and does what its prompt

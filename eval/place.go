@@ -25,8 +25,13 @@ type Place struct {
 	dir     string            // the workspace, as its processes see it
 	env     map[string]string // of every command
 	fenced  bool              // what runs here can't reach the host
+	inside  *Inside           // answers what runs here; nil is nothing, unless it is not fenced
 	onHost  bool              // dir is a directory of the host with the very files
 	destroy func(ctx context.Context) error
+
+	apart    bool   // nothing of the host is shown inside
+	template string // of a place that is apart: what was copied to it
+	home     string // of a place that is apart: where programs keep files of their own; "" is nowhere
 }
 
 // Dir returns the path of the workspace, which is the same inside and outside.
@@ -48,9 +53,10 @@ func (p *Place) run(ctx context.Context, c command) (driver.Result, error) {
 	if err != nil || !filepath.IsLocal(name) {
 		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.argv[0], c.dir, fault.InvalidArgument, p.dir)
 	}
+	argv, more := p.translate(c.argv, c.env)
 	env := maps.Clone(p.env)
-	maps.Copy(env, c.env)
-	cmd := driver.Command{Argv: c.argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.timeout, Stdin: c.stdin, MaxOutput: 1 << 16}
+	maps.Copy(env, more)
+	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.timeout, Stdin: c.stdin, MaxOutput: 1 << 16}
 	cmd.OnStdout, cmd.OnStderr = into(c.stdout), into(c.stderr)
 	res, err := p.Workspace.Run(ctx, cmd)
 	if err != nil {
@@ -119,6 +125,7 @@ type PlaceRequest struct {
 	Read     []string // and read-only
 	Hosts    []string // that may be reached, as "host" or "host:port"
 	Limits   driver.Limits
+	Policy   driver.Policy     // what else is asked for; Hosts are allowed besides, and its limits do not count
 	Env      map[string]string // for every command
 }
 

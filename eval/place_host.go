@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/croft-run/croft/fault"
@@ -34,6 +35,9 @@ func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", l.Name, fault.Unsupported)
 		}
 	}
+	if err := hostMeets(req.Policy); err != nil {
+		return nil, err
+	}
 	if !req.InPlace {
 		if err := mountPoint(req.Dir); err != nil {
 			return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
@@ -53,10 +57,21 @@ func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		return nil, errors.Join(err, closers(ctx))
 	}
 	env := environ(os.Environ())
-	for k, v := range req.Env {
-		env[k] = v
-	}
+	maps.Copy(env, req.Policy.Env)
+	maps.Copy(env, req.Env)
 	return &Place{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
+}
+
+// hostMeets refuses a policy that only a fence can hold.
+func hostMeets(p driver.Policy) error {
+	for what, asked := range map[string]bool{
+		"isolation " + string(p.Isolation): p.Isolation.Rank() > 0, "network rules": len(p.Network.Allow)+len(p.Network.Deny) > 0, "readOnly": p.ReadOnly, "durable": p.Durable,
+	} {
+		if asked {
+			return fmt.Errorf("eval: policy: %s: %w: the plain host has none; use the sandbox", what, fault.Unsupported)
+		}
+	}
+	return nil
 }
 
 // hostWorkspace is a directory as the workspace of a driver.

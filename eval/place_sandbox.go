@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -23,6 +24,10 @@ type Sandbox struct {
 
 	// Isolation is the least level; "" is the provider's default.
 	Isolation driver.Isolation
+
+	// Inside answers what agents ask at a loopback address inside. It must be given to
+	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
+	Inside *Inside
 }
 
 // Kind returns the kind of the provider.
@@ -56,12 +61,15 @@ type shownBind struct {
 
 // Open opens a throw-away workspace.
 func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
-	rules, err := netRules(req.Hosts)
+	policy, err := policyOf(req)
 	if err != nil {
 		return nil, err
 	}
+	if s.Isolation != "" {
+		policy.Isolation = s.Isolation
+	}
 	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: binds(req)}
-	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: driver.Policy{Isolation: s.Isolation, Limits: req.Limits, Network: driver.Network{Allow: rules}}}
+	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: policy}
 	if req.InPlace {
 		spec.Dir = req.Dir
 	} else {
@@ -87,10 +95,22 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		return nil, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
 	}
 	env := insideEnv(os.Environ())
-	for k, v := range req.Env {
-		env[k] = v
+	maps.Copy(env, req.Policy.Env)
+	maps.Copy(env, req.Env)
+	return &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}, nil
+}
+
+// policyOf is the policy of a place: what the suite's configuration says, with the
+// hosts and limits that were asked for.
+func policyOf(req PlaceRequest) (driver.Policy, error) {
+	rules, err := netRules(req.Hosts)
+	if err != nil {
+		return driver.Policy{}, err
 	}
-	return &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, onHost: req.InPlace, destroy: ws.Destroy}, nil
+	p := req.Policy
+	p.Limits = req.Limits
+	p.Network.Allow = slices.Concat(p.Network.Allow, rules)
+	return p, nil
 }
 
 // binds lists what is shown besides, without what is shown already. A directory

@@ -24,11 +24,14 @@ func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
 	if spec == nil {
 		spec = &suite.Workspace{Mode: suite.ModeNone}
 	}
-	p := &provision{places: m.opts.places, spec: *spec, runDir: m.runDir, limits: limitsOf(m.opts.config.Croft.Limits)}
-	if o.Limits != nil {
-		p.limits = *o.Limits
+	if err := m.checkOpened(spec); err != nil {
+		return err
 	}
+	p := &provision{places: m.opts.places, spec: *spec, runDir: m.runDir}
 	m.provision = p
+	if err := p.setPolicy(m.opts.config, o.Limits); err != nil {
+		return err
+	}
 	if err := m.placeOf(p, o); err != nil {
 		return err
 	}
@@ -41,6 +44,33 @@ func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
 		return p.bootstrapOnce(ctx, occasion{timeout: defaultTimeout, hosts: hosts})
 	}
 	return nil
+}
+
+// setPolicy takes over what the configuration asks for. Of limits that are given in
+// several ways those of the options count, then croft.limits, then croft.policy.
+func (p *provision) setPolicy(cfg *suite.Config, more *driver.Limits) error {
+	if raw := cfg.Croft.Policy; raw != nil {
+		if err := driver.DecodeStrict(raw, &p.policy); err != nil {
+			return fmt.Errorf("eval: %s: croft.policy: %w", cfg.Path, err)
+		}
+	}
+	p.limits = over(limitsOf(cfg.Croft.Limits), p.policy.Limits)
+	if more != nil {
+		p.limits = over(*more, p.limits)
+	}
+	return nil
+}
+
+// over lays limits over others.
+func over(top, below driver.Limits) driver.Limits {
+	for to, from := range map[*driver.Limit]driver.Limit{
+		&below.CPU: top.CPU, &below.Memory: top.Memory, &below.PIDs: top.PIDs, &below.Disk: top.Disk, &below.Wall: top.Wall, &below.OpenFiles: top.OpenFiles,
+	} {
+		if from.Max != 0 {
+			*to = from
+		}
+	}
+	return below
 }
 
 // limitsOf are limits of the configuration as a policy has them.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,6 +61,13 @@ type Options struct {
 	Limits     *driver.Limits // of each workspace
 	Read       []string       // further directories of the host that are shown, read-only
 
+	// Tools, where set, gives each agent a server of tools over its workspace.
+	Tools Tools
+
+	// Record is a directory to which the traffic with models is recorded, Replay one
+	// from which models are answered: without them, and without their network.
+	Record, Replay string
+
 	Reporters   []Reporter
 	Interactive bool   // reporters write to a terminal
 	Resume      string // directory of a run to go on with
@@ -85,12 +91,14 @@ type settings struct {
 	userHome      string
 	allowNet      []string
 	noModelNet    bool
+	tools         Tools
+	record        string // directory of tapes
+	replay        string
 	tags          []string
 	caseFilter    []string
 	runnerFilter  []string
 	dir           string
 	only          func(caseID, runnerID string) bool
-	client        *http.Client // for judges; nil is the usual one
 }
 
 // A matrix is a run under way.
@@ -133,6 +141,7 @@ type plannedCase struct {
 type plannedRunner struct {
 	index    int
 	info     session.Runner
+	config   agent.Config
 	agent    agent.Agent
 	hosts    []string
 	read     []string
@@ -162,6 +171,9 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 	if err := m.choose(o); err != nil {
 		return nil, err
 	}
+	if err := m.checkTraffic(o); err != nil {
+		return nil, err
+	}
 	if err := m.opts.places.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -188,7 +200,7 @@ func (m *matrix) settle(s Suite, cfg *suite.Config, o *Options) error {
 	run := cfg.Run
 	m.opts = settings{suite: s, config: cfg, places: o.Places, requests: o.Requests, maxParallel: first(o.MaxParallel, run.MaxParallel),
 		repeat: max(1, first(o.Repeat, run.Repeat)), repeatFailure: run.RepeatFailure, maxSteps: first(o.MaxSteps, run.MaxSteps), userHome: o.UserHome,
-		allowNet: slices.Concat(cfg.Croft.AllowNet, o.AllowNet), dir: o.Dir, caseFilter: o.Cases, runnerFilter: o.Runners, only: o.Only, noModelNet: o.NoModelNet}
+		allowNet: slices.Concat(cfg.Croft.AllowNet, o.AllowNet), dir: o.Dir, caseFilter: o.Cases, runnerFilter: o.Runners, only: o.Only, noModelNet: o.NoModelNet, tools: o.Tools}
 	if o.RepeatFailure != nil {
 		m.opts.repeatFailure = *o.RepeatFailure
 	}
@@ -261,11 +273,12 @@ func (m *matrix) chooseRunners(o *Options) error {
 		if len(o.Runners) > 0 && !slices.Contains(o.Runners, r.ID) {
 			continue
 		}
-		a, err := agent.New(agent.Config{Type: r.Agent.Type, Model: r.Agent.Model, Command: r.Agent.Command, CommandArgs: r.Agent.CommandArgs, Env: r.Agent.Env})
+		c := agent.Config{Type: r.Agent.Type, Model: r.Agent.Model, Command: r.Agent.Command, CommandArgs: r.Agent.CommandArgs, Env: r.Agent.Env}
+		a, err := agent.New(c)
 		if err != nil {
 			return err
 		}
-		m.runners = append(m.runners, &plannedRunner{index: len(m.runners), agent: a, info: session.NewRunner(r.ID, session.Agent{Type: r.Agent.Type, Model: r.Agent.Model})})
+		m.runners = append(m.runners, &plannedRunner{index: len(m.runners), config: c, agent: a, info: session.NewRunner(r.ID, session.Agent{Type: r.Agent.Type, Model: r.Agent.Model})})
 	}
 	if len(ids) == 0 {
 		return &plainError{fault.InvalidArgument, "No runners configured."}

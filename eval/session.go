@@ -95,10 +95,17 @@ func (m *matrix) occasion(e *execution, artifacts string) occasion {
 func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *ExecutionResult) *suite.Outcome {
 	was, unknown := m.provision.remember(ctx, d)
 	defer was.forget() //nolint:errcheck // a directory of temporary files
+	k, err := m.kitOf(ctx, e, d, res.ArtifactDir)
+	defer func() { m.letGo(e, k, res) }()
+	if err != nil {
+		fail(res, OriginRunner, err)
+		return nil
+	}
 	start := time.Now()
-	out, err := agent.Run(ctx, d.place, e.runner.agent, agent.Input{
+	out, err := agent.Run(ctx, d.place, k.agent, agent.Input{
 		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.place.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
-		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced,
+		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced, Tools: k.tools,
+		MaxOutput: m.opts.config.Croft.Limits.OutputBytes,
 	})
 	took := time.Since(start)
 	if out.Report != nil {
@@ -109,6 +116,7 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 		return nil
 	}
 	env := m.lookedAt(ctx, e, d, res, was, unknown, took)
+	env.judge = m.judgeOf(env, k.client())
 	if f := out.Failure; f != nil {
 		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
 		res.Error = &ErrorInfo{Name: f.Name, Message: f.Message}
@@ -121,11 +129,26 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 	return m.assert(ctx, e, res, env)
 }
 
+// letGo ends what the session was given from outside. A tape that has not all of
+// it is a failure.
+func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
+	if k.traffic != nil {
+		if err := k.traffic.doubt(); err != nil {
+			m.note("eval: %s: %v", e.name(), err)
+		}
+	}
+	if err := k.end(); err != nil {
+		m.note("eval: %s: %v", e.name(), err)
+		if res.Passed && m.opts.record != "" {
+			fail(res, OriginCollection, err)
+		}
+	}
+}
+
 // lookedAt completes the report with what the workspace tells, and returns what
 // assertions see.
 func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
 	env := &assertEnv{desk: d, report: res.Report, why: unknown}
-	env.judge = m.judgeOf(env)
 	if unknown == nil {
 		env.changes, env.why = was.since(ctx, d.place.Workspace)
 	}

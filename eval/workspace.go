@@ -59,9 +59,10 @@ type provision struct {
 	places Places
 	spec   suite.Workspace // with a mode, and absolute paths
 	runDir string
-	cwd    string            // of a workspace in place
-	read   []string          // directories of the host that are shown
-	limits driver.Limits     //
+	cwd    string   // of a workspace in place
+	read   []string // directories of the host that are shown
+	limits driver.Limits
+	policy driver.Policy
 	env    map[string]string // for every command, beside the host's
 
 	template string // what to start from: spec.TemplateDir, or what was made of it
@@ -95,7 +96,7 @@ type occasion struct {
 // prepare makes the workspace of one session.
 func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
 	d := &desk{file: workspaceFile{Mode: p.spec.Mode, Provider: p.places.Kind()}}
-	req := PlaceRequest{Write: []string{o.artifacts}, Read: append(append([]string{}, p.read...), o.read...), Hosts: o.hosts, Limits: p.limits, Env: p.env}
+	req := PlaceRequest{Write: []string{o.artifacts}, Read: append(append([]string{}, p.read...), o.read...), Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
 	switch {
 	case p.spec.InPlace():
 		req.Dir, req.InPlace = p.cwd, true

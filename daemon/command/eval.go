@@ -12,10 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -46,15 +48,17 @@ type evalPlace struct {
 	allowNet  []string
 	noModel   bool
 	read      []string
+	tools     string
 	policy    policyFlags
 }
 
 func (p *evalPlace) register(f *pflag.FlagSet) {
-	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence, or local, on the plain host (default croft.provider of the suite's configuration, else sandbox)")
+	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence; local, on the plain host; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
 	f.BoolVar(&p.noModel, "no-model-net", false, "let the hosts of the agents' models be reached only where --allow-net or croft.allowNet names them")
 	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
+	f.StringVar(&p.tools, "tools", "", "give agents Croft's tools over their workspace, by MCP, beside what they have: coding, workspace or both, which say how they are named (default croft.tools, else none)")
 	f.StringVar(&p.policy.memory, "memory", "", "limit of memory of each workspace, such as 2G")
 	f.StringVar(&p.policy.cpus, "cpus", "", "limit of processor time of each workspace, in cores")
 	f.Int64Var(&p.policy.pids, "pids", 0, "limit of processes and threads of each workspace; 0 is none")
@@ -86,6 +90,13 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 	if a.server != "" {
 		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
 	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	if opts.Tools, err = a.evalTools(p, cfg, settings); err != nil {
+		return err
+	}
 	kind := p.provider
 	if kind == "" {
 		kind = cfg.Croft.Provider
@@ -96,30 +107,98 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 		return f()
 	case "", fenced:
 	default:
-		return fmt.Errorf("eval: provider %q: %w: expected sandbox or local", kind, fault.Unsupported)
-	}
-	settings, err := a.settings()
-	if err != nil {
-		return err
+		return a.withProvider(ctx, kind, opts, f)
 	}
 	opts.Requests = new(eval.Requests)
-	g, err := system.OpenEval(ctx, system.EvalConfig{Settings: settings, Events: opts.Requests, Log: a.logger(slog.LevelError)})
+	inside := &eval.Inside{Base: system.EvalInside}
+	g, err := system.OpenEval(ctx, system.EvalConfig{Settings: settings, Events: opts.Requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close(ctx)) }()
-	opts.Places = &eval.Sandbox{Provider: g.Provider, Isolation: workspace.Isolation(p.isolation)}
+	opts.Places = &eval.Sandbox{Provider: g.Provider, Isolation: workspace.Isolation(p.isolation), Inside: inside}
 	return f()
 }
 
+// evalLabel marks the workspaces of evaluations with other providers than the
+// sandbox. What a crash leaves of them the next one removes.
+const evalLabel = "croft-eval"
+
+// withProvider runs f with workspaces of any provider as where executions work.
+func (a *app) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
+	sys, err := a.openSystem(ctx, system.Config{Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	if err := sys.Discard(ctx, evalLabel); err != nil {
+		a.note("croft: remove what an earlier run left: %v", err)
+	}
+	opts.Places = &eval.Opened{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+		spec.Labels = map[string]string{evalLabel: "true"}
+		rec, err := sys.Create(ctx, spec, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
+		ws, err := sys.Registry.Acquire(ctx, rec.ID)
+		if err != nil {
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+			defer cancel()
+			return nil, nil, errors.Join(err, destroy(after))
+		}
+		return ws, destroy, nil
+	}}
+	return f()
+}
+
+// evalTools makes the tools that agents are given, nil where none are asked for.
+func (a *app) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (eval.Tools, error) {
+	name := p.tools
+	if name == "" {
+		name = cfg.Croft.Tools
+	}
+	if name == "" {
+		return nil, nil
+	}
+	set, err := mcpserver.ParseToolset(name)
+	if err != nil {
+		return nil, err
+	}
+	return system.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, nil
+}
+
+// A loadedSuite is a suite with its temporary directory, which the configuration,
+// the suite and the agents share, as they would the host's.
+type loadedSuite struct {
+	*suite.Suite
+	tmp string
+}
+
+// Close ends the suite and removes its directory.
+func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), os.RemoveAll(s.tmp)) }
+
 // loadSuite reads a suite and its configuration.
-func loadSuite(ctx context.Context, path, config string) (*suite.Suite, *suite.Config, error) {
-	cfg, err := suite.LoadConfig(ctx, path, config)
+func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
+	tmp, err := os.MkdirTemp("", "croft-eval-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(tmp))
+		}
+	}()
+	l := suite.Loader{TmpDir: tmp}
+	cfg, err := l.LoadConfig(ctx, path, config)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := suite.Load(ctx, path, cfg)
-	return s, cfg, err
+	s, err := l.Load(ctx, path, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &loadedSuite{s, tmp}, cfg, nil
 }
 
 // split takes values that are repeated, or separated by commas.

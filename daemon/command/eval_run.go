@@ -25,6 +25,7 @@ type evalRunOptions struct {
 	snapshots                        string
 	update                           bool
 	resume                           string
+	record, replay                   string
 	place                            evalPlace
 }
 
@@ -76,6 +77,8 @@ func (o *evalRunOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.snapshots, "snapshots", "", "file of snapshots of token use")
 	f.BoolVar(&o.update, "update-snapshots", false, "take what is measured as the new snapshots")
 	f.StringVar(&o.resume, "resume", "", "go on with the run in this directory, which was cut short")
+	f.StringVar(&o.record, "record", "", "record what agents and judges and their models say to each other in this directory (default croft.record)")
+	f.StringVar(&o.replay, "replay", "", "answer agents and judges from what was recorded in this directory, without any network to a model (default croft.replay)")
 	o.place.register(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
@@ -107,7 +110,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 			return nil, usagef("Invalid config at CLI option --schedule: expected one of: serial, parallel, isolated-by-runner")
 		}
 	}
-	for from, to := range map[*string]*string{&o.cwd: &e.Cwd, &o.outputDir: &e.OutputDir, &o.snapshots: &e.Baselines} {
+	for from, to := range map[*string]*string{&o.cwd: &e.Cwd, &o.outputDir: &e.OutputDir, &o.snapshots: &e.Baselines, &o.record: &e.Record, &o.replay: &e.Replay} {
 		if *from != "" {
 			if *to, err = filepath.Abs(*from); err != nil {
 				return nil, err
@@ -144,15 +147,15 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 }
 
 // evaluate runs a suite and turns its result into a status.
-func (a *app) evaluate(ctx context.Context, s *suite.Suite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
-	opts.Note = a.note
+func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+	opts.Note, opts.Read = a.note, append(opts.Read, s.tmp)
 	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	return a.withPlaces(ctx, &o.place, cfg, opts, func() error {
-		res, err := eval.Run(ctx, eval.File(s), cfg, opts)
+		res, err := eval.Run(ctx, eval.File(s.Suite), cfg, opts)
 		if err != nil {
 			return err
 		}

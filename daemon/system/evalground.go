@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -38,9 +39,10 @@ type EvalGround struct {
 
 // EvalConfig says how an EvalGround is put together.
 type EvalConfig struct {
-	Settings *config.Config // with the data directory
-	Events   event.Sink     // hears of requests to the outside; nil is none
-	Log      *slog.Logger   // nil is silent
+	Settings *config.Config                      // with the data directory
+	Events   event.Sink                          // hears of requests to the outside; nil is none
+	Inside   func(workspace string) http.Handler // answers what runs in a workspace, at EvalInside; nil is nothing
+	Log      *slog.Logger                        // nil is silent
 }
 
 // OpenEval makes the ground of an evaluation, and removes what others left that
@@ -69,7 +71,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
-		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events,
+		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events, Inside: cfg.Inside,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))

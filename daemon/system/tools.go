@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/history"
@@ -44,7 +45,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheld
-	forms, err := s.secretForms()
+	forms, err := secretForms(s.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +75,10 @@ func (s *System) withheld(ctx context.Context, id string) ([]string, error) {
 
 // secretForms finds secrets by what they look like: those of well-known services,
 // and what the configuration says.
-func (s *System) secretForms() (*secret.Patterns, error) {
+func secretForms(settings *config.Config) (*secret.Patterns, error) {
 	list := secret.Providers()
-	for _, name := range slices.Sorted(maps.Keys(s.settings.Secrets.Patterns)) {
-		list = append(list, secret.Pattern{Name: name, Form: s.settings.Secrets.Patterns[name]})
+	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
+		list = append(list, secret.Pattern{Name: name, Form: settings.Secrets.Patterns[name]})
 	}
 	return secret.NewPatterns(list)
 }

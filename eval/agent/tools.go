@@ -23,7 +23,7 @@ func offerTools(kind string, d *dir, in Input, env map[string]string) (args []st
 	switch kind {
 	case "claude-code":
 		const name = claudeHome + "/croft-tools.json"
-		servers := map[string]any{"mcpServers": map[string]any{toolServer: map[string]any{"type": "http", "url": in.Tools}}}
+		servers := map[string]any{"mcpServers": map[string]any{toolServer: map[string]any{"type": "http", "url": in.Tools, "alwaysLoad": true}}}
 		return []string{"--mcp-config", d.path(name)}, d.write(name, encode(servers), 0o600)
 	case "codex":
 		set := func(key, value string) []string {
@@ -33,7 +33,7 @@ func offerTools(kind string, d *dir, in Input, env map[string]string) (args []st
 		args = append(args, set("default_tools_approval_mode", `"approve"`)...)
 		return append(args, set("tool_timeout_sec", "1800")...), nil
 	case "opencode":
-		server := map[string]any{"type": "remote", "url": in.Tools, "oauth": false, "timeout": 30000}
+		server := map[string]any{"type": "remote", "url": in.Tools, "oauth": false}
 		return nil, inContent(env, func(content map[string]any) { within(content, "mcp")[toolServer] = server })
 	case "gemini":
 		server := map[string]any{"httpUrl": in.Tools, "trust": true, "timeout": 1800000}

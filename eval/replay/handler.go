@@ -13,7 +13,7 @@ import (
 // through rt: a Recorder or a Tape. Programs that take a base URL for their model
 // can be pointed at it.
 func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Transport:     rt,
 		FlushInterval: -1, // what streams, streams
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -22,6 +22,15 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 		},
 		ErrorHandler: refuse,
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			// A tape has requests and answers, no streams in both directions. Whoever
+			// would rather have one goes on without it after this answer.
+			http.Error(w, "only plain HTTP is passed on", http.StatusUpgradeRequired)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})
 }
 
 // refuse answers in the form in which models' APIs tell errors, with a status

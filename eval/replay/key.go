@@ -28,6 +28,7 @@ var (
 		{regexp.MustCompile(`(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \w+ \d{1,2}, \d{4}|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{2} \d{4}\b`), "<date>"},
 		{regexp.MustCompile(`\b(?:ses|msg|prt|toolu|call|fc|rs|resp|chatcmpl|thread|item)_[A-Za-z0-9]{8,}\b`), "<id>"},
 		{regexp.MustCompile(`Chunk ID: [0-9a-f]+`), "<id>"},
+		{regexp.MustCompile(`create_time\\?":\s?[0-9.]+`), "<time>"},
 		{regexp.MustCompile(`\bP(?:G)?ID: \d+`), "<pid>"},
 		{regexp.MustCompile(`<total_tokens>\d+ tokens left</total_tokens>`), "<tokens>"},
 		{regexp.MustCompile(`(?:Wall time: |duration_seconds\\?":\s?|duration_ms\\?":\s?|"?took )[0-9.]+`), "<took>"},

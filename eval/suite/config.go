@@ -61,6 +61,9 @@ var AgentTypes = []string{"codex", "opencode", "claude-code", "cursor-agent", "c
 // Schedules are the orders in which executions run.
 var Schedules = []string{"serial", "parallel", "isolated-by-runner"}
 
+// Toolsets are the names that Croft's tools can have.
+var Toolsets = []string{"coding", "workspace", "both"}
+
 // Metrics are what snapshots can compare.
 var Metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
 
@@ -82,8 +85,9 @@ type Croft struct {
 	AllowNet  []string        // hosts that agents may reach
 	Limits    Limits
 	Bootstrap string // "each" (or "") prepares every workspace; "once" prepares one and forks it
-	Record    string // file to which the traffic with models is recorded
-	Replay    string // file from which it is answered
+	Record    string // directory to which the traffic with models is recorded
+	Replay    string // directory from which they are answered
+	Tools     string // names of the tools of Croft that agents get: one of Toolsets; "" is none
 	Judge     *JudgeConfig
 }
 
@@ -300,13 +304,14 @@ func (r *reader) snapshots(v any) *Snapshots {
 }
 
 func (r *reader) croft(v any) Croft {
-	o := r.object(v, "croft", "provider", "policy", "allowNet", "limits", "bootstrap", "record", "replay", "judge")
+	o := r.object(v, "croft", "provider", "policy", "allowNet", "limits", "bootstrap", "record", "replay", "tools", "judge")
 	c := Croft{
 		Provider:  r.text(o.get("provider"), "croft.provider"),
 		AllowNet:  r.texts(o.get("allowNet"), "croft.allowNet"),
 		Bootstrap: r.oneOf(o.get("bootstrap"), "croft.bootstrap", "each", "once"),
 		Record:    r.text(o.get("record"), "croft.record"),
 		Replay:    r.text(o.get("replay"), "croft.replay"),
+		Tools:     r.oneOf(o.get("tools"), "croft.tools", Toolsets...),
 	}
 	if p := o.get("policy"); !absent(p) {
 		raw, err := json.Marshal(plain(r.object(p, "croft.policy")))

@@ -50,6 +50,7 @@ func ConfigSchema() ([]byte, error) {
 			"tolerance": schema{"type": "object", "additionalProperties": false, "minProperties": 1, "properties": schema{"absolute": amount(), "percent": amount()}}}, "tolerance"),
 		"croft": closed(schema{
 			"provider": text(), "policy": schema{"type": "object"}, "allowNet": texts(), "bootstrap": schema{"enum": []string{"each", "once"}}, "record": text(), "replay": text(),
+			"tools":  schema{"enum": Toolsets},
 			"limits": closed(schema{"memoryBytes": count(1), "diskBytes": count(1), "cpus": amount(), "pids": count(1), "outputBytes": count(1)}),
 			"judge":  closed(schema{"api": schema{"enum": []string{"openai", "anthropic"}}, "url": text(), "model": text(), "keyEnv": text()}, "model"),
 		}),

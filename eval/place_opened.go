@@ -1,0 +1,187 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Opened opens places with any provider whose workspaces have files and a shell,
+// such as containers. They show nothing of the host: the template is copied in, and
+// neither the directory of the suite nor that of the artifacts is there. So only
+// agents work in them whose sessions come over their standard output.
+type Opened struct {
+	Provider string // its kind
+
+	// OpenWorkspace opens a workspace, and returns what destroys it. Required.
+	OpenWorkspace func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error)
+}
+
+// Kind returns the kind of the provider.
+func (o *Opened) Kind() string { return o.Provider }
+
+// Fenced returns true: what runs there is not on the plain host.
+func (o *Opened) Fenced() bool { return true }
+
+// Ready opens a workspace that nothing runs in.
+func (o *Opened) Ready(ctx context.Context) error {
+	_, destroy, err := o.OpenWorkspace(ctx, o.spec(driver.Policy{}))
+	if err != nil {
+		return err
+	}
+	return destroy(context.WithoutCancel(ctx))
+}
+
+func (o *Opened) spec(p driver.Policy) workspace.Spec {
+	return workspace.Spec{Kind: o.Provider, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell), Policy: p}
+}
+
+// openedHome is where programs in these places have files of their own.
+const openedHome = "/tmp/croft-eval-home"
+
+// Open opens a workspace and copies the template to it.
+func (o *Opened) Open(ctx context.Context, req PlaceRequest) (_ *Place, err error) {
+	if req.InPlace {
+		return nil, fmt.Errorf("eval: work in %s: %w: workspaces of provider %s are not directories of the host; use mode isolated, or the sandbox", req.Dir, fault.Unsupported, o.Provider)
+	}
+	policy, err := policyOf(req)
+	if err != nil {
+		return nil, err
+	}
+	ws, destroy, err := o.OpenWorkspace(ctx, o.spec(policy))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, destroy(context.WithoutCancel(ctx)))
+		}
+	}()
+	if req.Template != "" {
+		if err := bringIn(ctx, ws, req.Template, req.Exclude); err != nil {
+			return nil, err
+		}
+	}
+	home := openedHome
+	if res, err := ws.Run(ctx, driver.Command{Argv: []string{"mkdir", "-p", home}}); err != nil || res.ExitCode != 0 {
+		home = "" // nothing but the workspace can be written to
+	}
+	env := maps.Clone(req.Policy.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, req.Env)
+	return &Place{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, apart: true, template: req.Template, home: home, destroy: destroy}, nil
+}
+
+// bringIn copies what is in a directory of the host to a workspace that is empty.
+func bringIn(ctx context.Context, ws *workspace.Workspace, from, exclude string) error {
+	list, err := os.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("eval: read %s: %w: %w", from, fault.Of(err), err)
+	}
+	for _, e := range list {
+		at := filepath.Join(from, e.Name())
+		if at == exclude {
+			continue
+		}
+		switch {
+		case e.IsDir():
+			_, err = ws.Import(ctx, at, e.Name(), excluding(at, exclude))
+		case e.Type()&fs.ModeSymlink != 0:
+			var target string
+			if target, err = os.Readlink(at); err == nil {
+				err = ws.Symlink(ctx, target, e.Name())
+			}
+		case e.Type().IsRegular():
+			err = bringFile(ctx, ws, at, e.Name())
+		}
+		if err != nil {
+			return fmt.Errorf("eval: bring %s in: %w: %w", at, fault.Of(err), err)
+		}
+	}
+	return nil
+}
+
+func excluding(dir, exclude string) *workspace.ImportOptions {
+	if rel, err := filepath.Rel(dir, exclude); err == nil && exclude != "" && filepath.IsLocal(rel) {
+		return &workspace.ImportOptions{Exclude: []string{filepath.ToSlash(rel)}}
+	}
+	return nil
+}
+
+func bringFile(ctx context.Context, ws *workspace.Workspace, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = ws.Write(ctx, to, f, &workspace.WriteOptions{Mode: info.Mode().Perm(), SetMode: true, ModTime: info.ModTime()})
+	return err
+}
+
+// translate makes a command one for the inside of a place that shows nothing of the
+// host: what it names of the template it finds in the workspace, and its home is
+// one inside.
+func (p *Place) translate(argv []string, env map[string]string) ([]string, map[string]string) {
+	if !p.apart {
+		return argv, env
+	}
+	argv, env = slices.Clone(argv), maps.Clone(env)
+	for i, a := range argv {
+		if p.template == "" || !filepath.IsAbs(a) || !within(p.template, a) {
+			continue
+		}
+		if rel, err := filepath.Rel(p.template, a); err == nil {
+			argv[i] = path.Join(p.dir, filepath.ToSlash(rel))
+		}
+	}
+	if env["CROFT_EVAL_HOME"] != "" {
+		env["CROFT_EVAL_HOME"] = p.home
+	}
+	return argv, env
+}
+
+// checkOpened refuses, before anything is run, what can't be had in places that show
+// nothing of the host.
+func (m *matrix) checkOpened(spec *suite.Workspace) error {
+	o, ok := m.opts.places.(*Opened)
+	if !ok {
+		return nil
+	}
+	if spec.Mode != suite.ModeIsolated {
+		return fmt.Errorf("eval: workspace mode %q: %w: with provider %s there are only isolated workspaces", spec.Mode, fault.Unsupported, o.Provider)
+	}
+	if m.opts.config.Croft.Bootstrap == "once" {
+		return fmt.Errorf("eval: croft.bootstrap once: %w: with provider %s each workspace is prepared on its own", fault.Unsupported, o.Provider)
+	}
+	for _, r := range m.runners {
+		if !slices.Contains(streaming, r.agent.Type()) {
+			return fmt.Errorf("eval: runner %s: %w: %s keeps its session in files that are not seen here with provider %s; use the sandbox, or one of %v",
+				r.info.ID, fault.Unsupported, r.agent.Type(), o.Provider, streaming)
+		}
+	}
+	return nil
+}
+
+// streaming are the agents whose sessions come over their standard output, and that
+// need no home that we make.
+var streaming = []string{"acp", "command"}
+
+var _ agent.Runner = (*Place)(nil)

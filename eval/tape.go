@@ -1,0 +1,112 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/eval/replay"
+	"github.com/croft-run/croft/fault"
+)
+
+// Traffic with models is recorded, and replayed, by session: what one session says
+// never answers another one. Tapes lie in a directory as artifacts do:
+// CASE/RUNNER/repeat-1.jsonl.
+
+// tapePath is where the tape of a session is, whose artifacts are in a directory of
+// the run.
+func (m *matrix) tapePath(below, artifacts string) (string, error) {
+	rel, err := filepath.Rel(m.runDir, artifacts)
+	if err != nil {
+		return "", fmt.Errorf("eval: tape of %s: %w: %w", artifacts, fault.Internal, err)
+	}
+	return filepath.Join(below, rel) + ".jsonl", nil
+}
+
+// A traffic is the way of a session to its models.
+type traffic struct {
+	through http.RoundTripper
+	close   func() error
+
+	moved bool // the agent asks here
+
+	mu   sync.Mutex
+	all  int   // +checklocks:mu; requests
+	lost error // +checklocks:mu; the first request that was not on the tape
+}
+
+// RoundTrip counts, and remembers what is not on the tape.
+func (t *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.through.RoundTrip(r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all++
+	if err != nil && t.lost == nil && fault.Of(err) == fault.NotFound {
+		t.lost = err
+	}
+	return resp, err
+}
+
+// doubt says what is odd about what was asked: a request that is not on the tape,
+// or an agent that asked its model in another way.
+func (t *traffic) doubt() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil && t.all == 0 && t.moved {
+		return fmt.Errorf("%w: the agent asked no model here: its own settings may name another one, which then is neither recorded nor replayed", fault.NotFound)
+	}
+	return t.lost
+}
+
+// trafficOf opens the tape of a session; nil is that models are asked directly.
+// dirs are those that differ from run to run.
+func (m *matrix) trafficOf(artifacts string, dirs []string) (*traffic, error) {
+	switch {
+	case m.opts.record != "":
+		return m.recordTo(artifacts, dirs)
+	case m.opts.replay != "":
+		return m.replayFrom(artifacts, dirs)
+	}
+	return nil, nil
+}
+
+func (m *matrix) recordTo(artifacts string, dirs []string) (*traffic, error) {
+	path, err := m.tapePath(m.opts.record, artifacts)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
+	}
+	rec := replay.NewRecorder(http.DefaultTransport, f)
+	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
+}
+
+// replayFrom opens the tape of a session. A repetition or another try that was not
+// recorded is answered as the first one was.
+func (m *matrix) replayFrom(artifacts string, dirs []string) (*traffic, error) {
+	path, err := m.tapePath(m.opts.replay, artifacts)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		path = sessionDir(path[:strings.LastIndex(path, string(filepath.Separator)+"repeat-")], 1, 1) + ".jsonl"
+	}
+	tape, err := replay.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("eval: replay: %w: this session was not recorded: there is no %s", fault.NotFound, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &traffic{through: tape.In(dirs...), close: func() error { return nil }}, nil
+}
