@@ -631,3 +631,34 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 }
+
+// TestThreadsOfThisProcessAreNoCandidates makes a thread after a leader: it has a
+// number as processes do, and is nobody's descendant.
+func TestThreadsOfThisProcessAreNoCandidates(t *testing.T) {
+	tids, done := make(chan int), make(chan struct{})
+	defer close(done)
+	for range 8 { // some of them are new
+		go func() {
+			runtime.LockOSThread()
+			tids <- unix.Gettid()
+			<-done
+		}()
+	}
+	own := map[int]bool{os.Getpid(): true}
+	for range 8 {
+		own[<-tids] = true
+	}
+	for tid := range own {
+		if _, ok := readProc(tid); !ok {
+			t.Fatalf("/proc does not show thread %d", tid)
+		}
+		for _, p := range candidates(tid, tid, 0) {
+			t.Errorf("thread %d is a candidate: %+v", tid, p)
+		}
+	}
+	for _, p := range candidates(1, 0, 0) {
+		if own[p.pid] {
+			t.Errorf("%d is a candidate", p.pid)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -144,11 +145,19 @@ func candidates(leader, last int, start uint64) []proc {
 	}
 	var all []proc
 	for _, pid := range pids {
-		if p, ok := readProc(pid); ok && p.start >= start {
+		if p, ok := readProc(pid); ok && p.start >= start && !ownThread(pid) {
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// ownThread reports whether a number is that of this process or one of its
+// threads. Threads have numbers as processes do, and /proc shows them to who asks
+// for one; those of a process without an environment, as a guest is, would be
+// taken for one in the middle of exec, and waited for.
+func ownThread(pid int) bool {
+	return unix.Access("/proc/self/task/"+strconv.Itoa(pid), unix.F_OK) == nil
 }
 
 // descendants keeps the living processes that are roots or have a root above.
