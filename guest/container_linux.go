@@ -82,6 +82,11 @@ func startContained(dir string) (*guest, error) {
 			return nil, setupError("open the directory "+name, err)
 		}
 	}
+	return cfg.begin()
+}
+
+// begin starts the guest of a container that an engine has put up.
+func (cfg *Config) begin() (*guest, error) {
 	cfg.openCounters()
 	if err := dropStrays(cfg); err != nil {
 		return nil, err
@@ -197,6 +202,15 @@ func (d *doorman) meet(conn net.Conn) {
 		conn.Close()
 		return
 	}
+	d.let(conn)
+}
+
+// admit lets a connection in that needs no token.
+func (d *doorman) admit(conn net.Conn) {
+	d.wg.Go(func() { d.let(conn) })
+}
+
+func (d *doorman) let(conn net.Conn) {
 	select {
 	case d.in <- conn:
 	case <-d.done:

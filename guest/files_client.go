@@ -20,7 +20,7 @@ func (c *Client) Changes(direct *driver.FS) *driver.FS {
 	own := *direct
 	own.Files = changedFiles{direct.Files, c}
 	own.Edit = func(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, err error) {
-		err = c.file(ctx, "edit", name, "", editArgs{edits, *opts}, &res)
+		err = c.file(ctx, "edit", name, "", newEditArgs(edits, opts), &res)
 		return res, err
 	}
 	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
@@ -41,7 +41,7 @@ func (c *Client) Changes(direct *driver.FS) *driver.FS {
 
 // file asks the guest for what needs no stream of bytes.
 func (c *Client) file(ctx context.Context, op, name, other string, opts, answer any) error {
-	if err := c.ready(); err != nil {
+	if err := c.mayCall(ctx); err != nil {
 		return err
 	}
 	r := &guestpb.FileRequest{Op: op, Name: []byte(name), Other: []byte(other)}
@@ -57,6 +57,15 @@ func (c *Client) file(ctx context.Context, op, name, other string, opts, answer 
 		return c.broken(op, err)
 	}
 	return c.answered(op, resp, answer)
+}
+
+// mayCall is ready, for a caller who has not given up: a call that has is sent all
+// the same.
+func (c *Client) mayCall(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("guest of %s: %w", c.workspace, err)
+	}
+	return c.ready()
 }
 
 // answered decodes what a guest answered to a call.
@@ -89,7 +98,7 @@ var writeBuffers = sync.Pool{New: func() any { b := make([]byte, maxChunk); retu
 
 // Write sends the body in pieces; the last one puts the file in place.
 func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	if err := f.c.ready(); err != nil {
+	if err := f.c.mayCall(ctx); err != nil {
 		return driver.WriteResult{}, err
 	}
 	data, err := json.Marshal(opts)

@@ -34,7 +34,8 @@ func newFileServer(module *driver.FS) *fileServer {
 	return &fileServer{fs: module, reads: map[string]io.ReadCloser{}, writes: map[string]*pendingWrite{}, watchers: map[string]driver.Watcher{}}
 }
 
-// close ends what is still open.
+// close ends what is still open: when the guest ends, and when the last of its
+// hosts is gone, who may have died in the middle.
 func (f *fileServer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,6 +48,9 @@ func (f *fileServer) close() {
 	for _, w := range f.watchers {
 		w.Close() //nolint:errcheck // nothing is lost with it
 	}
+	clear(f.reads)
+	clear(f.writes)
+	clear(f.watchers)
 }
 
 // handle returns a new name for something that stays open.
@@ -87,9 +91,9 @@ func (f *fileServer) do(ctx context.Context, r *guestpb.FileRequest) (any, error
 	case "readdir":
 		return f.fs.ReadDir(ctx, name)
 	case "list":
-		return with(r, func(o *driver.ListOptions) (any, error) { return f.fs.List(ctx, name, o) })
+		return with(r, func(o *driver.ListOptions) (any, error) { o.After = other; return f.fs.List(ctx, name, o) })
 	case "edit":
-		return with(r, func(o *editArgs) (any, error) { return f.fs.Edit(ctx, name, o.Edits, &o.Options) })
+		return with(r, func(o *editArgs) (any, error) { return f.fs.Edit(ctx, name, o.edits(), &o.Options) })
 	case "mkdir":
 		return with(r, func(o *driver.MkdirOptions) (any, error) { return nil, f.fs.Mkdir(ctx, name, o) })
 	case "remove":
@@ -103,18 +107,40 @@ func (f *fileServer) do(ctx context.Context, r *guestpb.FileRequest) (any, error
 	case "symlink":
 		return nil, f.fs.Symlink(ctx, other, name)
 	case "glob":
-		return with(r, func(o *driver.GlobOptions) (any, error) { return f.fs.Glob(ctx, other, o) })
+		return with(r, func(o *driver.GlobOptions) (any, error) { o.Path = name; return f.fs.Glob(ctx, other, o) })
 	case "grep":
-		return with(r, func(o *driver.GrepOptions) (any, error) { return f.fs.Grep(ctx, other, o) })
+		return with(r, func(o *driver.GrepOptions) (any, error) { o.Path = name; return f.fs.Grep(ctx, other, o) })
 	case "digest":
 		return f.fs.Digest(ctx, name)
 	}
 	return nil, fmt.Errorf("guest: unknown file operation %q: %w", r.Op, fault.InvalidArgument)
 }
 
+// editArgs are what Edit takes, with the texts as bytes: JSON keeps no others.
 type editArgs struct {
-	Edits   []driver.Edit
+	Edits   []editBytes
 	Options driver.EditOptions
+}
+
+type editBytes struct {
+	Old, New []byte
+	All      bool
+}
+
+func newEditArgs(edits []driver.Edit, opts *driver.EditOptions) editArgs {
+	a := editArgs{Options: *opts}
+	for _, e := range edits {
+		a.Edits = append(a.Edits, editBytes{[]byte(e.Old), []byte(e.New), e.All})
+	}
+	return a
+}
+
+func (a *editArgs) edits() []driver.Edit {
+	var edits []driver.Edit
+	for _, e := range a.Edits {
+		edits = append(edits, driver.Edit{Old: string(e.Old), New: string(e.New), All: e.All})
+	}
+	return edits
 }
 
 // with decodes the options of a request.

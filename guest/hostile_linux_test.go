@@ -93,12 +93,39 @@ func (e evil) State(context.Context, *guestpb.SessionRequest) (*guestpb.SessionR
 	return &guestpb.SessionResponse{Error: &guestpb.Error{Code: "no such code", Message: string(e.big[:1<<20])}}, nil
 }
 
-func (e evil) File(context.Context, *guestpb.FileRequest) (*guestpb.FileResponse, error) {
+func (e evil) File(_ context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
+	switch r.Op {
+	case "readdir":
+		return &guestpb.FileResponse{Answer: []byte(`[{"path":"../../etc/passwd","type":"file"}]`)}, nil
+	case "list", "glob":
+		return &guestpb.FileResponse{Answer: []byte(`{"entries":[{"path":"/etc/passwd","type":"file"}]}`)}, nil
+	case "grep":
+		return &guestpb.FileResponse{Answer: []byte(`{"matches":[{"path":"a/../../b"}]}`)}, nil
+	}
 	return &guestpb.FileResponse{Answer: []byte("{")}, nil
 }
 
 func (e evil) FileWrite(context.Context, *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
 	return &guestpb.FileResponse{Answer: []byte(`{}`)}, nil // neither a handle nor a result
+}
+
+func (e evil) FileRead(_ context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
+	if string(r.Name) == "big" {
+		return &guestpb.FileReadResponse{Info: []byte(`{}`), Data: e.big}, nil
+	}
+	return &guestpb.FileReadResponse{Info: []byte(`{}`), Handle: "1"}, nil // neither data nor an end
+}
+
+func (e evil) Watch(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
+	return &guestpb.WatchResponse{Id: "1"}, nil
+}
+
+func (e evil) WatchNext(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
+	return &guestpb.WatchResponse{Changes: []byte(`{"changes":[{"path":"../x","op":"create"}]}`)}, nil
+}
+
+func (e evil) WatchClose(context.Context, *guestpb.WatchRequest) (*guestpb.Status, error) {
+	return &guestpb.Status{}, nil
 }
 
 // meetEvil returns a client of an evil guest.
@@ -159,6 +186,29 @@ func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	want("an answer that is not JSON", err)
 	_, err = files.Write(ctx, "x", strings.NewReader("x"), &driver.WriteOptions{})
 	want("a write that never ends", err)
+	far := c.Files()
+	_, err = far.ReadDir(ctx, ".")
+	want("a name that leaves the workspace", err)
+	_, err = far.List(ctx, ".", &driver.ListOptions{})
+	want("a path of the host", err)
+	_, err = far.Glob(ctx, "*", &driver.GlobOptions{})
+	want("a match of the host", err)
+	_, err = far.Grep(ctx, "x", &driver.GrepOptions{})
+	want("a match that leaves", err)
+	_, _, err = far.Read(ctx, "big", &driver.ReadOptions{})
+	want("a piece that is too large", err)
+	body, _, err := far.Read(ctx, "x", &driver.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = body.Read(make([]byte, 1))
+	want("a piece of nothing", err)
+	w, err := far.Watch(ctx, ".", &driver.WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Next(ctx)
+	want("a change outside", err)
 	if calls > 0 {
 		t.Errorf("a callback was called %d times with nothing", calls)
 	}

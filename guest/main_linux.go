@@ -41,8 +41,13 @@ func Main() int {
 			return status
 		}
 	}
-	if len(os.Args) == 3 && os.Args[1] == ContainerVerb {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == ContainerVerb:
 		return containerMain(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == StdioVerb:
+		return stdioMain(os.Args[2])
+	case len(os.Args) == 2 && os.Args[1] == ConnectVerb:
+		return connectMain()
 	}
 	report := os.NewFile(fdReport, "report")
 	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
@@ -150,7 +155,11 @@ func dropStrays(cfg *Config) error {
 
 func readConfig(f *os.File) (*Config, error) {
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	return parseConfig(f)
+}
+
+func parseConfig(r io.Reader) (*Config, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxConfig))
 	if err != nil {
 		return nil, setupError("read the configuration", err)
 	}
@@ -223,6 +232,9 @@ func (g *guest) open() error {
 	if cfg.Files {
 		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
 			return err
+		}
+		if !cfg.ReadOnly {
+			g.root.CleanTemps(g.ctx) //nolint:errcheck // what a guest before this one left costs space alone
 		}
 		module := g.root.Module()
 		if cfg.UID >= 0 && os.Getuid() == 0 {
@@ -382,8 +394,10 @@ func (g *guest) listener() (net.Listener, error) {
 		return newDoorman(l, g.cfg.Token), nil
 	}
 	if path, ok := g.cfg.Paths["listen"]; ok {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+		if path != stdioSocket { // which is no file
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
 		}
 		l, err := net.Listen("unix", path) //nolint:noctx // it is made, or it is not
 		if err != nil || g.cfg.Token == "" {

@@ -120,6 +120,9 @@ func (s *server) unhold(client string) {
 	n := len(s.holds)
 	s.mu.Unlock()
 	o.cancel()
+	if n == 0 && s.files != nil {
+		s.files.close()
+	}
 	s.onHolds(n)
 }
 

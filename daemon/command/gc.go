@@ -14,9 +14,9 @@ func (a *app) gcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what belongs to no workspace any more",
-		Long: `Remove what belongs to no workspace: what killed processes left in the data directory, and containers
-of this host, made for any data directory, whose files are gone. What is in use stays. (What no snapshot needs,
-croft snapshot gc removes.)`,
+		Long: `Remove what belongs to no workspace: what killed processes left in the data directory, and containers and
+volumes of this host, made for any data directory, whose files are gone. What is in use stays. (What no snapshot
+needs, croft snapshot gc removes.)`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, "gc collects what is left", func(s *system.System) error {
@@ -26,7 +26,11 @@ croft snapshot gc removes.)`,
 				}
 				return a.answer(removed, func(w io.Writer) error {
 					for _, c := range removed.Containers {
-						if _, err := fmt.Fprintf(w, "removed %s, of %s in %s\n", c.Name, c.Workspace, printable(c.Root)); err != nil {
+						what := "container"
+						if c.Volume {
+							what = "volume"
+						}
+						if _, err := fmt.Fprintf(w, "removed %s %s, of %s in %s\n", what, c.Name, c.Workspace, printable(c.Root)); err != nil {
 							return err
 						}
 					}

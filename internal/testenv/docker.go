@@ -29,6 +29,8 @@ type Dockerd struct {
 
 	wrap []string // before what is run
 	args []string
+	argv []string // in place of dockerd and all its arguments
+	env  []string // beyond this process's own
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *os.File
@@ -76,6 +78,39 @@ func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	return d.begin(ctx)
 }
 
+// PodmanMissing says what the host lacks to start Podman; "" is nothing.
+func PodmanMissing() string {
+	for _, name := range []string{"podman", "conmon"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return name + " is not on PATH"
+		}
+	}
+	if os.Geteuid() != 0 {
+		return "this process is not root"
+	}
+	return ""
+}
+
+// StartPodman starts Podman as an engine that speaks Docker's API, with images and
+// containers of its own.
+func StartPodman(ctx context.Context) (*Dockerd, error) {
+	dir, err := os.MkdirTemp("", "podman")
+	if err != nil {
+		return nil, err
+	}
+	// It asks for more open files than a host without CAP_SYS_RESOURCE may give.
+	settings := filepath.Join(dir, "containers.conf")
+	if err := os.WriteFile(settings, []byte("[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n"), 0o600); err != nil {
+		return nil, err
+	}
+	d := &Dockerd{Dir: dir, env: []string{"CONTAINERS_CONF=" + settings}}
+	d.argv = []string{
+		"podman", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"),
+		"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--runtime", "runc", "system", "service", "--time", "0", d.Host(),
+	}
+	return d.begin(ctx)
+}
+
 func (d *Dockerd) begin(ctx context.Context) (*Dockerd, error) {
 	dir := d.Dir
 	settings := map[string]any{}
@@ -116,8 +151,11 @@ func (d *Dockerd) Start(ctx context.Context) error {
 		"dockerd", "--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
 		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"),
 	}, d.args...)...)
+	if d.argv != nil {
+		argv = d.argv
+	}
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
-	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = d.log, d.log, append(os.Environ(), d.env...)
 	d.cmd.SysProcAttr = dieWithParent(syscall.SIGTERM)
 	if err := d.cmd.Start(); err != nil {
 		return err
@@ -188,6 +226,10 @@ func (d *Dockerd) Kill() {
 
 // Stop ends the engine, its containers and all that it left.
 func (d *Dockerd) Stop() error {
+	if d.argv != nil { // its containers are children of nobody
+		upTo := slices.Index(d.argv, "system")
+		exec.Command(d.argv[0], append(slices.Clone(d.argv[1:upTo]), "rm", "--all", "--force", "--time", "0")...).Run() //nolint:errcheck,noctx // what stays shows when the directory is removed
+	}
 	if d.cmd != nil && d.done != nil {
 		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself then
 		select {
@@ -216,7 +258,7 @@ func (d *Dockerd) endStrays() {
 		if err != nil || !strings.Contains(string(data), d.Dir+"/") {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && strings.Contains(string(data), "containerd") {
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && (strings.Contains(string(data), "containerd") || strings.Contains(string(data), "conmon")) {
 			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it has ended by itself then
 		}
 	}
@@ -244,5 +286,13 @@ func NeedsDocker(t testing.TB) {
 	}
 	if missing := DockerMissing(); missing != "" {
 		t.Skip("skipped: host: no Docker engine can be started: " + missing)
+	}
+}
+
+// NeedsPodman skips a test where the host can't start Podman.
+func NeedsPodman(t testing.TB) {
+	t.Helper()
+	if missing := PodmanMissing(); missing != "" {
+		t.Skip("skipped: host: Podman can't be started: " + missing)
 	}
 }

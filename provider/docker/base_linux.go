@@ -25,12 +25,29 @@ import (
 // be told from the host's package database. Documents, translations and what
 // packages keep for installing others are left out.
 
-// wanted are the packages of the base; those marked optional are in it where this
-// host has them.
-var wanted = []struct {
+// A want is a package of an image; one that is optional is in it where this host
+// has it.
+type want struct {
 	name     string
 	optional bool
-}{
+}
+
+// A recipe is what an image that is made of this host's packages holds.
+type recipe struct {
+	wanted  []want
+	leftOut []string // what the paths begin with that stay out, besides leftOut
+}
+
+// recipes are the images that are made here, by their names.
+var recipes = map[string]recipe{
+	BaseImage: {wanted: wanted, leftOut: []string{pythonPackages}},
+	CodeImage: {wanted: append([]want{{"python3", false}, {"python3-ipykernel", false}}, wanted...)},
+}
+
+const pythonPackages = "/usr/lib/python3/dist-packages/"
+
+// wanted are the packages of the base.
+var wanted = []want{
 	{"base-files", false}, {"bash", false}, {"coreutils", false}, {"dash", false}, {"diffutils", false}, {"findutils", false},
 	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"sed", false}, {"tar", false},
 	{"util-linux", false}, {"procps", true}, {"mawk", true}, {"gawk", true}, {"patch", true}, {"less", true}, {"xz-utils", true}, {"unzip", true},
@@ -48,38 +65,37 @@ var unneeded = []string{
 var leftOut = []string{
 	"/usr/share/doc/", "/usr/share/man/", "/usr/share/info/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/bug/", "/usr/share/doc-base/",
 	"/usr/share/bash-completion/", "/usr/share/zsh/", "/usr/share/gitweb/", "/var/lib/dpkg/", "/etc/cron", "/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/",
-	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/lib/python3/dist-packages/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
+	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
 }
 
 // made are what the scripts of packages make, and what none has.
 var made = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
 
-// makeBase makes the base image, or has a registry give its like where this host
-// has no packages of Debian.
-func (p *Provider) makeBase(ctx context.Context) error {
-	list, err := packages(ctx)
+// makeImage makes an image of this host's packages.
+func (p *Provider) makeImage(ctx context.Context, image string, r recipe) error {
+	list, err := packages(ctx, r.wanted)
 	if err != nil {
-		return fmt.Errorf("docker: make the image %s: %w; name another image, or bring one in with \"croft image import\"", BaseImage, err)
+		return fmt.Errorf("docker: make the image %s: %w; name another image, or bring one in with \"croft image import\"", image, err)
 	}
 	var versions []string
 	for _, pkg := range list {
 		versions = append(versions, pkg.name+"="+pkg.version)
 	}
-	r, w := io.Pipe()
+	files, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := writeBase(w, list)
+		err := writeBase(w, list, r.leftOut)
 		w.CloseWithError(err)
 		done <- err
 	}()
-	p.log.Info("docker: making the base image of this host's packages, once", "image", BaseImage, "packages", len(list))
-	err = p.engine.Import(ctx, r, BaseImage, Commit{
+	p.log.Info("docker: making an image of this host's packages, once", "image", image, "packages", len(list))
+	err = p.engine.Import(ctx, files, image, Commit{
 		Env: []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}, Command: []string{"/bin/bash"},
 		Labels: map[string]string{LabelSource: "packages of this host: " + strings.Join(versions, " ")},
 	})
-	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
+	files.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
 	if werr := <-done; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
-		return fmt.Errorf("docker: make the image %s: %w: %w", BaseImage, fault.Of(werr), werr)
+		return fmt.Errorf("docker: make the image %s: %w: %w", image, fault.Of(werr), werr)
 	}
 	return err
 }
@@ -92,7 +108,7 @@ type installedPackage struct {
 }
 
 // packages returns the wanted packages with all that they need.
-func packages(ctx context.Context) ([]installedPackage, error) {
+func packages(ctx context.Context, wanted []want) ([]installedPackage, error) {
 	known, err := database(ctx)
 	if err != nil {
 		return nil, err
@@ -191,13 +207,14 @@ func filesOf(name string) ([]string, error) {
 
 // A baseWriter writes a root file system, each path once and below its parents.
 type baseWriter struct {
-	tar  *tar.Writer
-	done map[string]bool
+	tar     *tar.Writer
+	done    map[string]bool
+	leftOut []string
 }
 
-func writeBase(w io.Writer, list []installedPackage) error {
-	b := &baseWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}}
-	for _, dir := range []string{"/usr", "/usr/bin", "/usr/lib", "/usr/sbin", "/etc", "/var", "/tmp", "/run", "/proc", "/sys", "/dev", "/home", "/root", "/workspace"} {
+func writeBase(w io.Writer, list []installedPackage, without []string) error {
+	b := &baseWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}, leftOut: slices.Concat(leftOut, without)}
+	for _, dir := range []string{"/usr", "/usr/bin", "/usr/lib", "/usr/sbin", "/etc", "/var", "/var/tmp", "/tmp", "/run", "/proc", "/sys", "/dev", "/home", "/root", "/workspace"} {
 		if err := b.dir(dir); err != nil {
 			return err
 		}
@@ -230,7 +247,7 @@ func writeBase(w io.Writer, list []installedPackage) error {
 // file adds a path of the host, and what it leads to where that is one of the
 // alternatives which packages share.
 func (b *baseWriter) file(file string) error {
-	if file == "/." || slices.ContainsFunc(leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
+	if file == "/." || slices.ContainsFunc(b.leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
@@ -271,7 +288,11 @@ func (b *baseWriter) dir(dir string) error {
 		return err
 	}
 	b.done[dir] = true
-	return b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+	mode := int64(0o755)
+	if dir == "/tmp" || dir == "/var/tmp" { // some runtimes give what they mount there the mode of the image
+		mode = 0o1777
+	}
+	return b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: mode, ModTime: time.Unix(0, 0)})
 }
 
 // add adds what is at a path of the host. What is gone there, or no file, is left

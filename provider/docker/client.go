@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +14,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
-	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -66,7 +63,18 @@ func Connect(host string) (Engine, error) {
 			opts = append(opts, client.FromEnv)
 		}
 	}
-	c, err := client.NewClientWithOpts(append(opts, client.WithHost(host))...)
+	own := client.WithHost(host)
+	if strings.HasPrefix(host, "ssh://") {
+		dial, err := sshDialer(host)
+		if err != nil {
+			return nil, err
+		}
+		own = func(c *client.Client) error { // what is behind the dialer has no name of its own
+			return errors.Join(client.WithHost("http://"+sshEngine)(c), client.WithDialContext(dial)(c))
+		}
+		opts = opts[:1] // DOCKER_HOST, the only other source, is what host is
+	}
+	c, err := client.NewClientWithOpts(append(opts, own)...)
 	if err != nil {
 		return nil, fmt.Errorf("docker: engine at %q: %w: %w", host, fault.InvalidArgument, err)
 	}
@@ -120,6 +128,7 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 		ID: in.ID, Name: strings.TrimSpace("Docker " + in.ServerVersion), Architecture: goArch(in.Architecture),
 		Runtimes: slices.Sorted(maps.Keys(in.Runtimes)),
 		Memory:   in.MemoryLimit, Swap: in.SwapLimit, PIDs: in.PidsLimit, CPU: in.CPUCfsQuota, CgroupV2: in.CgroupVersion == "2",
+		Remote: !strings.HasPrefix(e.c.DaemonHost(), "unix://"),
 	}
 	for _, opt := range in.SecurityOptions {
 		switch {
@@ -132,7 +141,16 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 	if info.ID == "" { // as Podman
 		info.ID = in.Name + ":" + in.DockerRootDir
 	}
-	return info, nil
+	if info.Podman, err = e.isPodman(ctx); info.Podman {
+		info.Name = "Podman " + in.ServerVersion
+	}
+	return info, err
+}
+
+// isPodman asks which engine it is.
+func (e *remoteEngine) isPodman(ctx context.Context) (bool, error) {
+	v, err := e.c.ServerVersion(ctx)
+	return len(v.Components) > 0 && strings.HasPrefix(v.Components[0].Name, "Podman"), coded("ask the engine", err)
 }
 
 // goArch names an architecture as Go does.
@@ -158,13 +176,14 @@ func (e *remoteEngine) Create(ctx context.Context, u Unit) (string, error) {
 }
 
 func configs(u Unit) (*container.Config, *container.HostConfig) {
+	atOnce := 0 // the guest ends by a call, or by force
 	cfg := &container.Config{
-		Image: u.Image, Labels: u.Labels, Entrypoint: u.Command, Cmd: []string{}, User: u.User, WorkingDir: u.Dir, Hostname: u.Hostname,
+		StopTimeout: &atOnce, Image: u.Image, Labels: u.Labels, Entrypoint: u.Command, Cmd: []string{}, User: u.User, WorkingDir: u.Dir, Hostname: u.Hostname,
 		OpenStdin: u.Stdin, StdinOnce: u.Stdin, AttachStdin: u.Stdin, AttachStdout: u.Stdin,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	host := &container.HostConfig{
-		NetworkMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
+		NetworkMode: "none", ReadonlyRootfs: !u.Writable, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
 		Tmpfs: u.Tmpfs, Runtime: u.Runtime, AutoRemove: u.AutoRemove, LogConfig: container.LogConfig{Type: "none"},
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     container.Resources{Memory: u.Memory, MemorySwap: u.Memory, NanoCPUs: u.MilliCPUs * 1e6},
@@ -175,7 +194,7 @@ func configs(u Unit) (*container.Config, *container.HostConfig) {
 	for _, m := range u.Mounts {
 		one := mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly}
 		if m.Volume {
-			one.Type, one.VolumeOptions = mount.TypeVolume, &mount.VolumeOptions{NoCopy: true}
+			one.Type, one.VolumeOptions = mount.TypeVolume, &mount.VolumeOptions{NoCopy: m.Source != ""}
 		} else {
 			one.BindOptions = &mount.BindOptions{Propagation: mount.PropagationRPrivate}
 		}
@@ -195,6 +214,28 @@ func (e *remoteEngine) Attach(ctx context.Context, id string) (io.ReadWriteClose
 	if err != nil {
 		return nil, coded("attach to "+id, err)
 	}
+	return newAttached(resp), nil
+}
+
+// Exec starts a further process in a container and connects to it.
+func (e *remoteEngine) Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) {
+	made, err := e.c.ContainerExecCreate(ctx, id, container.ExecOptions{User: user, AttachStdin: true, AttachStdout: true, AttachStderr: true, Cmd: argv})
+	if err != nil {
+		return nil, coded("make a process in "+id, err)
+	}
+	resp, err := e.c.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
+	if err != nil {
+		return nil, coded("start a process in "+id, err)
+	}
+	return newAttached(resp), nil
+}
+
+// Put unpacks files in a container.
+func (e *remoteEngine) Put(ctx context.Context, id, dir string, files io.Reader) error {
+	return coded("copy to "+id, e.c.CopyToContainer(ctx, id, dir, files, container.CopyToContainerOptions{CopyUIDGID: false}))
+}
+
+func newAttached(resp types.HijackedResponse) *attached {
 	r, w := io.Pipe()
 	a := &attached{resp: resp, out: r, done: make(chan struct{})}
 	go func() { // ends with the connection, which Close closes
@@ -202,10 +243,10 @@ func (e *remoteEngine) Attach(ctx context.Context, id string) (io.ReadWriteClose
 		_, err := stdcopy.StdCopy(w, io.Discard, resp.Reader)
 		w.CloseWithError(err)
 	}()
-	return a, nil
+	return a
 }
 
-// attached is a connection to a container.
+// attached is a connection to a process of a container.
 type attached struct {
 	resp types.HijackedResponse
 	out  *io.PipeReader
@@ -343,128 +384,6 @@ func (e *remoteEngine) Events(ctx context.Context, labels map[string]string) (<-
 		}
 	}()
 	return out, nil
-}
-
-// Image returns an image by its name or id.
-func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
-	in, err := e.c.ImageInspect(ctx, name)
-	if err != nil {
-		return Image{}, coded("inspect image "+name, err)
-	}
-	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" of an image that does not say
-	img := Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: created}
-	if in.Config != nil {
-		img.Labels, img.Env = in.Config.Labels, in.Config.Env
-	}
-	return img, nil
-}
-
-// Images lists the images that have names.
-func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
-	list, err := e.c.ImageList(ctx, image.ListOptions{})
-	if err != nil {
-		return nil, coded("list images", err)
-	}
-	var images []Image
-	for _, in := range list {
-		images = append(images, Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: time.Unix(in.Created, 0), Labels: in.Labels})
-	}
-	return images, nil
-}
-
-// Pull fetches an image from its registry.
-func (e *remoteEngine) Pull(ctx context.Context, name string) error {
-	r, err := e.c.ImagePull(ctx, name, image.PullOptions{})
-	if err != nil {
-		return coded("pull "+name, err)
-	}
-	return progress("pull "+name, r, nil)
-}
-
-// progress reads what an engine says while it works, to its end; each, which may
-// be nil, is called with every line of text.
-func progress(verb string, r io.ReadCloser, each func(text string)) error {
-	defer r.Close()
-	dec := json.NewDecoder(r)
-	for {
-		var line struct {
-			Stream string `json:"stream"`
-			Error  string `json:"error"`
-		}
-		err := dec.Decode(&line)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return coded(verb, err)
-		case line.Error != "":
-			code := fault.Failed
-			if strings.Contains(line.Error, "no space left on device") {
-				code = fault.ResourceExhausted
-			}
-			return fmt.Errorf("docker: %s: %w: %s", verb, code, line.Error)
-		case each != nil:
-			each(line.Stream)
-		}
-	}
-}
-
-// Load takes in images as "docker save" writes them.
-func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, error) {
-	resp, err := e.c.ImageLoad(ctx, archive)
-	if err != nil {
-		return nil, coded("load an image", err)
-	}
-	var names []string
-	err = progress("load an image", resp.Body, func(text string) {
-		for _, mark := range []string{"Loaded image: ", "Loaded image ID: "} {
-			if name, ok := strings.CutPrefix(strings.TrimSpace(text), mark); ok {
-				names = append(names, name)
-			}
-		}
-	})
-	return names, err
-}
-
-// Import makes an image of a tar of files.
-func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string, c Commit) error {
-	var changes []string
-	for _, v := range c.Env {
-		changes = append(changes, "ENV "+v)
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
-		changes = append(changes, fmt.Sprintf("LABEL %q=%q", k, c.Labels[k]))
-	}
-	if len(c.Command) > 0 {
-		command, err := json.Marshal(c.Command)
-		if err != nil {
-			return fmt.Errorf("docker: import %s: %w: %w", name, fault.Internal, err)
-		}
-		changes = append(changes, "CMD "+string(command))
-	}
-	r, err := e.c.ImageImport(ctx, image.ImportSource{Source: files, SourceName: "-"}, name, image.ImportOptions{Changes: changes})
-	if err != nil {
-		return coded("import "+name, err)
-	}
-	return progress("import "+name, r, nil)
-}
-
-// Build makes an image by a Dockerfile, in the engine's own builder and without
-// a network.
-func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
-	resp, err := e.c.ImageBuild(ctx, files, build.ImageBuildOptions{
-		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
-	})
-	if err != nil {
-		return coded("build "+name, err)
-	}
-	return progress("build "+name, resp.Body, nil)
-}
-
-// RemoveImage takes a name from an image, and the image away with its last one.
-func (e *remoteEngine) RemoveImage(ctx context.Context, name string) error {
-	_, err := e.c.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true})
-	return coded("remove image "+name, err)
 }
 
 // Close ends the connections to the engine.

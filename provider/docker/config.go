@@ -17,8 +17,8 @@ const Kind = "docker"
 // Config says where a provider keeps its workspaces, and which engine runs them.
 type Config struct {
 	// Root is the directory that holds them, made where it does not exist. It
-	// may be shared with providers of other kinds. The engine must see it under
-	// the same path. Required.
+	// may be shared with providers of other kinds. An engine that does not see it
+	// under the same path keeps the files of workspaces itself: see Files. Required.
 	Root string
 
 	// Cache is the directory for what all workspaces share: the guest's program,
@@ -29,12 +29,20 @@ type Config struct {
 	// Engine runs the containers. nil is the one at Host.
 	Engine Engine
 
-	// Host is where the engine listens, such as unix:///var/run/docker.sock. ""
-	// is DOCKER_HOST, or else the first of the usual sockets that is there.
+	// Host is where the engine listens, such as unix:///var/run/docker.sock,
+	// tcp://10.0.0.2:2376 or ssh://user@host, which has ssh and the host's docker
+	// command find it. "" is DOCKER_HOST, or else the first of the usual sockets that is there.
 	Host string
 
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
+
+	// Files says where the files of new workspaces are: FilesDirectory, below Root,
+	// or FilesVolume, on a volume of the engine, where they are reached through the
+	// guest. "" is a volume for an engine that is reached over a network (tcp://,
+	// ssh://) and for one that was tried and does not see Root, as one in a virtual
+	// machine; and else a directory.
+	Files string
 
 	// Image is for workspaces that name none; "" is BaseImage.
 	Image string
@@ -82,6 +90,12 @@ const (
 	DefaultAnswerTimeout = time.Minute
 )
 
+// Where the files of a workspace are.
+const (
+	FilesDirectory = "directory" // of this host, mounted in the container
+	FilesVolume    = "volume"    // of the engine
+)
+
 // options is Spec.Config of this provider.
 type options struct {
 	// Image names what the container is made of.
@@ -89,6 +103,9 @@ type options struct {
 
 	// Runtime is the engine's name for what runs it, such as "runsc".
 	Runtime string `json:"runtime,omitempty"`
+
+	// Files says where the files are, as Config.Files does.
+	Files string `json:"files,omitempty"`
 
 	// Throwaway makes the container end soon after the process that started it.
 	Throwaway bool `json:"throwaway,omitempty"`
@@ -103,6 +120,14 @@ type options struct {
 // the packages of this host; see base.
 const BaseImage = "croft/base:1"
 
+// CodeImage is the base with what Jupyter kernels for Python need. It is made like
+// the base, where it is named and this host has the packages.
+const CodeImage = "croft/code:1"
+
+// OwnImages is the repository of images that have the guest in them, for containers
+// that nothing of this host can be mounted in.
+const OwnImages = "croft/with-guest"
+
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 
 // withSnapshots is what workspaces have where there is a store of snapshots.
@@ -116,11 +141,13 @@ const (
 	LabelHost      = "run.croft.host"      // which host
 	LabelKey       = "run.croft.key"       // of how it runs
 	LabelSource    = "run.croft.source"    // of an image: what it was made of
+	LabelGuest     = "run.croft.guest"     // of an image: version of the guest in it
 )
 
-// A Leftover is a container that belongs to nobody any more.
+// A Leftover is a container or a volume that belongs to nobody any more.
 type Leftover struct {
 	Name      string `json:"name"`
+	Volume    bool   `json:"volume,omitempty"` // it is a volume
 	Workspace string `json:"workspace"`
 	Root      string `json:"root"` // of the data directory that it was made for
 }

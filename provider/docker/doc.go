@@ -12,6 +12,13 @@
 //	unit    which container there is, and under which policy (JSON)
 //	guest.lock  held by who finds, starts or ends the container
 //
+// An engine that does not see that directory, such as one on another host, keeps
+// the files itself, on a volume with the name of the container, and nothing of this
+// host is mounted: the guest serves the files, its program is in the image (see
+// OwnImages), and the container's standard input and output are its connection to
+// who started it. Another process has a second program in the container pass its
+// own on: once, not for each call. See Config.Files for how that is chosen.
+//
 // # The guest
 //
 // The first call of the Shell makes a container whose only process is croft-guest
@@ -39,5 +46,6 @@
 // The kernel is shared, unless the runtime is gVisor's. The limit of memory holds
 // for the guest, too, which needs some 10 MB. Where Croft is not root and the
 // engine is, the workload is the same user as Croft: it can harm its own guest,
-// and nothing else.
+// and nothing else. With files on a volume there is no way out for what a policy
+// allows, and it is not known whether the engine's host lost its power.
 package docker

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,11 +23,26 @@ import (
 // guestVar tells processes that a test starts where croft-guest is.
 const guestVar = "CROFT_TEST_GUEST"
 
+// farVar tells processes that a test starts where the engine listens on a network.
+const farVar = "CROFT_TEST_DOCKER_TCP"
+
+// loopback is an address that nobody listens on.
+func loopback() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return "tcp://" + l.Addr().String(), l.Close()
+}
+
 // daemon is the engine of this program; nil where there is none, or where it is
 // another's, who has started this program.
 var daemon *testenv.Dockerd
 
 func TestMain(m *testing.M) {
+	if os.Getenv(racerVar) != "" {
+		os.Exit(race())
+	}
 	if os.Getenv(guestVar) != "" {
 		os.Exit(m.Run())
 	}
@@ -47,10 +63,15 @@ func withEngine(m *testing.M) int {
 	}
 	os.Setenv(guestVar, bin)
 	if testenv.DockerMissing() == "" {
-		if daemon, err = testenv.StartDockerd(context.Background()); err != nil {
+		far, err := loopback()
+		if err != nil {
+			panic(err)
+		}
+		if daemon, err = testenv.StartDockerd(context.Background(), "-H", far); err != nil {
 			panic(err)
 		}
 		os.Setenv(testenv.DockerVar, daemon.Host())
+		os.Setenv(farVar, far)
 		defer func() {
 			if err := daemon.Stop(); err != nil {
 				fmt.Fprintln(os.Stderr, "stop dockerd:", err)
@@ -100,6 +121,9 @@ func leftovers(t testing.TB, dir string) []string {
 	for _, c := range containers(t, dir) {
 		names = append(names, "container "+c.Name)
 	}
+	for _, v := range volumes(t, dir) {
+		names = append(names, "volume "+v.Name)
+	}
 	return names
 }
 
@@ -109,6 +133,18 @@ func containers(t testing.TB, dir string) []State {
 	p := newProvider(t, dir)
 	defer p.Close()
 	list, err := p.engine.List(t.Context(), map[string]string{LabelRoot: filepath.Join(dir, "ws")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// volumes lists those of the data directory dir.
+func volumes(t testing.TB, dir string) []Volume {
+	t.Helper()
+	p := newProvider(t, dir)
+	defer p.Close()
+	list, err := p.engine.Volumes(t.Context(), map[string]string{LabelRoot: filepath.Join(dir, "ws")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,4 +210,15 @@ func TestFilesAreSharedAndACommandRuns(t *testing.T) {
 	if left := leftovers(t, dir); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestTemporaryDirectoriesCanBeWritten tries those that programs expect.
+func TestTemporaryDirectoriesCanBeWritten(t *testing.T) {
+	anywhere(t, func(t *testing.T, p *Provider, _ string) {
+		ws := open(t, p)
+		res := script(t, ws, `for d in /tmp /var/tmp "$HOME" "$TMPDIR"; do echo x > "$d/x" && cat "$d/x"; done; ls -ld /tmp`)
+		if got := string(res.Stdout); !strings.HasPrefix(got, "x\nx\nx\nx\ndrwxrwxrwt ") {
+			t.Errorf("got %q (%s)", got, res.Stderr)
+		}
+	})
 }

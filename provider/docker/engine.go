@@ -20,13 +20,22 @@ type Engine interface {
 	// Containers.
 	Create(ctx context.Context, u Unit) (id string, err error)
 	Start(ctx context.Context, id string) error
-	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) // standard input and output
+	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error)                     // standard input and output
+	Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) // those of a further process
+	Put(ctx context.Context, id, dir string, files io.Reader) error                        // unpacks a tar in it
 	Stop(ctx context.Context, id string, grace time.Duration) error
 	Remove(ctx context.Context, id string) error // by force, with its anonymous volumes
 	Inspect(ctx context.Context, id string) (State, error)
 	List(ctx context.Context, labels map[string]string) ([]State, error) // those that do not run, too
 	Pause(ctx context.Context, id string) error
 	Unpause(ctx context.Context, id string) error
+
+	// Volumes, by name. To make one that is there succeeds, as to remove one does
+	// that is gone.
+	CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error // for a user, where the engine can say that
+	Volume(ctx context.Context, name string) error                                          // NotFound where there is none
+	Volumes(ctx context.Context, labels map[string]string) ([]Volume, error)
+	RemoveVolume(ctx context.Context, name string) error
 
 	// Events sends what happens to containers with the given labels until the
 	// context ends or the engine does; then it closes the channel.
@@ -39,6 +48,7 @@ type Engine interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)            // as "docker save" writes it; returns names
 	Import(ctx context.Context, files io.Reader, name string, c Commit) error // a tar of a root file system
 	Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error
+	Commit(ctx context.Context, id, name string, labels map[string]string) error // what a container is now
 	RemoveImage(ctx context.Context, name string) error
 
 	Close() error
@@ -57,6 +67,8 @@ type Info struct {
 	PIDs         bool
 	CPU          bool
 	CgroupV2     bool
+	Remote       bool // it is reached over a network
+	Podman       bool // it is Podman, which speaks the API and differs here and there
 }
 
 // A Unit is a container to be made.
@@ -75,11 +87,13 @@ type Unit struct {
 	PIDs       int64
 	MilliCPUs  int64
 	AutoRemove bool // the engine removes it when it ends
+	Writable   bool // its root file system can be changed
 	Stdin      bool // standard input is open until whoever attaches first is gone
 }
 
 // A Mount shows a directory or a file of the engine's host, or a volume by its
-// name, in a container.
+// name, in a container. A volume without a name is made for the container, with
+// what the image has at its place, and goes with it.
 type Mount struct {
 	Source   string
 	Target   string
@@ -99,6 +113,12 @@ type State struct {
 	ExitCode int
 	Error    string
 	PID      int // on the engine's host, of its first process
+}
+
+// A Volume is a directory that the engine keeps.
+type Volume struct {
+	Name   string
+	Labels map[string]string
 }
 
 // An Event says that something happened to a container.

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/boundary"
@@ -30,12 +28,14 @@ type fact struct {
 	UID     int    `json:"uid"`     // of the workload inside
 	Outside int    `json:"outside"` // of the same on this host
 	Kernel  bool   `json:"kernel"`  // the runtime has a kernel of its own: gVisor
+	Volume  bool   `json:"volume"`  // with files on a volume, which this host does not see
+	Apart   bool   `json:"apart"`   // nothing can be mounted: the engine does not see this host's files
 
 	info Info
 }
 
 // proofVersion changes with what is tried.
-const proofVersion = 1
+const proofVersion = 3
 
 // gvisorRuntime is how an engine is told of gVisor by those who follow its manual.
 const gvisorRuntime = "runsc"
@@ -96,28 +96,37 @@ func (p *Provider) describeLocked(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// prove returns what is proven of the engine with a runtime: from memory, from
-// the cache, or by trying.
-func (p *Provider) prove(ctx context.Context, runtime string) (*fact, error) {
+// prove returns what is proven of the engine with a runtime, and with files in one
+// place or the other: from memory, from the cache, or by trying.
+func (p *Provider) prove(ctx context.Context, runtime string, volume bool) (*fact, error) {
+	f, err := p.proven(ctx, runtime, volume)
+	if err == nil && f.Apart {
+		return nil, fmt.Errorf("docker: try the engine: %w", errNotShared)
+	}
+	return f, err
+}
+
+func (p *Provider) proven(ctx context.Context, runtime string, volume bool) (*fact, error) {
 	give, err := p.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer give()
-	if f := p.facts[runtime]; f != nil {
+	key := fmt.Sprint(runtime, volume)
+	if f := p.facts[key]; f != nil {
 		return f, nil
 	}
 	info, err := p.describeLocked(ctx)
 	if err != nil {
 		return nil, err
 	}
-	path, err := p.proofPath(info, runtime)
+	path, err := p.proofPath(info, key)
 	if err != nil {
 		return nil, err
 	}
-	f := readProof(path, runtime)
+	f := readProof(path, runtime, volume)
 	if f == nil {
-		if f, err = p.try(ctx, info, runtime); err != nil {
+		if f, err = p.try(ctx, info, runtime, volume); err != nil {
 			return nil, err
 		}
 		if err := f.write(path); err != nil {
@@ -125,29 +134,29 @@ func (p *Provider) prove(ctx context.Context, runtime string) (*fact, error) {
 		}
 	}
 	f.info = info
-	p.facts[runtime] = f
+	p.facts[key] = f
 	return f, nil
 }
 
 // proofPath names the file of a proof by all that it depends on.
-func (p *Provider) proofPath(info Info, runtime string) (string, error) {
+func (p *Provider) proofPath(info Info, key string) (string, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return "", fmt.Errorf("docker: %w", err)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{
-		info.ID, info.Name, runtime, bin.Version, fmt.Sprint(os.Geteuid(), p.cfg.UIDBase, info.UserNS, info.Rootless, p.ground.Boot()),
+		info.ID, info.Name, key, bin.Version, fmt.Sprint(os.Geteuid(), p.cfg.UIDBase, info.UserNS, info.Rootless, p.ground.Boot()),
 	}))
 	return p.cachePath("proof-" + hex.EncodeToString(sum[:8]))
 }
 
-func readProof(path, runtime string) *fact {
+func readProof(path, runtime string, volume bool) *fact {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
 	f := new(fact)
-	if driver.DecodeStrict(data, f) != nil || f.Proof != proofVersion || f.Runtime != runtime {
+	if driver.DecodeStrict(data, f) != nil || f.Proof != proofVersion || f.Runtime != runtime || f.Volume != volume {
 		return nil
 	}
 	return f
@@ -167,9 +176,13 @@ func (f *fact) write(path string) error {
 
 // user is the workload's id inside: one that owns nothing on this host where that
 // can be had, and else one that this process can share files with.
-func (p *Provider) user(info Info) int {
+func (p *Provider) user(info Info, volume bool) int {
 	const workload = 1000
 	switch {
+	case volume && (info.UserNS || info.Rootless):
+		return workload
+	case volume:
+		return p.cfg.UIDBase + workload
 	case info.Rootless && os.Geteuid() != 0:
 		return 0 // which is this very user outside
 	case os.Geteuid() != 0:
@@ -180,7 +193,11 @@ func (p *Provider) user(info Info) int {
 	return p.cfg.UIDBase + workload
 }
 
-const probePrefix = "probe-"
+const (
+	probePrefix = "probe-"
+	probeLock   = "probe.lock"
+	probeID     = "probe" // in place of a workspace's
+)
 
 // fenceScript tries the fence from inside. It is given a file of the host that
 // everybody may write.
@@ -202,23 +219,14 @@ echo held
 `
 
 // try starts a container and lets it try the fence.
-func (p *Provider) try(ctx context.Context, info Info, runtime string) (*fact, error) {
-	path, err := p.cachePath("probe.lock")
+func (p *Provider) try(ctx context.Context, info Info, runtime string, volume bool) (*fact, error) {
+	f := &fact{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.user(info, volume), info: info}
+	err := p.aside(ctx, func(dir string) error { return p.tryIn(ctx, dir, f) })
+	if notShared(err) && !volume {
+		f.Apart = true
+		return f, nil
+	}
 	if err != nil {
-		return nil, err
-	}
-	lock := flock.New(path)
-	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
-		return nil, fmt.Errorf("docker: try the engine: %w", err)
-	}
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	dir, err := os.MkdirTemp(p.cfg.Cache, probePrefix)
-	if err != nil {
-		return nil, fmt.Errorf("docker: try the engine: %w: %w", fault.Of(err), err)
-	}
-	defer os.RemoveAll(dir) // nothing of worth is in it
-	f := &fact{Proof: proofVersion, Runtime: runtime, UID: p.user(info), info: info}
-	if err := p.tryIn(ctx, dir, f); err != nil {
 		return nil, fmt.Errorf("docker: try the engine: %w", err)
 	}
 	return f, nil
@@ -231,8 +239,15 @@ func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 	}
 	f.Outside = -1 // not known yet: whoever it is may write
 	u := &launch{
-		dir: dir, id: "probe", name: "croft-" + filepath.Base(dir), image: p.cfg.Image, files: files, fact: f, key: "probe", autoRemove: true,
+		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, files: files, fact: f, key: probeID, autoRemove: true,
 		policy: driver.Policy{}, lease: time.Minute,
+	}
+	if f.Volume {
+		done, err := p.probeVolume(ctx, u)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	c, err := p.start(ctx, u)
 	defer p.removeUnit(ctx, u.name) //nolint:errcheck // it removes itself, or is swept
@@ -241,8 +256,8 @@ func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 	}
 	defer c.Close() //nolint:errcheck // nothing is lost with it
 	closed := ""
-	if os.Geteuid() == 0 {
-		closed = "closed" // see launch.seal
+	if os.Geteuid() == 0 || f.Volume {
+		closed = "closed" // see launch.seal, and ensureOwn
 	}
 	res, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"sh", "-c", fenceScript, "probe", bait, closed}, Timeout: p.cfg.AnswerTimeout})
 	if err != nil {
@@ -253,6 +268,9 @@ func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 		return fmt.Errorf("the fence does not hold: %q (exit %d, %q): %w", said, res.ExitCode, res.Stderr, fault.Failed)
 	}
 	f.Kernel = said == "kernel"
+	if f.Volume {
+		return nil
+	}
 	return f.learn(filepath.Join(files, "probe"))
 }
 
@@ -311,6 +329,12 @@ func (p *Provider) traitsOf(f *fact) driver.Traits {
 		Durability:  driver.DurablePower,
 		Streaming:   true,
 		CopyOnWrite: "copy",
+	}
+	if f.Volume {
+		t.Network = driver.NetworkNone
+		t.NetworkBy.By = "a container without a network but a loopback interface"
+		t.Limits.Disk.Reason = "a volume of the engine has no quota"
+		t.Durability = driver.DurableProcess
 	}
 	if f.Kernel {
 		t.Isolation = driver.IsolationGVisor

@@ -24,12 +24,13 @@ type fake struct {
 	hooks map[string]func(ctx context.Context) error // by the name of a method: what it answers instead, nil to go on
 	units map[string]*State
 	image map[string]Image
+	kept  map[string]Volume
 }
 
 var _ Engine = (*fake)(nil)
 
 func newFake(inner Engine) *fake {
-	return &fake{inner: inner, hooks: map[string]func(context.Context) error{}, units: map[string]*State{}, image: map[string]Image{}}
+	return &fake{inner: inner, hooks: map[string]func(context.Context) error{}, units: map[string]*State{}, image: map[string]Image{}, kept: map[string]Volume{}}
 }
 
 // on makes a method answer what hook does; nil takes that back.
@@ -129,6 +130,96 @@ func (f *fake) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error
 	return nil, fmt.Errorf("fake: attach: %w", fault.Unsupported)
 }
 
+func (f *fake) Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) {
+	if err := f.enter(ctx, "Exec", id); err != nil {
+		return nil, err
+	}
+	if f.inner != nil {
+		return f.inner.Exec(ctx, id, user, argv...)
+	}
+	return nil, fmt.Errorf("fake: exec: %w", fault.Unsupported)
+}
+
+func (f *fake) Put(ctx context.Context, id, dir string, files io.Reader) error {
+	if err := f.enter(ctx, "Put", id); err != nil {
+		return err
+	}
+	if f.inner != nil {
+		return f.inner.Put(ctx, id, dir, files)
+	}
+	_, err := io.Copy(io.Discard, files)
+	return err
+}
+
+func (f *fake) CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error {
+	if err := f.enter(ctx, "CreateVolume", name); err != nil {
+		return err
+	}
+	if f.inner != nil {
+		return f.inner.CreateVolume(ctx, name, uid, labels)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept[name] = Volume{name, labels}
+	return nil
+}
+
+func (f *fake) Volume(ctx context.Context, name string) error {
+	if err := f.enter(ctx, "Volume", name); err != nil {
+		return err
+	}
+	if f.inner != nil {
+		return f.inner.Volume(ctx, name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.kept[name]; !ok {
+		return fmt.Errorf("fake: volume %s: %w", name, fault.NotFound)
+	}
+	return nil
+}
+
+func (f *fake) Volumes(ctx context.Context, labels map[string]string) ([]Volume, error) {
+	if err := f.enter(ctx, "Volumes", fmt.Sprint(labels)); err != nil {
+		return nil, err
+	}
+	if f.inner != nil {
+		return f.inner.Volumes(ctx, labels)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []Volume
+	for _, v := range f.kept {
+		if fits(v.Labels, labels) {
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+func (f *fake) RemoveVolume(ctx context.Context, name string) error {
+	if err := f.enter(ctx, "RemoveVolume", name); err != nil {
+		return err
+	}
+	if f.inner != nil {
+		return f.inner.RemoveVolume(ctx, name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.kept, name)
+	return nil
+}
+
+// fits reports whether labels are among those that something has.
+func fits(has, labels map[string]string) bool {
+	for k, v := range labels {
+		if has[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
 func (f *fake) Stop(ctx context.Context, id string, grace time.Duration) error {
 	if err := f.enter(ctx, "Stop", id); err != nil {
 		return err
@@ -175,12 +266,7 @@ func (f *fake) List(ctx context.Context, labels map[string]string) ([]State, err
 	defer f.mu.Unlock()
 	var list []State
 	for _, name := range slices.Sorted(maps.Keys(f.units)) {
-		s := f.units[name]
-		fits := true
-		for k, v := range labels {
-			fits = fits && s.Labels[k] == v
-		}
-		if fits {
+		if s := f.units[name]; fits(s.Labels, labels) {
 			list = append(list, *s)
 		}
 	}
@@ -298,6 +384,16 @@ func (f *fake) Build(ctx context.Context, files io.Reader, dockerfile, name stri
 	}
 	if _, err := io.Copy(io.Discard, files); err != nil {
 		return err
+	}
+	return f.have(name)
+}
+
+func (f *fake) Commit(ctx context.Context, id, name string, labels map[string]string) error {
+	if err := f.enter(ctx, "Commit", name); err != nil {
+		return err
+	}
+	if f.inner != nil {
+		return f.inner.Commit(ctx, id, name, labels)
 	}
 	return f.have(name)
 }

@@ -110,26 +110,62 @@ func TestEngineIsKilledAndStartsAgain(t *testing.T) {
 	s.lost(t)
 }
 
-func TestContainerIsRemoved(t *testing.T) {
+// TestFarEngineIsKilledAndStartsAgain is that of an engine which has the files, too.
+func TestFarEngineIsKilledAndStartsAgain(t *testing.T) {
+	if daemon == nil {
+		testenv.NeedsDocker(t)
+		t.Skip("skipped: host: the engine is not this program's to kill")
+	}
 	dir := t.TempDir()
-	s := begin(t, newProvider(t, dir), dir)
-	if err := s.p.engine.Remove(t.Context(), unitOf(s.id)); err != nil {
+	s := begin(t, newProvider(t, dir, far), dir)
+	daemon.Kill()
+	if res := <-s.done; res.Cause != driver.CauseLost {
+		t.Errorf("the command that was under way gives %+v, want the cause %q", res, driver.CauseLost)
+	}
+	if _, err := s.ws.FS.Stat(t.Context(), "kept", &driver.StatOptions{}); fault.Of(err) != fault.Evicted {
+		t.Errorf("the next call gives %v, want %v", err, fault.Evicted)
+	}
+	if _, err := s.p.Resolve(t.Context(), s.ws.Ref); fault.Of(err) != fault.Failed || !fault.IsTransient(err) {
+		t.Errorf("resolve without an engine gives %v, want a transient failure", err)
+	}
+	if err := daemon.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.lost(t)
+	s.whole(t)
+}
+
+// anywhere runs a test with files in a directory of this host, and on a volume.
+func anywhere(t *testing.T, test func(t *testing.T, p *Provider, dir string)) {
+	for name, mods := range map[string][]func(*Config){"directory": nil, "volume": {far}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			test(t, newProvider(t, dir, mods...), dir)
+		})
+	}
+}
+
+func TestContainerIsRemoved(t *testing.T) {
+	anywhere(t, func(t *testing.T, p *Provider, dir string) {
+		s := begin(t, p, dir)
+		if err := s.p.engine.Remove(t.Context(), unitOf(s.id)); err != nil {
+			t.Fatal(err)
+		}
+		s.lost(t)
+	})
 }
 
 func TestGuestIsKilled(t *testing.T) {
-	dir := t.TempDir()
-	s := begin(t, newProvider(t, dir), dir)
-	state, err := s.p.engine.Inspect(t.Context(), unitOf(s.id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	s.lost(t)
+	anywhere(t, func(t *testing.T, p *Provider, dir string) {
+		s := begin(t, p, dir)
+		state, err := s.p.engine.Inspect(t.Context(), unitOf(s.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		s.lost(t)
+	})
 }
 
 func TestImageIsDeleted(t *testing.T) {

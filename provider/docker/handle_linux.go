@@ -30,6 +30,7 @@ type handle struct {
 	turn    chan struct{} // held by who uses the fields below; waiting ends with the context
 	client  *guest.Client // nil until the guest was needed
 	closed  bool
+	paused  bool // by this handle
 	proxied bool // this handle takes part in the proxy of the workspace
 }
 
@@ -42,8 +43,19 @@ func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// files is the module for files: straight in their directory, as the workload.
-func (h *handle) files(context.Context) (*driver.FS, error) {
+// onVolume reports whether the files are the engine's to keep.
+func (h *handle) onVolume() bool { return h.opts.Files == FilesVolume }
+
+// files is the module for files: straight in their directory, as the workload, or
+// through the guest.
+func (h *handle) files(ctx context.Context) (*driver.FS, error) {
+	if h.onVolume() {
+		c, err := h.guest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.Files(), nil
+	}
 	direct := h.plot.Direct()
 	if os.Geteuid() != 0 {
 		return direct, nil
@@ -65,6 +77,9 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	if h.closed {
 		return nil, fmt.Errorf("docker: the workspace is closed: %w", fault.WrongState)
 	}
+	if h.paused {
+		return nil, errPaused
+	}
 	if h.client == nil {
 		h.client, err = h.meet(ctx)
 		return h.client, err
@@ -78,6 +93,8 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 		return h.client, nil
 	}
 }
+
+var errPaused = fmt.Errorf("docker: the workspace is paused: %w: resume it first", fault.WrongState)
 
 // meet attaches to the guest of the workspace, or starts its container, while no
 // other process does either.
@@ -105,11 +122,13 @@ func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.wayOut(ctx, m.Policy.Network); err != nil {
-		return nil, err
+	if !h.onVolume() {
+		if err := h.wayOut(ctx, m.Policy.Network); err != nil {
+			return nil, err
+		}
 	}
-	if c := h.adopt(ctx, l, version); c != nil {
-		return c, nil
+	if c, err := h.adopt(ctx, l, version); c != nil || err != nil {
+		return c, err
 	}
 	return h.begin(ctx, l)
 }
@@ -122,6 +141,7 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 	}
 	key, err := json.Marshal([]any{
 		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
+		f.Volume && m.Policy.Durable,
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w: %w", fault.Internal, err)
@@ -130,6 +150,9 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 	l := &launch{
 		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
 		key: hex.EncodeToString(sum[:8]), policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
+	}
+	if h.onVolume() {
+		l.volume, l.proxied = unitOf(h.id), false
 	}
 	if !m.Policy.Network.None() {
 		l.roots = h.p.ground.Path(h.id, rootsName)
@@ -144,19 +167,27 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 // process that used it.
 const throwawayLease = 5 * time.Second
 
-// adopt attaches to a guest that runs as planned, if there is one. The lock is
-// held.
-func (h *handle) adopt(ctx context.Context, l *launch, version string) *guest.Client {
+// adopt attaches to a guest that runs as planned, if there is one. One that stands
+// still is nobody's to speak to, and not to be replaced. The lock is held.
+func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	r, err := readRecord(l.dir)
 	if err != nil || r == nil || r.Key != l.key || r.Token == "" {
-		return nil
+		return nil, nil //nolint:nilerr // it is replaced
 	}
-	c, err := guest.Dial(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
+	var c *guest.Client
+	if l.volume != "" {
+		c, err = h.p.reach(ctx, l, r.Token, version)
+	} else {
+		c, err = guest.Dial(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
+	}
 	if err != nil {
-		return nil
+		if s, ierr := h.p.engine.Inspect(ctx, r.Name); ierr == nil && s.Paused {
+			return nil, errPaused
+		}
+		return nil, nil //nolint:nilerr // likewise
 	}
 	c.WhyLost = h.whyLost(l)
-	return c
+	return c, nil
 }
 
 // begin starts the container, after the end of any that is there. The lock is
@@ -164,6 +195,11 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) *guest.Cl
 func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 	if err := h.p.end(ctx, l.dir); err != nil {
 		return nil, err
+	}
+	if l.volume != "" { // a container that names one which is gone would have an empty one
+		if err := h.p.haveVolume(ctx, h.id); err != nil {
+			return nil, err
+		}
 	}
 	r := &record{Name: l.name, Key: l.key}
 	if err := r.write(l.dir); err != nil { // before there is anything that only it tells of
@@ -241,8 +277,10 @@ func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
 		return err
 	}
 	defer unlock()
-	if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
-		return err
+	if !h.onVolume() {
+		if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
+			return err
+		}
 	}
 	want, _, err := h.plan(f, m)
 	if err != nil {
@@ -293,7 +331,7 @@ func (h *handle) destroy(ctx context.Context) error {
 	if client != nil {
 		client.Ends() // what it runs is ended on purpose from here on
 	}
-	if err := h.plot.Destroy(ctx, h.p.endIn); err != nil {
+	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
 		return fmt.Errorf("docker: destroy: %w", err)
 	}
 	return h.release(ctx)
@@ -311,25 +349,32 @@ func (h *handle) freeze(ctx context.Context, verb string, do func(ctx context.Co
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	dir := h.p.ground.Path(h.id)
 	alone, err := keep.Lock(ctx, dir)
 	if err != nil {
 		return fmt.Errorf("docker: %s: lock the container: %w", verb, err)
 	}
 	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	h.paused = false
 	r, err := readRecord(dir)
 	if err != nil || r == nil || r.Name == "" {
 		return nil //nolint:nilerr // nothing runs
 	}
 	s, err := h.p.engine.Inspect(ctx, r.Name)
-	if fault.Of(err) == fault.NotFound || err == nil && (!s.Running || s.Paused == (verb == "pause")) {
-		return nil // nothing runs, or it is so
+	if fault.Of(err) == fault.NotFound || err == nil && !s.Running {
+		return nil // nothing runs
 	}
-	if err == nil {
+	if err == nil && s.Paused != (verb == "pause") {
 		err = do(ctx, r.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("docker: %s: %w", verb, err)
 	}
+	h.paused = verb == "pause"
 	return nil
 }

@@ -14,8 +14,8 @@ func cutEnv(pair string) (name, value string, ok bool) {
 	return name, value, ok && name != ""
 }
 
-// ensureImage returns an image that the engine has, or gets it: the base is made,
-// any other comes from its registry.
+// ensureImage returns an image that the engine has, or gets it: what this host has
+// a recipe for is made, any other comes from its registry.
 func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	img, err := p.engine.Image(soon, name)
@@ -25,8 +25,8 @@ func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) 
 	}
 	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
 	defer cancel()
-	if name == BaseImage {
-		err = p.makeBase(long)
+	if r, ok := recipes[name]; ok {
+		err = p.makeImage(long, name, r)
 	} else if err = p.engine.Pull(long, name); err != nil {
 		err = unobtainable(ctx, name, err)
 	}

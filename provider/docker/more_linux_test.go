@@ -277,8 +277,52 @@ func TestEngineMapsUsers(t *testing.T) {
 		t.Fatalf("got %q (%+v)", got, res)
 	}
 	write(t, ws, "d/inner", "again")
-	f, err := p.prove(t.Context(), "")
+	f, err := p.prove(t.Context(), "", false)
 	if err != nil || f.Outside != base+1000 {
 		t.Errorf("the workload is %+v outside, %v; want %d", f, err, base+1000)
+	}
+}
+
+// TestPodman has another engine than Docker's behind the same API.
+func TestPodman(t *testing.T) {
+	testenv.NeedsPodman(t)
+	d, err := testenv.StartPodman(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop podman: %v", err)
+		}
+	})
+	for _, files := range []string{FilesDirectory, FilesVolume} {
+		t.Run(files, func(t *testing.T) {
+			p := newProvider(t, t.TempDir(), func(c *Config) { c.Host, c.Files = d.Host(), files })
+			ws := open(t, p, func(s *driver.Spec) { s.Policy.Limits.Memory.Max = 128 << 20 })
+			write(t, ws, "from-host", "hello")
+			res := script(t, ws, "cat from-host; echo more >> from-host; mkdir d; id -un")
+			if got := string(res.Stdout); got != "hellocroft\n" {
+				t.Fatalf("got %q (%+v)", got, res)
+			}
+			write(t, ws, "d/inner", "again")
+			again, err := newProvider(t, filepath.Dir(p.cfg.Root), func(c *Config) { c.Host = d.Host() }).Resolve(t.Context(), ws.Ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(script(t, again, "cat from-host d/inner").Stdout); got != "hellomore\nagain" {
+				t.Errorf("another process reads %q", got)
+			}
+			if err := again.Life.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			left, err := p.engine.List(t.Context(), map[string]string{LabelHost: hostID()})
+			if err != nil || len(left) > 0 {
+				t.Errorf("left: %+v, %v", left, err)
+			}
+			kept, err := p.engine.Volumes(t.Context(), map[string]string{LabelHost: hostID()})
+			if err != nil || len(kept) > 0 {
+				t.Errorf("left: %+v, %v", kept, err)
+			}
+		})
 	}
 }

@@ -122,7 +122,11 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err := p.answers(ctx); err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	f, err := p.prove(ctx, p.cfg.Runtime)
+	volume, err := p.onVolume(ctx, "", p.cfg.Runtime)
+	var f *fact
+	if err == nil {
+		f, err = p.prove(ctx, p.cfg.Runtime, volume)
+	}
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
@@ -160,7 +164,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w: %w", fault.Internal, err)
 	}
-	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, f, from, spec.Policy.Durable) })
+	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
@@ -209,7 +213,19 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact
 	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
 	}
-	f, err := p.checkPolicy(ctx, spec.Policy, *opts)
+	runtime, err := p.runtime(ctx, spec.Policy, *opts)
+	var volume bool
+	if err == nil {
+		volume, err = p.onVolume(ctx, opts.Files, runtime)
+	}
+	opts.Files = ""
+	if volume {
+		opts.Files = FilesVolume
+	}
+	var f *fact
+	if err == nil {
+		f, err = p.checkPolicy(ctx, spec.Policy, *opts)
+	}
 	if err != nil {
 		return nil, nil, p.ground.OpenFailed(ctx, "open", err)
 	}
@@ -229,7 +245,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.prove(ctx, runtime)
+	f, err := p.prove(ctx, runtime, opts.Files == FilesVolume)
 	if err != nil {
 		return nil, err
 	}
@@ -245,9 +261,12 @@ const (
 )
 
 // build adds to the directory of a new workspace.
-func (p *Provider) build(ctx context.Context, dir string, f *fact, from *origin, durable bool) error {
+func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
 	if err := keep.Prepare(dir); err != nil {
 		return err
+	}
+	if f.Volume {
+		return p.makeVolume(ctx, dir, id, f, from, durable)
 	}
 	if err := from.fill(ctx, filepath.Join(dir, plot.FilesName), f, durable); err != nil {
 		return err
@@ -261,6 +280,7 @@ type payload struct {
 	ID      string `json:"id"`
 	Image   string `json:"image"`
 	Runtime string `json:"runtime,omitempty"`
+	Files   string `json:"files,omitempty"` // where they are, as in options
 }
 
 // Resolve attaches to the workspace that ref names, if the engine answers.
@@ -290,8 +310,8 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	switch err := driver.DecodeStrict(m.Own, &opts); {
 	case err != nil:
 		return nil, fmt.Errorf("docker: resolve: the meta of the workspace is not valid: %w", fault.Failed)
-	case opts.Image != pl.Image || opts.Runtime != pl.Runtime:
-		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images or runtimes: %w", fault.Failed)
+	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
+		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
 	case ref.Revision > m.Revision:
 		return nil, fmt.Errorf("docker: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	case ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil:
@@ -315,7 +335,12 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
 	h.fact = f
-	if err := p.recover(ctx, m); err != nil {
+	if h.onVolume() {
+		err = p.haveVolume(ctx, m.ID)
+	} else {
+		err = p.recover(ctx, m)
+	}
+	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
 	if h.plot, err = p.ground.Attach(ctx, m, f.fence); err != nil {
@@ -331,19 +356,23 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		life.Snapshot = h.keeper(m).Module()
 	}
 	t := p.traitsOf(f)
-	t.Root, t.Damaged = inside, p.ground.Damaged(m)
+	t.Root = inside
+	if !h.onVolume() { // the host whose power counts is another
+		t.Damaged = p.ground.Damaged(m)
+	}
 	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: h.shell()}, nil
 }
 
 func newRef(m *plot.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime}, caps.Clone(), m.Revision)
+	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
 // Sweep removes containers and directories of workspaces that are not in live,
 // and what a crash left. What belongs to other data directories, and to providers
 // of other kinds, stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endIn), p.sweepContainers(ctx, live), p.cleanProbes())
+	// What probes left may hold a volume that is to go.
+	return errors.Join(p.cleanProbes(), p.ground.Sweep(ctx, live, p.destroyIn), p.sweepContainers(ctx, live))
 }
 
 // cachePath names a file of what workspaces share, and makes its directory.

@@ -192,12 +192,12 @@ func (p *Provider) sweepContainers(ctx context.Context, live []string) error {
 		errs = errors.Join(errs, p.removeUnit(ctx, c.ID))
 		driver.Step(ctx, "container removed")
 	}
-	return errs
+	return errors.Join(errs, p.sweepVolumes(ctx, ground, live))
 }
 
 // cleanProbes removes what probes left whose process has died.
 func (p *Provider) cleanProbes() error {
-	lock := flock.New(filepath.Join(p.cfg.Cache, "probe.lock"), flock.SetFlag(os.O_RDWR))
+	lock := flock.New(filepath.Join(p.cfg.Cache, probeLock), flock.SetFlag(os.O_RDWR))
 	alone, err := lock.TryLock()
 	if err != nil || !alone {
 		return nil //nolint:nilerr // there was no probe, or one is under way
@@ -209,8 +209,9 @@ func (p *Provider) cleanProbes() error {
 	}
 	var errs error
 	for _, dir := range dirs {
-		if filepath.Base(dir) != "probe.lock" {
-			errs = errors.Join(errs, p.removeUnit(p.ctx, namePrefix+filepath.Base(dir)), os.RemoveAll(dir))
+		if filepath.Base(dir) != probeLock {
+			name := namePrefix + filepath.Base(dir)
+			errs = errors.Join(errs, p.removeUnit(p.ctx, name), p.engine.RemoveVolume(p.ctx, name), os.RemoveAll(dir))
 		}
 	}
 	return errs
@@ -254,18 +255,21 @@ func place(path string, data []byte, mode fs.FileMode) error {
 	return os.Rename(temp, path)
 }
 
-// accounts shows who there is inside: programs ask for their user's name.
-func (p *Provider) accounts(uid int) ([]Mount, error) {
-	user := fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", userName, uid, uid, home)
-	group := fmt.Sprintf("%s:x:%d:\n", userName, uid)
+// accountFiles tell who there is inside: programs ask for their user's name.
+func accountFiles(uid int) (passwd, group string) {
+	passwd = fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", userName, uid, uid, home)
+	group = fmt.Sprintf("%s:x:%d:\n", userName, uid)
 	if uid != 0 {
-		user = "root:x:0:0:root:/root:/usr/sbin/nologin\n" + user
+		passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\n" + passwd
 		group = "root:x:0:\n" + group
 	}
-	files := map[string]string{
-		"passwd": user + "nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n",
-		"group":  group + "nogroup:x:65534:\n",
-	}
+	return passwd + "nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n", group + "nogroup:x:65534:\n"
+}
+
+// accounts mounts them.
+func (p *Provider) accounts(uid int) ([]Mount, error) {
+	passwd, group := accountFiles(uid)
+	files := map[string]string{"passwd": passwd, "group": group}
 	var mounts []Mount
 	for _, name := range []string{"passwd", "group"} {
 		path, err := p.cachePath(fmt.Sprintf("%s-%d", name, uid))
@@ -281,54 +285,3 @@ func (p *Provider) accounts(uid int) ([]Mount, error) {
 	}
 	return mounts, nil
 }
-
-// Collect removes the containers of this host's workspaces, of any data directory,
-// whose files are gone: their owner has died and was taken away without a sweep.
-// Where the engine does not answer there is nothing to be done.
-func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
-	if err := p.answers(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		p.log.Info("docker: no engine to collect from", "error", err)
-		return nil, nil
-	}
-	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
-	defer cancel()
-	list, err := p.engine.List(soon, map[string]string{LabelHost: hostID(), LabelWorkspace: ""})
-	if err != nil {
-		return nil, fmt.Errorf("docker: collect: %w", p.hung(ctx, err))
-	}
-	var removed []Leftover
-	for _, c := range list {
-		if !orphan(c) {
-			continue
-		}
-		if err := p.removeUnit(ctx, c.ID); err != nil {
-			return removed, fmt.Errorf("docker: collect: %w", err)
-		}
-		removed = append(removed, Leftover{Name: c.Name, Workspace: c.Labels[LabelWorkspace], Root: c.Labels[LabelRoot]})
-	}
-	return removed, nil
-}
-
-// orphan reports whether what a container was made for is gone from this host.
-func orphan(c State) bool {
-	root, id := c.Labels[LabelRoot], c.Labels[LabelWorkspace]
-	if !filepath.IsAbs(root) {
-		return false // it is not one of ours
-	}
-	if !driver.ValidID(id) {
-		_, err := os.Lstat(root) // a probe's, which its data directory sweeps
-		return errors.Is(err, fs.ErrNotExist)
-	}
-	for _, name := range []string{id, ".dead-" + Kind + "-" + id} {
-		if _, err := os.Lstat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
-}
-
-// Images looks after the images of the engine.
-func (p *Provider) Images() Images { return Images{Engine: p.engine} }

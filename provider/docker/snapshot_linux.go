@@ -48,6 +48,11 @@ func (o *origin) fill(ctx context.Context, dir string, f *fact, durable bool) er
 	return snapshot.Fill(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.owner(), PlainModes: true})
 }
 
+// write brings the files of a new workspace to what it starts with.
+func (o *origin) write(ctx context.Context, to *driver.FS) error {
+	return snapshot.Write(ctx, o.tree, to, nil)
+}
+
 // owner is whose the files of a workspace are; nil is this process's user.
 func (f *fact) owner() *snapshot.Owner {
 	if os.Geteuid() != 0 {
@@ -76,6 +81,13 @@ func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
 		Now: func(ctx context.Context) (snapshot.View, error) {
 			if err := h.plot.Current(); err != nil {
 				return snapshot.View{}, err
+			}
+			if h.onVolume() {
+				files, err := h.files(ctx)
+				if err != nil {
+					return snapshot.View{}, err
+				}
+				return snapshot.View{Tree: snapshot.Files(files)}, nil // what runs goes on, since the guest has to
 			}
 			view := snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
 			err := h.still(ctx, &view)
@@ -136,6 +148,13 @@ func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 	m := h.plot.Meta()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("docker: roll back: %w: the workspace is read-only", fault.PermissionDenied)
+	}
+	if h.onVolume() {
+		files, err := h.files(ctx)
+		if err != nil {
+			return err
+		}
+		return snapshot.Write(ctx, to.Tree, files, &snapshot.WriteOptions{Only: to.Paths})
 	}
 	stage := h.p.ground.Path(h.id, stageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {

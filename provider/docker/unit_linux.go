@@ -44,6 +44,7 @@ type launch struct {
 	name       string // of the container
 	image      string
 	files      string
+	volume     string // that holds the files; "" has them at files
 	fact       *fact
 	key        string
 	policy     driver.Policy
@@ -61,6 +62,9 @@ func (l *launch) box(elem ...string) string {
 // start makes the container and waits until its guest answers. Where it fails the
 // container is left for the caller to remove.
 func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) {
+	if l.volume != "" {
+		return p.startAway(ctx, l)
+	}
 	bin, err := p.install()
 	if err != nil {
 		return nil, err
@@ -91,18 +95,27 @@ func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) 
 	return c, nil
 }
 
-// run creates a container and starts it.
-func (p *Provider) run(ctx context.Context, u Unit) error {
-	id, err := p.engine.Create(ctx, u)
-	if fault.Of(err) == fault.AlreadyExists { // what a crash left, since the lock is held
+// create makes a container in place of any that has its name, which a crash has
+// left: the lock is held.
+func (p *Provider) create(ctx context.Context, u Unit) (id string, err error) {
+	id, err = p.engine.Create(ctx, u)
+	if fault.Of(err) == fault.AlreadyExists {
 		if err = p.removeUnit(ctx, u.Name); err == nil {
 			id, err = p.engine.Create(ctx, u)
 		}
 	}
+	if err == nil {
+		driver.Step(ctx, "container created")
+	}
+	return id, err
+}
+
+// run creates a container and starts it.
+func (p *Provider) run(ctx context.Context, u Unit) error {
+	id, err := p.create(ctx, u)
 	if err != nil {
 		return err
 	}
-	driver.Step(ctx, "container created")
 	if err := p.engine.Start(ctx, id); err != nil {
 		return err
 	}
@@ -123,9 +136,7 @@ func (l *launch) prepare(version string, img Image) error {
 	if err := os.Mkdir(l.box(guest.ContainerLog), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	token := make([]byte, 32)
-	rand.Read(token) // never fails
-	l.token = hex.EncodeToString(token)
+	l.newToken()
 	data, err := json.Marshal(l.config(version, img))
 	if err != nil {
 		return err
@@ -134,6 +145,13 @@ func (l *launch) prepare(version string, img Image) error {
 		return err
 	}
 	return l.open()
+}
+
+// newToken makes up what the guest wants to hear.
+func (l *launch) newToken() {
+	token := make([]byte, 32)
+	rand.Read(token) // never fails
+	l.token = hex.EncodeToString(token)
 }
 
 // open lets the guest, who is not known to be anyone else than the workload, make
@@ -188,6 +206,9 @@ func (l *launch) config(version string, img Image) guest.Config {
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
 		WatchDisk: true, Threads: guestThreads, Env: environment(img.Env, l.policy.Env),
 	}
+	if l.volume != "" {
+		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
+	}
 	if l.proxied {
 		cfg.Relay = relayPort
 		bundle := ""
@@ -221,7 +242,7 @@ func environment(image []string, policy map[string]string) map[string]string {
 
 // unit describes the container.
 func (p *Provider) unit(l *launch, program string) (Unit, error) {
-	accounts, err := p.accounts(l.fact.UID)
+	mounts, err := p.mounts(l, program)
 	if err != nil {
 		return Unit{}, err
 	}
@@ -231,15 +252,14 @@ func (p *Provider) unit(l *launch, program string) (Unit, error) {
 	}
 	memory := l.policy.Limits.Memory.Max
 	private := fmt.Sprintf("mode=700,uid=%d,gid=%d", l.fact.UID, l.fact.UID)
+	if l.fact.info.Podman {
+		private = "mode=1777" // it takes no owner, and there is no other user
+	}
 	u := Unit{
 		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: inside, Runtime: l.fact.Runtime,
 		Command: []string{guestInside, guest.ContainerVerb, boxInside},
 		User:    fmt.Sprintf("%d:%d", l.fact.UID, l.fact.UID),
-		Mounts: append([]Mount{
-			{Source: l.files, Target: inside, ReadOnly: l.policy.ReadOnly},
-			{Source: l.box(), Target: boxInside},
-			{Source: program, Target: guestInside, ReadOnly: true},
-		}, accounts...),
+		Mounts:  mounts,
 		Tmpfs: map[string]string{
 			"/tmp":     "rw,nosuid,nodev,exec,mode=1777" + size(memory, 2),
 			"/run":     "rw,nosuid,nodev,mode=755" + size(memory, 32),
@@ -251,10 +271,30 @@ func (p *Provider) unit(l *launch, program string) (Unit, error) {
 	if pids := l.policy.Limits.PIDs.Max; pids > 0 && !l.fact.Kernel {
 		u.PIDs = pids + guestThreads
 	}
-	if l.roots != "" {
-		u.Mounts = append(u.Mounts, Mount{Source: l.roots, Target: rootsInside, ReadOnly: true})
+	if l.volume != "" {
+		u.Command[1], u.Stdin = guest.StdioVerb, true
 	}
 	return u, nil
+}
+
+// mounts are what the container has of this host, or of its engine.
+func (p *Provider) mounts(l *launch, program string) ([]Mount, error) {
+	if l.volume != "" {
+		return []Mount{{Source: l.volume, Target: inside, Volume: true, ReadOnly: l.policy.ReadOnly}, {Target: boxInside, Volume: true}}, nil
+	}
+	accounts, err := p.accounts(l.fact.UID)
+	if err != nil {
+		return nil, err
+	}
+	mounts := append([]Mount{
+		{Source: l.files, Target: inside, ReadOnly: l.policy.ReadOnly},
+		{Source: l.box(), Target: boxInside},
+		{Source: program, Target: guestInside, ReadOnly: true},
+	}, accounts...)
+	if l.roots != "" {
+		mounts = append(mounts, Mount{Source: l.roots, Target: rootsInside, ReadOnly: true})
+	}
+	return mounts, nil
 }
 
 // size limits a file system in memory to a part of the memory that there is: what

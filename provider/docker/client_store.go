@@ -1,0 +1,187 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/volume"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// CreateVolume makes a volume. Docker's belongs to root until something is put into
+// it; Podman's belongs to whom the volume was made for.
+func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error {
+	opts := volume.CreateOptions{Name: name, Labels: labels}
+	podman, err := e.isPodman(ctx)
+	if err != nil {
+		return err
+	}
+	if podman {
+		opts.DriverOpts = map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", uid, uid)}
+	}
+	_, err = e.c.VolumeCreate(ctx, opts)
+	return coded("create volume "+name, err)
+}
+
+// Volume asks whether there is a volume.
+func (e *remoteEngine) Volume(ctx context.Context, name string) error {
+	_, err := e.c.VolumeInspect(ctx, name)
+	return coded("inspect volume "+name, err)
+}
+
+// Volumes lists volumes with the given labels.
+func (e *remoteEngine) Volumes(ctx context.Context, labels map[string]string) ([]Volume, error) {
+	list, err := e.c.VolumeList(ctx, volume.ListOptions{Filters: labelled(labels)})
+	if err != nil {
+		return nil, coded("list volumes", err)
+	}
+	var volumes []Volume
+	for _, v := range list.Volumes {
+		volumes = append(volumes, Volume{Name: v.Name, Labels: v.Labels})
+	}
+	return volumes, nil
+}
+
+// RemoveVolume removes a volume.
+func (e *remoteEngine) RemoveVolume(ctx context.Context, name string) error {
+	return gone(coded("remove volume "+name, e.c.VolumeRemove(ctx, name, false)))
+}
+
+// Image returns an image by its name or id.
+func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
+	in, err := e.c.ImageInspect(ctx, name)
+	if err != nil {
+		return Image{}, coded("inspect image "+name, err)
+	}
+	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" of an image that does not say
+	img := Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: created}
+	if in.Config != nil {
+		img.Labels, img.Env = in.Config.Labels, in.Config.Env
+	}
+	return img, nil
+}
+
+// Images lists the images that have names.
+func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
+	list, err := e.c.ImageList(ctx, image.ListOptions{})
+	if err != nil {
+		return nil, coded("list images", err)
+	}
+	var images []Image
+	for _, in := range list {
+		images = append(images, Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: time.Unix(in.Created, 0), Labels: in.Labels})
+	}
+	return images, nil
+}
+
+// Pull fetches an image from its registry.
+func (e *remoteEngine) Pull(ctx context.Context, name string) error {
+	r, err := e.c.ImagePull(ctx, name, image.PullOptions{})
+	if err != nil {
+		return coded("pull "+name, err)
+	}
+	return progress("pull "+name, r, nil)
+}
+
+// progress reads what an engine says while it works, to its end; each, which may
+// be nil, is called with every line of text.
+func progress(verb string, r io.ReadCloser, each func(text string)) error {
+	defer r.Close()
+	dec := json.NewDecoder(r)
+	for {
+		var line struct {
+			Stream string `json:"stream"`
+			Error  string `json:"error"`
+		}
+		err := dec.Decode(&line)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return coded(verb, err)
+		case line.Error != "":
+			code := fault.Failed
+			if strings.Contains(line.Error, "no space left on device") {
+				code = fault.ResourceExhausted
+			}
+			return fmt.Errorf("docker: %s: %w: %s", verb, code, line.Error)
+		case each != nil:
+			each(line.Stream)
+		}
+	}
+}
+
+// Load takes in images as "docker save" writes them.
+func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, error) {
+	resp, err := e.c.ImageLoad(ctx, archive)
+	if err != nil {
+		return nil, coded("load an image", err)
+	}
+	var names []string
+	err = progress("load an image", resp.Body, func(text string) {
+		for _, mark := range []string{"Loaded image: ", "Loaded image ID: "} {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(text), mark); ok {
+				names = append(names, name)
+			}
+		}
+	})
+	return names, err
+}
+
+// Import makes an image of a tar of files.
+func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string, c Commit) error {
+	var changes []string
+	for _, v := range c.Env {
+		changes = append(changes, "ENV "+v)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
+		changes = append(changes, fmt.Sprintf("LABEL %q=%q", k, c.Labels[k]))
+	}
+	if len(c.Command) > 0 {
+		command, err := json.Marshal(c.Command)
+		if err != nil {
+			return fmt.Errorf("docker: import %s: %w: %w", name, fault.Internal, err)
+		}
+		changes = append(changes, "CMD "+string(command))
+	}
+	r, err := e.c.ImageImport(ctx, image.ImportSource{Source: files, SourceName: "-"}, name, image.ImportOptions{Changes: changes})
+	if err != nil {
+		return coded("import "+name, err)
+	}
+	return progress("import "+name, r, nil)
+}
+
+// Build makes an image by a Dockerfile, in the engine's own builder and without
+// a network.
+func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
+	resp, err := e.c.ImageBuild(ctx, files, build.ImageBuildOptions{
+		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
+	})
+	if err != nil {
+		return coded("build "+name, err)
+	}
+	return progress("build "+name, resp.Body, nil)
+}
+
+// Commit makes an image of what a container is now.
+func (e *remoteEngine) Commit(ctx context.Context, id, name string, labels map[string]string) error {
+	_, err := e.c.ContainerCommit(ctx, id, container.CommitOptions{Reference: name, Config: &container.Config{Labels: labels}})
+	return coded("make image "+name, err)
+}
+
+// RemoveImage takes a name from an image, and the image away with its last one.
+func (e *remoteEngine) RemoveImage(ctx context.Context, name string) error {
+	_, err := e.c.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true})
+	return coded("remove image "+name, err)
+}
