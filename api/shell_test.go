@@ -283,6 +283,23 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// TestTimesOfCommands gives the times of a command as texts and as nanoseconds.
+func TestTimesOfCommands(t *testing.T) {
+	h, id, _ := shellHost(t)
+	for _, timeout := range []string{`"50ms"`, `50000000`} {
+		events := h.exec(id, `{"argv": ["sleep", "1000"], "timeout": `+timeout+`, "grace": "1ms"}`)
+		if last := events[len(events)-1].Result; last == nil || last.Cause != driver.CauseTimeout {
+			t.Errorf("timeout %s gives %+v, want the cause timeout", timeout, last)
+		}
+	}
+	for _, bad := range []string{`"timeout": "50"`, `"timeout": "soon"`, `"timeout": 1.5`, `"timeout": true`, `"grace": "1 s"`, `"timeout": ""`} {
+		for _, route := range []string{"/exec", "/sessions"} {
+			wantFault(t, h.do("POST", "/v1/workspaces/"+id+route, `{"argv": ["true"], `+bad+`}`), fault.InvalidArgument, `such as "50ms" or "1m30s"`, "nanoseconds")
+		}
+	}
+	wantFault(t, h.do("POST", "/v1/workspaces/"+id+"/exec", `{"argv": ["true"], "timeout": "-1s"}`), fault.InvalidArgument, "negative")
+}
+
 // TestAttach sits down at a terminal, leaves, and comes back to what it shows.
 func TestAttach(t *testing.T) {
 	h, id, _ := shellHost(t)

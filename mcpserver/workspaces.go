@@ -81,8 +81,14 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	return name, dir, tool.CheckName(name)
 }
 
-// directory returns the absolute path of a directory that exists.
+// directory returns the absolute path of a directory that exists. A ~ that a shell
+// left, as it does in NAME=~/DIR, is the home directory.
 func directory(dir string) (string, error) {
+	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == filepath.Separator) {
+		if home, err := os.UserHomeDir(); err == nil {
+			dir = home + rest
+		}
+	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("mcpserver: directory %s: %w: %w", dir, fault.InvalidArgument, err)

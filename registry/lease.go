@@ -88,15 +88,22 @@ func (e *entry) good(rec Record) bool {
 }
 
 // Run does what a registry does by itself, until ctx ends: it sweeps leftovers,
-// at the start and whenever a removal was cut short, and expires idle
-// workspaces. Run it once in a program that runs for long.
+// at the start and whenever a removal was cut short, notes what ended with a process
+// that died, and expires idle workspaces. Run it once in a program that runs for long.
 func (r *Registry) Run(ctx context.Context) error {
 	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
 		r.opts.Log.Warn("sweep", "error", err)
 	}
 	ticker := time.NewTicker(r.opts.ExpireEvery)
 	defer ticker.Stop()
+	looking := true
 	for n := 1; ; n++ {
+		if looking {
+			var err error
+			if looking, err = r.noteVanished(ctx); err != nil && ctx.Err() == nil {
+				r.opts.Log.Warn("look for what vanished", "error", err)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -2,6 +2,9 @@ package registry
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +225,49 @@ func TestRunSweepsAndExpires(t *testing.T) {
 			if made(t, base, id) || g.state(id) != "" {
 				t.Errorf("the one that was %s is still there", what)
 			}
+		}
+	})
+}
+
+// TestRunNotesWhatVanished: what was in the memory of a process that has died is
+// failed without being used, as soon as the lease of the dead has ended, and what
+// another registry holds is not looked at.
+func TestRunNotesWhatVanished(t *testing.T) {
+	dead := exec.CommandContext(t.Context(), "true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		left, held := g.create(nil), g.create(nil)
+		g.acquireOK(left)
+		if err := g.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		host, err := os.Hostname()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.store.Hold(t.Context(), left, Holder{ID: driver.NewID(), Host: host, PID: dead.Process.Pid}, testLease); err != nil {
+			t.Fatal(err)
+		}
+		other := newRigOn(t, g.url, workspacetest.NewScripted(new(memory.Provider)), nil)
+		other.acquireOK(held)
+		next := newRigOn(t, g.url, workspacetest.NewScripted(new(memory.Provider)), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- next.Run(ctx) }()
+		synctest.Wait()
+		next.wantState(left, Ready)
+		time.Sleep(2 * testLease)
+		next.wantState(left, Failed)
+		next.wantState(held, Ready)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if rec, err := next.Lookup(t.Context(), "", left); err != nil || rec.Error == nil || !strings.Contains(rec.Error.Message, "gone") {
+			t.Errorf("it says %+v, %v; want that it is gone", rec.Error, err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func ParseRule(s string) (Rule, error) {
 	if name, subject, found := strings.Cut(rest, "("); found && strings.HasSuffix(subject, ")") {
 		r.Tool, r.Subject = name, strings.TrimSuffix(subject, ")")
 	}
-	if !ok || r.Tool == "" || r.Decision != Allow && r.Decision != Ask && r.Decision != Deny {
+	if !ok || r.Tool == "" || strings.ContainsAny(r.Tool, "() \t") || r.Decision != Allow && r.Decision != Ask && r.Decision != Deny {
 		return Rule{}, fmt.Errorf("tool: rule %q: %w: write allow:TOOL, ask:TOOL or deny:TOOL, with a pattern as in ask:Bash(git push*)", s, fault.InvalidArgument)
 	}
 	return r, nil

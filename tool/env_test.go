@@ -125,7 +125,7 @@ func TestApproval(t *testing.T) {
 	if len(decisions) != 9 {
 		t.Errorf("%d decisions were told, want 9", len(decisions))
 	}
-	for _, bad := range []string{"Bash", "maybe:Bash", "allow:"} {
+	for _, bad := range []string{"Bash", "maybe:Bash", "allow:", "deny:Bash(", "deny:Bash(rm", "deny:(rm)", "deny:Bash (rm)", "deny:Bash)"} {
 		if _, err := tool.ParseRule(bad); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("ParseRule(%q) = %v", bad, err)
 		}

@@ -48,6 +48,9 @@ with --server it is what the daemon still has in memory. --json prints one event
 }
 
 func (a *app) events(ctx context.Context, opts eventsOptions) error {
+	if opts.lines < 0 {
+		return usagef("--lines %d: it is a number of lines, not negative; 0 is all", opts.lines)
+	}
 	if a.server != "" {
 		return a.serverEvents(ctx, opts)
 	}

@@ -41,11 +41,11 @@ func argv(cmd *cobra.Command, args []string, before int) ([]string, error) {
 	return args[before:], nil
 }
 
-// foreground runs a command with the streams of this program and returns how it
-// ended.
-func (a *app) foreground(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
+// foreground runs a command with the streams of this program, and returns the
+// result, empty for a terminal, and what ends the program as the command ended.
+func (a *app) foreground(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
 	if tty && !a.json {
-		return a.atTerminal(ctx, c, ws, cmd)
+		return workspace.Result{}, a.atTerminal(ctx, c, ws, cmd)
 	}
 	cmd.Stdin = a.In
 	if !a.json {
@@ -54,14 +54,14 @@ func (a *app) foreground(ctx context.Context, c *remote.Client, ws *workspace.Wo
 	}
 	res, err := ws.Run(ctx, cmd)
 	if err != nil {
-		return err
+		return res, err
 	}
 	if a.json {
 		if err := a.answer(newResultAnswer(res), nil); err != nil {
-			return err
+			return res, err
 		}
 	}
-	return a.passed(res)
+	return res, a.passed(res)
 }
 
 func writeTo(w io.Writer) func([]byte) error {

@@ -84,8 +84,9 @@ func exitHelp() string {
 	b.WriteString("Exit status:\n")
 	row := func(status int, text string) { fmt.Fprintf(&b, "  %-3d %s\n", status, text) }
 	row(0, "success")
-	row(exitUsage, "usage: the command line makes no sense")
-	row(exitOurs, "of run, ws exec and ws shell, which pass on that of the command: a failure of Croft's own")
+	row(1, "of eval: cases failed; of code and script: an exception")
+	row(exitUsage, "usage: the command line makes no sense; of eval also: the suite could not be run")
+	row(exitOurs, "of run, code, script, ws exec and ws shell, which pass on another status: a failure of Croft's own")
 	codes := fault.All()
 	slices.SortFunc(codes, func(x, y fault.Code) int { return x.Exit() - y.Exit() })
 	for _, c := range codes {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/history"
+	"github.com/croft-run/croft/internal/near"
 	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/snapshots"
@@ -41,6 +43,7 @@ type toolFlags struct {
 	checkpoint string
 	policy     policyFlags
 	announce   bool // say which workspaces there are
+	empty      bool // an empty workspace instead of the current directory
 }
 
 func (t *toolFlags) register(f *pflag.FlagSet) {
@@ -218,7 +221,36 @@ func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScop
 		defer cancel()
 		err = errors.Join(err, env.Close(after))
 	}()
+	if err := a.checkApproval(ctx, env, approval); err != nil {
+		return err
+	}
 	return f(sys, env)
+}
+
+// checkApproval refuses a rule whose tool is a mistyped one, and tells of one that
+// is not there: it would decide nothing.
+func (a *app) checkApproval(ctx context.Context, env *tool.Env, approval *tool.Approval) error {
+	if approval == nil {
+		return nil
+	}
+	list, err := env.Available(ctx, "")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range slices.Concat(list, env.Tools) {
+		names = append(names, t.Name)
+	}
+	for _, r := range approval.Rules {
+		if strings.Contains(r.Tool, "*") || slices.Contains(names, r.Tool) {
+			continue
+		}
+		if hint := near.Hint(r.Tool, names); hint != "" {
+			return usagef("--approve %q: there is no tool %s%s", r, r.Tool, hint)
+		}
+		a.note("croft: warning: --approve %q: there is no tool %s here", r, r.Tool)
+	}
+	return nil
 }
 
 func parseApproval(rules []string) (*tool.Approval, error) {
@@ -304,9 +336,12 @@ func (d *dirSet) made(id string) {
 
 // openDirs opens a workspace in each directory.
 func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (*dirSet, error) {
-	dirs, err := mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces)
-	if err != nil {
-		return nil, err
+	dirs := map[string]string{"workspace": ""}
+	if !opts.empty || opts.workspace != "" || opts.workspaces != "" {
+		var err error
+		if dirs, err = mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces); err != nil {
+			return nil, err
+		}
 	}
 	if err := sys.Discard(ctx, mcpLabel); err != nil {
 		a.note("croft: remove what an earlier run left: %v", err)

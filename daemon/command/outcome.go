@@ -28,12 +28,11 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// ours makes an error of Croft's own one with the status 125.
+// ours makes an error of Croft's own one with the status 125. A command line that
+// makes no sense stays what it is.
 func ours(err error) error {
-	if err == nil {
-		return nil
-	}
-	if passed := new(outcome); errors.As(err, &passed) {
+	usage, passed := new(usageError), new(outcome)
+	if err == nil || errors.As(err, &passed) || errors.As(err, &usage) {
 		return err
 	}
 	return &outcome{exitOurs, err}

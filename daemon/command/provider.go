@@ -37,24 +37,33 @@ func (a *app) providerListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, providerRows(list)) })
+				return a.answer(list, func(w io.Writer) error { return printProviders(w, list) })
 			})
 		}),
 	}
 }
 
-func providerRows(list []remote.ProviderInfo) [][]string {
+// printProviders prints a table of those that can be used here, and then why
+// others can't.
+func printProviders(w io.Writer, list []remote.ProviderInfo) error {
 	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE", "LIMITS"}}
+	var unusable [][]string
 	for _, p := range list {
 		switch {
 		case p.Error != nil:
-			rows = append(rows, []string{p.Kind, "unusable: " + p.Error.Message})
+			unusable = append(unusable, []string{p.Kind, "unusable: " + p.Error.Message})
 		case p.Traits != nil:
 			rows = append(rows, []string{p.Kind, orDash(string(p.Traits.Isolation)), orDash(string(p.Traits.Network)),
 				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
-	return rows
+	if err := table(w, rows); err != nil || len(unusable) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return table(w, unusable)
 }
 
 // enforcedLimits names the limits that something enforces.

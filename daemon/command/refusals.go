@@ -9,12 +9,40 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/provider/remote"
+	"github.com/croft-run/croft/workspace/driver"
 )
+
+// mostRefusals bounds what is said of hosts that were refused.
+const mostRefusals = 5
+
+// noteRefused says what was refused while a command ran in a workspace that stays.
+func (a *app) noteRefused(refused []driver.Refusal) {
+	for i, r := range refused {
+		if i == mostRefusals {
+			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
+			return
+		}
+		a.note("croft: refused: %s", printable(refusalText(r.Host, r.Reason, "a workspace opened with --allow-net %s reaches it")))
+	}
+}
+
+// refusalText is what is told of a refusal, with how it can be allowed.
+func refusalText(at, reason, hint string) string {
+	line := at + ": " + reason
+	host, port, err := net.SplitHostPort(at)
+	// Nobody is led to where machines keep their credentials.
+	if ip := net.ParseIP(host); err != nil || !strings.HasPrefix(reason, "no rule") || ip != nil && ip.IsLinkLocalUnicast() {
+		return line
+	}
+	if port == "80" || port == "443" { // what a host without a port allows
+		at = host
+	}
+	return line + "; " + fmt.Sprintf(hint, at)
+}
 
 // noteRefusals says what a workspace was not let reach over the network. A
 // program often says no more of it than that it failed.
 func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
-	const most = 5
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	told := map[string]bool{}
@@ -24,24 +52,15 @@ func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
 		if err != nil || e.Fields[event.FieldVerdict] != event.VerdictDeny {
 			return err
 		}
-		host, port := fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort])
-		reason := fmt.Sprint(e.Fields[event.FieldReason])
-		at := net.JoinHostPort(host, port)
-		line := at + ": " + reason
-		// Nobody is led to where machines keep their credentials.
-		if ip := net.ParseIP(host); strings.HasPrefix(reason, "no rule") && (ip == nil || !ip.IsLinkLocalUnicast()) {
-			if port == "80" || port == "443" { // what a host without a port allows
-				at = host
-			}
-			line += "; --allow-net " + at + " lets it through"
-		}
-		if len(told) < most && !told[line] {
+		at := net.JoinHostPort(fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort]))
+		line := refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
+		if len(told) < mostRefusals && !told[line] {
 			a.note("croft: refused: %s", printable(line))
 		}
 		told[line] = true
 		return nil
 	})
-	if err == nil && len(told) > most {
-		a.note("croft: refused: and %d more; see croft events --kind %s", len(told)-most, event.EgressRequest)
+	if err == nil && len(told) > mostRefusals {
+		a.note("croft: refused: and %d more; see croft events --kind %s", len(told)-mostRefusals, event.EgressRequest)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/daemon/system"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/near"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -43,7 +44,11 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	// Where the flags themselves are wrong, --json was perhaps not yet seen.
+	// Where the flags themselves are wrong, --json was perhaps not yet seen. What
+	// follows -- is another program's.
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
 	a.json = a.json || slices.Contains(args, "--json")
 	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
 		err = &failure{errInterrupted} // whatever it was that noticed
@@ -80,6 +85,7 @@ func (a *app) root() *cobra.Command {
 
 		PersistentPreRunE: a.settle,
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
@@ -113,10 +119,13 @@ func group(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	msg := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		msg += fmt.Sprintf("; did you mean %q?", near[0])
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
 	}
-	return usagef("%s", msg)
+	return usagef("%s%s", msg, near.Hint(args[0], names))
 }
 
 // run makes a command's function from one that takes what it needs. Its errors

@@ -98,7 +98,8 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 		if err != nil {
 			return err
 		}
-		return a.foreground(ctx, c, ws, opts.command.command(words), opts.command.tty || a.onTerminal())
+		_, err = a.foreground(ctx, c, ws, opts.command.command(words), opts.command.tty || a.onTerminal())
+		return err
 	})
 }
 

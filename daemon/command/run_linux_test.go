@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // secureServer serves TLS on an address of loopback that is not the usual one, so
@@ -256,6 +259,47 @@ func TestRunReachesWhatIsAllowed(t *testing.T) {
 	}
 	if out, status := run("--secret", "nope@"+host, "--", "true"); status != 125 || !strings.Contains(out, "set CROFT_SECRET_NOPE") {
 		t.Errorf("a secret that is not there: status %d, %s", status, out)
+	}
+}
+
+// TestExecTellsWhatWasRefused: a command in a workspace that stays tells which
+// hosts it was not let reach, directly and over a server, and the Bash tool does so
+// to an agent.
+func TestExecTellsWhatWasRefused(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, err := croft(t, data, "ws", "open", "box", "--provider", "sandbox").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	curl := "curl -s http://127.0.0.9:8000; curl -s http://169.254.169.254; for i in 1 2 3 4 5 6; do curl -s http://h$i.test; done"
+	exec := func(flags ...string) (string, string) {
+		t.Helper()
+		var out, errs strings.Builder
+		cmd := croft(t, data, append(append([]string{"ws", "exec", "box"}, flags...), "--", "sh", "-c", curl)...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		cmd.Run() //nolint:errcheck // it is that of curl
+		return out.String(), errs.String()
+	}
+	const reason = ": no rule allows it; this workspace has no network"
+	want := "croft: refused: 127.0.0.9:8000" + reason + "; a workspace opened with --allow-net 127.0.0.9:8000 reaches it\n" +
+		"croft: refused: 169.254.169.254:80" + reason + "\n" +
+		"croft: refused: h1.test:80" + reason + "; a workspace opened with --allow-net h1.test reaches it\n"
+	if _, errs := exec(); !strings.HasPrefix(errs, want) || !strings.HasSuffix(errs, "croft: refused: and 3 more; see croft events --kind egress.request\n") {
+		t.Errorf("got %s; want %s and how many more", errs, want)
+	}
+	out, errs := exec("--json")
+	var answer struct{ Refused []driver.Refusal }
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || errs != "" || len(answer.Refused) != 8 || answer.Refused[0].Host != "127.0.0.9:8000" {
+		t.Errorf("as JSON: %s, and %s on the standard error", out, errs)
+	}
+	args, err := json.Marshal(m{"command": curl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, _ := croft(t, data, "tool", "Bash", string(args), "--ws", "box").CombinedOutput()
+	for _, want := range []string{"network: 127.0.0.9:8000 was refused" + reason + "; who runs the workspace can allow", "network: and 3 more were refused\n"} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("the Bash tool says %s; want %s", said, want)
+		}
 	}
 }
 

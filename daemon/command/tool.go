@@ -56,6 +56,7 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 			input = data
 		}
 	}
+	opts.empty = len(args) == 0 || opts.schema // what there is does not depend on the files
 	if a.server != "" {
 		return a.toolOnServer(ctx, opts, args, input)
 	}

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/internal/near"
 )
 
 // settle decides, from flags and environment, what the command works on. A flag
@@ -39,11 +43,38 @@ func serverURL(s string) string {
 // variable that is not set, and taking it for absent would do something else.
 func emptyFlag(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = slices.Contains(list.GetSlice(), "")
+		}
+		if empty && err == nil {
 			err = usagef("--%s is empty", f.Name)
 		}
 	})
 	return err
+}
+
+// flagError says in plain words that the value of a flag can't be read.
+func flagError(cmd *cobra.Command, err error) error {
+	bad := new(pflag.InvalidValueError)
+	if !errors.As(err, &bad) {
+		var known []string
+		name := new(pflag.NotExistError)
+		if errors.As(err, &name) {
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+			return usagef("%v%s", err, near.Hint("--"+name.GetSpecifiedName(), known))
+		}
+		return err
+	}
+	f := bad.GetFlag()
+	what := map[string]string{
+		"int": "a whole number, such as 10", "int64": "a whole number, such as 10", "bool": "true or false",
+		"duration": "a number with a unit, such as 30s, 1m30s or 2h",
+	}[f.Value.Type()]
+	if what == "" {
+		return err
+	}
+	return usagef("--%s %q: it is %s", f.Name, bad.GetValue(), what)
 }
 
 // plain makes the commands at and below cmd refuse arguments in plain words.

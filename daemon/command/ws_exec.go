@@ -64,7 +64,9 @@ func (a *app) wsExec(ctx context.Context, opts wsExecOptions) error {
 			return a.detached(ctx, ws, cmd, opts.command.tty)
 		}
 		defer end()
-		return a.foreground(ctx, c, ws, cmd, opts.command.tty)
+		res, err := a.foreground(ctx, c, ws, cmd, opts.command.tty)
+		a.noteRefused(res.Refused)
+		return err
 	})
 }
 

@@ -31,6 +31,9 @@ What was not searched, and why, is said on standard error. No match is not an er
 			if len(args) == 3 {
 				opts.grep.Path = args[2]
 			}
+			if opts.context < 0 {
+				return usagef("--context %d: it is a number of lines, not negative", opts.context)
+			}
 			if opts.context > 0 {
 				opts.grep.Before, opts.grep.After = max(opts.grep.Before, opts.context), max(opts.grep.After, opts.context)
 			}

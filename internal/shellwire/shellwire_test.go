@@ -51,6 +51,24 @@ func TestCommandsTravel(t *testing.T) {
 	}
 }
 
+// TestDurations reads both forms of a time, and refuses what is neither.
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		`"1m30s"`: 90 * time.Second, `"50ms"`: 50 * time.Millisecond, `"0s"`: 0, `1500000000`: 1500 * time.Millisecond, `"-1s"`: -time.Second,
+	} {
+		var got Duration
+		if err := json.Unmarshal([]byte(text), &got); err != nil || time.Duration(got) != want {
+			t.Errorf("%s is %v, %v; want %v", text, time.Duration(got), err, want)
+		}
+	}
+	for _, text := range []string{`"30"`, `""`, `"1 minute"`, `1.5`, `true`, `{}`, `[]`, `99999999999999999999`} {
+		var got Duration
+		if err := json.Unmarshal([]byte(text), &got); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%s: %v, %v; want InvalidArgument", text, time.Duration(got), err)
+		}
+	}
+}
+
 func TestWindow(t *testing.T) {
 	w := NewWindow()
 	taken := 0

@@ -143,6 +143,15 @@ func TestPollCountsWhatIsGone(t *testing.T) {
 	if !bytes.Equal(got, want) || dropped != int64(len(whole)-2000) {
 		t.Errorf("polled %d bytes, %d dropped; want 2000 and %d", len(got), dropped, len(whole)-2000)
 	}
+	info, err := s.State(t.Context())
+	if err != nil || info.LogDropped != int64(len(whole)-2000) {
+		t.Errorf("the state says that the log lacks %d bytes, %v; want %d", info.LogDropped, err, len(whole)-2000)
+	}
+	s = start(t, m, driver.Command{Script: "seq 100; seq 100 >&2"})
+	wait(t, s)
+	if info, err = s.State(t.Context()); err != nil || info.LogDropped != 0 {
+		t.Errorf("the log of little lacks %d bytes, %v; want 0", info.LogDropped, err)
+	}
 }
 
 func TestLog(t *testing.T) {

@@ -213,7 +213,9 @@ func (h *handle) leaveProxy(ctx context.Context) {
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
 	if now := h.plot.Meta(); err == nil {
-		err = errors.Join(checkDisk(&now, policy), checkLeast(policy.Limits))
+		if err = checkLeast(policy.Limits); err == nil {
+			err = checkDisk(&now, policy)
+		}
 	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)

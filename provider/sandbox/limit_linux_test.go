@@ -169,6 +169,30 @@ func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 	}
 }
 
+// TestLimitsHaveMinima: what nothing can run under is refused when it is asked for,
+// and the least is named.
+func TestLimitsHaveMinima(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	for _, tt := range []struct {
+		limits driver.Limits
+		want   string
+	}{
+		{driver.Limits{CPU: driver.Limit{Max: 9}}, "limit cpu: invalid argument: the least is 0.01 cores"},
+		{driver.Limits{Memory: driver.Limit{Max: 1<<20 - 1}}, "limit memory: invalid argument: the least is 1 MiB"},
+		{driver.Limits{Disk: driver.Limit{Max: 1}}, "limit disk: invalid argument: the least is 1 MiB"},
+		{driver.Limits{OpenFiles: driver.Limit{Max: 7}}, "limit openFiles: invalid argument: the least is 8"},
+	} {
+		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: tt.limits}})
+		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("open with %+v: %v; want %s", tt.limits, err, tt.want)
+		}
+		if _, err := ws.Life.Update(t.Context(), driver.Policy{Limits: tt.limits}); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("update to %+v: %v; want %s", tt.limits, err, tt.want)
+		}
+	}
+}
+
 // TestLimitsAreProvenByGoingBeyond asks each controller of this host, and one
 // whose limit is not set.
 func TestLimitsAreProvenByGoingBeyond(t *testing.T) {

@@ -2,17 +2,27 @@ package all_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"gocloud.dev/blob/memblob"
+
+	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/wrap/coded"
 	"github.com/croft-run/croft/script"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/tool/skill"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -20,24 +30,37 @@ import (
 // newEnv opens a workspace with files, and every tool over it.
 func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	t.Helper()
-	p, err := local.New(&local.Config{Root: t.TempDir()})
+	p, err := local.New(&local.Config{Root: t.TempDir(), Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := workspace.NewMux(coded.Wrap(p, coded.Config{Engine: &engine})).Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID()}, nil)
-	if err != nil {
-		t.Fatal(err)
+	mux, set := workspace.NewMux(coded.Wrap(p, coded.Config{Engine: &engine})), new(tool.Set)
+	open := func(name string, from driver.Source) *workspace.Workspace {
+		ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID(), From: from}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := ws.Destroy(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := set.Add(name, ws); err != nil {
+			t.Fatal(err)
+		}
+		return ws
 	}
-	set := new(tool.Set)
-	if err := set.Add("app", ws); err != nil {
-		t.Fatal(err)
-	}
+	ws := open("app", driver.Source{})
 	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_DB_PASSWORD=correct horse"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	env, err := tool.NewEnv(tool.Config{
-		Tools: append(all.Coding(), all.Workspace()...), Sources: all.Sources(), Workspaces: set, Secrets: store,
+		Tools: slices.Concat(all.Coding(), all.Workspace(), skillTools(t)), Sources: all.Sources(), Workspaces: set, Secrets: store,
+		Fork: func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
+			open(name, driver.Source{Snapshot: from})
+			return name, nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +70,6 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		if err := env.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		if err := ws.Destroy(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 	for name, text := range files {
 		if _, err := ws.WriteFile(t.Context(), name, []byte(text), &driver.WriteOptions{Parents: true}); err != nil {
@@ -57,6 +77,29 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		}
 	}
 	return env
+}
+
+// skillTools are the tools over one skill, and a place for artifacts.
+func skillTools(t *testing.T) []*tool.Tool {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"SKILL.md":         "---\nname: word-count\ndescription: Counts the words of a text.\n---\nRun scripts/count.sh FILE; docs/units.md says what a word is.\n",
+		"docs/units.md":    "A word is what stands between spaces.\n",
+		"scripts/count.sh": "wc -w < \"$1\" > \"$OUTPUT_DIR/count.txt\"\n",
+	} {
+		name = filepath.Join(root, "word-count", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bucket := memblob.OpenBucket(nil)
+	t.Cleanup(func() {
+		if err := bucket.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "")})
 }
 
 // website is what web_fetch finds at http://docs.example.com in an example.
@@ -115,6 +158,12 @@ const kernel = "/usr/share/jupyter/kernels/python3/kernel.json"
 
 // engine runs the scripts of all examples.
 var engine script.Engine
+
+// remembered is a workspace that changed since a snapshot.
+var remembered = []string{
+	`snapshot_create {"name": "before-rewrite"}`,
+	`Bash {"command": "echo 'Adds up, quickly.' >> README.md; rm main/main.go"}`,
+}
 
 const read = `Read {"file_path": "calc.go"}`
 
@@ -185,6 +234,27 @@ var examples = map[string]example{
 	"workspace_delete_context": {before: []string{`workspace_create_context {}`}, args: `{"context_id": "ID"}`, needs: kernel},
 	"workspace_run_script":     {args: `{"language": "typescript", "code": "const files: string[] = fs.globSync('**/*.go');\nfor (const f of files) console.log(f, fs.statSync(f).size);\nfiles.length"}`},
 	"workspace_kill_session":   {before: []string{`workspace_exec {"command": "sleep 60", "yield_time_ms": 10}`}, args: `{"session_id": "ID"}`},
+
+	"snapshot_create":  {args: `{"name": "before-rewrite", "description": "all tests pass"}`},
+	"snapshot_list":    {before: remembered, args: `{}`},
+	"snapshot_diff":    {before: remembered, args: `{"name": "before-rewrite"}`},
+	"snapshot_restore": {before: remembered, args: `{"name": "before-rewrite"}`},
+	"snapshot_delete":  {before: remembered, args: `{"name": "before-rewrite"}`},
+	"diff":             {before: remembered, args: `{"from": "before-rewrite", "stat": true}`},
+	"undo":             {before: remembered, args: `{}`},
+	"fork":             {args: `{"name": "attempt"}`},
+	"apply":            {before: []string{`fork {"name": "attempt", "workspace": "app"}`, `Write {"file_path": "notes.md", "content": "- faster\n", "workspace": "attempt"}`}, args: `{"source": "attempt", "workspace": "app"}`},
+
+	"workspace_snapshot":        {args: `{"name": "before-rewrite"}`},
+	"workspace_restore":         {before: remembered, args: `{"snapshot": "before-rewrite", "name": "as-it-was"}`},
+	"workspace_branch":          {args: `{"name": "attempt"}`},
+	"workspace_list_snapshots":  {before: remembered, args: `{}`},
+	"workspace_delete_snapshot": {before: remembered, args: `{"snapshot": "before-rewrite"}`},
+
+	"skill_load":              {args: `{"skill": "word-count", "docs": ["docs/units.md"]}`},
+	"skill_list_docs":         {args: `{"skill": "word-count"}`},
+	"skill_run":               {args: `{"skill": "word-count", "command": "bash scripts/count.sh ../../README.md", "outputs": {"inline": true}}`},
+	"workspace_save_artifact": {before: []string{`Write {"file_path": "out/report.md", "content": "all is well\n"}`}, args: `{"path": "out/report.md"}`},
 
 	"git_status": {before: commit, args: `{}`, needs: "git"},
 	"git_diff":   {before: commit, args: `{}`, needs: "git"},

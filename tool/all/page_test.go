@@ -17,6 +17,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/skill"
 )
 
 var update = flag.Bool("update", false, "write docs/tools.md")
@@ -68,7 +69,7 @@ var families = []struct {
 }{
 	{tool.Files, "Files"}, {tool.Search, "Search"}, {tool.Shell, "Shell"}, {tool.Verify, "Verify"}, {tool.LSP, "Language servers"},
 	{tool.AST, "Syntax trees"}, {tool.Render, "Render"}, {tool.Secrets, "Secrets"}, {tool.Project, "Project"}, {tool.Code, "Code"},
-	{tool.Memory, "Snapshots"}, {tool.Extra, "Extras"},
+	{tool.Memory, "Snapshots"}, {skill.Family, "Skills and artifacts"}, {tool.Extra, "Extras"},
 }
 
 func links(tools []*tool.Tool, f tool.Family) []string {
@@ -77,9 +78,6 @@ func links(tools []*tool.Tool, f tool.Family) []string {
 		if t.Family == f {
 			out = append(out, fmt.Sprintf("[%s](#%s)", t.Name, strings.ToLower(t.Name)))
 		}
-	}
-	if out == nil {
-		return []string{"none yet"}
 	}
 	return out
 }
@@ -236,6 +234,7 @@ var (
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`), "2026-11-15T09:30:00Z"},
 		{regexp.MustCompile(`(?m)^(--- stderr ---\n)?npm (warn|notice) .*\n?`), ""}, // the host's settings
 		{anID, "hhf25jotxbixxsz5oldr"},
+		{regexp.MustCompile(`\t[0-9a-f]{12}\t`), "\t7b8401c4d360\t"}, // it has the host's umask in it
 		{regexp.MustCompile(`\d+\.\d+s\b`), "0.01s"},
 		{regexp.MustCompile(`duration_ms=\d+`), "duration_ms=3"},
 		{regexp.MustCompile(`\bin \d+(\.\d+)?(ms|µs|s)\b`), "in 9ms"},
