@@ -262,6 +262,14 @@ func (cfg *Config) dir(name string) string {
 	return cfg.Paths[name]
 }
 
+// gone reports whether the directory of the logs, which lies in the workspace's, was
+// removed. Where it was not given by a descriptor that is not known.
+func (cfg *Config) gone() bool {
+	fd, ok := cfg.Descriptors["log"]
+	var st unix.Stat_t
+	return ok && unix.Fstat(fd, &st) == nil && st.Nlink == 0
+}
+
 // counted reports whether anything counts why commands end.
 func (cfg *Config) counted() bool {
 	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits.Disk.Max > 0 || cfg.WatchDisk
@@ -309,7 +317,7 @@ func (g *guest) serve() error {
 	}
 	guestpb.RegisterGuestService(rpc, g.server)
 	if g.cfg.Lease > 0 {
-		l := newLease(g.cfg.Lease, g.cancel)
+		l := newLease(g.cfg.Lease, g.cfg.gone, g.cancel)
 		g.server.onHolds = l.holders
 		defer l.stop()
 	}

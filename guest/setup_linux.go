@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ func setup(cfg *Config) error {
 		if err := buildRoot(cfg); err != nil {
 			return err
 		}
+		share()
 	}
 	for _, s := range cfg.Same {
 		if err := same(cfg, s); err != nil {
@@ -36,6 +38,25 @@ func setup(cfg *Config) error {
 		}
 	}
 	return nil
+}
+
+// share leaves others the most of what the kernel counts for the user who made the
+// namespaces, and not for the workload: with all of it taken, no program of that
+// user can watch a file. Where the kernel does not let this be set, it is as it was.
+func share() {
+	for name, of := range map[string]string{
+		"max_inotify_instances": "inotify/max_user_instances", "max_inotify_watches": "inotify/max_user_watches",
+		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
+	} {
+		const part, least = 4, 8
+		data, err := os.ReadFile("/proc/sys/fs/" + of)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+			os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(max(n/part, least))), 0) //nolint:errcheck // see above
+		}
+	}
 }
 
 // same compares what is at a path with what the host has judged, and lets go of

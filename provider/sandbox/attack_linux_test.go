@@ -80,6 +80,7 @@ func TestEscapes(t *testing.T) {
 		"sys":                  `[ -z "$(ls -A /sys 2>/dev/null)" ] && echo held || ls /sys`,
 		"core-pattern":         `(exec 3>>/proc/sys/kernel/core_pattern) 2>/dev/null && echo "can be written" || echo held`, // opened, never written: if it gives way, it is the host's
 		"sysctl":               `for f in kernel/hostname vm/drop_caches kernel/modprobe fs/binfmt_misc/register vm/overcommit_memory; do (exec 3>>/proc/sys/$f) 2>/dev/null && echo can write $f; done; echo held`,
+		"host-in-proc":         `for f in keys key-users timer_list latency_stats; do [ -s /proc/$f ] && cat /proc/$f 2>/dev/null; done; head -c1 /proc/kcore 2>/dev/null; ls /proc/acpi /proc/scsi 2>/dev/null | grep -v :$; echo held`,
 		"sysrq":                `(exec 3>>/proc/sysrq-trigger) 2>/dev/null && echo "can be written" || echo held`,
 		"keys":                 `perl -e 'print syscall(250, 0, 4294967293, 1) == -1 ? "held" : "a keyring"'`,
 		"io-uring":             `perl -e 'my $p = "\0" x 200; print syscall(425, 8, $p) == -1 ? "held" : "made"'`,
@@ -143,6 +144,7 @@ func notClaimed(name string) string {
 			"interfaces":         "no socket can be made, but interfaces are seen",
 			"setuid":             "the user is the host's",
 			"sys":                "what may be read of /sys is seen",
+			"host-in-proc":       "what may be read of /proc is seen",
 		}[name]
 	case here(driver.IsolationBubblewrap):
 		return map[string]string{"guest-descriptors": "their numbers are seen, not what they are"}[name]

@@ -58,7 +58,7 @@ func (i ids) attr(kernel bool) *syscall.SysProcAttr {
 	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: inside, HostID: os.Geteuid(), Size: 1}}
 	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: inside, HostID: os.Getegid(), Size: 1}}
 	sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_KILL, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP,
-		unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
+		unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_RESOURCE}
 	return sys
 }
 

@@ -66,6 +66,7 @@ var levels = []*level{
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks: []string{
 			"no template: it mounts no overlay",
+			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
 		script: namespaceScript, launch: (*Provider).bubblewrap,

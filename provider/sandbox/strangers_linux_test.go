@@ -2,6 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,4 +66,28 @@ func TestTerminalsAreNotUsedUp(t *testing.T) {
 	if got != "held" {
 		t.Errorf("one workspace opens %s", got)
 	}
+}
+
+// TestWatchesAreNotUsedUp: the kernel counts them for the user who runs Croft.
+func TestWatchesAreNotUsedUp(t *testing.T) {
+	if !here(driver.IsolationNamespaces) {
+		t.Skip("skipped: Traits: the namespaces are made by another program, or there are none")
+	}
+	data, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		t.Skipf("skipped: host: %v", err)
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := open(t, newProvider(t, t.TempDir()))
+	text := output(t, ws, `perl -e 'my $n = 0; $n++ while $n < 5000 && syscall(253) >= 0; print $n'`)
+	if got, err := strconv.Atoi(text); err != nil || got == 0 || got > max(most/4, 8) {
+		t.Errorf("one workspace watches with %s of %d", text, most)
+	}
+}
+
+func TestSharesUnprivileged(t *testing.T) {
+	asNobody(t, "^Test(WatchesAreNotUsedUp|TerminalsAreNotUsedUp|GuestListensToItsHostsAlone)$")
 }

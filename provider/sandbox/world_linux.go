@@ -26,6 +26,10 @@ var etcHidden = []string{
 	"security", "pam.d", "cron.d", "crontab", "systemd", "postgresql", "mysql", "redis", "croft",
 }
 
+// procHidden are in /proc, tell of the whole host, and help no program that is to
+// work here.
+var procHidden = []string{"keys", "key-users", "kcore", "timer_list", "latency_stats", "scsi", "acpi"}
+
 // workload is who the processes are, inside.
 const (
 	workloadUID  = 1000
@@ -51,8 +55,12 @@ func world(memory int64) []guest.Mount {
 		mounts = append(mounts, systemDir(dir)...)
 	}
 	mounts = append(mounts, etc()...)
+	mounts = append(mounts,
+		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true})
+	for _, name := range procHidden {
+		mounts = append(mounts, guest.Mount{Kind: guest.MountCover, Target: "/proc/" + name, Optional: true})
+	}
 	return append(mounts,
-		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true},
 		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
 		device("/dev/null"), device("/dev/zero"), device("/dev/full"), device("/dev/random"), device("/dev/urandom"), device("/dev/tty"),
 		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
