@@ -9,10 +9,13 @@
 // A root may be shared by providers of several kinds. Each workspace has a
 // directory named by its id:
 //
-//	<root>/<id>/meta    what the workspace is: kind, policy, revision (JSON)
-//	<root>/<id>/files   its files, unless it is in place
-//	<root>/<id>/held    locked while a process holds the workspace
-//	<root>/<id>/of-KIND whose it is, by its name alone
+//	<root>/<id>/meta-KIND  what the workspace is: policy, revision (JSON)
+//	<root>/<id>/files      its files, unless it is in place
+//	<root>/<id>/held       locked while a process holds the workspace; made when
+//	                       one first writes, where the ground says HoldLate
+//
+// The name of the meta says whose the directory is. That is never torn, while
+// what is in the file may be lost with the power.
 //
 // It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
 // renamed to <root>/.dead-<kind>-<id> before it is removed. So a name tells in

@@ -29,7 +29,7 @@ type gate struct {
 // Gate returns what lets the changes be committed that go to a root under the
 // policy of m: see boundary.Options.Commit.
 func (h *Handle) Gate(m *Meta) func(change func() error) error {
-	g := &gate{h: h, meta: h.g.Path(h.id, MetaName), durable: m.Policy.Durable}
+	g := &gate{h: h, meta: h.g.metaPath(h.id), durable: m.Policy.Durable}
 	return g.commit
 }
 
@@ -146,7 +146,7 @@ func lockFD(fd, how int) error {
 // unsettled opens the meta that is to be replaced; settle, called when it was,
 // waits for those who commit under it.
 func (g *Ground) unsettled(id string) (settle func(), err error) {
-	f, err := os.Open(g.Path(id, MetaName))
+	f, err := os.Open(g.metaPath(id))
 	if err != nil {
 		return nil, err
 	}

@@ -17,12 +17,12 @@ import (
 
 // Names in the directory of a workspace. A provider may add its own.
 const (
-	MetaName  = "meta"
 	FilesName = "files"
 	HeldName  = "held"
-
-	kindPrefix = "of-" // before the kind: says whose the directory is if its meta is lost
 )
+
+// MetaName is the name of the meta of a workspace of a kind, in its directory.
+func MetaName(kind string) string { return "meta-" + kind }
 
 // Config says where workspaces are kept.
 type Config struct {
@@ -36,6 +36,11 @@ type Config struct {
 	// Roots are directories of the host: one that is used in place must be one
 	// of them or lie in one. Nil is any; an empty list lets none be used.
 	Roots []string
+
+	// HoldLate holds a workspace not when a handle is made but when the first call
+	// goes to it that may leave temporary files. It is for those who let nobody but
+	// Handle.FS write.
+	HoldLate bool
 
 	Log    *slog.Logger // nil is silent
 	BootID string       // names the present boot of the host; "" is what the kernel says
@@ -53,7 +58,9 @@ type Ground struct {
 
 	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
 
-	newPrefix, deadPrefix, lockName string // with the kind in them, because others may work in the same directory
+	late bool // Config.HoldLate
+
+	newPrefix, deadPrefix, lockName, metaName string // with the kind in them, because others may work in the same directory
 }
 
 // New returns the ground that cfg describes. Nothing is made yet.
@@ -68,6 +75,7 @@ func New(cfg *Config) (*Ground, error) {
 	g := &Ground{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1),
 		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
+		metaName: MetaName(cfg.Kind), late: cfg.HoldLate,
 	}
 	for _, dir := range append([]string{root}, cfg.Forbidden...) {
 		abs, err := filepath.Abs(dir)
@@ -110,6 +118,8 @@ func bootID() string {
 func (g *Ground) Path(elem ...string) string {
 	return filepath.Join(append([]string{g.root}, elem...)...)
 }
+
+func (g *Ground) metaPath(id string) string { return g.Path(id, g.metaName) }
 
 // Boot names the present boot of the host.
 func (g *Ground) Boot() string { return g.boot }

@@ -31,7 +31,6 @@ type Handle struct {
 	info  fs.FileInfo // of dir, unless it is in place
 	is    boundary.Identity
 	fence Fence
-	held  *holder
 
 	// Via, where it is set before the first call, gives the module that calls go
 	// to, for files that are not plainly in their directory.
@@ -43,6 +42,7 @@ type Handle struct {
 	meta   Meta           // of pin
 	root   *boundary.Root // under the policy of that meta
 	module *driver.FS
+	held   *holder // nil until it is needed, where that is late
 	closed bool
 }
 
@@ -57,8 +57,8 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 	if err == nil {
 		err = h.bind(m, root)
 	}
-	if err == nil {
-		h.held, err = hold(ctx, g.Path(m.ID, HeldName), h.root, m.Policy.ReadOnly, m.Dir != "")
+	if err == nil && !h.mayHoldLater(m) {
+		err = h.holdLocked(ctx)
 	}
 	if err != nil {
 		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
@@ -67,6 +67,44 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 		return nil, errors.Join(g.OpenFailed(ctx, "attach", err), h.Close())
 	}
 	return h, nil
+}
+
+// mayHoldLater reports whether nothing tells yet who holds the workspace, and
+// nobody needs to: no call left temporary files in it so far.
+func (h *Handle) mayHoldLater(m *Meta) bool {
+	if !h.g.late || m.Dir != "" {
+		return false
+	}
+	_, err := os.Lstat(h.g.Path(h.id, HeldName))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Hold makes sure that a crash of this process would be noticed: see holder. It
+// comes before each call that may leave temporary files.
+func (h *Handle) Hold(ctx context.Context) error {
+	h.mu.RLock()
+	held := h.held != nil || h.closed
+	h.mu.RUnlock()
+	if held {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held != nil || h.closed {
+		return nil
+	}
+	err := h.holdLocked(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the workspace was destroyed: %w", h.g.kind, fault.Evicted)
+	}
+	return err
+}
+
+// holdLocked takes part in holding the workspace. h.mu is held, or nobody else
+// has the handle yet.
+func (h *Handle) holdLocked(ctx context.Context) (err error) {
+	h.held, err = hold(ctx, h.g.Path(h.id, HeldName), h.root, h.meta.Policy.ReadOnly, h.meta.Dir != "")
+	return err
 }
 
 // know keeps what tells the directory from another one. A root that it can't be
@@ -95,7 +133,7 @@ func (h *Handle) bind(m *Meta, root *boundary.Root) error {
 
 // pinMeta opens the meta on disk and makes sure that it is still m.
 func (g *Ground) pinMeta(m *Meta) (*os.File, fs.FileInfo, error) {
-	pin, err := os.Open(g.Path(m.ID, MetaName))
+	pin, err := os.Open(g.metaPath(m.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, g.Gone()
 	}
@@ -166,7 +204,7 @@ func (h *Handle) current() (*driver.FS, error) {
 	if h.closed {
 		return nil, fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
 	}
-	if now, err := os.Lstat(h.g.Path(h.id, MetaName)); err != nil || !os.SameFile(now, h.seen) {
+	if now, err := os.Lstat(h.g.metaPath(h.id)); err != nil || !os.SameFile(now, h.seen) {
 		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
 	}
 	if !h.stands() {

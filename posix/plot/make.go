@@ -58,13 +58,14 @@ func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessa
 		m.Dir = cleanDir(spec.Dir)
 	}
 	fresh := g.Path(g.newPrefix + spec.ID)
-	if err := RemoveTree(fresh); err != nil { // what a crash left
+	if err := makeAnew(fresh); err != nil {
 		return nil, err
 	}
+	driver.Step(ctx, "directory made")
 	if err := m.build(ctx, fresh, build); err != nil {
 		return nil, errors.Join(err, RemoveTree(fresh))
 	}
-	if err := os.Rename(fresh, g.Path(spec.ID)); err != nil {
+	if err := rename(fresh, g.Path(spec.ID)); err != nil {
 		return nil, errors.Join(err, RemoveTree(fresh))
 	}
 	driver.Step(ctx, "renamed")
@@ -74,12 +75,21 @@ func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessa
 	return m, nil
 }
 
-// build fills the directory of a new workspace.
-func (m *Meta) build(ctx context.Context, dir string, more func(dir string) error) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
+// makeAnew makes a directory, in place of one that a crash left.
+func makeAnew(dir string) error {
+	const mode = 0o700
+	err := os.Mkdir(dir, mode)
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	driver.Step(ctx, "directory made")
+	if err := RemoveTree(dir); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, mode)
+}
+
+// build fills the directory of a new workspace.
+func (m *Meta) build(ctx context.Context, dir string, more func(dir string) error) error {
 	if m.Dir == "" {
 		if err := os.Mkdir(filepath.Join(dir, FilesName), 0o755); err != nil {
 			return err
@@ -92,15 +102,9 @@ func (m *Meta) build(ctx context.Context, dir string, more func(dir string) erro
 		}
 		driver.Step(ctx, "more made")
 	}
-	if !m.Policy.Durable {
-		// Whoever opens a workspace that need not outlive a loss of power does
-		// not wait for the disk. What is lost with it must still be somebody's to
-		// sweep, and a name is never torn.
-		if err := os.WriteFile(filepath.Join(dir, kindPrefix+m.Kind), nil, 0o600); err != nil {
-			return err
-		}
-	}
-	if err := m.write(dir, m.Policy.Durable); err != nil {
+	// Whoever opens a workspace that need not outlive a loss of power does not wait
+	// for the disk.
+	if err := m.first(dir); err != nil {
 		return err
 	}
 	driver.Step(ctx, "meta written")

@@ -45,7 +45,7 @@ func (g *Ground) Files(m *Meta) string {
 // Failed, without a word of what it holds, where it is not a valid one of this
 // kind.
 func (g *Ground) Read(id string) (*Meta, error) {
-	data, err := os.ReadFile(g.Path(id, MetaName))
+	data, err := os.ReadFile(g.metaPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(g.Path(id)); err == nil {
 			return nil, fmt.Errorf("%w: the directory of the workspace has no meta", fault.Failed)
@@ -75,16 +75,40 @@ func (g *Ground) parse(data []byte, id string) (*Meta, error) {
 	return m, nil
 }
 
-// write puts the meta into the directory of a workspace, atomically. stable has
-// it on stable storage when it returns: a permission that was revoked must not
-// come back with the power.
-func (m *Meta) write(dir string, stable bool) error {
+// write replaces the meta in the directory of a workspace, atomically, and has it
+// on stable storage when it returns: a permission that was revoked must not come
+// back with the power.
+func (m *Meta) write(dir string) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(dir, MetaName+".new")
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	name := filepath.Join(dir, MetaName(m.Kind))
+	if err := writeFile(name+".new", data, true); err != nil {
+		return err
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return err
+	}
+	return syncPath(dir)
+}
+
+// first is write in the directory of a workspace that has no name yet: whatever
+// happens, nobody reads half of it.
+func (m *Meta) first(dir string) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	stable := m.Policy.Durable
+	if err := writeFile(filepath.Join(dir, MetaName(m.Kind)), data, stable); err != nil || !stable {
+		return err
+	}
+	return syncPath(dir)
+}
+
+func writeFile(name string, data []byte, stable bool) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -93,15 +117,9 @@ func (m *Meta) write(dir string, stable bool) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp))
+		return errors.Join(err, os.Remove(name))
 	}
-	if err := os.Rename(temp, filepath.Join(dir, MetaName)); err != nil {
-		return err
-	}
-	if !stable {
-		return nil
-	}
-	return syncPath(dir)
+	return nil
 }
 
 // torn reports whether a meta is what a loss of power leaves of one that was not
@@ -134,7 +152,7 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 		return err
 	}
 	defer settle()
-	if err := next.write(g.Path(m.ID), true); err != nil {
+	if err := next.write(g.Path(m.ID)); err != nil {
 		return err
 	}
 	driver.Step(ctx, "policy written")
@@ -161,7 +179,7 @@ func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, ch
 	if err != nil {
 		return nil, err
 	}
-	old, err := os.Open(g.Path(id, MetaName))
+	old, err := os.Open(g.metaPath(id))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +190,7 @@ func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, ch
 	}
 	next := *m
 	next.Own = own
-	if err := next.write(g.Path(id), true); err != nil {
+	if err := next.write(g.Path(id)); err != nil {
 		return nil, err
 	}
 	driver.Step(ctx, "reshaped")

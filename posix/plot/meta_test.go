@@ -26,7 +26,7 @@ func TestWhatLostItsMetaIsGoneAndSwept(t *testing.T) {
 			if _, err := g.Ensure(t.Context(), spec, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(g.Path(spec.ID, MetaName), left, 0o600); err != nil {
+			if err := os.WriteFile(g.metaPath(spec.ID), left, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := g.Read(spec.ID); fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {

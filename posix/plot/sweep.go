@@ -41,6 +41,9 @@ func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.C
 		}
 		driver.Step(ctx, "ended")
 	}
+	if g.removeEmpty(dir) {
+		return nil
+	}
 	return RemoveTree(dir)
 }
 
@@ -87,14 +90,11 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 	if !driver.ValidID(name) || slices.Contains(live, name) {
 		return "", nil
 	}
-	data, err := os.ReadFile(g.Path(name, MetaName))
+	data, err := os.ReadFile(g.metaPath(name))
 	if err != nil {
 		return "", nil //nolint:nilerr // without a meta it is not known to be ours
 	}
 	if torn(data) {
-		if _, err := os.Lstat(g.Path(name, kindPrefix+g.kind)); err != nil {
-			return "", nil //nolint:nilerr // nobody knows whose it was
-		}
 		return g.kill(name)
 	}
 	if !g.ours(data, name) {
@@ -118,10 +118,10 @@ func (g *Ground) ours(data []byte, id string) bool {
 // lock is held.
 func (g *Ground) kill(id string) (string, error) {
 	dead := g.deadPrefix + id
-	err := os.Rename(g.Path(id), g.Path(dead))
+	err := rename(g.Path(id), g.Path(dead))
 	if errors.Is(err, fs.ErrExist) { // of a namesake, which someone may be removing just now
 		dead += "-" + driver.NewID()
-		err = os.Rename(g.Path(id), g.Path(dead))
+		err = rename(g.Path(id), g.Path(dead))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -69,7 +69,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg == nil {
 		cfg = new(Config)
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, Log: cfg.Log, BootID: cfg.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, HoldLate: true, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
 		return nil, err
 	}
@@ -256,9 +256,8 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		ws.Life.Snapshot = h.keeper(m).Module()
 	}
 	if ws.Ref, err = newRef(m, caps); err == nil && caps.Has(driver.CapShell) {
-		if h.shell, err = p.newShell(h.plot, m); err == nil {
-			ws.Shell = h.shell.module()
-		}
+		h.shell = p.newShell(h.plot, m)
+		ws.Shell = h.shell.module()
 	}
 	if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
 		err = p.ground.Gone()

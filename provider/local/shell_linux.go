@@ -29,34 +29,53 @@ func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(pat
 // A shell runs the commands of a handle: in a guest of the workspace, without
 // any fence but the rules of package guard.
 type shell struct {
-	p    *Provider
-	h    *plot.Handle
-	id   string
-	dir  string // of the files
-	root *boundary.Root
+	p   *Provider
+	h   *plot.Handle
+	id  string
+	dir string // of the files
 
-	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
-	client *guest.Client // nil until it was needed
-	guard  *guard.Guard
-	closed bool
+	turn    chan struct{}  // held by who uses the fields below; waiting ends with the context
+	client  *guest.Client  // nil until it was needed
+	root    *boundary.Root // what the rules look at; nil until they were needed
+	guarded *driver.Shell  // likewise: the guest, behind the rules
+	closed  bool
 }
 
 // newShell returns the shell of a handle, which starts nothing yet.
-func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) (*shell, error) {
-	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m), turn: make(chan struct{}, 1)}
-	var err error
-	if s.root, err = boundary.Open(s.dir, nil); err != nil {
-		return nil, err
-	}
-	rules := guard.Local()
-	rules.Workspace, rules.Root, rules.Boundary = m.ID, s.dir, s.root
-	if s.guard, err = guard.New(rules); err != nil {
-		return nil, errors.Join(err, s.root.Close())
-	}
-	return s, nil
+func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) *shell {
+	return &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m), turn: make(chan struct{}, 1)}
 }
 
-func (s *shell) module() *driver.Shell { return s.guard.Module(modulesOf(s.ask)) }
+func (s *shell) module() *driver.Shell { return modulesOf(s.behindRules) }
+
+// behindRules returns the module that judges commands before the guest gets them.
+func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	switch {
+	case s.closed:
+		return nil, fmt.Errorf("local: the workspace is closed: %w", fault.WrongState)
+	case s.guarded != nil:
+		return s.guarded, nil
+	}
+	if s.root, err = boundary.Open(s.dir, nil); err != nil {
+		if gone := s.h.Current(); gone != nil {
+			return nil, gone
+		}
+		return nil, fmt.Errorf("local: run a command: %w", err)
+	}
+	rules := guard.Local()
+	rules.Workspace, rules.Root, rules.Boundary = s.id, s.dir, s.root
+	judge, err := guard.New(rules)
+	if err != nil {
+		return nil, errors.Join(err, s.root.Close())
+	}
+	s.guarded = judge.Module(modulesOf(s.ask))
+	return s.guarded, nil
+}
 
 func (s *shell) lock(ctx context.Context) (unlock func(), err error) {
 	select {
@@ -238,6 +257,9 @@ func (s *shell) close(ctx context.Context) error {
 	defer unlock()
 	s.closed = true
 	s.letGo()
+	if s.root == nil {
+		return nil
+	}
 	return s.root.Close()
 }
 

@@ -19,10 +19,7 @@ func findGuest(string) (*guestbin.Binary, error) {
 // A shell is never made here.
 type shell struct{}
 
-func (p *Provider) newShell(*plot.Handle, *plot.Meta) (*shell, error) {
-	_, err := findGuest("")
-	return nil, err
-}
+func (p *Provider) newShell(*plot.Handle, *plot.Meta) *shell { return nil }
 
 func (*shell) module() *driver.Shell                   { return nil }
 func (*shell) renew(context.Context, *plot.Meta) error { return nil }
