@@ -63,6 +63,12 @@ func confine(cfg *Config) error {
 	return nil
 }
 
+// confines reports whether confine does anything.
+func (cfg *Config) confines() bool {
+	c := cfg.Confine
+	return len(cfg.Groups) > 0 || cfg.UID >= 0 || c.NoNewPrivs || c.DropCaps || c.Seccomp || c.landlocked()
+}
+
 func (c Confine) landlocked() bool { return len(c.ReadWrite)+len(c.ReadOnly) > 0 }
 
 // named replaces names of descriptors by paths that lead to what they are open on.

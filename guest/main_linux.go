@@ -198,12 +198,15 @@ func handOff(cfg *Config) error {
 func (g *guest) open() error {
 	cfg := g.cfg
 	var err error
-	if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
-		return err
-	}
 	opts := &process.Options{
-		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain, Starter: g.starter,
+		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain,
 		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits.Wall.Max),
+	}
+	if cfg.confines() { // else any thread may start them, and none has to be woken for it
+		if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
+			return err
+		}
+		opts.Starter = g.starter
 	}
 	opts.LogDir = cfg.dir("log")
 	if fd, ok := cfg.Descriptors["cgroup"]; ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -15,6 +16,9 @@ type Guard struct {
 	opts  Options
 	fence *fence // nil where paths are not judged
 	audit *audit
+
+	mu     sync.Mutex
+	judged map[string]bool // names of variables, and whether they pass; +checklocks:mu
 }
 
 // New returns a guard with the given rules; nil is those of Sandbox.
@@ -25,7 +29,7 @@ func New(opts *Options) (*Guard, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: *opts, audit: newAudit(opts)}
+	g := &Guard{opts: *opts, audit: newAudit(opts), judged: map[string]bool{}}
 	if opts.Paths.Check {
 		g.fence = newFence(opts)
 	}

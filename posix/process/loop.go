@@ -244,6 +244,9 @@ func (s *session) cull() {
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
+	if s.m.childless(s.child, s.grip) {
+		return
+	}
 	if err := s.grip.Kill(s.child.PID); err != nil {
 		s.complain("kill", err)
 	}

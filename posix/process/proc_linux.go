@@ -80,6 +80,28 @@ func readSmall(path string) ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
+// readWhole reads a file of /proc of any size, as readSmall does.
+func readWhole(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer closeRaw(fd)
+	buf := make([]byte, 0, 8<<10)
+	for {
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return buf, err
+		}
+		if buf = buf[:len(buf)+n]; len(buf) == cap(buf) {
+			buf = slices.Grow(buf, len(buf))
+		}
+	}
+}
+
 // allPIDs lists the processes that /proc shows.
 func allPIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
@@ -149,7 +171,7 @@ var procWorks = sync.OnceValue(func() bool {
 // environment that it was started with, and whether it has none at all: then it
 // may be in the middle of exec.
 func hasMarker(pid int, entries ...string) (has, bare bool) {
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	env, err := readWhole("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false, false
 	}

@@ -109,6 +109,32 @@ func (r *reaper) pass() bool {
 	return true
 }
 
+// childless reports whether surely nothing descends from a command that has ended,
+// without a look at all the processes that others on this host have started
+// meanwhile: what it leaves behind becomes a child of this process before its end
+// can be seen. While several commands run, one that ends can hide another's child
+// from whoever lists them, so then it is not asked.
+func (m *Manager) childless(leader Child, grip Grip) bool {
+	if _, walks := grip.(*walkGrip); !walks || m.reaper == nil || lastPID() == leader.PID || !leader.exited() {
+		return false
+	}
+	known := m.leaders()
+	if len(known) != 1 || !known[leader.PID] {
+		return false
+	}
+	self := strconv.Itoa(m.reaper.self)
+	data, err := readWhole("/proc/" + self + "/task/" + self + "/children")
+	if err != nil {
+		return false
+	}
+	for field := range bytes.FieldsSeq(data) {
+		if string(field) != strconv.Itoa(leader.PID) {
+			return false
+		}
+	}
+	return true
+}
+
 // orphans reaps the dead ones and returns the others. A child in the session of
 // this process was started elsewhere in it: commands lead sessions of their own,
 // which their descendants can leave only for new ones.

@@ -86,9 +86,10 @@ func (g *walkGrip) members(leader int) []proc {
 }
 
 // marks judges processes by their environment and remembers the answers, since a
-// process can lose what it was started with.
+// process can lose what it was started with. None gets it later: whoever is started
+// by one that has it has it, too, until it is given another environment.
 type marks struct {
-	yes, bare map[who]bool
+	yes, no, bare map[who]bool
 }
 
 // execPatience is how long a process without any environment is looked at again:
@@ -99,7 +100,7 @@ func (m *marks) has(p proc, entries ...string) bool {
 	if m.yes[p.who()] {
 		return true
 	}
-	if p.kernel || !p.alive() {
+	if p.kernel || !p.alive() || m.no[p.who()] {
 		return false
 	}
 	has, bare := hasMarker(p.pid, entries...)
@@ -114,8 +115,11 @@ func (m *marks) has(p proc, entries ...string) bool {
 		}
 		has, bare = hasMarker(p.pid, entries...)
 	}
-	if has {
+	switch {
+	case has:
 		mapSet(&m.yes, p.who())
+	case !bare:
+		mapSet(&m.no, p.who())
 	}
 	return has
 }
