@@ -38,6 +38,7 @@ func (s *Server) contentRoutes() {
 	write.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
 	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
 	handle(s, write, s.write)
+	s.archiveRoutes()
 	handle(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
 }
 

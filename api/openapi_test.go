@@ -74,6 +74,7 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/edit",
 	"POST /v1/workspaces/{id}/exec",
 	"POST /v1/workspaces/{id}/fork",
+	"POST /v1/workspaces/{id}/import",
 	"POST /v1/workspaces/{id}/memory/lock",
 	"POST /v1/workspaces/{id}/mkdir",
 	"POST /v1/workspaces/{id}/pause",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	iofs "io/fs"
 	"os"
 	"path"
@@ -166,25 +167,35 @@ func (i *treeImport) file(ctx context.Context, at, dest string) error {
 		i.res.Skip(at, driver.ImportSpecial)
 		return nil
 	}
+	return i.write(ctx, dest, f, info)
+}
+
+// write makes a file.
+func (i *treeImport) write(ctx context.Context, dest string, body io.Reader, info iofs.FileInfo) error {
 	if err := i.count(&i.res.Files, info.Size()); err != nil {
 		return err
 	}
 	o := &driver.WriteOptions{Mode: i.mode(info), CreateOnly: true, ModTime: info.ModTime(), MaxSize: i.maxSize}
 	o.SetMode = o.Mode != 0
-	_, err = i.fs.Write(ctx, dest, f, o)
+	_, err := i.fs.Write(ctx, dest, body, o)
 	return err
 }
 
 func (i *treeImport) symlink(ctx context.Context, at, dest string) error {
-	if i.fs.Symlink == nil {
-		i.res.Skip(at, driver.ImportNoLinks)
-		return nil
-	}
 	target, err := i.root.Readlink(at)
 	if err != nil {
 		return importError(at, err)
 	}
-	err = i.fs.Symlink(ctx, target, dest)
+	return i.link(ctx, at, target, dest)
+}
+
+// link makes a symlink.
+func (i *treeImport) link(ctx context.Context, at, target, dest string) error {
+	if i.fs.Symlink == nil {
+		i.res.Skip(at, driver.ImportNoLinks)
+		return nil
+	}
+	err := i.fs.Symlink(ctx, target, dest)
 	if errors.Is(err, fault.SandboxViolation) {
 		i.res.Skip(at, driver.ImportLeaves)
 		return nil

@@ -32,7 +32,7 @@ func (c *Client) fs(ws Workspace) *driver.FS {
 	f := &files{c: c, id: ws.ID}
 	out := &driver.FS{
 		Files: f,
-		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Glob: f.glob, Grep: f.grep, Digest: f.digest,
+		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Glob: f.glob, Grep: f.grep, Digest: f.digest, Import: f.importDir,
 	}
 	if slices.Contains(ws.Functions, "chmod") {
 		out.Chmod = f.chmod
