@@ -136,11 +136,20 @@ func (kn *kernel) read(data []byte) error {
 	kn.mu.Lock()
 	defer kn.mu.Unlock()
 	kn.input = append(kn.input, data...)
+	if len(kn.input) > maxLine {
+		kn.input = nil
+	}
+	if bytes.IndexByte(data, '\n') < 0 {
+		return nil // the line goes on; what came before is not searched again
+	}
+	rest := kn.input
 	for {
-		line, rest, ok := bytes.Cut(kn.input, []byte("\n"))
+		line, after, ok := bytes.Cut(rest, []byte("\n"))
 		if !ok {
-			break
+			kn.input = bytes.Clone(rest)
+			return nil
 		}
+		rest = after
 		var m message
 		switch err := json.Unmarshal(line, &m); {
 		case err != nil:
@@ -152,12 +161,7 @@ func (kn *kernel) read(data []byte) error {
 		default:
 			kn.messages <- m
 		}
-		kn.input = bytes.Clone(rest)
 	}
-	if len(kn.input) > maxLine {
-		kn.input = nil
-	}
-	return nil
 }
 
 func (kn *kernel) complain(data []byte) error {

@@ -79,7 +79,6 @@ func (r *running) drain(ctx context.Context) (message, error) {
 func (r *running) result(end message) driver.CodeResult {
 	res := driver.CodeResult{Count: end.Count, Cause: r.cause, Duration: time.Since(r.began)}
 	r.out.Drop(max(end.Dropped, 0))
-	r.out.Fill(&res)
 	switch end.Status {
 	case "ok":
 	case "died":
@@ -93,18 +92,19 @@ func (r *running) result(end message) driver.CodeResult {
 		}
 		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel was restarted while it ran the code"}
 	default:
-		res.Error = &driver.CodeError{Name: end.Name, Value: end.Value, Traceback: plain(end.Traceback)}
+		res.Error = r.out.Error(end.Name, end.Value, plain(end.Traceback))
 	}
 	if r.cause != "" {
 		name := "TimeoutError"
 		if r.cause == driver.CauseCanceled {
 			name = "AbortError"
 		}
-		res.Error = &driver.CodeError{Name: name, Value: r.why, Traceback: plain(end.Traceback)}
+		res.Error = r.out.Error(name, r.why, plain(end.Traceback))
 	}
 	if res.Error != nil {
 		res.ExitCode = 1
 	}
+	r.out.Fill(&res)
 	return res
 }
 

@@ -100,7 +100,7 @@ func (iso *isolate) answer(ctx context.Context, args []argument) any {
 		}
 	case "error":
 		if r.fault == nil {
-			r.fault = &driver.CodeError{Name: a[0].text, Value: a[1].text, Traceback: lines(a[2].text)}
+			r.fault = r.out.Error(a[0].text, a[1].text, lines(a[2].text))
 		}
 	case "exit":
 		code, _ := strconv.Atoi(a[0].text)

@@ -4,6 +4,8 @@ package outputs
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -15,13 +17,16 @@ type Collector struct {
 	OnOutput func(driver.Output) error // called with each output that is kept; may be nil
 
 	out     []driver.Output
+	text    strings.Builder // of the last output, while that is text
 	size    int64
 	dropped int64
 	errs    []string
 }
 
-// maxErrors bounds how many errors of the callback are kept.
-const maxErrors = 16
+const (
+	maxErrors  = 16     // of the callback, that are kept
+	maxOutputs = 10_000 // that are kept, however small they are
+)
 
 // Text takes text of a stream; what goes beyond the limit is counted only.
 func (c *Collector) Text(kind driver.OutputKind, text string) {
@@ -35,13 +40,25 @@ func (c *Collector) Text(kind driver.OutputKind, text string) {
 			return
 		}
 	}
-	c.size += int64(len(text))
-	c.tell(driver.Output{Kind: kind, Text: text})
-	if n := len(c.out); n > 0 && c.out[n-1].Kind == kind && c.out[n-1].Data == nil {
-		c.out[n-1].Text += text
-		return
+	if n := len(c.out); n == 0 || c.out[n-1].Kind != kind || c.out[n-1].Data != nil {
+		if n >= maxOutputs {
+			c.dropped += int64(len(text))
+			return
+		}
+		c.endText()
+		c.out = append(c.out, driver.Output{Kind: kind})
 	}
-	c.out = append(c.out, driver.Output{Kind: kind, Text: text})
+	c.size += int64(len(text))
+	c.text.WriteString(text)
+	c.tell(driver.Output{Kind: kind, Text: text})
+}
+
+// endText gives the last output its text.
+func (c *Collector) endText() {
+	if c.text.Len() > 0 {
+		c.out[len(c.out)-1].Text = c.text.String()
+		c.text = strings.Builder{}
+	}
 }
 
 // Data takes a value in its forms. It is kept whole or not at all.
@@ -50,10 +67,11 @@ func (c *Collector) Data(kind driver.OutputKind, data map[string][]byte) {
 	for mime, body := range data {
 		size += int64(len(mime) + len(body))
 	}
-	if size > c.Limit-c.size {
+	if size > c.Limit-c.size || len(c.out) >= maxOutputs {
 		c.dropped += size
 		return
 	}
+	c.endText()
 	c.size += size
 	o := driver.Output{Kind: kind, Data: maps.Clone(data)}
 	c.tell(o)
@@ -72,8 +90,38 @@ func (c *Collector) tell(o driver.Output) {
 	}
 }
 
+const (
+	maxName  = 256
+	maxValue = 16 << 10
+	maxTrace = 64 << 10
+)
+
+// Error is an exception in words of the code's own, which are bounded: of a trace
+// the end stays, where the code is that failed.
+func (c *Collector) Error(name, value string, trace []string) *driver.CodeError {
+	e := &driver.CodeError{Name: c.bound(name, maxName), Value: c.bound(value, maxValue)}
+	room := maxTrace
+	for _, line := range slices.Backward(trace) {
+		if room > 0 {
+			e.Traceback = append(e.Traceback, c.bound(line, min(room, maxValue)))
+		} else {
+			c.dropped += int64(len(line))
+		}
+		room -= len(line) + 1 // with the end of the line
+	}
+	slices.Reverse(e.Traceback)
+	return e
+}
+
+func (c *Collector) bound(text string, n int) string {
+	kept := cut(text, n)
+	c.dropped += int64(len(text) - len(kept))
+	return kept
+}
+
 // Fill puts what was collected into a result.
 func (c *Collector) Fill(res *driver.CodeResult) {
+	c.endText()
 	if c.out == nil {
 		c.out = []driver.Output{} // on the wire it is a list
 	}
