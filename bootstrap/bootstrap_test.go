@@ -555,3 +555,27 @@ func TestSuiteTemplates(t *testing.T) {
 		t.Errorf("a template that is missing: %v", err)
 	}
 }
+
+// A working copy that was worked on is somebody's work: it does not go with the
+// entry that brought it.
+func TestPruneKeepsASkillThatWasWorkedOn(t *testing.T) {
+	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
+		r.files(t, map[string]string{"skills/a/SKILL.md": "# A\n", "skills/b/SKILL.md": "# B\n"})
+		var spec bootstrap.Spec
+		for _, name := range []string{"a", "b"} {
+			spec.Skills = append(spec.Skills, bootstrap.Skill{Name: name, Dir: filepath.Join(r.host, "skills", name)})
+		}
+		r.apply(t, spec)
+		r.write(t, "skills/b/notes", "mine")
+		report, err := r.Apply(t.Context(), bootstrap.Spec{Prune: true})
+		must(t, err)
+		wantSteps(t, steps(report), "skill:a prune", "skill:b prune")
+		if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "skills/b") {
+			t.Errorf("warnings %q", report.Warnings)
+		}
+		r.want(t, "skills/b/notes", "mine")
+		if _, err := r.ws.Stat(t.Context(), "skills/a", nil); fault.Of(err) != fault.NotFound {
+			t.Errorf("the other is still there: %v", err)
+		}
+	})
+}

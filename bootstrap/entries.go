@@ -175,7 +175,8 @@ func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.Prep
 	h.Skills[d.k.Name] = stage.SkillMeta{
 		Name: d.k.Name, RelPath: d.target(), Digest: rec.Digest, StagedAt: d.r.now().UTC(), Mounted: res.Method == driver.ImportMount,
 	}
-	return nil
+	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.target()) // for prune: a working copy may be worked on
+	return err
 }
 
 // commandDoer runs a command.

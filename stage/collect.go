@@ -116,7 +116,9 @@ func (c *collector) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("stage: collect: %w", ctx.Err())
 			}
-			c.man.Skipped = append(c.man.Skipped, Skipped{Name: info.Path, Code: fault.Of(err), Reason: err.Error()})
+			if c.man.Skips++; c.man.Skips <= MaxSkipped {
+				c.man.Skipped = append(c.man.Skipped, Skipped{Name: info.Path, Code: fault.Of(err), Reason: err.Error()})
+			}
 			continue
 		}
 		if ref != nil {

@@ -260,12 +260,18 @@ func (st *staging) host(ctx context.Context, src source, at string, rec *InputRe
 	if err != nil {
 		return err
 	}
+	if !info.IsDir() && !info.Mode().IsRegular() { // a device is not even opened
+		return fmt.Errorf("stage: host path %q: %w: it is neither a file nor a directory", src.rest, fault.InvalidArgument)
+	}
 	rec.Resolved = filepath.Join(root.Name(), rel)
 	f, err := root.OpenFile(rel, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return fmt.Errorf("stage: host path %q: %w: %w", src.rest, fault.Of(err), err)
 	}
 	st.open = append(st.open, f)
+	if info, err = f.Stat(); err != nil { // somebody may have put another in its place
+		return fmt.Errorf("stage: host path %q: %w: %w", src.rest, fault.Of(err), err)
+	}
 	switch {
 	case info.IsDir():
 		_, err := s.ws.Import(ctx, opened(f, rec.Resolved), at, nil)

@@ -73,9 +73,13 @@ func (s OutputSpec) limits() (OutputSpec, error) {
 type Manifest struct {
 	Files     []FileRef `json:"files"`
 	LimitsHit bool      `json:"limits_hit"`        // something was cut or left out because of a limit
-	Skipped   []Skipped `json:"skipped,omitempty"` // what matches, but could not be taken
+	Skipped   []Skipped `json:"skipped,omitempty"` // what matches, but could not be taken: the first MaxSkipped
+	Skips     int       `json:"skips,omitempty"`   // how many of these there are
 	Left      int       `json:"left,omitempty"`    // how many matches there were beyond the limits
 }
+
+// MaxSkipped is how much a manifest says of what could not be taken.
+const MaxSkipped = 100
 
 // A FileRef is one file of a manifest.
 type FileRef struct {

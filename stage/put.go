@@ -93,6 +93,9 @@ func (f File) mode() fs.FileMode {
 // putOne puts a single file where there is none, or a plain one: writing one file
 // is all or nothing by itself.
 func (s *Stage) putOne(ctx context.Context, target string, f File) (done bool, err error) {
+	if target == MetaFile {
+		return false, nil // it is to be known that this one is not ours
+	}
 	info, err := s.ws.Stat(ctx, target, &driver.StatOptions{NoFollow: true})
 	if err == nil && info.Type != driver.TypeFile {
 		return false, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -596,4 +597,52 @@ func TestDigests(t *testing.T) {
 	if inside != outside {
 		t.Errorf("a tree and its copy have the digests %s and %s", outside, inside)
 	}
+}
+
+// A flood of what can't be collected neither fills a manifest nor hides the rest.
+func TestCollectOfManyThatCannotBeTaken(t *testing.T) {
+	r := open(t, memory.Kind, stage.Options{})
+	must(t, r.ws.Mkdir(t.Context(), "out", nil))
+	for i := range 3 * stage.MaxSkipped {
+		must(t, r.ws.Symlink(t.Context(), "nowhere", fmt.Sprintf("out/%04d", i)))
+	}
+	r.write(t, "out/z", "last")
+	man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Inline: true})
+	must(t, err)
+	if len(man.Files) != 1 || man.Files[0].Content != "last" || len(man.Skipped) != stage.MaxSkipped || man.Skips != 3*stage.MaxSkipped {
+		t.Errorf("%d files, %d of %d left out are listed", len(man.Files), len(man.Skipped), man.Skips)
+	}
+}
+
+// metadata.json is a name that others use, too. A file of theirs is not replaced by
+// our copy, whether it was there before or is brought in later.
+func TestMetadataOfSomebodyElseStays(t *testing.T) {
+	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
+		put := func(name, text string) {
+			t.Helper()
+			must(t, r.PutFiles(t.Context(), []stage.File{{Path: name, Content: []byte(text)}}))
+		}
+		record := func() {
+			t.Helper()
+			r.write(t, "src", "x")
+			_, err := r.StageInputs(t.Context(), []stage.Input{{From: "workspace://src"}})
+			must(t, err)
+		}
+		r.write(t, stage.MetaFile, "of the project")
+		record()
+		r.want(t, stage.MetaFile, "of the project")
+		must(t, r.ws.Remove(t.Context(), stage.MetaFile, nil))
+		record()
+		if data, err := r.ws.ReadFile(t.Context(), stage.MetaFile); err != nil || !strings.Contains(string(data), "workspace://src") {
+			t.Fatalf("the copy is %q, %v", data, err)
+		}
+		put(stage.MetaFile, "put there")
+		record()
+		r.want(t, stage.MetaFile, "put there")
+		r.files(t, map[string]string{"tmpl/metadata.json": "of the template"})
+		_, err := r.FillWorkspace(t.Context(), filepath.Join(r.host, "tmpl"), nil)
+		must(t, err)
+		record()
+		r.want(t, stage.MetaFile, "of the template")
+	})
 }

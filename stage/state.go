@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,6 +26,10 @@ type Metadata struct {
 
 	// Pending is what a call that is under way has put aside.
 	Pending []Aside `json:"pending,omitempty"`
+
+	// Copied is set where metadata.json in the workspace is our copy, and not a
+	// file of somebody else's.
+	Copied bool `json:"copied,omitempty"`
 }
 
 // metadataVersion is the version of the form of Metadata.
@@ -107,28 +112,43 @@ type State interface {
 // concurrent use.
 type MemoryState struct {
 	mu    sync.Mutex
-	held  map[string]chan struct{} // +checklocks:mu
-	known map[string][]byte        // +checklocks:mu
+	held  map[string]*turn  // +checklocks:mu; of those that someone has, or waits for
+	known map[string][]byte // +checklocks:mu
+}
+
+// A turn is held by one of the users of a workspace.
+type turn struct {
+	free  chan struct{}
+	users int
 }
 
 // NewMemoryState returns an empty state.
 func NewMemoryState() *MemoryState {
-	return &MemoryState{held: map[string]chan struct{}{}, known: map[string][]byte{}}
+	return &MemoryState{held: map[string]*turn{}, known: map[string][]byte{}}
 }
 
 // Lock waits until nobody else holds the workspace.
 func (s *MemoryState) Lock(ctx context.Context, id string) (func(), error) {
 	s.mu.Lock()
-	turn := s.held[id]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		s.held[id] = turn
+	t := s.held[id]
+	if t == nil {
+		t = &turn{free: make(chan struct{}, 1)}
+		s.held[id] = t
 	}
+	t.users++
 	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(s.held, id)
+		}
+	}
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case t.free <- struct{}{}:
+		return func() { <-t.free; leave() }, nil
 	case <-ctx.Done():
+		leave()
 		return nil, fmt.Errorf("stage: wait for workspace %s: %w", id, ctx.Err())
 	}
 }
@@ -245,6 +265,7 @@ func (h *Session) Save(ctx context.Context) error {
 	keep := h.s.opts.History
 	h.Inputs = last(h.Inputs, keep)
 	h.Outputs = last(h.Outputs, keep)
+	h.claimCopy(ctx)
 	if err := h.s.opts.State.Save(ctx, h.s.ws.ID(), h.Metadata); err != nil {
 		return err
 	}
@@ -259,10 +280,19 @@ func last[T any](list []T, n int) []T {
 	return list
 }
 
+// claimCopy takes the name of the copy for us, where nothing is there.
+func (h *Session) claimCopy(ctx context.Context) {
+	if h.Copied || len(h.Pending) > 0 || h.s.opts.NoCopy {
+		return
+	}
+	_, err := h.s.ws.Stat(ctx, MetaFile, &driver.StatOptions{NoFollow: true})
+	h.Copied = errors.Is(err, fault.NotFound)
+}
+
 // copyInside writes the copy that programs may read. Nothing depends on it, so
 // what goes wrong is only told.
 func (h *Session) copyInside(ctx context.Context) {
-	if len(h.Pending) > 0 || h.s.opts.NoCopy {
+	if len(h.Pending) > 0 || h.s.opts.NoCopy || !h.Copied {
 		return
 	}
 	shown := *h.Metadata

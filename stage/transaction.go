@@ -59,6 +59,9 @@ func (h *Session) transact(ctx context.Context, steps []step, record func()) err
 		}
 	}
 	record()
+	if slices.ContainsFunc(steps, func(s step) bool { return s.target == MetaFile }) {
+		h.Copied = false
+	}
 	if err := h.Save(ctx); err != nil {
 		return t.back(ctx, &was, err)
 	}

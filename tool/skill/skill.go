@@ -261,10 +261,11 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 	if err != nil || dir != base && !strings.HasPrefix(dir, base+"/") {
 		return runOutput{}, tool.Errorf(fault.SandboxViolation, "cwd must stay in the skill")
 	}
-	const defaultSeconds = 300
+	const defaultSeconds, mostSeconds = 300, 24 * 60 * 60
 	if in.Timeout <= 0 {
 		in.Timeout = defaultSeconds
 	}
+	in.Timeout = min(in.Timeout, mostSeconds)
 	env := maps.Clone(in.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -291,6 +292,9 @@ func stageInputs(ctx context.Context, st *stage.Stage, list []input) error {
 	return err
 }
 
+// maxInline bounds the content in an answer.
+const maxInline = 16 << 20
+
 // collect takes what a run made. Without being asked it lists up to 20 files of
 // out.
 func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
@@ -298,6 +302,9 @@ func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) e
 	spec := stage.OutputSpec{MaxFiles: unasked}
 	if o != nil {
 		spec = stage.OutputSpec{Globs: o.Globs, Inline: o.Inline, Save: o.Save, NameTemplate: o.NameTemplate, MaxFiles: o.MaxFiles, MaxFileBytes: o.MaxFileBytes, MaxTotalBytes: o.MaxTotalBytes}
+	}
+	if spec.Inline { // an agent asks for what fits into an answer, whatever it says
+		spec.MaxFileBytes, spec.MaxTotalBytes = min(spec.MaxFileBytes, maxInline), min(spec.MaxTotalBytes, maxInline)
 	}
 	man, err := st.CollectOutputs(ctx, spec)
 	for _, f := range man.Files {
@@ -315,6 +322,9 @@ func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) e
 	}
 	for _, s := range man.Skipped {
 		out.Warnings = append(out.Warnings, s.Name+": "+s.Reason)
+	}
+	if more := man.Skips - len(man.Skipped); more > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files could not be taken", more))
 	}
 	if man.Left > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files match", man.Left))

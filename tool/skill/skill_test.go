@@ -45,6 +45,7 @@ func TestTools(t *testing.T) {
 		{"skill_run", `{"skill":"pdf","command":"bash scripts/x.sh hi","outputs":{"inline":true,"save":true}}`, "out/r.txt (text/plain; charset=utf-8, 7 bytes) artifact://out/r.txt@0\npdf hi"},
 		{"skill_run", `{"skill":"pdf","command":"cat ../../work/inputs/r.txt","inputs":[{"from":"artifact://out/r.txt@0"}]}`, "pdf hi\n\n[exit status 0]"},
 		{"skill_run", `{"skill":"pdf","command":"sleep 20","timeout":1}`, "[timed out]"},
+		{"skill_run", `{"skill":"pdf","command":"truncate -s 5G $OUTPUT_DIR/big.bin","timeout":99999999999,"outputs":{"globs":["out/big.bin"],"inline":true,"max_file_bytes":99999999999,"max_total_bytes":99999999999}}`, "out/big.bin (application/octet-stream, 5368709120 bytes)"},
 		{"workspace_save_artifact", `{"path":"out/r.txt"}`, "saved out/r.txt as artifact://out/r.txt@1"},
 	} {
 		res, err := call(test.tool, test.args)
