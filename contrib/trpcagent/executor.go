@@ -38,6 +38,8 @@ type Executor struct {
 	traits workspace.Traits
 	opts   Options
 
+	making sync.Mutex // of workspaces of code: those who run code under one id at once share one
+
 	mu   sync.Mutex
 	live map[string]*place // +checklocks:mu
 }
@@ -47,6 +49,7 @@ type place struct {
 	*stage.Stage
 	ws      *workspace.Workspace
 	persist bool
+	code    chan struct{} // held while code blocks run, whose files have the same names
 }
 
 var (
@@ -102,7 +105,8 @@ func (e *Executor) Describe() codeexecutor.Capabilities {
 }
 
 // CreateWorkspace opens a workspace. Two of one id are two workspaces; the second
-// has an id of its own in what is returned.
+// has an id of its own in what is returned. The directories of the layout are made
+// by the first call that runs something or stages inputs.
 func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
 	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Session: workspace.SessionRef{ID: execID}}
 	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
@@ -117,9 +121,6 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 	}
 	// metadata.json belongs to trpc-agent-go's tools.
 	st, err := stage.New(ws, &stage.Options{State: e.opts.State, HostRoots: e.opts.HostRoots, NoCopy: true, Log: e.opts.Log})
-	if err == nil {
-		_, err = st.EnsureLayout(ctx)
-	}
 	if err != nil {
 		return codeexecutor.Workspace{}, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
 	}
@@ -129,7 +130,7 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 	if _, taken := e.live[id]; taken || id == "" {
 		id += "~" + ws.ID()
 	}
-	e.live[id] = &place{st, ws, pol.Persist}
+	e.live[id] = &place{st, ws, pol.Persist, make(chan struct{}, 1)}
 	return codeexecutor.Workspace{ID: id, Path: path.Join("/", ws.Traits().Root)}, nil
 }
 
@@ -205,8 +206,9 @@ func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
 
 // ExecuteCode runs code blocks in order, each a file below src, and returns what
 // they wrote and the files below out. Blocks with an execution id share a
-// workspace with earlier ones of the same id, until Close; others have one of
-// their own. A block that fails is output, and those after it are not run.
+// workspace with earlier ones of the same id, until Close, and take turns in it;
+// others have one of their own. A block that fails is output, and those after it
+// are not run.
 func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
 	ws, done, err := e.scratch(ctx, in.ExecutionID)
 	if err != nil {
@@ -216,6 +218,12 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 	p, err := e.at(ws)
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{}, err
+	}
+	select {
+	case p.code <- struct{}{}:
+		defer func() { <-p.code }()
+	case <-ctx.Done():
+		return codeexecutor.CodeExecutionResult{}, fmt.Errorf("trpcagent: wait for code of the same id: %w", ctx.Err())
 	}
 	out, err := e.blocks(ctx, p, in.CodeBlocks)
 	if err != nil {
@@ -229,6 +237,8 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 func (e *Executor) scratch(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
 	if id != "" {
 		id = "code:" + id // apart from those of sessions
+		e.making.Lock()
+		defer e.making.Unlock()
 		e.mu.Lock()
 		p := e.live[id]
 		e.mu.Unlock()

@@ -1,13 +1,15 @@
 package trpcagent
 
 import (
+	"bytes"
 	"context"
-	"strings"
+	"errors"
 	"sync"
 	"time"
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -41,7 +43,7 @@ func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, 
 	session := &session{s: s, ctx: life}
 	if spec.Stdin != "" {
 		if err := session.Write(spec.Stdin, false); err != nil {
-			return nil, err
+			return nil, errors.Join(stale(err), session.Close())
 		}
 	}
 	return session, nil
@@ -88,6 +90,7 @@ func (s *session) drainLocked() {
 	for !s.drained {
 		poll, err := s.s.Poll(ctx, 1<<20)
 		if err != nil {
+			s.drained = ended(err)
 			return
 		}
 		s.kept = append(append(s.kept, poll.Stdout...), poll.Stderr...)
@@ -103,13 +106,23 @@ func (s *session) drainLocked() {
 	}
 }
 
+// ended reports whether an answer about a session means that there is none any
+// more: its workspace is gone, or what ran it.
+func ended(err error) bool {
+	switch fault.Of(err) {
+	case fault.NotFound, fault.Evicted, fault.Failed, fault.WrongState:
+		return true
+	}
+	return false
+}
+
 // Poll returns output that no Poll returned before: at most limit lines, the rest
 // with the next. The program has exited when all of its output was returned.
 func (s *session) Poll(limit *int) codeexecutor.ProgramPoll {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drainLocked()
-	out := firstLines(string(s.kept[s.cursor-s.base:]), limit)
+	out := firstLines(s.kept[s.cursor-s.base:], limit)
 	poll := codeexecutor.ProgramPoll{Status: codeexecutor.ProgramStatusRunning, Output: out, Offset: s.cursor, NextOffset: s.cursor + len(out)}
 	s.cursor = poll.NextOffset
 	if s.drained && s.cursor == s.base+len(s.kept) {
@@ -127,25 +140,25 @@ func (s *session) Log(offset, limit *int) codeexecutor.ProgramLog {
 	if offset != nil {
 		from = min(max(*offset, s.base), s.base+len(s.kept))
 	}
-	out := firstLines(string(s.kept[from-s.base:]), limit)
+	out := firstLines(s.kept[from-s.base:], limit)
 	return codeexecutor.ProgramLog{Output: out, Offset: from, NextOffset: from + len(out)}
 }
 
 // firstLines is the head of a text: at most limit lines, all of it where limit is
 // nil or not positive.
-func firstLines(text string, limit *int) string {
+func firstLines(text []byte, limit *int) string {
 	if limit == nil || *limit <= 0 {
-		return text
+		return string(text)
 	}
 	at := 0
 	for range *limit {
-		n := strings.IndexByte(text[at:], '\n')
+		n := bytes.IndexByte(text[at:], '\n')
 		if n < 0 {
-			return text
+			return string(text)
 		}
 		at += n + 1
 	}
-	return text[:at]
+	return string(text[:at])
 }
 
 func (s *session) exitCode() *int {
@@ -153,7 +166,8 @@ func (s *session) exitCode() *int {
 	defer cancel()
 	info, err := s.s.State(ctx)
 	if err != nil || info.Result == nil {
-		return nil
+		unknown := -1
+		return &unknown
 	}
 	return &info.Result.ExitCode
 }

@@ -3,9 +3,11 @@ package trpcagent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,4 +173,44 @@ func TestSessionEndsWholeAndOutlivesItsRequest(t *testing.T) {
 			t.Errorf("something lives on: %+v, %v", res, err)
 		}
 	})
+}
+
+// A session whose workspace is gone has exited: whoever polls it until it has does
+// not wait for ever.
+func TestSessionEndsWithItsWorkspace(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		ws, err := e.CreateWorkspace(t.Context(), "goes", codeexecutor.WorkspacePolicy{})
+		must(t, err)
+		s, err := e.StartProgram(t.Context(), ws, codeexecutor.InteractiveProgramSpec{RunProgramSpec: codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", "echo up; sleep 1000"}}})
+		must(t, err)
+		until(t, s, "up")
+		must(t, e.Cleanup(t.Context(), ws))
+		until(t, s, "")
+		if p := s.Poll(nil); p.Status != codeexecutor.ProgramStatusExited || p.ExitCode == nil || *p.ExitCode == 0 {
+			t.Errorf("after its workspace went: %+v", p)
+		}
+		if _, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "true"}); !errors.Is(err, codeexecutor.ErrWorkspaceStale) {
+			t.Errorf("RunProgram = %v", err)
+		}
+	})
+}
+
+// Code that runs under one id at once shares one workspace, as code that runs one
+// after the other does.
+func TestCodeOfOneIDSharesItsWorkspace(t *testing.T) {
+	e := open(t, local.Kind, nil)
+	var g sync.WaitGroup
+	for i := range 8 {
+		g.Go(func() {
+			in := codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{{Language: "sh", Code: fmt.Sprintf("touch $WORK_DIR/%d", i)}}}
+			if _, err := e.ExecuteCode(t.Context(), in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	g.Wait()
+	res, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{{Language: "sh", Code: "ls $WORK_DIR | wc -l"}}})
+	if err != nil || strings.TrimSpace(res.Output) != "8" {
+		t.Errorf("there are the files of %q of 8, %v", res.Output, err)
+	}
 }

@@ -43,8 +43,9 @@ type row struct {
 func main() {
 	out := flag.String("o", "", "write the rows as JSON to this file")
 	n := flag.Int("n", 7, "turns")
+	only := flag.String("only", "", "one of create, collect, stage, shared, run, line and noop; all where it is empty")
 	flag.Parse()
-	rows, err := run(context.Background(), *n)
+	rows, err := run(context.Background(), *n, *only)
 	for _, r := range rows {
 		missed := ""
 		if r.Bound > 0 && r.Ratio > r.Bound || r.Most > 0 && r.OursNS > r.Most {
@@ -73,7 +74,7 @@ type engines struct {
 	rows      []row
 }
 
-func run(ctx context.Context, n int) (rows []row, err error) {
+func run(ctx context.Context, n int, only string) (rows []row, err error) {
 	dir, err := os.MkdirTemp("", "croft-bench-stage-")
 	if err != nil {
 		return nil, err
@@ -92,8 +93,16 @@ func run(ctx context.Context, n int) (rows []row, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "ref"), 0o755); err != nil {
 		return nil, err
 	}
-	for _, f := range []func(context.Context) error{e.create, e.collect, e.stage, e.stageShared, e.runTrue, e.longLine, e.noop} {
-		if err := f(ctx); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"create", e.create}, {"collect", e.collect}, {"stage", e.stage}, {"shared", e.stageShared}, {"run", e.runTrue}, {"line", e.longLine}, {"noop", e.noop},
+	} {
+		if only != "" && only != part.name {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
 			return e.rows, err
 		}
 	}
