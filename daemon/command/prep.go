@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -150,37 +151,39 @@ $WORKSPACE_DIR. No symlink is followed out of the workspace.`,
 
 func (a *app) collect(ctx context.Context, opts collectOptions) error {
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
-		man, err := st.CollectOutputs(ctx, opts.spec)
-		if err != nil {
-			return err
+		man, failed := st.CollectOutputs(ctx, opts.spec)
+		if failed != nil && len(man.Files) == 0 {
+			return failed
 		}
 		if opts.to != "" {
-			if err := writeOut(ctx, st, man, opts.to); err != nil {
-				return err
-			}
+			failed = errors.Join(failed, writeOut(ctx, st, man, opts.to))
 		}
 		for _, s := range man.Skipped {
 			a.note("left out %s: %s", printable(s.Name), s.Reason)
 		}
+		if more := man.Skips - len(man.Skipped); more > 0 {
+			a.note("left out %d more", more)
+		}
 		if man.LimitsHit {
 			a.note("a limit was reached: %d files were left, and some may be cut", man.Left)
 		}
-		return a.answer(man, func(w io.Writer) error {
+		return errors.Join(failed, a.answer(man, func(w io.Writer) error {
 			var rows [][]string
 			for _, f := range man.Files {
-				saved := f.Error
-				if f.SavedAs != "" {
+				saved := printable(f.Error)
+				if f.SavedAs != "" && f.Error == "" {
 					saved = fmt.Sprintf("artifact://%s@%d", printable(f.SavedAs), f.Version)
 				}
 				rows = append(rows, []string{printable(f.Name), fmt.Sprint(f.SizeBytes), f.MIMEType, saved})
 			}
 			return table(w, rows)
-		})
+		}))
 	})
 }
 
 // writeOut writes what was collected below a directory of the host, whole, and
-// never outside of it.
+// never outside of it. A file that can't be written says why, and does not keep
+// the others from it.
 func writeOut(ctx context.Context, st *stage.Stage, man stage.Manifest, to string) error {
 	if err := os.MkdirAll(to, 0o777); err != nil { //nolint:gosec // as the umask says
 		return err
@@ -190,27 +193,52 @@ func writeOut(ctx context.Context, st *stage.Stage, man stage.Manifest, to strin
 		return err
 	}
 	defer root.Close() //nolint:errcheck // files are closed by themselves
-	for _, f := range man.Files {
-		if err := writeOne(ctx, st, root, f.Name); err != nil {
-			return err
+	var first error
+	bad := 0
+	for i := range man.Files {
+		f := &man.Files[i]
+		err := writeOne(ctx, st, root, f.Name)
+		if err == nil {
+			continue
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f.Error = err.Error()
+		if bad++; first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return fmt.Errorf("write to %s: %d of %d files failed: %w", to, bad, len(man.Files), first)
 	}
 	return nil
 }
 
+// writeOne writes one file beside its name and gives it that name when it is
+// whole.
 func writeOne(ctx context.Context, st *stage.Stage, root *os.Root, name string) error {
-	body, _, err := st.Workspace().Read(ctx, name, nil)
+	body, info, err := st.Workspace().Read(ctx, name, nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	if err := root.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+	dir := filepath.Dir(name)
+	if err := root.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	out, err := root.Create(name)
+	const readable = 0o400 // by whoever runs this
+	temp := filepath.Join(dir, ".croft-collect-"+rand.Text())
+	out, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode.Perm()|readable)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, body)
-	return errors.Join(err, out.Close())
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	return nil
 }
