@@ -41,9 +41,12 @@ func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}
 	argv = append(argv, "--model", c.cfg.Model, "--output-format", "json", "--stream", "on", "--no-auto-update", "--no-custom-instructions",
 		"--disable-builtin-mcps", "--no-remote", "--allow-all-tools", "--disallow-temp-dir", "-C", in.Dir)
-	env := c.envUnder(map[string]string{"COPILOT_HOME": d.path(copilotHome), "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1",
-		"COPILOT_OTEL_FILE_EXPORTER_PATH": filepath.Join(in.Artifacts, copilotOTel)})
-	return Invocation{Argv: argv, Env: env, Dir: in.Dir,
+	env := map[string]string{"COPILOT_HOME": d.path(copilotHome), "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1",
+		"COPILOT_OTEL_FILE_EXPORTER_PATH": filepath.Join(in.Artifacts, copilotOTel)}
+	if in.Fenced && c.cfg.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
+		env["COPILOT_OFFLINE"] = "true" // a model of one's own needs nothing of GitHub
+	}
+	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir,
 		Hosts: c.hosts("COPILOT_PROVIDER_BASE_URL", "api.githubcopilot.com", "*.githubcopilot.com", "api.github.com")}, nil
 }
 
@@ -190,17 +193,25 @@ func (n *copilotReader) complete(data record, at string) {
 	if output := copilotOutput(data); output != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: at})
 	}
-	if command, ok := copilotCommand(tool, nil, data); ok && call.command == 0 {
-		n.b.Run(command, n.dir, at)
-		call.command = len(n.b.Commands)
-	}
 	if call.command > 0 {
-		if code := data.obj("toolTelemetry").obj("metrics").num("exitCode"); code != nil {
-			n.b.Commands[call.command-1].ExitCode = new(int(*code))
-		} else if code, ok := exitCodeIn(data.obj("result").str("content"), "<exited with exit code "); ok {
-			n.b.Commands[call.command-1].ExitCode = &code
+		cmd := &n.b.Commands[call.command-1]
+		cmd.ExitCode, cmd.DurationMs = copilotExit(data), between(cmd.At, at)
+	} else if command, ok := copilotCommand(tool, nil, data); ok {
+		n.b.Run(command, n.dir, at).ExitCode = copilotExit(data)
+	}
+}
+
+// copilotExit finds how a command exited, nil where nothing says so.
+func copilotExit(data record) *int {
+	for _, code := range []*float64{data.obj("shellExecution").num("exitCode"), data.obj("toolTelemetry").obj("metrics").num("exitCode")} {
+		if code != nil {
+			return new(int(*code))
 		}
 	}
+	if code, ok := exitCodeIn(data.obj("result").str("content"), "<exited with exit code "); ok {
+		return &code
+	}
+	return nil
 }
 
 func copilotCommand(tool string, args, data record) (string, bool) {

@@ -162,6 +162,21 @@ var clis = map[string]cli{
 		ran:    []string{"wc -l < notes.txt: 0", "echo sorry >&2; exit 3: 3"},
 		skills: []string{"greet explicit"}, rounds: 6,
 	},
+	"copilot": { // with a model of its own; without one somebody must log in
+		bin: "copilot", cfg: Config{Type: "copilot", Model: "scripted"},
+		env: func(base string) map[string]string {
+			return map[string]string{"COPILOT_PROVIDER_BASE_URL": base + "/v1", "COPILOT_PROVIDER_API_KEY": "none"}
+		},
+		steps: func(dir string) []scripted.Step {
+			return []scripted.Step{
+				{Tool: "view", Args: map[string]any{"path": dir + "/notes.txt"}},
+				{Tool: "bash", Args: map[string]any{"command": "wc -l < notes.txt", "description": "count"}},
+				{Tool: "bash", Args: map[string]any{"command": "echo sorry >&2; exit 3", "description": "fail"}},
+				{Tool: "create", Args: map[string]any{"path": dir + "/made.txt", "file_text": "made\n"}},
+			}
+		},
+		ran: []string{"wc -l < notes.txt: 0", "echo sorry >&2; exit 3: 3"}, rounds: 5,
+	},
 }
 
 // put writes files below a directory.
