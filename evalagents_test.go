@@ -38,6 +38,9 @@ var seats = map[string]seat{
 "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "` + model + `/v1", "apiKey": "none"},
 "models": {"scripted": {"name": "scripted", "tool_call": true}}}}}`}
 	}},
+	"copilot": {kind: "copilot", model: "scripted", env: func(model string) map[string]string {
+		return map[string]string{"COPILOT_PROVIDER_BASE_URL": model + "/v1", "COPILOT_PROVIDER_API_KEY": "none"}
+	}},
 	"gemini": {kind: "gemini", model: "gemini-2.5-flash", env: func(model string) map[string]string {
 		return map[string]string{"GOOGLE_GEMINI_BASE_URL": model, "GEMINI_API_KEY": "none"}
 	}, home: map[string]string{"~/.gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}}`}},
@@ -58,7 +61,7 @@ export default [{ id: "tools", prompt: "Make made.txt.", timeoutMs: 240000, asse
 // where there is no model any more.
 func TestEvalAgents(t *testing.T) {
 	croft := buildCroft(t)
-	for _, name := range []string{"claude", "codex", "opencode", "gemini"} {
+	for _, name := range []string{"claude", "codex", "opencode", "gemini", "copilot"} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); seats[name].evaluate(t, croft, name) })
 	}
 }

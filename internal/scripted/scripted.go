@@ -95,7 +95,7 @@ func (o Offer) of(server string) (string, bool) {
 	if o.Namespace != "" {
 		return o.Name, o.Namespace == "mcp__"+server
 	}
-	for _, prefix := range []string{"mcp__" + server + "__", "mcp_" + server + "_", server + "__", server + "_"} {
+	for _, prefix := range []string{"mcp__" + server + "__", "mcp_" + server + "_", server + "__", server + "_", server + "-"} {
 		if name, ok := strings.CutPrefix(o.Name, prefix); ok {
 			return name, true
 		}
