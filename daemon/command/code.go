@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 type codeOptions struct {
 	workspace string
 	provider  string
+	options   string
 	language  string
 	code      string
 	dir       string
@@ -78,6 +80,7 @@ func (o *codeOptions) register(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
 	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default one of its own)")
 	f.StringVar(&o.provider, "provider", "", "kind of the workspace of its own (default sandbox for code, memory for scripts)")
+	f.StringVar(&o.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"croft/code:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
 	f.StringVarP(&o.code, "code", "c", "", "what to run, instead of FILE")
 	f.StringVar(&o.dir, "dir", "", "where in the workspace it runs")
@@ -157,6 +160,12 @@ func (a *app) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.
 	}
 	if opts.provider != "" {
 		spec.Kind = opts.provider
+	}
+	if opts.options != "" {
+		if !json.Valid([]byte(opts.options)) {
+			return usagef("--options is not valid JSON")
+		}
+		spec.Config = json.RawMessage(opts.options)
 	}
 	spec.Labels = map[string]string{runLabel: "true"}
 	if me := processMark("self"); me != "" && a.server == "" {
