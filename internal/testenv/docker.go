@@ -31,9 +31,11 @@ type Dockerd struct {
 	args []string
 	argv []string // in place of dockerd and all its arguments
 	env  []string // beyond this process's own
-	cmd  *exec.Cmd
-	done chan struct{}
-	log  *os.File
+
+	socket string // "" is docker.sock in Dir
+	cmd    *exec.Cmd
+	done   chan struct{}
+	log    *os.File
 }
 
 // DockerMissing says what the host lacks to start an engine; "" is nothing.
@@ -75,6 +77,41 @@ func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	}
 	const own = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`
 	d := &Dockerd{Dir: dir, wrap: []string{"unshare", "-m", "sh", "-c", own, table}, args: []string{"--userns-remap=nobody:nogroup"}}
+	return d.begin(ctx)
+}
+
+// RootlessMissing says what the host lacks to start an engine as an ordinary user;
+// "" is nothing.
+func RootlessMissing() string {
+	for _, name := range []string{"rootlesskit", "newuidmap", "setpriv"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return name + " is not on PATH"
+		}
+	}
+	return DockerMissing()
+}
+
+// Nobody is the ordinary user that an engine without root runs as.
+const Nobody = 65534
+
+// StartRootlessDockerd starts an engine as the user Nobody. The host's own tables of
+// subordinate ids are not touched.
+func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
+	dir, err := os.MkdirTemp("", "dockerd")
+	if err != nil {
+		return nil, err
+	}
+	table, own := filepath.Join(dir, "subid"), filepath.Join(dir, "own")
+	if err := errors.Join(
+		os.WriteFile(table, []byte("nobody:200000:65536\nnogroup:200000:65536\n"), 0o644), //nolint:gosec // the host's is no secret either
+		os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody), os.Chmod(dir, 0o755), //nolint:gosec // the user has to pass
+	); err != nil {
+		return nil, err
+	}
+	const script = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+		env HOME="$1" XDG_RUNTIME_DIR="$1" rootlesskit --net=host --copy-up=/etc --copy-up=/run --state-dir "$1/kit" \
+		sh -c 'rm -f /run/docker /run/containerd /run/xtables.lock; echo "{}" > "$0/none.json"; exec dockerd --rootless --data-root "$0/root" --exec-root "$0/exec" -H "unix://$0/docker.sock" -p "$0/pid" --config-file "$0/none.json" --iptables=false --bridge=none' "$1"`
+	d := &Dockerd{Dir: dir, socket: filepath.Join(own, "docker.sock"), argv: []string{"unshare", "-m", "sh", "-c", script, table, own}}
 	return d.begin(ctx)
 }
 
@@ -139,7 +176,12 @@ func (d *Dockerd) begin(ctx context.Context) (*Dockerd, error) {
 func (d *Dockerd) Host() string { return "unix://" + d.Socket() }
 
 // Socket is the path of that.
-func (d *Dockerd) Socket() string { return filepath.Join(d.Dir, "docker.sock") }
+func (d *Dockerd) Socket() string {
+	if d.socket != "" {
+		return d.socket
+	}
+	return filepath.Join(d.Dir, "docker.sock")
+}
 
 // PID is the process of the engine.
 func (d *Dockerd) PID() int { return d.cmd.Process.Pid }
@@ -226,8 +268,7 @@ func (d *Dockerd) Kill() {
 
 // Stop ends the engine, its containers and all that it left.
 func (d *Dockerd) Stop() error {
-	if d.argv != nil { // its containers are children of nobody
-		upTo := slices.Index(d.argv, "system")
+	if upTo := slices.Index(d.argv, "system"); upTo > 0 { // containers of Podman are children of nobody
 		exec.Command(d.argv[0], append(slices.Clone(d.argv[1:upTo]), "rm", "--all", "--force", "--time", "0")...).Run() //nolint:errcheck,noctx // what stays shows when the directory is removed
 	}
 	if d.cmd != nil && d.done != nil {
@@ -286,6 +327,14 @@ func NeedsDocker(t testing.TB) {
 	}
 	if missing := DockerMissing(); missing != "" {
 		t.Skip("skipped: host: no Docker engine can be started: " + missing)
+	}
+}
+
+// NeedsRootless skips a test where the host can't start an engine as an ordinary user.
+func NeedsRootless(t testing.TB) {
+	t.Helper()
+	if missing := RootlessMissing(); missing != "" {
+		t.Skip("skipped: host: no Docker engine can be started as an ordinary user: " + missing)
 	}
 }
 

@@ -84,9 +84,19 @@ func withEngine(m *testing.M) int {
 // lease is how long guests of tests live without an owner.
 const lease = 20 * time.Second
 
+// cacheVar says where processes that a test starts have what workspaces share.
+const cacheVar = "CROFT_TEST_CACHE"
+
+func cache() string {
+	if dir := os.Getenv(cacheVar); dir != "" {
+		return dir
+	}
+	return filepath.Join(filepath.Dir(os.Getenv(guestVar)), "cache")
+}
+
 func config(dir string) *Config {
 	return &Config{
-		Root: filepath.Join(dir, "ws"), Cache: filepath.Join(filepath.Dir(os.Getenv(guestVar)), "cache"), Host: os.Getenv(testenv.DockerVar), Guest: os.Getenv(guestVar), Lease: lease,
+		Root: filepath.Join(dir, "ws"), Cache: cache(), Host: os.Getenv(testenv.DockerVar), Guest: os.Getenv(guestVar), Lease: lease,
 		Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,10 +13,12 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -324,5 +328,71 @@ func TestPodman(t *testing.T) {
 				t.Errorf("left: %+v, %v", kept, err)
 			}
 		})
+	}
+}
+
+// TestRootlessEngine has an engine that runs as an ordinary user, for that very user
+// and for root, whose files it does not see.
+func TestRootlessEngine(t *testing.T) {
+	testenv.NeedsRootless(t)
+	d, err := testenv.StartRootlessDockerd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop dockerd: %v", err)
+		}
+	})
+	t.Run("root", func(t *testing.T) {
+		p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = d.Host() })
+		ws := open(t, p)
+		write(t, ws, "from-host", "hello")
+		if got := string(script(t, ws, "cat from-host; id -u").Stdout); got != "hello1000\n" {
+			t.Errorf("got %q", got)
+		}
+		if list, err := p.engine.Volumes(t.Context(), map[string]string{LabelRoot: p.cfg.Root}); err != nil || len(list) != 1 {
+			t.Errorf("there are the volumes %v, %v", list, err)
+		}
+		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{Memory: driver.Limit{Max: 64 << 20}}}})
+		if info, _ := p.describe(t.Context()); !info.Memory && fault.Of(err) != fault.Unsupported {
+			t.Errorf("a limit that the engine can't hold is answered with %v, want %v", err, fault.Unsupported)
+		}
+	})
+	t.Run("the same user", func(t *testing.T) {
+		dir, err := os.MkdirTemp("", "croft-rootless-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		program := filepath.Join(dir, "test")
+		copyFile(t, os.Args[0], program)
+		copyFile(t, os.Getenv(guestVar), filepath.Join(dir, "croft-guest"))
+		own := filepath.Join(dir, "own")
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(own, 0o700), os.Chown(own, testenv.Nobody, testenv.Nobody)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := json.Marshal(racer{Name: "user", Dir: own, ID: driver.NewID(), Last: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Dir = own
+		cmd.Env = append(os.Environ(), racerVar+"="+string(r), testenv.DockerVar+"="+d.Host(), guestVar+"="+filepath.Join(dir, "croft-guest"), cacheVar+"="+filepath.Join(own, "cache"))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testenv.Nobody, Gid: testenv.Nobody}}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("as an ordinary user: %v: %s", err, out)
+		}
+	})
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -24,6 +24,7 @@ type racer struct {
 	Dir  string
 	ID   string
 	Far  bool
+	Last bool // destroys the workspace in the end
 }
 
 // rounds is how often a racer opens the workspace.
@@ -68,6 +69,9 @@ func (r *racer) once(ctx context.Context, round int) error {
 	}
 	if _, err := ws.FS.Write(ctx, line, strings.NewReader(line), &driver.WriteOptions{CreateOnly: true}); err != nil {
 		return err
+	}
+	if r.Last && round == rounds-1 {
+		return ws.Life.Destroy(ctx)
 	}
 	return ws.Life.Close(ctx)
 }

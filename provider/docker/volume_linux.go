@@ -28,13 +28,14 @@ import (
 var errNotShared = fmt.Errorf("the engine does not see the directories of this host: %w", fault.Unsupported)
 
 // notShared reports whether an engine refused a container because what is to be
-// mounted is not there where it is.
+// mounted is not there where it is, or is not for it to see, as root's files are not
+// for an engine that runs as an ordinary user.
 func notShared(err error) bool {
 	if err == nil {
 		return false
 	}
 	text := err.Error()
-	return strings.Contains(text, "bind source path does not exist") || strings.Contains(text, "statfs ") && strings.Contains(text, "no such file or directory")
+	return strings.Contains(text, `invalid mount config for type "bind"`) || strings.Contains(text, "statfs ") && strings.Contains(text, "no such file or directory")
 }
 
 // onVolume says where the files of a new workspace are to be: on a volume of the
