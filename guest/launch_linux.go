@@ -48,6 +48,10 @@ type Launch struct {
 
 	// HandOff asks for a descriptor of the workspace as the guest sees it.
 	HandOff bool
+
+	// Spawner starts the guest where Wrap is nil; nil, or one that is gone, lets
+	// this process do so.
+	Spawner *Spawner
 }
 
 // Named is a file that the guest knows by a name.
@@ -61,9 +65,28 @@ type Running struct {
 	*Client
 	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
 
-	cmd    *exec.Cmd
+	proc   child
 	waited chan struct{}
+	how    string // it ended, in words; set when waited is closed
 	stderr *tail
+}
+
+// A child is a process that was started, by this one or by a spawner.
+type child interface {
+	id() int
+	kill()
+	end() string // waits for the end, and says how it came
+}
+
+// own is a child of this process.
+type own struct{ *exec.Cmd }
+
+func (o own) id() int { return o.Process.Pid }
+func (o own) kill()   { o.Process.Kill() } //nolint:errcheck // it has ended by itself then
+
+func (o own) end() string {
+	o.Wait() //nolint:errcheck // how it ended is in ProcessState
+	return o.ProcessState.String()
 }
 
 // launchTimeout bounds the way from fork to the first answer, on a machine under load.
@@ -266,16 +289,35 @@ func (s *starting) start() (*Running, error) {
 		argv = s.launch.Wrap(argv)
 	}
 	r := &Running{waited: make(chan struct{}), stderr: new(tail)}
-	r.cmd = &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: []string{}, Dir: "/",
+	cmd := &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: []string{}, Dir: "/",
 		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
-	if err := r.cmd.Start(); err != nil {
+	if err := s.run(r, cmd); err != nil {
 		return nil, err
 	}
 	go func() { // ends with the guest; Wait and kill wait for it
 		defer close(r.waited)
-		r.cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
+		r.how = r.proc.end()
 	}()
 	return r, nil
+}
+
+// run starts the program of cmd, by the spawner where there is one.
+func (s *starting) run(r *Running, cmd *exec.Cmd) error {
+	if s.launch.Spawner != nil && s.launch.Wrap == nil {
+		p, err := s.launch.Spawner.run(cmd, r.stderr)
+		if err == nil {
+			r.proc = p
+			return nil
+		}
+		if !errors.Is(err, errNoSpawner) {
+			return err
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.proc = own{cmd}
+	return nil
 }
 
 // finish sends the Config, hears how the start went, and connects.
@@ -285,7 +327,7 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	for _, f := range s.extra[:2] {
 		f.Close()
 	}
-	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
+	stop := context.AfterFunc(ctx, r.proc.kill)
 	defer stop()
 	if s.launch.Started != nil {
 		if err := s.launch.Started(r.HostPID()); err != nil {
@@ -354,7 +396,7 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 	<-r.waited
 	msg := strings.TrimSpace(r.stderr.String())
 	if msg == "" {
-		msg = r.cmd.ProcessState.String()
+		msg = r.how
 	}
 	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
 }
@@ -387,7 +429,7 @@ func receive(sock *os.File) (*os.File, error) {
 }
 
 // HostPID is the guest's process id on this host.
-func (r *Running) HostPID() int { return r.cmd.Process.Pid }
+func (r *Running) HostPID() int { return r.proc.id() }
 
 // Exited is closed when the guest has ended.
 func (r *Running) Exited() <-chan struct{} { return r.waited }
@@ -406,7 +448,7 @@ func (r *Running) End(ctx context.Context) error {
 
 // kill ends the guest at once and waits for it.
 func (r *Running) kill() {
-	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+	r.proc.kill()
 	<-r.waited
 	if r.Client != nil {
 		r.Close() //nolint:errcheck // nothing is lost with it

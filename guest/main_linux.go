@@ -42,6 +42,8 @@ func Main() int {
 		}
 	}
 	switch {
+	case len(os.Args) == 2 && os.Args[1] == spawnVerb && isOpen(fdOrders):
+		return spawnMain()
 	case len(os.Args) == 3 && os.Args[1] == ContainerVerb:
 		return containerMain(os.Args[2])
 	case len(os.Args) == 3 && os.Args[1] == StdioVerb:
