@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ const (
 	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
 	maxDiffFiles = 4000     // files that are set aside
 	maxEntries   = 200_000  // entries of a workspace that is looked at
+	maxTouched   = 5000     // changes that are looked at one by one; beyond, all is listed
 )
 
 // listed is what a template holds, read once.
@@ -65,15 +67,19 @@ func entries(ctx context.Context, ws *workspace.Workspace) (map[string]driver.In
 	}
 	infos := make(map[string]driver.Info, len(all))
 	for _, i := range all {
-		if i.Path != ".git" && !strings.HasPrefix(i.Path, ".git/") && i.Type != driver.TypeDir {
+		if !hidden(i.Path) && i.Type != driver.TypeDir {
 			infos[i.Path] = i
 		}
 	}
 	return infos, nil
 }
 
+// hidden reports whether a name is of what Git keeps.
+func hidden(name string) bool { return name == ".git" || strings.HasPrefix(name, ".git/") }
+
 // before is a workspace as the agent found it.
 type before struct {
+	pure     bool // it is the template, and nothing else
 	infos    map[string]driver.Info
 	template string // host directory that has the text of what is as it is there
 	original map[string]driver.Info
@@ -90,7 +96,7 @@ func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error
 			return nil, err
 		}
 		if d.file.Bootstrap == nil {
-			b.infos = b.original
+			b.infos, b.pure = b.original, true
 			return b, nil
 		}
 	}
@@ -173,26 +179,100 @@ type fileDiff struct {
 
 // since compares a workspace with what it was.
 func (b *before) since(ctx context.Context, ws *workspace.Workspace) (*changes, error) {
-	now, err := entries(ctx, ws)
+	now, names, err := b.differing(ctx, ws)
 	if err != nil {
 		return nil, err
-	}
-	var names []string
-	for name, info := range now {
-		if was, ok := b.infos[name]; !ok || !same(was, info) {
-			names = append(names, name)
-		}
-	}
-	for name := range b.infos {
-		if _, ok := now[name]; !ok {
-			names = append(names, name)
-		}
 	}
 	if len(names) == 0 {
 		return &changes{}, nil
 	}
 	slices.Sort(names)
 	return b.compare(ctx, ws, now, names)
+}
+
+// differing returns what differs from what was there, and how it is now. Where the
+// workspace is as its template was, but for what the provider says, nothing else
+// is looked at.
+func (b *before) differing(ctx context.Context, ws *workspace.Workspace) (now map[string]driver.Info, names []string, err error) {
+	was := b.infos
+	if b.pure {
+		touched, terr := ws.Touched(ctx)
+		if terr == nil && len(touched) <= maxTouched {
+			was = b.among(touched)
+			now, err = b.stats(ctx, ws, was, touched)
+		}
+	}
+	if now == nil && err == nil {
+		now, err = entries(ctx, ws)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, info := range now {
+		if was, ok := b.infos[name]; !ok || !same(was, info) {
+			names = append(names, name)
+		}
+	}
+	for name := range was {
+		if _, ok := now[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return now, names, nil
+}
+
+// among returns what was there of which something may have become of late.
+func (b *before) among(touched []driver.Touch) map[string]driver.Info {
+	some := map[string]driver.Info{}
+	whole := map[string]bool{}
+	for _, t := range touched {
+		whole[t.Path] = whole[t.Path] || t.Whole
+		if info, ok := b.infos[t.Path]; ok {
+			some[t.Path] = info
+		}
+	}
+	if len(whole) == 0 {
+		return some
+	}
+	for name, info := range b.infos {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if whole[dir] {
+				some[name] = info
+				break
+			}
+		}
+	}
+	return some
+}
+
+// stats returns how the files are that were touched, or were below something that
+// was; those that are no more are not in it.
+func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.Touch) (map[string]driver.Info, error) {
+	now := map[string]driver.Info{}
+	look := func(name string) error {
+		if _, ok := now[name]; ok || hidden(name) {
+			return nil
+		}
+		info, err := ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
+		if err == nil && info.Type != driver.TypeDir {
+			now[name] = info
+		}
+		if code := fault.Of(err); err == nil || code == fault.NotFound || code == fault.InvalidArgument { // a file may be where its directory was
+			return nil
+		}
+		return err
+	}
+	for _, t := range touched {
+		if err := look(t.Path); err != nil {
+			return nil, err
+		}
+	}
+	for name := range was {
+		if err := look(name); err != nil {
+			return nil, err
+		}
+	}
+	return now, nil
 }
 
 // compare puts the files that may differ side by side, as far as their text is

@@ -402,3 +402,17 @@ func (w *Workspace) Digest(ctx context.Context, path string) (sum string, err er
 	})
 	return sum, err
 }
+
+// Touched lists where the workspace may differ from the template that it started
+// from; elsewhere it does not. It is Unsupported where only a look at everything
+// tells.
+func (w *Workspace) Touched(ctx context.Context) (list []driver.Touch, err error) {
+	err = w.files(ctx, verbTouched, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
+		if fs.Touched == nil {
+			return fmt.Errorf("touched: %w: the provider keeps no record of it", fault.Unsupported)
+		}
+		list, err = fs.Touched(ctx)
+		return err
+	})
+	return list, err
+}

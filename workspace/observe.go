@@ -45,6 +45,7 @@ var (
 	verbGrep     = newVerb("grep")
 	verbWatch    = newVerb("watch")
 	verbDigest   = newVerb("digest")
+	verbTouched  = newVerb("touched")
 	verbImport   = newVerb("import")
 	verbRun      = newVerb("run")
 	verbStart    = newVerb("start")

@@ -427,6 +427,9 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	if h.stages {
 		files.Import = h.importDir(files.Import)
 	}
+	if h.opts.Template != "" {
+		files.Touched = h.touched
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: p.traits(l, m, h.opts),

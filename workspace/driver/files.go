@@ -51,6 +51,11 @@ type FS struct {
 	// where nothing may be: with all below it or, where anything fails, nothing.
 	// Unsupported means that it made nothing, and leaves the work to Write.
 	Import func(ctx context.Context, dir, name string, opts *ImportOptions) (ImportResult, error)
+
+	// Touched lists where the workspace may differ from the template that it
+	// started from; elsewhere it does not. Unsupported means that only a look at
+	// everything tells.
+	Touched func(ctx context.Context) ([]Touch, error)
 }
 
 func (f *FS) core() any {
@@ -187,6 +192,16 @@ type CopyOptions struct {
 	Recursive  bool // a directory with all below it; symlinks are copied as such
 	CreateOnly bool
 	Parents    bool
+}
+
+// A Touch is a place where a workspace may differ from what it started from.
+type Touch struct {
+	Path string
+
+	// Whole says that nothing which was at Path or below it shows any more: there
+	// is something else now, or nothing. Otherwise Path is a directory, and what
+	// differs below it is listed as well.
+	Whole bool
 }
 
 // ListOptions are the options of List.

@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// What a workspace changed of its template is what its upper layer holds: copies
+// of what was written to, and marks in the place of what was removed.
+
+// mostTouched bounds the names that are looked at; beyond them a look at the
+// workspace itself is no worse.
+const mostTouched = 100_000
+
+// touched lists where the workspace differs from its template.
+func (h *handle) touched(ctx context.Context) ([]driver.Touch, error) {
+	if err := h.plot.Current(); err != nil {
+		return nil, err
+	}
+	o, m := h.shape(), h.plot.Meta()
+	l, err := h.p.checkPolicy(ctx, m.Policy)
+	if err != nil {
+		return nil, err
+	}
+	if o.Template == "" || o.From != "" || len(o.Sealed) > 0 || h.p.limitedDisk(l, m.Policy) || h.staged() {
+		return nil, fmt.Errorf("sandbox: touched: %w: the workspace is not one layer over its template", fault.Unsupported)
+	}
+	t := &touches{ctx: ctx}
+	fd, err := unix.Open(filepath.Join(h.p.ground.Path(h.id), layerName, "upper"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil // no guest was needed yet
+	}
+	if err == nil {
+		err = t.walk(fd, "", 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: touched: %w: %w", fault.Of(err), err)
+	}
+	return t.list, nil
+}
+
+// touches is a walk through an upper layer, in which the workload may be at work.
+type touches struct {
+	ctx  context.Context
+	list []driver.Touch
+}
+
+// walk looks at a directory, by a descriptor that it closes, and at all below.
+func (t *touches) walk(fd int, rel string, depth int) error {
+	dir := os.NewFile(uintptr(fd), "upper")
+	defer dir.Close()
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(t.list)+len(entries) > mostTouched || depth > mostDeep {
+		return fmt.Errorf("%w: there are more than %d changes, or they lie too deep", fault.ResourceExhausted, mostTouched)
+	}
+	for _, e := range entries {
+		at := path.Join(rel, e.Name())
+		if !e.IsDir() {
+			t.list = append(t.list, driver.Touch{Path: at, Whole: true})
+			continue
+		}
+		sub, err := unix.Openat(fd, e.Name(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil { // gone, or replaced, or nobody's to read
+			t.list = append(t.list, driver.Touch{Path: at, Whole: true})
+			continue
+		}
+		t.list = append(t.list, driver.Touch{Path: at, Whole: opaque(sub)})
+		if err := t.walk(sub, at, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opaque reports whether a directory of an upper layer hides what is below it.
+func opaque(fd int) bool {
+	var value [8]byte
+	n, err := unix.Fgetxattr(fd, "user.overlay.opaque", value[:])
+	return err == nil && n > 0 && value[0] == 'y'
+}
