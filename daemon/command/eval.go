@@ -190,11 +190,7 @@ func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *sui
 		}
 	}()
 	l := suite.Loader{TmpDir: tmp}
-	cfg, err := l.LoadConfig(ctx, path, config)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := l.Load(ctx, path, cfg)
+	s, cfg, err := l.LoadBoth(ctx, path, config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -61,6 +61,41 @@ func Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
 
 // Load is as the function of that name.
 func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
+	s, err := bundled(path)
+	if err != nil {
+		return nil, err
+	}
+	return l.ready(ctx, s, cfg)
+}
+
+// LoadBoth reads a suite and its configuration, which LoadConfig finds, at the same
+// time.
+func LoadBoth(ctx context.Context, path, config string) (*Suite, *Config, error) {
+	return new(Loader).LoadBoth(ctx, path, config)
+}
+
+// LoadBoth is as the function of that name.
+func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Config, error) {
+	var (
+		wg  sync.WaitGroup
+		s   *Suite
+		bad error
+	)
+	wg.Go(func() { s, bad = bundled(path) })
+	cfg, err := l.LoadConfig(ctx, path, config)
+	wg.Wait()
+	if err != nil {
+		return nil, nil, err
+	}
+	if bad != nil {
+		return nil, nil, bad
+	}
+	s, err = l.ready(ctx, s, cfg)
+	return s, cfg, err
+}
+
+// bundled is the suite at path before anything of it was evaluated.
+func bundled(path string) (*Suite, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err)
@@ -73,7 +108,11 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}
+	return &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}, nil
+}
+
+// ready evaluates a suite that is bundled.
+func (l *Loader) ready(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, err error) {
 	s.dirs = append([]string{s.Dir}, l.Dirs...)
 	if cfg != nil && cfg.Dir != "" {
 		s.dirs = append(s.dirs, cfg.Dir)
