@@ -48,13 +48,19 @@ type SnapshotRequest struct {
 	Ignore []string          `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
 }
 
+// TakeSnapshot is the body of a snapshot.
+type TakeSnapshot struct {
+	SnapshotRequest
+	Processes bool `json:"processes,omitempty" doc:"processes and memory, too, where the provider can"`
+}
+
 func (r *SnapshotRequest) options() *driver.SnapshotOptions {
 	return &driver.SnapshotOptions{Name: r.Name, Labels: r.Labels, Ignore: r.Ignore}
 }
 
 type takeSnapshotInput struct {
 	Target
-	Body SnapshotRequest
+	Body TakeSnapshot
 }
 
 func (s *Server) takeSnapshot(ctx context.Context, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
@@ -62,11 +68,20 @@ func (s *Server) takeSnapshot(ctx context.Context, in *takeSnapshotInput) (*body
 	if err != nil {
 		return nil, err
 	}
-	info, err := ws.Snapshot(ctx, in.Body.options())
+	take := ws.Snapshot
+	if in.Body.Processes {
+		take = ws.Checkpoint
+	}
+	info, err := take(ctx, in.Body.options())
 	return &body[driver.SnapshotInfo]{info}, err
 }
 
-func (s *Server) seal(ctx context.Context, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
+type sealInput struct {
+	Target
+	Body SnapshotRequest
+}
+
+func (s *Server) seal(ctx context.Context, in *sealInput) (*body[driver.SnapshotInfo], error) {
 	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
@@ -168,7 +183,7 @@ func (s *Server) fork(ctx context.Context, in *forkInput) (*body[Forked], error)
 	}
 	out := Forked{Snapshot: info}
 	for i := range max(in.Body.Count, 1) {
-		child, err := s.forkOne(ctx, r, info.ID, &in.Body, i)
+		child, err := s.forkOne(ws.Progress(ctx), r, info.ID, &in.Body, i)
 		if err != nil {
 			for _, done := range out.Workspaces {
 				s.giveUp(ctx, done.ID)

@@ -8,7 +8,9 @@
 //
 //	go run ./bench                  all families
 //	go run ./bench -family grep     one
+//	go run ./bench -row 'first'     only the rows that have this in their names
 //	go run ./bench -o FILE          write the rows as JSON, too
+//	go run ./bench -large=false     without what takes minutes
 package main
 
 import (
@@ -92,14 +94,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	which := flags.String("family", "all", "all, or one of "+strings.Join(names(), ", "))
 	file := flags.String("o", "", "write the rows as JSON to this file")
 	budget := flags.Duration("time", 4*time.Second, "time for each row")
-	large := flags.Bool("large", false, "also what takes minutes: snapshots of 100,000 files")
+	large := flags.Bool("large", true, "also what takes minutes: snapshots of 100,000 files")
+	row := flags.String("row", "", "only the rows that have this in their names")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *which != "all" && !slices.Contains(names(), *which) {
 		return fmt.Errorf("unknown family %q; the families are %s", *which, strings.Join(names(), ", "))
 	}
-	b := &bench{budget: *budget, large: *large, log: os.Stderr}
+	b := &bench{budget: *budget, large: *large, row: *row, log: os.Stderr}
 	for _, f := range families {
 		if *which != "all" && *which != f.name {
 			continue

@@ -30,6 +30,7 @@ func benchSnapshot(ctx context.Context, b *bench) error {
 		sizes = append(sizes, 100_000)
 	}
 	for _, n := range sizes {
+		b.fewer(n)
 		g, err := newSnapshotGround(ctx, b, n)
 		if err != nil {
 			return err
@@ -42,8 +43,17 @@ func benchSnapshot(ctx context.Context, b *bench) error {
 				return err
 			}
 		}
+		b.release()
 	}
 	return benchForks(ctx, b)
+}
+
+// fewer lowers how often each side runs where it works on many files.
+func (b *bench) fewer(files int) {
+	b.least = 0
+	if files >= 100_000 {
+		b.least = 2
+	}
 }
 
 // A snapshotGround is a tree and room for what is made of it.

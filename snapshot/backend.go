@@ -46,6 +46,14 @@ type Pending interface {
 	Abort()
 }
 
+// A Committer is a backend that commits several objects for less than one after
+// another would take.
+type Committer interface {
+	// CommitAll is Pending.Commit of each, in order: none is on stable storage
+	// before all before it are.
+	CommitAll(ctx context.Context, list []Pending) error
+}
+
 // An Entry is an object that a backend lists.
 type Entry struct {
 	ID      string // the name without its kind

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -23,8 +25,9 @@ func Dir(path string) Backend { return &dirBackend{root: path} }
 type dirBackend struct{ root string }
 
 var (
-	_ Backend = (*dirBackend)(nil)
-	_ Locker  = (*dirBackend)(nil)
+	_ Backend   = (*dirBackend)(nil)
+	_ Locker    = (*dirBackend)(nil)
+	_ Committer = (*dirBackend)(nil)
 )
 
 // tempDir holds what is being written.
@@ -50,16 +53,17 @@ func (b *dirBackend) Create(_ context.Context, name string) (Pending, error) {
 	if err != nil {
 		return nil, b.fail("create", name, err)
 	}
-	return &pendingFile{b: b, f: f, name: name}, nil
+	return &pendingFile{b: b, f: f, object: name}, nil
 }
 
 type pendingFile struct {
-	b    *dirBackend
-	f    *os.File
-	name string
-	done bool
-	size int64
-	sent int64 // how much of it is on its way to the disk
+	b      *dirBackend
+	f      *os.File
+	object string
+	closed bool
+	done   bool
+	size   int64
+	sent   int64 // how much of it is on its way to the disk
 }
 
 func (p *pendingFile) Write(data []byte) (int, error) {
@@ -69,34 +73,70 @@ func (p *pendingFile) Write(data []byte) (int, error) {
 		writeBack(p.f, p.sent, p.size-p.sent)
 		p.sent = p.size
 	}
-	return n, p.b.fail("write", p.name, err)
+	return n, p.b.fail("write", p.object, err)
 }
 
-func (p *pendingFile) Commit(context.Context) error {
-	final := p.b.path(p.name)
+func (p *pendingFile) Commit(ctx context.Context) error { return p.b.CommitAll(ctx, []Pending{p}) }
+
+// CommitAll brings the contents to the disk together, which costs about what one
+// does, then gives them their names in order, and then brings those to the disk:
+// file systems keep the order of renames.
+func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
+	var g errgroup.Group
+	for _, p := range list {
+		g.Go(p.(*pendingFile).finish)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	dirs := []string{}
+	for _, p := range list {
+		dir, err := p.(*pendingFile).name()
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range dirs {
+		if err := syncDir(dir); err != nil {
+			return b.fail("write", filepath.Base(dir), err)
+		}
+	}
+	return nil
+}
+
+// finish brings the content to the disk.
+func (p *pendingFile) finish() error {
 	err := p.f.Sync()
 	if cerr := p.f.Close(); err == nil {
 		err = cerr
 	}
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(final), 0o700)
+	p.closed = true
+	return p.b.fail("write", p.object, err)
+}
+
+// name makes the object visible, in the directory that it returns.
+func (p *pendingFile) name() (dir string, err error) {
+	final := p.b.path(p.object)
+	dir = filepath.Dir(final)
+	err = os.Rename(p.f.Name(), final)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = os.Rename(p.f.Name(), final)
+		}
 	}
-	if err == nil {
-		err = os.Rename(p.f.Name(), final)
-	}
-	if err != nil {
-		os.Remove(p.f.Name())
-		p.done = true
-		return p.b.fail("write", p.name, err)
-	}
-	p.done = true
-	return p.b.fail("write", p.name, syncDir(filepath.Dir(final)))
+	p.done = err == nil
+	return dir, p.b.fail("write", p.object, err)
 }
 
 func (p *pendingFile) Abort() {
 	if !p.done {
 		p.done = true
-		p.f.Close()
+		if !p.closed {
+			p.f.Close()
+		}
 		os.Remove(p.f.Name())
 	}
 }

@@ -79,30 +79,44 @@ func (d *hostDir) fd() int { return int(d.f.Fd()) }
 
 func (d *hostDir) Close() { d.f.Close() }
 
-func (d *hostDir) Nodes(context.Context) ([]Node, error) {
+func (d *hostDir) Nodes(context.Context) ([]Node, error) { return d.list(false) }
+
+// list lists the directory. Of files that are to be opened anyway, opened leaves out
+// all but their names, which opening them tells.
+func (d *hostDir) list(opened bool) ([]Node, error) {
 	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
-	names, err := d.f.Readdirnames(-1)
+	entries, err := d.entries()
 	if err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
-	slices.Sort(names)
-	nodes := make([]Node, 0, len(names))
-	for _, name := range names {
-		if strings.HasPrefix(name, boundary.TempPrefix) {
+	slices.SortFunc(entries, func(a, b entryName) int { return strings.Compare(a.name, b.name) })
+	nodes := make([]Node, 0, len(entries))
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.name, boundary.TempPrefix):
+			continue
+		case opened && e.file:
+			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
 			continue
 		}
-		n, err := d.node(name)
+		n, err := d.node(e.name)
 		if errors.Is(err, unix.ENOENT) {
 			continue // removed since it was listed
 		}
 		if err != nil {
-			return nil, hostError("stat", name, err)
+			return nil, hostError("stat", e.name, err)
 		}
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
+}
+
+// An entryName is an entry of a directory, as listing it tells.
+type entryName struct {
+	name string
+	file bool // it is known to be a regular file
 }
 
 // node describes an entry.

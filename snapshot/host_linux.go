@@ -4,7 +4,18 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/posix/boundary"
 )
+
+// entries lists an open directory. What the file system says of an entry is enough
+// to know a file.
+func (d *hostDir) entries() (list []entryName, err error) {
+	err = boundary.EachEntry(d.fd(), func(name []byte, typ byte) {
+		list = append(list, entryName{string(name), typ == unix.DT_REG})
+	})
+	return list, err
+}
 
 const errNoAttr = unix.ENODATA
 

@@ -15,3 +15,12 @@ func nextData(_ int, off, _ int64) int64 { return off }
 
 // writeBack does nothing: Sync brings all of a file to the disk.
 func writeBack(*os.File, int64, int64) {}
+
+// entries lists an open directory.
+func (d *hostDir) entries() (list []entryName, err error) {
+	names, err := d.f.Readdirnames(-1)
+	for _, name := range names {
+		list = append(list, entryName{name: name})
+	}
+	return list, err
+}

@@ -70,19 +70,29 @@ func decodeManifest(data []byte) (*Manifest, error) {
 
 // publish makes a snapshot visible. All that it needs is on stable storage.
 func (s *Store) publish(ctx context.Context, m *Manifest) error {
-	data, err := encodeManifest(m)
-	if err != nil {
-		return fmt.Errorf("snapshot: write the manifest: %w: %w", fault.InvalidArgument, err)
-	}
-	out, err := s.be.Create(ctx, kindSnapshots+"/"+m.ID)
+	out, err := s.ready(ctx, m)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	if _, err := out.Write(data); err != nil {
-		return err
-	}
 	return out.Commit(ctx)
+}
+
+// ready writes a manifest that nobody sees yet.
+func (s *Store) ready(ctx context.Context, m *Manifest) (Pending, error) {
+	data, err := encodeManifest(m)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: write the manifest: %w: %w", fault.InvalidArgument, err)
+	}
+	out, err := s.be.Create(ctx, kindSnapshots+"/"+m.ID)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := out.Write(data); err != nil {
+		out.Abort()
+		return nil, err
+	}
+	return out, nil
 }
 
 // Get reads the manifest of a snapshot.

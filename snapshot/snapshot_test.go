@@ -150,13 +150,14 @@ func mutate(t testing.TB, r *rand.Rand, dir string) {
 }
 
 // TestRandomTrees takes random trees, restores them elsewhere, and rolls changed
-// ones back in place. CROFT_SNAPSHOT_TREES is how many.
+// ones back in place. CROFT_SNAPSHOT_TREES is how many, and CROFT_SNAPSHOT_SEED the
+// seed of the first.
 func TestRandomTrees(t *testing.T) {
 	base := memoryDir(t)
 	s := Open(Memory(), &Options{CacheDir: filepath.Join(base, "cache")})
-	n := rounds("CROFT_SNAPSHOT_TREES", 300)
-	for i := range n {
-		seed := uint64(i)
+	first := rounds("CROFT_SNAPSHOT_SEED", 0)
+	for i := range rounds("CROFT_SNAPSHOT_TREES", 300) {
+		seed := uint64(first + i)
 		r := rand.New(rand.NewPCG(seed, 7))
 		dir := filepath.Join(base, "tree", strconv.Itoa(i))
 		must0(t, os.MkdirAll(dir, 0o755))

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -295,8 +293,9 @@ func TestGCWithoutLocks(t *testing.T) {
 	must0(t, s.Delete(t.Context(), m.ID))
 	w, err := s.newWriter(t.Context())
 	must0(t, err)
-	late, err := w.take(t.Context(), HostDir(dir, nil), &TakeOptions{}) // builds on what is there
+	_, late, err := w.take(t.Context(), HostDir(dir, nil), &TakeOptions{}) // builds on what is there
 	must0(t, err)
+	must0(t, w.flush(t.Context()))
 	res, err := other.GC(t.Context())
 	must0(t, err)
 	if res.Condemned != 1 || res.Removed != 0 {
@@ -380,76 +379,6 @@ func TestManyWriters(t *testing.T) {
 	sound(t, Open(Dir(store), nil))
 }
 
-// TestKilled kills a process in the middle of snapshots, restores, applies and gc.
-// CROFT_SNAPSHOT_KILLS is how often.
-func TestKilled(t *testing.T) {
-	if dir := os.Getenv("CROFT_SNAPSHOT_VICTIM"); dir != "" {
-		victim(t, dir)
-		return
-	}
-	base := t.TempDir()
-	for _, side := range []string{"a", "b"} {
-		must0(t, os.MkdirAll(filepath.Join(base, side), 0o755))
-		r := rand.New(rand.NewPCG(11, uint64(side[0])))
-		for range 3 {
-			budget := 40
-			grow(t, r, filepath.Join(base, side), &budget, 0)
-		}
-	}
-	must0(t, os.MkdirAll(filepath.Join(base, "target"), 0o755))
-	must0(t, os.MkdirAll(filepath.Join(base, "stage"), 0o755))
-	s := Open(Dir(filepath.Join(base, "store")), nil)
-	a, b := take(t, s, filepath.Join(base, "a"), nil), take(t, s, filepath.Join(base, "b"), nil)
-	states := map[string]bool{a.Digest: true, b.Digest: true}
-	must0(t, Fill(t.Context(), s.StoredTree(a.Root), filepath.Join(base, "target"), nil))
-	seen := map[string]int{}
-	r := rand.New(rand.NewPCG(5, uint64(time.Now().UnixNano())))
-	for i := range rounds("CROFT_SNAPSHOT_KILLS", 20) {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-		cmd.Env = append(os.Environ(), "CROFT_SNAPSHOT_VICTIM="+base, "A="+a.Root.String(), "B="+b.Root.String())
-		out, err := cmd.StdoutPipe()
-		must0(t, err)
-		must0(t, cmd.Start())
-		io.ReadFull(out, make([]byte, 3))
-		time.Sleep(time.Duration(r.IntN(80_000)) * time.Microsecond)
-		must0(t, cmd.Process.Kill())
-		cmd.Wait()
-		target := filepath.Join(base, "target")
-		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage")))
-		got, err := Digest(t.Context(), HostDir(target, nil))
-		must0(t, err)
-		if !states[got] {
-			t.Fatalf("round %d: after the kill the tree is neither the old nor the new one", i)
-		}
-		seen[got]++
-		sound(t, Open(Dir(filepath.Join(base, "store")), nil))
-		for _, m := range []*Manifest{a, b} {
-			if got, err := Digest(t.Context(), s.StoredTree(m.Root)); err != nil || got != m.Digest {
-				t.Fatalf("round %d: a snapshot is lost: %v", i, err)
-			}
-		}
-	}
-	t.Logf("states after kills: %v", seen)
-}
-
-// victim works until it is killed.
-func victim(t *testing.T, base string) {
-	s := Open(Dir(filepath.Join(base, "store")), &Options{CacheDir: filepath.Join(base, "cache")})
-	target := filepath.Join(base, "target")
-	os.Stdout.WriteString("go\n")
-	for i := time.Now().Nanosecond() >> 8; ; i++ {
-		root, err := ParseID(os.Getenv([]string{"A", "B"}[i%2]))
-		must0(t, err)
-		_, err = Restore(t.Context(), s.StoredTree(root), target, &RestoreOptions{Stage: filepath.Join(base, "stage")})
-		must0(t, err)
-		m := take(t, s, target, &TakeOptions{Cache: "target"})
-		must0(t, s.Delete(t.Context(), m.ID))
-		if _, err := s.GC(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestTakeIsAllOrNothing(t *testing.T) {
 	s := Open(Memory(), nil)
 	dir := plant(t, map[string]string{"a": "x"})
@@ -466,6 +395,33 @@ func TestTakeIsAllOrNothing(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "../../etc/passwd"); fault.Of(err) != fault.NotFound {
 		t.Errorf("a snapshot that is no id: %v", err)
+	}
+}
+
+// full is a backend that has no room.
+type full struct{ Backend }
+
+func (b full) Create(ctx context.Context, name string) (Pending, error) {
+	p, err := b.Backend.Create(ctx, name)
+	return fullObject{p}, err
+}
+
+type fullObject struct{ Pending }
+
+func (fullObject) Write([]byte) (int, error) {
+	return 0, fmt.Errorf("no room is left: %w", fault.ResourceExhausted)
+}
+
+// TestTakeSaysWhatFailed: blocks are written beside those who read, who learn why
+// that ended and not only that it did.
+func TestTakeSaysWhatFailed(t *testing.T) {
+	files := map[string]string{}
+	for i := range 8 {
+		files[strconv.Itoa(i)] = randomBytes(uint64(i), ChunkSize)
+	}
+	s := Open(full{Memory()}, nil)
+	if _, err := s.Take(t.Context(), HostDir(plant(t, files), nil), nil); fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("without room: %v, want %v", err, fault.ResourceExhausted)
 	}
 }
 

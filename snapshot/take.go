@@ -65,13 +65,19 @@ func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest,
 		return nil, err
 	}
 	defer w.close()
-	m, err := w.take(ctx, t, opts)
-	if err == nil {
-		err = w.late()
+	k, m, err := w.take(ctx, t, opts)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = s.publish(ctx, m)
+	out, err := s.ready(ctx, m)
+	if err != nil {
+		return nil, err
 	}
+	defer out.Abort()
+	var cache sync.WaitGroup
+	cache.Go(func() { s.saveCache(opts.Cache, k) }) // while the disk is waited for
+	err = w.publish(ctx, out)
+	cache.Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +95,15 @@ func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := w.take(ctx, t, opts)
+	k, m, err := w.take(ctx, t, opts)
+	if err == nil {
+		err = w.flush(ctx)
+	}
 	if err != nil {
 		w.close()
 		return nil, nil, err
 	}
+	s.saveCache(opts.Cache, k)
 	return m, w.close, nil
 }
 
@@ -112,7 +122,8 @@ func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
 	return &m, s.publish(ctx, &m)
 }
 
-func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, error) {
+// take puts a tree, and describes it.
+func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*taker, *Manifest, error) {
 	k := &taker{w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now()}
 	if len(opts.Ignore) > 0 {
 		k.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
@@ -126,20 +137,16 @@ func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 	k.cache = w.s.loadCache(opts.Cache)
 	root, err := t.Root(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	top := &treeDir{}
 	err = k.dir(ctx, root, "", top)
 	root.Close()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := w.flush(ctx); err != nil {
-		return nil, err
-	}
-	m := k.manifest(top)
-	w.s.saveCache(opts.Cache, k)
-	return m, nil
+	w.last() // beside what the manifest costs
+	return k, k.manifest(top), nil
 }
 
 // manifest describes what was taken.
@@ -205,7 +212,7 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: take: %w", err)
 	}
-	nodes, err := dir.Nodes(ctx)
+	nodes, err := k.nodes(ctx, dir)
 	if err != nil {
 		return within(at, err)
 	}
@@ -233,6 +240,14 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 	out.subs = slices.DeleteFunc(out.subs, func(d *treeDir) bool { return d.id.IsZero() })
 	out.id, err = k.w.put(encodeTree(out.nodes))
 	return err
+}
+
+// nodes lists a directory. Where nothing is known of files, each is opened.
+func (k *taker) nodes(ctx context.Context, dir Directory) ([]Node, error) {
+	if host, ok := dir.(*hostDir); ok && k.cache == nil {
+		return host.list(true)
+	}
+	return dir.Nodes(ctx)
 }
 
 // leaves reports whether a node stays out.
@@ -288,8 +303,6 @@ func within(at string, err error) error {
 
 // someFiles takes the files among nodes.
 func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes []Node) error {
-	var b buffer
-	defer b.release()
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Type != driver.TypeFile {
@@ -299,7 +312,7 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes [
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
 		if !k.known(at, n) {
-			err := k.file(ctx, dir, at, n, &b)
+			err := k.file(ctx, dir, at, n)
 			if vanished(err) {
 				n.Type = ""
 				continue
@@ -351,36 +364,56 @@ func (k *taker) stored(n *Node) bool {
 }
 
 // file reads a file into the store.
-func (k *taker) file(ctx context.Context, dir Directory, at string, n *Node, b *buffer) error {
+func (k *taker) file(ctx context.Context, dir Directory, at string, n *Node) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	read, expect := k.stream, int64(ChunkSize)
 	if f, ok := r.(*hostFile); ok {
-		attrs, err := listXattrs(f.fd)
-		if err != nil {
-			return hostError("read the attributes of", n.Name, err)
-		}
-		n.Xattrs = userXattrs(attrs)
-		read, expect = k.host, n.Size
-	}
-	first := b.get(expect)
-	count, err := io.ReadFull(r, first)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // as io.ReadFull has it
-		return err
-	}
-	if count < len(first) {
-		n.Size = int64(count)
-		n.Content, err = k.w.put(first[:count])
+		err = k.hostFile(ctx, f, n)
 	} else {
-		err = read(ctx, r, n, first)
+		err = k.stream(ctx, r, n)
 	}
 	if err == nil {
 		k.remember(at, n)
 	}
 	return err
+}
+
+// hostFile takes a file of this host, with its attributes.
+func (k *taker) hostFile(ctx context.Context, f *hostFile, n *Node) error {
+	attrs, err := listXattrs(f.fd)
+	if err != nil {
+		return hostError("read the attributes of", n.Name, err)
+	}
+	n.Xattrs = userXattrs(attrs)
+	if n.Size > ChunkSize {
+		return k.host(ctx, f, n)
+	}
+	_, err = k.small(f, n, int(n.Size))
+	return err
+}
+
+// small takes a file that is said to have at most so many bytes, a chunk or less:
+// it is read to where it is to stay. Of one that has more, first is what was read.
+func (k *taker) small(r io.Reader, n *Node, most int) (first []byte, err error) {
+	f := k.w.fill()
+	start := len(f.buf)
+	room := f.buf[start : start+most+1]
+	count, err := io.ReadFull(r, room)
+	if err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // as io.ReadFull has it
+		first = slices.Clone(room[:count])
+		k.w.rest(f)
+		return first, err
+	}
+	n.Size, n.Content = int64(count), sum(room[:count])
+	if !k.w.claim(n.Content) {
+		k.w.rest(f)
+		return nil, nil
+	}
+	f.buf = f.buf[:start+count]
+	return nil, k.w.fed(f, n.Content, count)
 }
 
 // A list collects the chunks of a large file.
@@ -415,17 +448,21 @@ func (l *list) done(n *Node) (err error) {
 	return err
 }
 
-// stream takes a file that is larger than a chunk, of which first was read.
-func (k *taker) stream(ctx context.Context, r io.Reader, n *Node, first []byte) error {
-	l := &list{k: k, whole: driver.NewDigest()}
-	if err := l.add(first[:ChunkSize]); err != nil {
+// stream takes a file of which it is not known how large it is.
+func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
+	first, err := k.small(r, n, ChunkSize)
+	if err != nil || first == nil {
 		return err
 	}
-	rest := io.MultiReader(bytes.NewReader(slices.Clone(first[ChunkSize:])), contextReader{ctx, r})
+	l := &list{k: k, whole: driver.NewDigest()}
+	rest := io.MultiReader(bytes.NewReader(first), contextReader{ctx, r})
+	var b buffer
+	defer b.release()
+	chunk := b.get(ChunkSize)[:ChunkSize]
 	for {
-		count, err := io.ReadFull(rest, first[:ChunkSize])
+		count, err := io.ReadFull(rest, chunk)
 		if count > 0 {
-			if err := l.add(first[:count]); err != nil {
+			if err := l.add(chunk[:count]); err != nil {
 				return err
 			}
 		}
@@ -439,9 +476,11 @@ func (k *taker) stream(ctx context.Context, r io.Reader, n *Node, first []byte) 
 }
 
 // host takes a large file of this host; what is a hole in it is not read.
-func (k *taker) host(ctx context.Context, r io.Reader, n *Node, buf []byte) error {
-	f := r.(*hostFile)
+func (k *taker) host(ctx context.Context, f *hostFile, n *Node) error {
 	l := &list{k: k, whole: driver.NewDigest()}
+	var b buffer
+	defer b.release()
+	buf := b.get(ChunkSize)
 	var data int64 // where there is something, from off on
 	for off := int64(0); off < f.size; {
 		if err := ctx.Err(); err != nil {

@@ -13,10 +13,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// blockRoom is what a block that is being filled has room for: one that is not full
+// yet, a chunk, and a byte more to see that there is more.
+const blockRoom = blockSize + ChunkSize + 1
+
 // Room for blocks, plain and compressed, which is used again and again: to ask for
 // it anew each time is a tenth of the work of a snapshot.
 var (
-	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockSize+ChunkSize) }}
+	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockRoom) }}
 	packedBlocks = sync.Pool{New: func() any { return make([]byte, 0, blockSize) }}
 )
 
@@ -33,12 +37,18 @@ type writer struct {
 
 	mu    sync.Mutex
 	fresh map[ID]bool // put by this writer
-	buf   []byte      // of the block that is being filled
-	open  []entry     // what is in buf
+	idle  []*filling  // that nobody fills at the moment
 	added int64       // bytes of packs
 
 	packMu sync.Mutex
 	pack   *openPack
+}
+
+// A filling is a block that is being filled. Each who puts has one, so that nobody
+// waits for another and files are read to where they stay.
+type filling struct {
+	buf  []byte
+	open []entry // what is in buf
 }
 
 // openPack is a pack that is being written.
@@ -92,37 +102,66 @@ func (w *writer) putAs(id ID, data []byte) error {
 	if len(data) > maxObject {
 		return fmt.Errorf("snapshot: an object of %d bytes: %w: a directory has too many entries", len(data), fault.ResourceExhausted)
 	}
-	if !w.moving && w.s.has(id) {
+	if !w.claim(id) {
 		return nil
+	}
+	f := w.fill()
+	f.buf = append(f.buf, data...)
+	return w.fed(f, id, len(data))
+}
+
+// claim reports whether an object is to be put by the caller: it is not there, and
+// nobody else puts it.
+func (w *writer) claim(id ID) bool {
+	if !w.moving && w.s.has(id) {
+		return false
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.fresh[id] {
-		w.mu.Unlock()
-		return nil
+		return false
 	}
 	w.fresh[id] = true
-	if w.buf == nil {
-		w.buf = plainBlocks.Get().([]byte)
+	return true
+}
+
+// fill returns a block to fill, which is the caller's until rest or fed.
+func (w *writer) fill() *filling {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.idle); n > 0 {
+		f := w.idle[n-1]
+		w.idle = w.idle[:n-1]
+		return f
 	}
-	w.open = append(w.open, entry{id: id, off: int64(len(w.buf)), size: int64(len(data))})
-	w.buf = append(w.buf, data...)
-	if len(w.buf) < blockSize {
-		w.mu.Unlock()
+	return &filling{buf: plainBlocks.Get().([]byte)}
+}
+
+// rest leaves a block for the next who puts.
+func (w *writer) rest(f *filling) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = append(w.idle, f)
+}
+
+// fed notes that the last size bytes of a block are an object, and begins to write
+// the block if it is full.
+func (w *writer) fed(f *filling, id ID, size int) error {
+	f.open = append(f.open, entry{id: id, off: int64(len(f.buf) - size), size: int64(size)})
+	if len(f.buf) < blockSize {
+		w.rest(f)
 		return nil
 	}
-	buf, objects := w.buf, w.open
-	w.buf, w.open = nil, nil
-	w.mu.Unlock()
-	w.group.Go(func() error { return w.writeBlock(buf, objects) })
-	return w.ctx.Err()
+	w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
+	return context.Cause(w.ctx) // why the group ended, rather than that it did
 }
 
 // writeBlock compresses a block and appends it to the pack.
 func (w *writer) writeBlock(plain []byte, objects []entry) error {
 	packed := packedBlocks.Get().([]byte)
 	data := compressor.EncodeAll(plain, packed[:0])
-	raw := int64(len(plain))
-	if cap(plain) == blockSize+ChunkSize { // one that had to grow is not worth to be kept
+	b := block{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
+	if cap(plain) == blockRoom { // one that had to grow is not worth to be kept
 		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
 	}
 	defer packedBlocks.Put(data[:0]) //nolint:staticcheck // likewise
@@ -144,7 +183,8 @@ func (w *writer) writeBlock(plain []byte, objects []entry) error {
 		e.block = len(p.foot.blocks)
 		p.foot.entries = append(p.foot.entries, e)
 	}
-	p.foot.blocks = append(p.foot.blocks, block{off: p.size, size: int64(len(data)), raw: raw, sum: blockSum(data)})
+	b.off = p.size
+	p.foot.blocks = append(p.foot.blocks, b)
 	if err := p.write(data); err != nil {
 		return err
 	}
@@ -164,8 +204,7 @@ func (p *openPack) write(data []byte) error {
 func (w *writer) closePack(ctx context.Context) error {
 	p := w.pack
 	w.pack = nil
-	foot := p.foot.encode()
-	err := p.write(append(foot, trailer(foot)...))
+	err := p.end()
 	if err == nil {
 		err = p.out.Commit(ctx)
 	}
@@ -173,27 +212,88 @@ func (w *writer) closePack(ctx context.Context) error {
 		p.out.Abort()
 		return err
 	}
-	w.added += p.size
-	w.s.addPack(p.id, p.size, &p.foot)
+	w.closed(p)
 	return nil
 }
 
-// flush commits all that was put. Nothing may be put after it.
-func (w *writer) flush(ctx context.Context) error {
+// end writes what follows the blocks.
+func (p *openPack) end() error {
+	foot := p.foot.encode()
+	return p.write(append(foot, trailer(foot)...))
+}
+
+func (w *writer) closed(p *openPack) {
+	w.added += p.size
+	w.s.addPack(p.id, p.size, &p.foot)
+}
+
+// last begins to write what is in no full block yet, in as few as can be. Nothing
+// may be put after it.
+func (w *writer) last() {
 	w.mu.Lock()
-	buf, objects := w.buf, w.open
-	w.buf, w.open = nil, nil
+	idle := w.idle
+	w.idle = nil
 	w.mu.Unlock()
-	if len(objects) > 0 {
-		w.group.Go(func() error { return w.writeBlock(buf, objects) })
+	var all *filling
+	for _, f := range idle {
+		switch {
+		case all == nil:
+			all = f
+		case len(all.buf)+len(f.buf) <= blockRoom:
+			for _, e := range f.open {
+				e.off += int64(len(all.buf))
+				all.open = append(all.open, e)
+			}
+			all.buf = append(all.buf, f.buf...)
+			plainBlocks.Put(f.buf[:0]) //nolint:staticcheck // a header is nothing beside what it saves
+		default:
+			w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
+		}
 	}
-	if err := w.group.Wait(); err != nil {
+	if all != nil && len(all.open) > 0 {
+		w.group.Go(func() error { return w.writeBlock(all.buf, all.open) })
+	}
+}
+
+// drain writes all that was put to packs.
+func (w *writer) drain() error {
+	w.last()
+	return w.group.Wait()
+}
+
+// flush commits all that was put.
+func (w *writer) flush(ctx context.Context) error {
+	if err := w.drain(); err != nil || w.pack == nil {
 		return err
 	}
-	if w.pack == nil {
-		return nil
-	}
 	return w.closePack(ctx)
+}
+
+// publish commits all that was put, and then a manifest.
+func (w *writer) publish(ctx context.Context, manifest Pending) error {
+	if err := w.drain(); err != nil {
+		return err
+	}
+	c, together := w.s.be.(Committer)
+	if !together || w.pack == nil {
+		err := w.flush(ctx)
+		if err == nil {
+			err = w.late()
+		}
+		if err == nil {
+			err = manifest.Commit(ctx)
+		}
+		return err
+	}
+	if err := w.pack.end(); err != nil {
+		return err
+	}
+	if err := c.CommitAll(ctx, []Pending{w.pack.out, manifest}); err != nil {
+		return err
+	}
+	w.closed(w.pack)
+	w.pack = nil
+	return nil
 }
 
 // late answers why what was written may no longer be relied on: where there are

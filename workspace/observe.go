@@ -65,6 +65,7 @@ var (
 	verbScript   = newVerb("script")
 	verbContext  = newVerb("context")
 	verbSnapshot = newVerb("snapshot")
+	verbFork     = newVerb("fork")
 	verbRollback = newVerb("rollback")
 )
 

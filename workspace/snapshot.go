@@ -2,10 +2,12 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,6 +41,10 @@ func (w *Workspace) watched(ctx context.Context, v *verb) context.Context {
 		w.emit(event.Progress, map[string]any{event.FieldVerb: v.name, event.FieldFiles: files, event.FieldBytes: bytes})
 	})
 }
+
+// Progress returns a context under which work for the workspace that is none of its
+// methods, such as to open a fork of it, tells its events how far it is.
+func (w *Workspace) Progress(ctx context.Context) context.Context { return w.watched(ctx, verbFork) }
 
 // Snapshot remembers the files as they are. To go on from it elsewhere is to
 // open a new workspace with Spec.From.
@@ -114,8 +120,12 @@ func (w *Workspace) Seal(ctx context.Context, opts *driver.SnapshotOptions) (inf
 
 // Checkpoint remembers processes and memory, too.
 func (w *Workspace) Checkpoint(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
-	err = w.snapshots(ctx, verbSnapshot, "checkpoints", func(s *driver.Snapshots) bool { return s.Checkpoint != nil },
+	can := func(s *driver.Snapshots) bool { return s.Checkpoint != nil || s.NoCheckpoint != "" }
+	err = w.snapshots(ctx, verbSnapshot, "checkpoints", can,
 		func(ctx context.Context, s *driver.Snapshots) error {
+			if s.Checkpoint == nil {
+				return fmt.Errorf("workspace %s: checkpoints: %w: %s", w.id, fault.Unsupported, s.NoCheckpoint)
+			}
 			info, err = s.Checkpoint(ctx, orZero(opts))
 			return err
 		})

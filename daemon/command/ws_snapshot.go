@@ -15,7 +15,7 @@ import (
 
 func (a *app) wsSnapshotCommand() *cobra.Command {
 	var labels, ignore []string
-	var seal bool
+	var seal, processes bool
 	cmd := &cobra.Command{
 		Use:   "snapshot NAME [SNAPSHOT]",
 		Short: "Remember the files of a workspace as they are, and print the id of the snapshot",
@@ -32,21 +32,28 @@ be frozen while it was taken, that is said on standard error.`,
 			if opts.Labels, err = parseLabels(labels); err != nil {
 				return err
 			}
-			return a.wsSnapshot(ctx, args[0], opts, seal)
+			if seal && processes {
+				return usagef("--seal is of files alone, since nothing may run, and --processes of what runs, too")
+			}
+			return a.wsSnapshot(ctx, args[0], opts, seal, processes)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&labels, "label", nil, "label K=V; may be given several times")
 	f.StringArrayVar(&ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
 	f.BoolVar(&seal, "seal", false, "make it a layer from which any number of workspaces start at once; nothing may run")
+	f.BoolVar(&processes, "processes", false, "remember processes and their memory, too, where the provider can")
 	return cmd
 }
 
-func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal bool) error {
+func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
 	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
 		take := ws.Snapshot
-		if seal {
+		switch {
+		case seal:
 			take = ws.Seal
+		case processes:
+			take = ws.Checkpoint
 		}
 		stop := a.progress(ctx, c, ws.ID(), "taking a snapshot")
 		info, err := take(ctx, opts)

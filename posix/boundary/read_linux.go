@@ -183,6 +183,14 @@ func readNames(fd int) ([]string, error) {
 
 var dirBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
+// EachEntry calls f with the name and the type, as in a Dirent, of every entry of an
+// open directory but "." and "..". The name is valid only during the call.
+func EachEntry(fd int, f func(name []byte, typ byte)) error {
+	buf := dirBuffers.Get().(*[]byte)
+	defer dirBuffers.Put(buf)
+	return eachEntry(fd, *buf, f)
+}
+
 // eachEntry calls f with the name and type of every entry but "." and "..". The
 // name is valid only during the call.
 func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {

@@ -24,7 +24,7 @@ const now = "@now"
 
 func (c *Client) snapshots(ws Workspace) *driver.Snapshots {
 	s := &snapshots{c, ws.ID}
-	module := &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback}
+	module := &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback, Checkpoint: s.checkpoint}
 	if slices.Contains(ws.Functions, "seal") {
 		module.Seal = s.seal
 	}
@@ -35,10 +35,12 @@ type snapshotRequest struct {
 	Name   string            `json:"name,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
+
+	Processes bool `json:"processes,omitempty"`
 }
 
-func (s *snapshots) take(ctx context.Context, route string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	r, err := request{method: http.MethodPost, path: at(s.id, route)}.jsonBody(snapshotRequest{opts.Name, opts.Labels, opts.Ignore})
+func (s *snapshots) take(ctx context.Context, route string, opts *driver.SnapshotOptions, processes bool) (driver.SnapshotInfo, error) {
+	r, err := request{method: http.MethodPost, path: at(s.id, route)}.jsonBody(snapshotRequest{opts.Name, opts.Labels, opts.Ignore, processes})
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -47,11 +49,16 @@ func (s *snapshots) take(ctx context.Context, route string, opts *driver.Snapsho
 }
 
 func (s *snapshots) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return s.take(ctx, "/snapshots", opts)
+	return s.take(ctx, "/snapshots", opts, false)
+}
+
+// checkpoint asks the server, which knows whether the provider can, and why not.
+func (s *snapshots) checkpoint(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	return s.take(ctx, "/snapshots", opts, true)
 }
 
 func (s *snapshots) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return s.take(ctx, "/seal", opts)
+	return s.take(ctx, "/seal", opts, false)
 }
 
 func crossing(cross bool) params { return params{url.Values{}}.flag("crossSession", cross) }

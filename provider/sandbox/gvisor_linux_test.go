@@ -1,9 +1,13 @@
 package sandbox
 
 import (
-	"github.com/croft-run/croft/fault"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -63,4 +67,27 @@ func TestGVisorAsTheOthers(t *testing.T) {
 // the fence; the rest is the same code as at the other levels.
 func TestConformanceGVisorUnprivileged(t *testing.T) {
 	asNobody(t, "^TestConformanceGVisor$/^(Shell|Isolation|Network|Limits|ReadOnly|Sessions|Life)$")
+}
+
+// TestGVisorBringsNoProcessesBack: a checkpoint is refused with its reason, which
+// is that of the runsc that is installed.
+func TestGVisorBringsNoProcessesBack(t *testing.T) {
+	p, ws := openAt(t, driver.IsolationGVisor, func(*driver.Spec) {})
+	if s := ws.Life.Snapshot; s == nil || s.Checkpoint != nil || !strings.Contains(s.NoCheckpoint, "rootless") {
+		t.Fatalf("the module for snapshots is %+v, want none of processes, with the reason", s)
+	}
+	runsc, err := p.runsc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runsc.Close()
+	dir := t.TempDir()
+	const spec = `{"ociVersion": "1.0.0", "process": {"args": ["true"], "cwd": "/"}, "root": {"path": "/", "readonly": true}}`
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), runsc.Name(), "--rootless", "--root", dir, "restore", "--image-path", dir, "--bundle", dir, "x").CombinedOutput()
+	if err == nil || !strings.Contains(strings.ToLower(string(out)), "rootless mode not supported") {
+		t.Errorf("runsc restore in rootless mode: %v: %s: the reason does not hold any more", err, out)
+	}
 }

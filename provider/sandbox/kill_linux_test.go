@@ -35,7 +35,8 @@ type victim struct {
 }
 
 // TestKilledSnapshots kills processes, at random moments and between any two of
-// their steps, that roll back, seal and fork workspaces and collect garbage. The
+// their steps, that roll back, seal and fork workspaces, merge into them and collect
+// garbage. The
 // next process finds each workspace as it was or as it was to be, every snapshot
 // whole, and the store sound. CROFT_SANDBOX_KILLS is how many times.
 func TestKilledSnapshots(t *testing.T) {
@@ -52,12 +53,12 @@ func TestKilledSnapshots(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CROFT_SANDBOX_KILLS")); err == nil {
 		rounds = n
 	}
-	ops := []string{"rollback", "seal", "fork", "plain"}
+	ops := []string{"rollback", "seal", "fork", "plain", "apply", "plain apply"}
 	seen := map[string]int{}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	for i := range rounds {
 		v := victim{Dir: g.dir, Op: ops[i%len(ops)], Ref: g.over, A: g.a.ID, B: g.b.ID, First: r.IntN(2) == 0}
-		if v.Op == "plain" {
+		if strings.HasPrefix(v.Op, "plain") {
 			v.Ref = g.plain
 		}
 		if i/len(ops)%2 == 0 {
@@ -260,6 +261,8 @@ func (v victim) work(t *testing.T) {
 		switch v.Op {
 		case "rollback", "plain":
 			_, err = ws.Life.Snapshot.Rollback(ctx, targets[i%2], &driver.SnapshotAccess{})
+		case "apply", "plain apply":
+			err = v.accept(ctx, ws, targets[i%2])
 		case "seal":
 			_, err = ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
 		case "fork":
@@ -287,4 +290,26 @@ func (v victim) fork(ctx context.Context, p *Provider, ws *driver.Workspace) err
 		return err
 	}
 	return ws.Life.Snapshot.Delete(ctx, info.ID, &driver.SnapshotAccess{})
+}
+
+// accept brings the workspace to what a merge made, which is what a snapshot holds.
+func (v victim) accept(ctx context.Context, ws *driver.Workspace, id string) error {
+	now, err := ws.Life.Snapshot.Files(ctx, "", &driver.SnapshotAccess{})
+	if err != nil {
+		return err
+	}
+	next, err := ws.Life.Snapshot.Files(ctx, id, &driver.SnapshotAccess{})
+	if err != nil {
+		return err
+	}
+	d, err := snapshot.Diff(ctx, snapshot.Files(now), snapshot.Files(next), &snapshot.DiffOptions{NoRenames: true})
+	if err != nil {
+		return err
+	}
+	paths := make([]string, len(d.Changes))
+	for i, c := range d.Changes {
+		paths[i] = c.Path
+	}
+	_, err = ws.Life.Snapshot.Accept(ctx, next, paths, &driver.SnapshotOptions{Name: "before-apply"})
+	return err
 }

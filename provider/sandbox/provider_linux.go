@@ -422,6 +422,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	}
 	if caps.Has(driver.CapSnapshot) {
 		life.Snapshot = h.keeper(l, m).Module()
+		life.Snapshot.NoCheckpoint = l.noCheckpoint()
 	}
 	files := h.plot.FS()
 	if h.stages {

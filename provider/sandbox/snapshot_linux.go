@@ -191,6 +191,16 @@ func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
 	}
 }
 
+// noCheckpoint says why processes are not remembered. gVisor saves what runs in it,
+// but brings nothing back where it runs in a user namespace, as it does here at all
+// times: so that who gets out of it is nobody.
+func (l *level) noCheckpoint() string {
+	if l.name == driver.IsolationGVisor {
+		return "gVisor restores no processes in rootless mode, in which Croft runs it"
+	}
+	return fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
+}
+
 // now returns the files as they are, frozen if that can be.
 func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.View, err error) {
 	if err := h.plot.Current(); err != nil {

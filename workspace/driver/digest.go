@@ -48,7 +48,10 @@ func ValidDigest(s string) bool {
 // and owners do not count. Entries are added parents first, siblings in byte
 // order of their names, with paths relative to the root of the tree; the root
 // itself is not added.
-type TreeDigest struct{ h hash.Hash }
+type TreeDigest struct {
+	h   hash.Hash
+	buf []byte // not in h yet
+}
 
 // NewTreeDigest returns the digest of an empty tree, to be added to.
 func NewTreeDigest() *TreeDigest { return &TreeDigest{h: NewDigest()} }
@@ -64,15 +67,24 @@ func (d *TreeDigest) Add(path string, info Info, content string) {
 		mode = 0 // a symlink has no mode of its own
 	}
 	// Every part is preceded by its length, so that no two trees look alike.
-	var buf [8]byte
-	for _, part := range []string{path, string(info.Type), last} {
-		binary.BigEndian.PutUint64(buf[:], uint64(len(part)))
-		d.h.Write(buf[:])
-		io.WriteString(d.h, part) //nolint:errcheck // a hash never fails
+	for _, part := range [...]string{path, string(info.Type), last} {
+		d.buf = binary.BigEndian.AppendUint64(d.buf, uint64(len(part)))
+		d.buf = append(d.buf, part...)
 	}
-	binary.BigEndian.PutUint64(buf[:], mode)
-	d.h.Write(buf[:])
+	d.buf = binary.BigEndian.AppendUint64(d.buf, mode)
+	const many = 16 << 10 // a hash is slow with little at a time
+	if len(d.buf) >= many {
+		d.flush()
+	}
+}
+
+func (d *TreeDigest) flush() {
+	d.h.Write(d.buf)
+	d.buf = d.buf[:0]
 }
 
 // Sum returns the digest of what was added.
-func (d *TreeDigest) Sum() string { return SumDigest(d.h) }
+func (d *TreeDigest) Sum() string {
+	d.flush()
+	return SumDigest(d.h)
+}

@@ -36,8 +36,10 @@ type Snapshots struct {
 	// immutable layer that any number of workspaces start from.
 	Seal func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
 
-	// Checkpoint remembers processes and memory, too.
-	Checkpoint func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
+	// Checkpoint remembers processes and memory, too. Where it is nil,
+	// NoCheckpoint may say why.
+	Checkpoint   func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
+	NoCheckpoint string
 }
 
 func (s *Snapshots) core() any {

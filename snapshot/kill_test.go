@@ -1,0 +1,229 @@
+package snapshot
+
+import (
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestKilled kills a process in the middle of snapshots, restores and gc.
+// CROFT_SNAPSHOT_KILLS is how often.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("CROFT_SNAPSHOT_VICTIM"); dir != "" {
+		victim(t, dir)
+		return
+	}
+	base := t.TempDir()
+	for _, side := range []string{"a", "b"} {
+		must0(t, os.MkdirAll(filepath.Join(base, side), 0o755))
+		r := rand.New(rand.NewPCG(11, uint64(side[0])))
+		for range 3 {
+			budget := 40
+			grow(t, r, filepath.Join(base, side), &budget, 0)
+		}
+	}
+	must0(t, os.MkdirAll(filepath.Join(base, "target"), 0o755))
+	must0(t, os.MkdirAll(filepath.Join(base, "stage"), 0o755))
+	s := Open(Dir(filepath.Join(base, "store")), nil)
+	a, b := take(t, s, filepath.Join(base, "a"), nil), take(t, s, filepath.Join(base, "b"), nil)
+	states := map[string]bool{a.Digest: true, b.Digest: true}
+	must0(t, Fill(t.Context(), s.StoredTree(a.Root), filepath.Join(base, "target"), nil))
+	seen := map[string]int{}
+	r := rand.New(rand.NewPCG(5, uint64(time.Now().UnixNano())))
+	for i := range rounds("CROFT_SNAPSHOT_KILLS", 20) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), "CROFT_SNAPSHOT_VICTIM="+base, "A="+a.Root.String(), "B="+b.Root.String())
+		out, err := cmd.StdoutPipe()
+		must0(t, err)
+		must0(t, cmd.Start())
+		io.ReadFull(out, make([]byte, 3))
+		time.Sleep(time.Duration(r.IntN(80_000)) * time.Microsecond)
+		must0(t, cmd.Process.Kill())
+		cmd.Wait()
+		target := filepath.Join(base, "target")
+		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage")))
+		got, err := Digest(t.Context(), HostDir(target, nil))
+		must0(t, err)
+		if !states[got] {
+			t.Fatalf("round %d: after the kill the tree is neither the old nor the new one", i)
+		}
+		seen[got]++
+		sound(t, Open(Dir(filepath.Join(base, "store")), nil))
+		for _, m := range []*Manifest{a, b} {
+			if got, err := Digest(t.Context(), s.StoredTree(m.Root)); err != nil || got != m.Digest {
+				t.Fatalf("round %d: a snapshot is lost: %v", i, err)
+			}
+		}
+	}
+	t.Logf("states after kills: %v", seen)
+}
+
+// victim works until it is killed.
+func victim(t *testing.T, base string) {
+	s := Open(Dir(filepath.Join(base, "store")), &Options{CacheDir: filepath.Join(base, "cache")})
+	target := filepath.Join(base, "target")
+	os.Stdout.WriteString("go\n")
+	for i := time.Now().Nanosecond() >> 8; ; i++ {
+		root, err := ParseID(os.Getenv([]string{"A", "B"}[i%2]))
+		must0(t, err)
+		_, err = Restore(t.Context(), s.StoredTree(root), target, &RestoreOptions{Stage: filepath.Join(base, "stage")})
+		must0(t, err)
+		m := take(t, s, target, &TakeOptions{Cache: "target"})
+		must0(t, s.Delete(t.Context(), m.ID))
+		if _, err := s.GC(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKilledApply kills a process in the middle of applies and of their undoing,
+// at random moments and between any two steps. The directory is as it was or as it
+// was to be, the store is sound, and what was applied can be taken back.
+// CROFT_SNAPSHOT_KILLS is how often.
+func TestKilledApply(t *testing.T) {
+	if dir := os.Getenv("CROFT_APPLY_VICTIM"); dir != "" {
+		applyVictim(t, dir)
+		return
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	states := map[string]string{applyGround(t, dir): "old"}
+	want, err := Apply(t.Context(), HostDir(at("base"), nil), HostDir(at("theirs"), nil), at("merged"), nil)
+	must0(t, err)
+	if len(want.Applied) < 20 || len(want.Conflicts) > 0 {
+		t.Fatalf("the ground is not what it should be: %d applied, %v", len(want.Applied), want.Conflicts)
+	}
+	done, err := Digest(t.Context(), HostDir(at("merged"), nil))
+	must0(t, err)
+	states[done] = "new"
+	seen := map[string]int{}
+	r := rand.New(rand.NewPCG(6, uint64(time.Now().UnixNano())))
+	for i := range rounds("CROFT_SNAPSHOT_KILLS", 16) {
+		step := 0
+		if i%2 == 0 {
+			step = 1 + r.IntN(len(want.Applied)+4)
+		}
+		killApply(t, dir, step, time.Duration(r.IntN(60_000))*time.Microsecond)
+		must0(t, Recover(t.Context(), at("target"), ""))
+		got, err := Digest(t.Context(), HostDir(at("target"), nil))
+		must0(t, err)
+		if states[got] == "" {
+			t.Fatalf("round %d, step %d: after the kill the directory is neither the old nor the new one", i, step)
+		}
+		seen[states[got]]++
+		if left, err := stages(at("target")); err != nil || len(left) > 0 {
+			t.Errorf("round %d: %q is left, %v", i, left, err)
+		}
+		s := Open(Dir(at("store")), nil)
+		sound(t, s)
+		if states[got] == "new" {
+			undoNewest(t, s, at("target"))
+		}
+	}
+	t.Logf("states after kills: %v", seen)
+}
+
+// undoNewest takes back what the newest apply did.
+func undoNewest(t *testing.T, s *Store, dir string) {
+	t.Helper()
+	all, err := s.List(t.Context())
+	must0(t, err)
+	if len(all) == 0 {
+		t.Fatal("there is nothing to undo the apply with")
+	}
+	if _, err := Undo(t.Context(), s, all[0].ID, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// applyGround makes three trees in dir, of which two differ from the first at
+// different places, and copies of the second that are applied to, whose digest it
+// returns.
+func applyGround(t *testing.T, dir string) string {
+	t.Helper()
+	for _, side := range []string{"base", "theirs", "target", "merged"} {
+		for k := range 30 {
+			lines := make([]string, 40)
+			for i := range lines {
+				lines[i] = strconv.Itoa(i * k)
+			}
+			name := "d" + strconv.Itoa(k%4) + "/f" + strconv.Itoa(k)
+			switch {
+			case side == "theirs" && k%5 == 0:
+				name += "-moved"
+			case side == "theirs":
+				lines[3] = "theirs"
+			case side != "base" && k%2 == 0:
+				lines[30] = "ours"
+			}
+			if k%5 == 0 && side != "base" && side != "theirs" {
+				lines[30] = strconv.Itoa(30 * k) // it goes, so nobody may have changed it
+			}
+			path := filepath.Join(dir, side, name)
+			must0(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			must0(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+		}
+	}
+	digest, err := Digest(t.Context(), HostDir(filepath.Join(dir, "target"), nil))
+	must0(t, err)
+	return digest
+}
+
+// killApply lets a victim work, and kills it, or waits until it kills itself.
+func killApply(t *testing.T, dir string, step int, after time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledApply$")
+	cmd.Env = append(os.Environ(), "CROFT_APPLY_VICTIM="+dir, "STEP="+strconv.Itoa(step))
+	out, err := cmd.StdoutPipe()
+	must0(t, err)
+	must0(t, cmd.Start())
+	io.ReadFull(out, make([]byte, 3))
+	if step == 0 {
+		time.Sleep(after)
+		must0(t, cmd.Process.Kill())
+	}
+	said, _ := io.ReadAll(out)
+	cmd.Wait()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("step %d: the victim ended by itself: %v: %s", step, cmd.ProcessState, said)
+	}
+}
+
+// applyVictim applies and takes back until it is killed.
+func applyVictim(t *testing.T, dir string) {
+	last, err := strconv.Atoi(os.Getenv("STEP"))
+	must0(t, err)
+	ctx, steps := t.Context(), 0
+	if last > 0 {
+		ctx = driver.WithSteps(ctx, func(string) {
+			if steps++; steps == last {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		})
+	}
+	base, theirs, target := HostDir(filepath.Join(dir, "base"), nil), HostDir(filepath.Join(dir, "theirs"), nil), filepath.Join(dir, "target")
+	s := Open(Dir(filepath.Join(dir, "store")), nil)
+	os.Stdout.WriteString("go\n")
+	for {
+		res, err := Apply(ctx, base, theirs, target, &ApplyOptions{Undo: s})
+		must0(t, err)
+		if !res.Done || res.Undo == "" {
+			t.Fatalf("applied: %+v", res)
+		}
+		_, err = Undo(ctx, s, res.Undo, target, nil)
+		must0(t, err)
+		must0(t, s.Delete(ctx, res.Undo))
+		_, err = s.GC(ctx)
+		must0(t, err)
+	}
+}
