@@ -137,6 +137,10 @@ func (c *Client) broken(what string, err error) error {
 	if code := fault.Of(err); code == fault.Canceled || code == fault.DeadlineExceeded {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
 	}
+	if large := (*ttrpc.OversizedMessageErr)(nil); errors.As(err, &large) {
+		return fmt.Errorf("guest of %s: %s: %w: it takes %d bytes, and at most %d can be sent at once",
+			c.workspace, what, fault.InvalidArgument, large.RejectedLength(), large.MaximumLength())
+	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
 

@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -107,5 +109,51 @@ func TestLostCommandIsAResult(t *testing.T) {
 	res, err := r.Shell().Run(t.Context(), driver.Command{Argv: []string{"sleep", "60"}})
 	if err != nil || res.Cause != driver.CauseLost || res.ExitCode != -1 {
 		t.Errorf("got %+v, %v; want the cause lost", res, err)
+	}
+}
+
+// TestListOfSessionsFits: however much the sessions were started with, and however
+// many there are, they are listed, and whoever lists them keeps the guest.
+func TestListOfSessionsFits(t *testing.T) {
+	r := plain(t, nil)
+	long := strings.Repeat("x", 100<<10)
+	const n = 50
+	for i := range n {
+		s, err := r.Shell().Start(t.Context(), driver.Command{Argv: []string{"true", long}, Labels: map[string]string{"i": strconv.Itoa(i), "long": long[:i*100]}})
+		if err == nil {
+			_, err = s.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := r.Shell().Sessions(t.Context())
+	if err != nil || len(list) != n {
+		t.Fatalf("got %d sessions, %v", len(list), err)
+	}
+	s, err := r.Shell().Attach(t.Context(), list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.State(t.Context()); err != nil || len(all.Argv) != 2 || all.Argv[1] != long || len(list[0].Argv) != 2 || list[0].Argv[0] != "true" {
+		t.Errorf("one of them: %d arguments, %v", len(all.Argv), err)
+	}
+}
+
+// TestTooLargeForAMessage: what can't be sent is refused, and nothing else is lost
+// by it.
+func TestTooLargeForAMessage(t *testing.T) {
+	r := plain(t, nil)
+	_, err := r.Shell().Run(t.Context(), driver.Command{Argv: []string{"true"}, Env: map[string]string{"A": strings.Repeat("x", 5<<20)}})
+	if fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a command of 5 MiB: %v", err)
+	}
+	// What comes back has an id and times in it as well.
+	_, err = r.Shell().Start(t.Context(), driver.Command{Argv: []string{"true"}, Labels: map[string]string{"a": strings.Repeat("x", 4<<20-150)}})
+	if err == nil {
+		t.Error("the session comes back")
+	}
+	if res := run(t, r, driver.Command{Script: "echo works"}); string(res.Stdout) != "works\n" {
+		t.Errorf("after that: %+v", res)
 	}
 }

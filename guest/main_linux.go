@@ -17,6 +17,7 @@ import (
 
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
@@ -350,7 +351,21 @@ const stackNeed = 12 << 10
 // goroutine has little, and would copy what it has at each doubling.
 func roomy(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	growStack(1)
-	return method(ctx, unmarshal)
+	return sendable(method(ctx, unmarshal))
+}
+
+// maxMessage is the most that the protocol carries in one message, with room for
+// what is around it. A larger one would end the connection, and all that hangs on it.
+const maxMessage = 4<<20 - 4<<10
+
+// sendable makes an answer that is too large an error.
+func sendable(answer any, err error) (any, error) {
+	if m, ok := answer.(proto.Message); ok && err == nil {
+		if size := proto.Size(m); size > maxMessage {
+			return nil, fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
+		}
+	}
+	return answer, err
 }
 
 //go:noinline

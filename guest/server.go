@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
 	"github.com/croft-run/croft/posix/process"
@@ -430,5 +432,35 @@ func (s *server) Sessions(ctx context.Context, _ *guestpb.Empty) (*guestpb.Sessi
 	for _, info := range list {
 		resp.Sessions = append(resp.Sessions, toInfo(info))
 	}
+	if proto.Size(resp) > maxList {
+		for _, s := range resp.Sessions {
+			shorten(s, maxList/len(resp.Sessions))
+		}
+	}
 	return resp, nil
+}
+
+// maxList is what a list of sessions takes at most, in bytes, without numbers.
+const maxList = 2 << 20
+
+// shorten leaves of what a session was started with as much as fits: who wants
+// all of it asks for the session itself.
+func shorten(s *guestpb.SessionInfo, most int) {
+	const parts = 4
+	most = max(most/parts, 16)
+	s.Script, s.Dir = s.Script[:min(len(s.Script), most)], s.Dir[:min(len(s.Dir), most)]
+	left := most
+	for i, arg := range s.Argv {
+		if left -= len(arg); left < 0 {
+			s.Argv[i] = arg[:len(arg)+left]
+			s.Argv = s.Argv[:i+1]
+			break
+		}
+	}
+	for name, value := range s.Labels {
+		if most -= len(name) + len(value); most < 0 {
+			s.Labels = nil
+			break
+		}
+	}
 }
