@@ -360,7 +360,7 @@ func TestRootlessEngine(t *testing.T) {
 		}
 	})
 	t.Run("the same user", func(t *testing.T) {
-		dir, err := os.MkdirTemp("", "croft-rootless-")
+		dir, err := os.MkdirTemp("", "croft-rootless-") //nolint:usetesting // another user has to pass
 		if err != nil {
 			t.Fatal(err)
 		}
