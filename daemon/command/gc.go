@@ -14,12 +14,19 @@ func (a *app) gcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what belongs to no workspace any more",
-		Long: `Remove what belongs to no workspace: what killed processes left in the data directory, and containers and
-volumes of this host, made for any data directory, whose files are gone. What is in use stays. (What no snapshot
-needs, croft snapshot gc removes.)`,
+		Long: `Remove what belongs to no workspace: what killed processes left in the data directory, among it the
+workspaces of croft run, code and script whose process was killed; and containers and volumes of this host, made
+for any data directory, whose files are gone. What is in use stays. (What no snapshot needs, croft snapshot gc
+removes.)`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, "gc collects what is left", func(s *system.System) error {
+				c, err := s.Client(ctx)
+				if err != nil {
+					return err
+				}
+				a.system = s
+				a.sweepRuns(ctx, c)
 				removed, err := s.Collect(ctx)
 				if err != nil {
 					return err

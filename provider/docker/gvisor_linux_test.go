@@ -39,6 +39,11 @@ func TestPolicyChoosesTheRuntime(t *testing.T) {
 	if res := script(t, ws, "grep -ci gvisor /proc/version"); string(res.Stdout) != "1\n" {
 		t.Errorf("the kernel is not gVisor's: %+v", res)
 	}
+	away := open(t, newProvider(t, t.TempDir(), far), func(s *driver.Spec) { s.Policy.Isolation = driver.IsolationGVisor })
+	write(t, away, "file", "on a volume\n")
+	if res := script(t, away, "cat file; grep -ci gvisor /proc/version"); string(res.Stdout) != "on a volume\n1\n" {
+		t.Errorf("on an engine elsewhere: %+v", res)
+	}
 	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationVM}})
 	if fault.Of(err) != fault.Unsupported {
 		t.Errorf("a virtual machine is answered with %v", err)

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // sshServer starts a real one on loopback, whose docker command finds the engine of
@@ -83,7 +85,8 @@ func sshServer(t *testing.T) (bin, host string) {
 	return bin, "ssh://root@" + addr
 }
 
-// TestEngineOverSSH reaches the engine as the docker command does.
+// TestEngineOverSSH reaches the engine as the docker command does, and speaks to a
+// container there. More is the business of those who do so over tcp.
 func TestEngineOverSSH(t *testing.T) {
 	testenv.NeedsDocker(t)
 	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
@@ -93,13 +96,34 @@ func TestEngineOverSSH(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = host })
 	defer p.Close()
-	ws := open(t, p)
-	write(t, ws, "from-host", "hello")
-	if got := string(script(t, ws, "cat from-host; id -un").Stdout); got != "hellocroft\n" {
-		t.Errorf("got %q", got)
-	}
 	if info, err := p.describe(t.Context()); err != nil || !info.Remote {
 		t.Errorf("the engine is %+v, %v", info, err)
+	}
+	near := newProvider(t, t.TempDir())
+	if _, err := near.ensureImage(t.Context(), BaseImage); err != nil {
+		t.Fatal(err)
+	}
+	name := namePrefix + driver.NewID()
+	id, err := p.engine.Create(t.Context(), Unit{Name: name, Image: BaseImage, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.engine.Remove(t.Context(), id)
+	conn, err := p.engine.Attach(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := p.engine.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	const text = "there and back"
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != text {
+		t.Errorf("the stream gives %q, %v", got, err)
 	}
 }
 

@@ -20,7 +20,7 @@ func far(c *Config) { c.Host = os.Getenv(farVar) }
 const wholeVar = "CROFT_TEST_VOLUMES"
 
 // onVolumes are the areas of the suite in which it matters where the files are.
-var onVolumes = []string{"Resolve", "Sweep", "Destroy", "Read", "Edit", "Watch", "Durability", "ReadOnly", "Isolation", "Cancelled", "Update", "Probe"}
+var onVolumes = []string{"Resolve", "Sweep", "Read", "Watch", "Durability", "Cancelled"}
 
 // TestSuiteOnVolumes runs the suite against an engine that is reached over a
 // network: the files of workspaces are on its volumes.
