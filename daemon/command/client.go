@@ -57,7 +57,11 @@ func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.C
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(c, ws), ws.Close(ctx))
+		err = f(c, ws)
+		// How it ended counts, also where the user asked to stop.
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		return errors.Join(err, ws.Close(after))
 	})
 }
 

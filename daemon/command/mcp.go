@@ -374,7 +374,7 @@ func (a *app) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet
 	if kind == fenced {
 		spec.Config = json.RawMessage(`{"throwaway": true}`)
 	}
-	if err := opts.policy.apply(&spec); err != nil {
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return nil, err
 	}
 	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly

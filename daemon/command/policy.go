@@ -45,24 +45,33 @@ func (p *policyFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
 }
 
-// apply sets in spec what the flags say.
-func (p *policyFlags) apply(spec *workspace.Spec) error {
+// apply sets in spec what the flags say. Directories of a server's host are named
+// from its root: those of this one mean nothing there.
+func (p *policyFlags) apply(spec *workspace.Spec, onServer bool) error {
 	spec.Policy.Isolation = workspace.Isolation(p.isolation)
 	var err error
 	if spec.Policy.Env, err = parseEnv(p.env); err != nil {
 		return err
 	}
-	if p.template != "" && !isPath(p.template) && !strings.Contains(p.template, "/") {
-		spec.From.Template = p.template // a name
-	} else if p.template != "" {
-		if spec.From.Template, err = filepath.Abs(p.template); err != nil {
-			return err
-		}
+	if spec.From.Template, err = p.from(onServer); err != nil {
+		return err
 	}
 	if err := p.network(&spec.Policy.Network); err != nil {
 		return err
 	}
 	return p.limits(&spec.Policy.Limits)
+}
+
+// from is the template: a name, or an absolute path.
+func (p *policyFlags) from(onServer bool) (string, error) {
+	written := strings.Contains(p.template, "/") || p.template == "." || p.template == ".."
+	switch {
+	case onServer && written && !filepath.IsAbs(p.template):
+		return "", usagef("--template %s is relative: with --server, give a directory of the server's host from its root, or a name", p.template)
+	case written, !onServer && isPath(p.template):
+		return filepath.Abs(p.template)
+	}
+	return p.template, nil
 }
 
 func (p *policyFlags) network(n *workspace.Network) error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/containerd/log"
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/config"
@@ -25,6 +26,9 @@ func Main(providers ...driver.Provider) int {
 	defer stop()
 	// The first signal asks; the next one, without a handler, ends the process.
 	context.AfterFunc(ctx, stop)
+	// The library of the guest's protocol logs what its errors say already, to the
+	// standard error of whoever sits there.
+	_ = log.SetLevel(log.PanicLevel.String()) // it is a level
 	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
 }
 

@@ -113,7 +113,7 @@ func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	if err := opts.policy.apply(&spec); err != nil {
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
 	return spec, a.runPlace(opts, kind, &spec)

@@ -303,6 +303,40 @@ func TestExecTellsWhatWasRefused(t *testing.T) {
 	}
 }
 
+// TestInterruptedCommandSaysNoMore: who presses Ctrl-C hears how the command ended,
+// and nothing of the protocol below.
+func TestInterruptedCommandSaysNoMore(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, err := croft(t, data, "ws", "open", "box", "--provider", "sandbox").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for range 5 {
+		var errs strings.Builder
+		cmd := croft(t, data, "ws", "exec", "box", "--", "sh", "-c", "echo ready; sleep 1000")
+		cmd.Stderr = &errs
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		cmd.Wait() // its status is that of the command
+		if got, want := cmd.ProcessState.ExitCode(), 137; got != want {
+			t.Errorf("exit status %d, want %d", got, want)
+		}
+		if got, want := errs.String(), "croft: the command was ended: canceled\n"; got != want {
+			t.Errorf("standard error is %q, want %q", got, want)
+		}
+	}
+}
+
 // TestRunSeesDirectories proves what of several directories of the host a run
 // sees, and which of them it may change.
 func TestRunSeesDirectories(t *testing.T) {

@@ -112,7 +112,7 @@ func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
-	if err := opts.policy.apply(&spec); err != nil {
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
 	if opts.dir == "" {

@@ -44,7 +44,14 @@ func fenceRows(ws remote.Workspace) [][]string {
 			isolation += " (" + by + ")"
 		}
 	}
-	rows := [][]string{{"isolation", isolation}, {"network", networkText(ws.Policy.Network)}}
+	network := networkText(ws.Policy.Network)
+	if ws.Policy.Network.None() && ws.Traits != nil {
+		network = "none"
+		if ws.Traits.Network == driver.NetworkOpen {
+			network = "open: the provider has no fence for it"
+		}
+	}
+	rows := [][]string{{"isolation", isolation}, {"network", network}}
 	limits := "none"
 	if texts := limitTexts(ws.Policy.Limits); len(texts) > 0 {
 		limits = strings.Join(texts, ", ")
@@ -57,7 +64,7 @@ func networkText(n driver.Network) string {
 	case n.Open:
 		return "open"
 	case n.None():
-		return "none"
+		return "the provider's default"
 	}
 	var hosts []string
 	for _, r := range n.Allow {

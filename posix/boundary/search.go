@@ -3,6 +3,7 @@ package boundary
 import (
 	"context"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -15,7 +16,7 @@ func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOption
 	}
 	defer r.done()
 	res, err := r.glob(ctx, pattern, opts)
-	return res, failed("glob", pattern, err)
+	return res, failed("glob", sought(pattern, opts.Path, err), err)
 }
 
 // Grep searches the text of files. It follows no symlinks but opts.Path.
@@ -32,7 +33,16 @@ func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOption
 		}
 	}
 	res, err := r.grep(ctx, pattern, opts)
-	return res, failed("grep", pattern, err)
+	return res, failed("grep", sought(pattern, opts.Path, err), err)
+}
+
+// sought is what an error of a search is about: the place, where that is not there,
+// else the pattern.
+func sought(pattern, place string, err error) string {
+	if fault.Of(err) == fault.NotFound {
+		return orDot(place)
+	}
+	return pattern
 }
 
 func orDot(name string) string {
