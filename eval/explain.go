@@ -39,7 +39,14 @@ type Explained struct {
 // dir itself, or the one below it.
 func FindExplain(dir string) (string, error) {
 	var found []string
-	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("eval: explain: %w: %w", fault.Of(err), err)
+	}
+	err = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

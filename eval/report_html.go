@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,12 +19,17 @@ var pageText string
 
 // htmlReporter writes report.html beside results.json: one file that needs no
 // server and nothing from elsewhere.
-type htmlReporter struct{ standard *standard }
+type htmlReporter struct {
+	standard *standard // what people see meanwhile; nil is nothing
+	file     io.Writer // gets the page, too; nil is none
+}
 
 // Report takes an event.
 func (h *htmlReporter) Report(e Event) error {
-	if err := h.standard.Report(e); err != nil {
-		return err
+	if h.standard != nil {
+		if err := h.standard.Report(e); err != nil {
+			return err
+		}
 	}
 	r, ok := e.Result.(*Result)
 	if e.Hook != OnSuiteFinish || !ok {
@@ -34,7 +40,10 @@ func (h *htmlReporter) Report(e Event) error {
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(path, page); err != nil {
+	if err := writeWhole(path, page); err != nil || h.standard == nil {
+		if err == nil {
+			_, err = h.file.Write(page)
+		}
 		return err
 	}
 	_, err = fmt.Fprintf(h.standard.out, "Report      %s\n", path)

@@ -231,7 +231,7 @@ func (s *standard) summary(r *Result) error {
 }
 
 func runnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
-	fmt.Fprintf(b, "\nRunner: %s (%s, %s)\n", sum.Runner.ID, sum.Runner.Agent.Type, sum.Runner.Agent.Model)
+	fmt.Fprintf(b, "\nRunner: %s (%s)\n", sum.Runner.ID, agentName(sum.Runner.Agent))
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "\tcase\ttime\ttokens in / out / reason / cache / billable\t")
 	for _, c := range r.Cases {
@@ -366,7 +366,7 @@ func failures(b *bytes.Buffer, r *Result) {
 	}
 	b.WriteString("\nFailures\n")
 	for _, f := range list {
-		fmt.Fprintf(b, "\n%s > %s (%s, %s)\n", oneLine(f.caseID), f.Runner.ID, f.Runner.Agent.Type, f.Runner.Agent.Model)
+		fmt.Fprintf(b, "\n%s > %s (%s)\n", oneLine(f.caseID), f.Runner.ID, agentName(f.Runner.Agent))
 		if text := originText[f.FailureOrigin]; text != "" {
 			fmt.Fprintln(b, text)
 		}
@@ -422,4 +422,12 @@ func totals(b *bytes.Buffer, r *Result) {
 		fmt.Fprintf(w, "Interrupted\tgo on with: croft eval run --resume %s\n", r.ArtifactDir)
 	}
 	w.Flush() //nolint:errcheck // to memory
+}
+
+// agentName is an agent as people read it: its type, and its model where it has one.
+func agentName(a session.Agent) string {
+	if a.Model == "" {
+		return a.Type
+	}
+	return a.Type + ", " + a.Model
 }

@@ -129,3 +129,22 @@ func TestModuleReporter(t *testing.T) {
 		t.Errorf("it said %q", got)
 	}
 }
+
+// TestPageInAFile: a file that is named for the page gets the page, and nothing else.
+func TestPageInAFile(t *testing.T) {
+	var out bytes.Buffer
+	r, err := NewReporter("html", ReporterConfig{Out: &out, File: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := finished(t)
+	for _, e := range []Event{{Hook: OnSuiteStart, Result: res}, {Hook: OnSuiteFinish, Result: res}} {
+		if err := r.Report(e); err != nil {
+			t.Error(err)
+		}
+	}
+	beside, err := os.ReadFile(filepath.Join(res.ArtifactDir, reportName))
+	if err != nil || !bytes.Equal(beside, out.Bytes()) || !strings.HasPrefix(strings.ToLower(out.String()), "<!doctype html>") {
+		t.Errorf("the file has %.200q, and beside the results is %.200q, %v", out.String(), beside, err)
+	}
+}

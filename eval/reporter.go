@@ -135,6 +135,7 @@ var ReporterNames = []string{"standard", "json", "json-summary", "github-actions
 // A ReporterConfig says how a built-in reporter writes.
 type ReporterConfig struct {
 	Out         io.Writer // the answer
+	File        bool      // Out is a file for this report alone
 	Interactive bool      // Out is a terminal
 	Width       int       // of the terminal; 0 is 80
 	Summary     string    // file of GitHub's job summary; "" is none
@@ -152,6 +153,9 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	case "github-actions":
 		return &githubReporter{standard: newStandard(ReporterConfig{Out: cfg.Out}), out: cfg.Out, summary: cfg.Summary}, nil
 	case "html":
+		if cfg.File {
+			return &htmlReporter{file: cfg.Out}, nil
+		}
 		return &htmlReporter{standard: newStandard(cfg)}, nil
 	case "junit":
 		return &junitReporter{out: cfg.Out}, nil

@@ -208,7 +208,7 @@ func (a *app) reporters(ctx context.Context, names []string, cfg *suite.Config, 
 				return closeAll, errors.Join(fmt.Errorf("eval: reporter %s: %w", name, err), closeAll())
 			}
 			files = append(files, f)
-			name, rc.Out, rc.Interactive = kind, f, false
+			name, rc.Out, rc.File, rc.Interactive = kind, f, true, false
 		}
 		r, err := eval.NewReporter(name, rc)
 		if err != nil {
