@@ -3,6 +3,7 @@ package croft
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,4 +148,61 @@ func logsBelow(dir, out string) string {
 		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(name), text[:min(len(text), 8000)])
 	}
 	return all.String()
+}
+
+const explainSuite = `import { assert } from "skillgym";
+export const workspace = { mode: "isolated" };
+export default [{ id: "tools", prompt: "Build the PROJECT.", timeoutMs: 240000, assert(r) {
+  assert.commands.includes(r, "make", { explain: { question: "Why did you not run MAKE?" } }); } }];
+`
+
+// TestEvalExplain asks real agents about a case that they failed, in the session in
+// which they did.
+func TestEvalExplain(t *testing.T) {
+	croft := buildCroft(t)
+	for _, name := range []string{"claude", "codex"} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); seats[name].explain(t, croft, name) })
+	}
+}
+
+func (s seat) explain(t *testing.T, croft, name string) {
+	program := testenv.NeedsAgent(t, name)
+	testenv.OwnNetwork(t)
+	model := &scripted.Model{Last: "Nobody told me to."}
+	home := agentHome(t)
+	dir := filepath.Join(home, "project")
+	// An address beside the usual one of this host: programs ask it through the proxy.
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, served := &http.Server{Handler: model}, make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	defer func() { srv.Close(); <-served }()
+	agent := map[string]any{"type": s.kind, "model": s.model, "command": program, "env": s.env("http://" + l.Addr().String())}
+	if name == "codex" {
+		put(t, home, dir, map[string]string{"~/.codex/config.toml": "model_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"http://" + l.Addr().String() + "/v1\"\nwire_api = \"responses\"\n"})
+	}
+	config, err := json.Marshal(map[string]any{"runners": map[string]any{name: map[string]any{"agent": agent}}, "croft": map[string]any{"allowNet": []string{l.Addr().String()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, home, dir, map[string]string{"suite.mjs": explainSuite, "skillgym.config.mjs": "export default " + string(config)})
+	run := func(want int, args ...string) string {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(croft, "croft"), args...)
+		cmd.Dir = dir
+		cmd.Env = []string{"HOME=" + home, "PATH=" + croft + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "CROFT_DATA=" + filepath.Join(home, "croft"), "TERM=dumb", "CI=1"}
+		said, err := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Fatalf("%s: exit status %d, %v, want %d\n%s\n%s", args, got, err, want, said, logsBelow(dir, "out"))
+		}
+		return string(said)
+	}
+	run(1, "eval", "run", "suite.mjs", "--output-dir", "out")
+	if got := run(0, "eval", "explain", "out"); !strings.Contains(got, "Q: Why did you not run MAKE?\nA: Nobody told me to.\n") {
+		t.Errorf("explained: %s", got)
+	}
+	if !slices.ContainsFunc(model.Requests(), func(r string) bool { return strings.Contains(r, "PROJECT") && strings.Contains(r, "MAKE") }) {
+		t.Errorf("the agent did not go on with its session: its model was asked %d times, never about both", len(model.Requests()))
+	}
 }
