@@ -20,6 +20,7 @@ import (
 const (
 	maxYAML  = 4 << 20
 	maxDepth = 64
+	maxKeys  = 10_000 // of one mapping: it takes the square of their number
 )
 
 func isYAML(path string) bool {
@@ -114,15 +115,40 @@ func checkText(data []byte) (where string, err error) {
 	if len(data) > maxYAML {
 		return "", fmt.Errorf("the file has %d bytes; at most %d are read", len(data), maxYAML)
 	}
-	depth, n := 0, 0
+	depth, n, keys := 0, 0, width{}
 	for line := range strings.Lines(string(data)) {
 		n++
+		if keys.add(line) > maxKeys || strings.Count(line, ":") > maxKeys {
+			return fmt.Sprintf(":%d:1", n), fmt.Errorf("a mapping has more than %d keys; a list can be longer", maxKeys)
+		}
 		depth = max(0, depth+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line, "]")-strings.Count(line, "}"))
 		if depth > maxDepth || strings.Count(line, "- ") > maxDepth || strings.Count(line, "? ") > maxDepth {
 			return fmt.Sprintf(":%d:1", n), fmt.Errorf("it is nested more than %d deep", maxDepth)
 		}
 	}
 	return "", nil
+}
+
+// A width counts lines by how far they are indented: those since the last that was
+// indented less are, at most, the keys of one mapping.
+type width []int
+
+// add counts a line, and returns how many there are beside it.
+func (w *width) add(line string) int {
+	text := strings.TrimLeft(line, " ")
+	at := len(line) - len(text)
+	if strings.TrimSpace(text) == "" || text[0] == '#' || at > maxDepth*maxDepth {
+		return 0
+	}
+	for len(*w) <= at {
+		*w = append(*w, 0)
+	}
+	*w = (*w)[:at+1]
+	if text[0] == '-' { // an item of a list begins a mapping of its own
+		return 0
+	}
+	(*w)[at]++
+	return (*w)[at]
 }
 
 func syntaxPlace(err error) string {
