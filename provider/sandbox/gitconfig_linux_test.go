@@ -171,8 +171,9 @@ func TestSymlinksAmongTraps(t *testing.T) {
 	if err := os.Symlink("conf/editor", filepath.Join(dir, ".vscode")); err != nil {
 		t.Fatal(err)
 	}
+	repository(t, filepath.Join(dir, "repo"))
 	_, ws, _ := inPlace(t, dir)
-	res := script(t, ws, `echo evil > .vscode/tasks.json; echo evil > conf/editor/tasks.json; mv conf c; echo evil > sub/.vscode/tasks.json
+	res := script(t, ws, `mkdir repo/.git/rebase-merge; echo 'exec evil' > repo/.git/rebase-merge/git-rebase-todo; echo evil > .vscode/tasks.json; echo evil > conf/editor/tasks.json; mv conf c; echo evil > sub/.vscode/tasks.json
 echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new > .mcp.json; mkdir -p home/.claude; echo x > home/.claude/settings.json`)
 	if data, err := os.ReadFile(filepath.Join(dir, ".claude/settings.json")); err != nil || string(data) != "mine" {
 		t.Errorf("an agent's hooks are %q, %v", data, err)
@@ -183,7 +184,7 @@ echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new 
 	if data, err := os.ReadFile(filepath.Join(dir, ".vscode/tasks.json")); err != nil || string(data) != "mine" {
 		t.Errorf("the tasks are %q, %v", data, err)
 	}
-	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "sub/.vscode")}, res.Planted); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "repo/.git/rebase-merge/git-rebase-todo"), filepath.Join(dir, "sub/.vscode")}, res.Planted); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}
 }

@@ -147,12 +147,19 @@ func bare(entries []os.DirEntry) bool {
 	return found == 3
 }
 
+// unfinished are what Git goes on with when its user tells it to, and that may name
+// programs to run. Who works in a repository needs them; what is left is told.
+var unfinished = []string{"rebase-merge/git-rebase-todo", "rebase-apply", "sequencer/todo"}
+
 // repo notes a repository, and those of its submodules, which lie in it.
 func (s *survey) repo(fd int, rel string) error {
 	if s.repos = append(s.repos, rel); len(s.repos) > mostRepos {
 		return fmt.Errorf("it holds more than %d repositories: %w: name the project itself", mostRepos, fault.ResourceExhausted)
 	}
 	s.sign(fd, ".", rel)
+	for _, name := range unfinished {
+		s.sign(fd, name, path.Join(rel, name))
+	}
 	s.hooks(fd, rel)
 	modules, err := unix.Openat(fd, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
