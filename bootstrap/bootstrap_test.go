@@ -417,6 +417,17 @@ func TestTemplateOfASpec(t *testing.T) {
 	})
 }
 
+// bomb is a few lines that mean a hundred million.
+const bomb = `a: &a [x,x,x,x,x,x,x,x,x,x]
+b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]
+c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]
+d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]
+e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]
+f: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]
+g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]
+files: [*g,*g,*g,*g,*g,*g,*g,*g,*g,*g]
+`
+
 func TestParseSpec(t *testing.T) {
 	const text = `
 version: 1
@@ -457,6 +468,7 @@ prune: true
 	for _, bad := range []string{
 		"", "[]", "unknown: 1", "version: 2", "files: [{target: a, mode: 9}]", "files: [{target: a, mode: \"7777\"}]", "commands: [{}]",
 		"commands: [{run: [a], script: b}]", "commands: [{run: [a], timeout: soon}]", "files: {", "template: a\ntemplate: b", "skills: [{name: x}]",
+		"files: &a [{target: b}]", "files: !x []", bomb,
 	} {
 		if _, err := bootstrap.ParseSpec([]byte(bad), "/", nil); fault.Of(err) != fault.InvalidArgument && fault.Of(err) != fault.NotFound {
 			t.Errorf("%q: %v, want InvalidArgument", bad, err)
@@ -465,6 +477,7 @@ prune: true
 }
 
 func FuzzParseSpec(f *testing.F) {
+	f.Add(bomb)
 	f.Add("version: 1\nfiles: [{target: a}]")
 	f.Add("commands: [{run: [a]}]\ninputs: [{from: x}]")
 	f.Fuzz(func(t *testing.T, text string) {

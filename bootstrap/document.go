@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/stage"
@@ -94,11 +96,47 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 	return spec, nil
 }
 
+// plainYAML finds what can make a few lines mean gigabytes, or something else than
+// what is written.
+type plainYAML struct {
+	bad  string
+	line int
+}
+
+// Visit looks at one node.
+func (p *plainYAML) Visit(n ast.Node) ast.Visitor {
+	switch n.(type) {
+	case *ast.AnchorNode:
+		p.bad = "an anchor (&)"
+	case *ast.AliasNode:
+		p.bad = "an alias (*)"
+	case *ast.TagNode:
+		p.bad = "a tag (!)"
+	default:
+		return p
+	}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		p.line = t.Position.Line
+	}
+	return nil
+}
+
 // decodeYAML decodes YAML as strictly as we decode JSON.
 func decodeYAML(data []byte, v any) error {
 	const most = 1 << 20
 	if len(data) > most {
 		return fmt.Errorf("%w: it has %d bytes; at most %d are allowed", fault.InvalidArgument, len(data), most)
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	plain := &plainYAML{}
+	for _, doc := range file.Docs {
+		ast.Walk(plain, doc)
+	}
+	if plain.bad != "" {
+		return fmt.Errorf("%w: line %d: %s is not allowed here; quote a text that begins with &, * or !", fault.InvalidArgument, plain.line, plain.bad)
 	}
 	var tree any
 	if err := yaml.Unmarshal(data, &tree); err != nil {

@@ -77,6 +77,9 @@ func (s *Skills) Find(ctx context.Context, name string) (SkillInfo, error) {
 		}
 		names = append(names, info.Name)
 	}
+	if len(names) == 0 {
+		return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: there are none; skills in croft.yaml lists the directories that they are looked for in", name, fault.NotFound)
+	}
 	return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: there are %s", name, fault.NotFound, strings.Join(names, ", "))
 }
 

@@ -178,7 +178,10 @@ class Run:
                 return
             if reply["parent_header"].get("msg_id") == self.msg:
                 c = reply["content"]
-                self.end = {k: c[k] for k in ("status", "ename", "evalue", "traceback") if k in c}
+                self.end = {"status": c["status"]}
+                if "ename" in c:  # of a code's own words no more than is kept
+                    self.end["ename"], self.end["evalue"] = str(c["ename"])[:1024], str(c.get("evalue", ""))[:65536]
+                    self.end["traceback"] = [str(line)[-65536:] for line in c.get("traceback", [])[-100:]]
                 self.end["count"] = c.get("execution_count") or 0
                 return
 

@@ -135,6 +135,12 @@ os.environ["GIVEN"], os.path.basename(os.getcwd()) != ""`, OnOutput: func(o driv
 			t.Errorf("got %q", got)
 		}
 	})
+	t.Run("the words of an exception are bounded", func(t *testing.T) {
+		res := run(t, m, id, "raise Exception('x' * 1_000_000)")
+		if res.Error == nil || res.Error.Name != "Exception" || len(res.Error.Value) > 1<<16 || len(strings.Join(res.Error.Traceback, "")) > 1<<17 {
+			t.Errorf("the exception is %.200v", res.Error)
+		}
+	})
 	t.Run("an exception is a result", func(t *testing.T) {
 		res := run(t, m, id, "print('before')\n1/0")
 		if res.ExitCode != 1 || res.Error == nil || res.Error.Name != "ZeroDivisionError" || len(res.Error.Traceback) == 0 || res.Outputs[0].Text != "before\n" {

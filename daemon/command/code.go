@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,6 +172,9 @@ func (a *app) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.
 	}
 	spec.Policy.Idle = runIdle
 	return a.withClient(ctx, func(c *remote.Client) (err error) {
+		if a.server == "" {
+			a.sweepRuns(ctx, c)
+		}
 		rec, err := c.CreateWith(ctx, spec, "")
 		if err != nil {
 			return err
@@ -297,40 +299,22 @@ func (a *app) dialogue(ctx context.Context, ws *workspace.Workspace, code driver
 		defer cancel()
 		_ = ws.DeleteContext(ctx, c.ID) // it ends with the workspace, or when it was idle for long
 	}()
-	a.note("%s in workspace %s; end with Ctrl-D", c.Language, ws.ID())
-	lines := bufio.NewScanner(a.In)
-	for ctx.Err() == nil {
-		source, more := piece(lines, a.Err)
+	a.note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
+	t := a.talk()
+	defer t.stop()
+	for {
+		source, more := t.piece(a.Err)
 		if !more {
-			return lines.Err()
+			return t.why()
 		}
 		if strings.TrimSpace(source) == "" {
 			continue
 		}
-		err := a.ranCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
+		err := t.during(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			return a.ranCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
+		})
 		if failed := new(outcome); err != nil && !errors.As(err, &failed) {
 			return err
 		}
 	}
-	return ctx.Err()
-}
-
-// piece reads one line, or a block up to an empty line.
-func piece(lines *bufio.Scanner, prompt io.Writer) (source string, more bool) {
-	fmt.Fprint(prompt, ">>> ")
-	block := false
-	for lines.Scan() {
-		line := lines.Text()
-		if block && strings.TrimSpace(line) == "" {
-			return source, true
-		}
-		source += line + "\n"
-		if end := strings.TrimRight(line, " \t"); !block && !strings.HasSuffix(end, ":") && !strings.HasSuffix(end, `\`) {
-			return source, true
-		}
-		block = true
-		fmt.Fprint(prompt, "... ")
-	}
-	fmt.Fprintln(prompt)
-	return source, source != ""
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // croft returns a command that runs this program on a data directory of its own.
@@ -172,5 +174,53 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 	seen, status = sit(on("ws", "shell", "demo", "--session", id), "echo again $answer; exit 9\r", "never seen")
 	if status != 9 || !strings.Contains(seen, "again 42") {
 		t.Errorf("coming back ends with %d: %q", status, seen)
+	}
+}
+
+// In a dialogue Ctrl-C ends the code that runs, or drops what was typed, and
+// nothing else.
+func TestDialogueGoesOnAfterCtrlC(t *testing.T) {
+	testenv.NeedsJupyter(t)
+	cmd := croft(t, filepath.Join(t.TempDir(), "data"), "code", "--provider", "shelltest")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	var seen strings.Builder
+	until := func(text string) {
+		t.Helper()
+		buf := make([]byte, 1024)
+		for from := seen.Len(); !strings.Contains(seen.String()[from:], text); {
+			n, err := tty.Read(buf)
+			seen.Write(buf[:n])
+			if err != nil {
+				t.Fatalf("it said %q, and no %q: %v", seen.String(), text, err)
+			}
+		}
+	}
+	say := func(text string) {
+		t.Helper()
+		if _, err := tty.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(">>> ")
+	say("x = 'kept'\n")
+	until(">>> ")
+	say("import time; print(2 * 'on', flush=True); time.sleep(1000)\n")
+	until("onon")
+	say("\x03")
+	until(">>> ")
+	say("if True:\n")
+	until("... ")
+	say("\x03")
+	until(">>> ")
+	say("x.upper()\n")
+	until("'KEPT'")
+	until(">>> ")
+	say("\x04")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v; it said %q", err, seen.String())
 	}
 }
