@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -414,6 +415,13 @@ func TestTemplateOfASpec(t *testing.T) {
 		wantSteps(t, r.apply(t, spec), "template none", "file:a2 none")
 		r.want(t, "a", "worked on")
 		r.want(t, ".git/HEAD", "h")
+		must(t, os.Symlink("/etc/passwd", filepath.Join(r.host, "t/leak")))
+		must(t, syscall.Mkfifo(filepath.Join(r.host, "t/fifo"), 0o600))
+		report, err := r.Apply(t.Context(), spec)
+		must(t, err)
+		if got := strings.Join(report.Warnings, "\n"); len(report.Warnings) != 2 || !strings.Contains(got, `template: "leak" stays out`) || !strings.Contains(got, `template: "fifo" stays out`) {
+			t.Errorf("the warnings are %q", report.Warnings)
+		}
 	})
 }
 

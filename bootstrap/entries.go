@@ -61,11 +61,11 @@ func modeChanged(ctx context.Context, r *Reconciler, target string, rec stage.Pr
 	return err != nil || ok && mode != strconv.FormatUint(uint64(info.Mode), 8)
 }
 
-func (d *fileDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) error {
+func (d *fileDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	if err := h.PutFile(ctx, stage.File{Path: d.f.Target, Content: d.f.Content, Mode: d.f.Mode}); err != nil {
-		return err
+		return nil, err
 	}
-	return d.r.seen(ctx, d.f.Target, rec)
+	return nil, d.r.seen(ctx, d.f.Target, rec)
 }
 
 // seen notes how what was made looks.
@@ -98,18 +98,18 @@ func (d *inputDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdic
 	return d.r.unchanged(ctx, d.f.Target, rec, v, rec.Source)
 }
 
-func (d *inputDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) error {
+func (d *inputDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	in := *d.f.Input
 	in.To = d.f.Target
 	if _, err := h.StageInputs(ctx, []stage.Input{in}); err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.r.seen(ctx, d.f.Target, rec); err != nil {
-		return err
+		return nil, err
 	}
 	var err error
 	rec.Source, err = d.r.ws.Digest(ctx, d.f.Target) // of what was made, to tell a change from a touch
-	return err
+	return nil, err
 }
 
 // templateDoer fills the workspace, once for each state of the template.
@@ -126,9 +126,21 @@ func (d *templateDoer) judge(context.Context, stage.PreparedRecord) (verdict, er
 	return verdict{fingerprint: fingerprint("template", d.dir, look)}, nil
 }
 
-func (d *templateDoer) apply(ctx context.Context, h *stage.Session, _ *stage.PreparedRecord) error {
-	_, err := h.FillWorkspace(ctx, d.dir, nil)
-	return err
+func (d *templateDoer) apply(ctx context.Context, h *stage.Session, _ *stage.PreparedRecord) ([]string, error) {
+	res, err := h.FillWorkspace(ctx, d.dir, nil)
+	return leftOut(res), err
+}
+
+// leftOut tells what of a tree stayed out, and why.
+func leftOut(res workspace.ImportResult) []string {
+	var notes []string
+	for _, s := range res.Skipped {
+		notes = append(notes, fmt.Sprintf("%q stays out: %s", s.Path, s.Reason))
+	}
+	if more := res.Skips - len(res.Skipped); more > 0 {
+		notes = append(notes, fmt.Sprintf("%d more stay out", more))
+	}
+	return notes
 }
 
 // skillDoer stages a skill.
@@ -167,16 +179,16 @@ func (d *skillDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdic
 	return v, nil
 }
 
-func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) error {
+func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	res, err := h.StageDirectory(ctx, d.k.Dir, d.target(), &stage.DirectoryOptions{ReadOnly: d.k.ReadOnly})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h.Skills[d.k.Name] = stage.SkillMeta{
 		Name: d.k.Name, RelPath: d.target(), Digest: rec.Digest, StagedAt: d.r.now().UTC(), Mounted: res.Method == driver.ImportMount,
 	}
 	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.target()) // for prune: a working copy may be worked on
-	return err
+	return leftOut(res), err
 }
 
 // commandDoer runs a command.
@@ -234,27 +246,31 @@ func (d *commandDoer) inputs(ctx context.Context) (string, error) {
 	return fingerprint(parts...), nil
 }
 
-func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, _ *stage.PreparedRecord) error {
-	c := d.c
+func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, _ *stage.PreparedRecord) ([]string, error) {
+	return nil, d.c.apply(ctx, d.r)
+}
+
+// apply runs the command, and leaves its mark.
+func (c Command) apply(ctx context.Context, r *Reconciler) error {
 	cmd := driver.Command{
 		Argv: append([]string{c.Cmd}, c.Args...), Env: c.Env, Dir: c.Cwd, Timeout: c.Timeout, Limits: c.Limits, Stdin: strings.NewReader(c.Stdin),
 	}
 	if cmd.Timeout == 0 {
 		cmd.Timeout = DefaultTimeout
 	}
-	res, err := d.r.st.Run(ctx, cmd)
+	res, err := r.st.Run(ctx, cmd)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", c.Cmd, err)
 	}
 	if err := runError(c.Cmd, res); err != nil || c.MarkerPath == "" {
 		return err
 	}
-	gone, err := d.r.missing(ctx, c.MarkerPath)
+	gone, err := r.missing(ctx, c.MarkerPath)
 	if err != nil || !gone {
 		return err
 	}
-	text := "reconciled at " + d.r.now().UTC().Format("2006-01-02T15:04:05Z07:00") + "\n"
-	_, err = d.r.ws.WriteFile(ctx, c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true})
+	text := "reconciled at " + r.now().UTC().Format("2006-01-02T15:04:05Z07:00") + "\n"
+	_, err = r.ws.WriteFile(ctx, c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true})
 	return err
 }
 

@@ -66,7 +66,7 @@ type Step struct {
 // A Report says what Apply did, or Plan would do.
 type Report struct {
 	Steps    []Step   `json:"steps"`
-	Warnings []string `json:"warnings,omitempty"` // of optional entries that failed
+	Warnings []string `json:"warnings,omitempty"` // of optional entries that failed, and of what stayed out of a tree
 }
 
 // Changed reports whether anything is to be done.
@@ -80,8 +80,9 @@ type doer interface {
 	// Source and Digest may be brought up to date, which is told by refreshed.
 	judge(ctx context.Context, rec stage.PreparedRecord) (v verdict, err error)
 
-	// apply does it, and fills what the record needs beside the fingerprint.
-	apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) error
+	// apply does it, and fills what the record needs beside the fingerprint. notes
+	// are what the caller should know.
+	apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) (notes []string, err error)
 }
 
 // A verdict is what judge found.
@@ -169,7 +170,11 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	if v.refreshed != nil {
 		next.Source, next.Digest = v.refreshed.Source, v.refreshed.Digest
 	}
-	if err := e.do.apply(ctx, h, &next); err != nil {
+	notes, err := e.do.apply(ctx, h, &next)
+	for _, n := range notes {
+		report.Warnings = append(report.Warnings, e.key+": "+n)
+	}
+	if err != nil {
 		return false, r.failed(ctx, h, e, v.fingerprint, apply, err, report)
 	}
 	next.PreparedAt = r.now().UTC()
