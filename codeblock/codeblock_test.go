@@ -182,3 +182,16 @@ func FuzzExtract(f *testing.F) {
 		}
 	})
 }
+
+func TestRunnable(t *testing.T) {
+	for _, test := range []struct {
+		info, fallback string
+		want           bool
+	}{
+		{"python", "", true}, {"py title=x", "", true}, {"json", "python", false}, {"", "", false}, {"", "Python", true}, {"text", "", false},
+	} {
+		if got := codeblock.NewBlock(test.info, "x").Runnable(test.fallback); got != test.want {
+			t.Errorf("%q with %q: got %v, want %v", test.info, test.fallback, got, test.want)
+		}
+	}
+}

@@ -70,6 +70,16 @@ func find(language string) (runner, error) {
 	return runner{}, fmt.Errorf("codeblock: language %q: %w: the languages are %s", language, fault.Unsupported, strings.Join(Languages(), ", "))
 }
 
+// Runnable reports whether Run knows how to run a block; language is that of blocks
+// that name none. A text has others, too: what a program puts out, or data.
+func (b Block) Runnable(language string) bool {
+	if b.Language != "" {
+		language = b.Language
+	}
+	_, err := find(strings.ToLower(language))
+	return err == nil
+}
+
 // RunOptions are the options of Run.
 type RunOptions struct {
 	Language  string            // of blocks that name none; "" refuses them

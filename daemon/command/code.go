@@ -267,6 +267,19 @@ func (a *app) codeBlocks(ctx context.Context, ws *workspace.Workspace, source st
 	if len(blocks) == 0 {
 		return usagef("there is no block of code in the text")
 	}
+	for _, b := range blocks {
+		switch {
+		case b.Runnable(opts.Language):
+		case b.Language == "":
+			a.note("croft: the block at line %d names no language, and is left out; --language says which it is", b.Line)
+		default:
+			a.note("croft: the block at line %d is %s, and is left out", b.Line, printable(b.Language))
+		}
+	}
+	blocks = slices.DeleteFunc(blocks, func(b codeblock.Block) bool { return !b.Runnable(opts.Language) })
+	if len(blocks) == 0 {
+		return usagef("there is no block that can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
+	}
 	res, err := codeblock.Run(ctx, ws, blocks, &opts)
 	if err != nil {
 		return err

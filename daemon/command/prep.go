@@ -158,6 +158,9 @@ func (a *app) collect(ctx context.Context, opts collectOptions) error {
 		if opts.to != "" {
 			failed = errors.Join(failed, writeOut(ctx, st, man, opts.to))
 		}
+		if len(man.Files)+man.Skips+man.Left == 0 {
+			a.note("no file matches")
+		}
 		for _, s := range man.Skipped {
 			a.note("left out %s: %s", printable(s.Name), s.Reason)
 		}
