@@ -16,11 +16,12 @@ import (
 
 // A toolCall runs a tool for a client. Where the user has to be asked first, there
 // is a result that asks instead.
-type toolCall func(ctx context.Context, req *mcp.CallToolRequest) (tool.Result, *mcp.CallToolResult, error)
+// quoted is as in tool.Request.
+type toolCall func(ctx context.Context, req *mcp.CallToolRequest, quoted *[]byte) (tool.Result, *mcp.CallToolResult, error)
 
 // call returns what runs a tool.
 func (s *Server) call(t *tool.Tool, v view) toolCall {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (tool.Result, *mcp.CallToolResult, error) {
+	return func(ctx context.Context, req *mcp.CallToolRequest, quoted *[]byte) (tool.Result, *mcp.CallToolResult, error) {
 		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
 		if err != nil {
 			return tool.Result{}, nil, err
@@ -29,7 +30,7 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
-			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
+			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only, Quoted: quoted,
 			Progress: progress(ctx, req), Ask: ask.function(),
 		})
 		if ask.question != "" && err != nil {
@@ -43,7 +44,7 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 // handler is a call as the library has it.
 func (call toolCall) handler() mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res, question, err := call(ctx, req)
+		res, question, err := call(ctx, req, nil)
 		if question != nil {
 			return question, nil
 		}
@@ -124,6 +125,9 @@ func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress)
 
 // note writes to the log of a client that wants one.
 func (s *Server) note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
+	if greeting := req.Session.InitializeParams(); greeting != nil && greeting.ProtocolVersion <= laneVersion && !s.logs.Load() {
+		return // nobody listens; newer versions say so with each request
+	}
 	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
 	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
 	if err != nil {
@@ -131,6 +135,16 @@ func (s *Server) note(ctx context.Context, req *mcp.CallToolRequest, name string
 	}
 	p.Data = data
 	_ = req.Session.Log(ctx, p) //nolint:staticcheck // as above
+}
+
+// noteLevels sees when a client asks for a log.
+func (s *Server) noteLevels(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "logging/setLevel" {
+			s.logs.Store(true)
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // An asker asks the user whether a call may go on. The answer comes with another

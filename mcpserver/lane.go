@@ -181,13 +181,21 @@ func (l *lane) cancel(id string) bool {
 	return ok
 }
 
-// run runs a call and appends the line that answers it to buf.
+// run runs a call and appends the line that answers it to buf. A text that comes
+// as JSON is put in its place right away.
 func (c *laneCall) run(buf []byte) ([]byte, error) {
-	res, question, err := c.call(c.ctx, c.req)
+	from := len(buf)
+	buf = append(append(append(buf, `{"jsonrpc":"2.0","id":`...), c.id...), `,"result":{"content":[{"type":"text","text":`...)
+	text := len(buf)
+	res, question, err := c.call(c.ctx, c.req, &buf)
 	c.done() // from here on the client may use the id again
 	if err == nil && question == nil {
-		return appendResult(buf, c.id, res, !wantsText(c.req.ClientInfo()))
+		if !res.Quoted {
+			buf = quote.Append(buf[:text], res.Text)
+		}
+		return appendResult(buf, res, !wantsText(c.req.ClientInfo()))
 	}
+	buf = buf[:from]
 	if question == nil {
 		question, err = result(res, err)
 	}
@@ -197,11 +205,9 @@ func (c *laneCall) run(buf []byte) ([]byte, error) {
 	return appendAnswer(buf, c.id, question)
 }
 
-// appendResult appends the line of what a tool answered. What is large in it is
-// encoded once.
-func appendResult(buf []byte, id json.RawMessage, res tool.Result, withData bool) ([]byte, error) {
-	buf = append(append(append(buf, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{"content":[{"type":"text","text":`...)
-	buf = append(quote.Append(buf, res.Text), '}')
+// appendResult appends the rest of the line of what a tool answered, after its text.
+func appendResult(buf []byte, res tool.Result, withData bool) ([]byte, error) {
+	buf = append(buf, '}')
 	if res.Handle != "" {
 		link, err := wholeAnswer(res.Handle).MarshalJSON()
 		if err != nil {

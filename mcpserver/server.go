@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -69,6 +70,7 @@ type Server struct {
 	opts  Options
 	log   *slog.Logger
 	calls calls
+	logs  atomic.Bool // some client has asked for a log
 
 	drained context.Context // ends with drain
 	drain   context.CancelFunc
@@ -132,7 +134,7 @@ func (s *Server) served(ctx context.Context, v view) (*served, error) {
 	if err := s.refresh(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(lighten, textAlone)
+	m.AddReceivingMiddleware(lighten, textAlone, s.noteLevels)
 	s.addPrompts(m.Server)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m

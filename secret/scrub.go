@@ -88,6 +88,12 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
 }
 
+// Clean reports whether there is nothing in p to be replaced.
+func (s *Scrubber) Clean(p []byte) bool {
+	out := s.Bytes(p)
+	return len(out) == len(p) && (len(p) == 0 || &out[0] == &p[0])
+}
+
 // String is Bytes for a string.
 func (s *Scrubber) String(text string) string {
 	if s == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/quote"
 )
 
 // ErrPending is what Request.Ask returns where the answer comes with another try
@@ -124,8 +125,12 @@ type subject struct{ key, text string }
 // be passed by another spelling.
 func about(args map[string]json.RawMessage, root string) subject {
 	for _, k := range subjectKeys {
-		var s string
-		if raw, ok := args[k]; !ok || json.Unmarshal(raw, &s) != nil {
+		raw, ok := args[k]
+		if !ok {
+			continue
+		}
+		s, ok := quote.String(raw)
+		if !ok && json.Unmarshal(raw, &s) != nil {
 			continue
 		}
 		switch k {

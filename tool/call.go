@@ -21,6 +21,7 @@ type Call struct {
 	Session   string // of the client
 	Args      map[string]json.RawMessage
 
+	quoted   *[]byte // as in Request
 	progress func(Progress)
 	scrub    *secret.Scrubber
 }

@@ -3,9 +3,11 @@ package tool
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -34,11 +36,30 @@ func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
 	if info.Size > maxEditSize {
 		return file{}, Errorf(fault.ResourceExhausted, "%s: %s has %d bytes; at most %d can be edited as text", verb, name, info.Size, maxEditSize)
 	}
-	data, err := io.ReadAll(io.LimitReader(body, maxEditSize+1))
+	data, err := readAll(body, info.Size)
 	if err != nil {
 		return file{}, fmt.Errorf("%s: %w", verb, err)
 	}
 	return file{path: info.Path, content: data, digest: driver.DigestBytes(data), mode: info.Mode}, nil
+}
+
+// readAll reads a file that had so many bytes when it was opened.
+func readAll(body io.Reader, size int64) ([]byte, error) {
+	data := make([]byte, 0, size+1) // one more shows the end
+	for len(data) <= maxEditSize {
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+	return data, nil
 }
 
 // loadSeen is load for a file that is to be changed: it must have been read, and

@@ -175,6 +175,10 @@ type Request struct {
 	Session string // of the client
 	Only    string // the one workspace there is for this client; "" is all
 
+	// Quoted, where it is set, is where the text of the answer may be appended as
+	// a string of JSON; Result.Quoted says that it is there.
+	Quoted *[]byte
+
 	// Progress is told how the call goes; nil is nobody.
 	Progress func(Progress)
 
@@ -188,6 +192,7 @@ type Result struct {
 	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
 	Beside     json.RawMessage // of such a tool: the data without the text
 	Handle     string          // of the whole text, where Text is its head and tail
+	Quoted     bool            // Text is empty: it is where Request.Quoted is
 
 	content string // with Beside: the text in the data
 }
@@ -291,6 +296,9 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 		return Result{}, err
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
+	if t.ReadOnly { // nothing is added to its text
+		c.quoted = req.Quoted
+	}
 	if err := e.Approval.allow(ctx, c, req, t, what.text); err != nil {
 		return Result{}, err
 	}
@@ -372,6 +380,7 @@ func (e *Env) asWhom(name, id string) string {
 
 // fanOut runs a call in several workspaces at once.
 func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
+	req.Quoted = nil // there is one text of all
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, entry := range list {

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/maphash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ type readInput struct {
 }
 
 type readOutput struct {
+	quoted bool // the text is where the caller wants it as JSON, and Content is empty
+
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"each line with its number and a tab before it"`
 	Lines      int    `json:"lines" jsonschema:"lines of the file"`
@@ -41,20 +44,28 @@ type readOutput struct {
 }
 
 func (o readOutput) Text() string {
-	if o.NextOffset == 0 {
+	if o.quoted || o.NextOffset == 0 {
 		return o.Content
 	}
-	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
+	return o.Content + o.more()
 }
 
-func (o readOutput) divide() (beside json.RawMessage, content string) {
+// more says what was not shown.
+func (o readOutput) more() string {
+	if o.NextOffset == 0 {
+		return ""
+	}
+	return fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
+}
+
+func (o readOutput) divide() (beside json.RawMessage, content string, quoted bool) {
 	buf := quote.Append(append(make([]byte, 0, len(o.Path)+150), `{"path":`...), o.Path)
 	buf = strconv.AppendInt(append(buf, `,"lines":`...), int64(o.Lines), 10)
 	if o.NextOffset != 0 {
 		buf = strconv.AppendInt(append(buf, `,"next_offset":`...), int64(o.NextOffset), 10)
 	}
 	buf = quote.Append(append(buf, `,"digest":`...), o.Digest)
-	return append(buf, '}'), o.Content
+	return append(buf, '}'), o.Content, o.quoted
 }
 
 func readTool() *Tool {
@@ -86,8 +97,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 		return readOutput{}, c.fileError(ctx, "read", name, err)
 	}
 	defer body.Close()
-	w.expect(info.Size)
-	digest, err := w.scan(body)
+	digest, quoted, err := c.scan(&w, body, info.Size)
 	if err != nil {
 		if errors.Is(err, errBinary) {
 			return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
@@ -97,13 +107,83 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.first > max(w.lines, 1) {
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: offset %d exceeds line count %d", w.first, w.lines)
 	}
-	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: digest}
+	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: digest, quoted: quoted}
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
+	}
+	if quoted {
+		*c.quoted = append(quote.Body(*c.quoted, []byte(out.more())), '"')
 	}
 	c.mark(info.Path, out.Digest, w.marks, Span{w.first, w.shown})
 	return out, nil
 }
+
+// scan reads a file through a window and returns its digest. Where the caller wants
+// the text as JSON it is put there, if there is nothing in it to hide: what is read
+// is then looked at once, and not copied.
+func (c *Call) scan(w *window, body io.Reader, size int64) (digest string, quoted bool, err error) {
+	s := scanners.Get().(*scanner)
+	defer scanners.Put(s)
+	most := size + int64(min(w.count, maxQuoted))*maxNumber // of the text
+	if c.quoted == nil || !w.numbered || size >= maxQuoted || most > int64(c.Env.MaxText) {
+		w.expect(size)
+		digest, err = w.scan(s, body)
+		return digest, false, err
+	}
+	s.grow(int(size) + 1) // one more shows the end
+	n, err := io.ReadFull(body, s.chunk)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", false, err
+	}
+	data := s.chunk[:n]
+	again := func() (string, bool, error) {
+		w.expect(size)
+		digest, err := w.scan(newScanner(), io.MultiReader(bytes.NewReader(data), body))
+		return digest, false, err
+	}
+	if err == nil { // it has grown
+		return again()
+	}
+	if bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
+		return "", false, errBinary
+	}
+	clean := c.beginLook(data)
+	start, whole := len(*c.quoted), *w
+	*c.quoted = whole.quote(append(slices.Grow(*c.quoted, n+n/8+64), '"'), data)
+	digest = driver.DigestBytes(data)
+	if !clean() {
+		*c.quoted = (*c.quoted)[:start]
+		return again()
+	}
+	*w = whole
+	return digest, true, nil
+}
+
+// beginLook begins to look for secrets in data. What it returns waits for the
+// answer, whether there are none. A large text is looked at by somebody else
+// meanwhile.
+func (c *Call) beginLook(data []byte) (clean func() bool) {
+	if c.scrub == nil || len(data) < lookAside {
+		return func() bool { return c.scrub.Clean(data) }
+	}
+	found := make(chan bool, 1)
+	go func() { // waited for by clean
+		ok := false
+		defer func() { found <- ok }() // a panic there is one below, where the text is looked at again
+		defer func() { _ = recover() }()
+		ok = c.scrub.Clean(data)
+	}()
+	return func() bool { return <-found }
+}
+
+// lookAside is the size of a text that takes longer to look at than to have
+// somebody else do so.
+const lookAside = 32 << 10
+
+const (
+	maxQuoted = 256 << 10 // the size of a file that is not read in one piece
+	maxNumber = 8         // bytes before a line of one that is
+)
 
 // fileError is PathError for a file that could not be opened: it tells a
 // directory from other trouble.
@@ -150,14 +230,21 @@ type scanner struct {
 // that has more comes in parts.
 const chunkSize = 64 << 10
 
-var scanners = sync.Pool{New: func() any {
-	return &scanner{make([]byte, chunkSize), driver.NewDigest()}
-}}
+func newScanner() *scanner { return &scanner{make([]byte, chunkSize), driver.NewDigest()} }
+
+var scanners = sync.Pool{New: func() any { return newScanner() }}
+
+// grow makes the chunk one of n bytes.
+func (s *scanner) grow(n int) {
+	if n > cap(s.chunk) {
+		s.chunk = make([]byte, n+n/8)
+	}
+	s.chunk = s.chunk[:n]
+}
 
 // scan reads all of r and returns its digest.
-func (w *window) scan(r io.Reader) (digest string, err error) {
-	s := scanners.Get().(*scanner)
-	defer scanners.Put(s)
+func (w *window) scan(s *scanner, r io.Reader) (digest string, err error) {
+	s.grow(max(chunkSize, cap(s.chunk)))
 	s.hash.Reset()
 	w.shown = w.first - 1
 	w.hash.SetSeed(seed)
@@ -214,6 +301,44 @@ func (w *window) take(data []byte) {
 		}
 		w.inLine = i < 0
 	}
+}
+
+// quote is take for a whole file, whose numbered lines are appended to buf as they
+// are within a string of JSON.
+func (w *window) quote(buf, data []byte) []byte {
+	w.marks = make([]uint32, 0, min(len(data)/24, 4096)+1)
+	w.shown = w.first - 1
+	number := strconv.AppendInt(make([]byte, 0, 24), int64(w.first), 10)
+	for len(data) > 0 {
+		w.lines++
+		var n int
+		if w.lines >= w.first && w.lines < w.first+w.count {
+			w.shown = w.lines
+			buf = append(append(buf, number...), '\\', 't')
+			buf, n = quote.Line(buf, data)
+			buf = append(buf, '\\', 'n')
+			number = next(number)
+		} else if n = bytes.IndexByte(data, '\n') + 1; n == 0 {
+			n = len(data)
+		}
+		w.marks = append(w.marks, uint32(maphash.Bytes(seed, data[:n])))
+		data = data[n:]
+	}
+	return buf
+}
+
+// next counts on.
+func next(number []byte) []byte {
+	for i := len(number) - 1; i >= 0; i-- {
+		if number[i] != '9' {
+			number[i]++
+			return number
+		}
+		number[i] = '0'
+	}
+	number = append(number, '0')
+	number[0] = '1'
+	return number
 }
 
 // add takes a part of the present line. What would make the text too long ends

@@ -78,9 +78,9 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 
 // A divided answer is one of a tool that is TextOnly: what is not its text, as an
 // object of JSON, and the string of its data that is nearly all of its text, under
-// the key content.
+// the key content, unless that was put where the caller wants it quoted.
 type divided interface {
-	divide() (beside json.RawMessage, content string)
+	divide() (beside json.RawMessage, content string, quoted bool)
 }
 
 // encode is JSON without the escapes that are for pages.

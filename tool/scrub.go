@@ -73,8 +73,8 @@ func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
 		}
 	}
 	if d, ok := value.(divided); ok {
-		beside, content := d.divide()
-		return Result{Text: r.to, Beside: beside, content: content}, nil
+		beside, content, quoted := d.divide()
+		return Result{Text: r.to, Beside: beside, Quoted: quoted, content: content}, nil
 	}
 	data, err := encode(value)
 	if err != nil {

@@ -19,6 +19,8 @@ type wsReadInput struct {
 }
 
 type wsReadOutput struct {
+	quoted bool // never
+
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"the lines as they are"`
 	Lines      int    `json:"lines" jsonschema:"lines of the file"`

@@ -35,7 +35,10 @@ type Workspace struct {
 type live struct {
 	*driver.Workspace
 	generation int
+	built      Capabilities // of it, which stay
 }
+
+func newLive(d *driver.Workspace, generation int) *live { return &live{d, generation, d.Built()} }
 
 // Options say how a handle behaves. The zero value is a plain handle.
 type Options struct {
@@ -78,7 +81,7 @@ func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options
 	if w.opts.Events == nil {
 		w.opts.Events = event.Discard
 	}
-	w.current.Store(&live{Workspace: d})
+	w.current.Store(newLive(d, 0))
 	return w, nil
 }
 
@@ -98,8 +101,9 @@ func (w *Workspace) Ref() Ref { return w.current.Load().Ref }
 // Traits returns what is enforced here and by what.
 func (w *Workspace) Traits() Traits { return w.current.Load().Traits }
 
-// Capabilities returns the modules that this workspace has.
-func (w *Workspace) Capabilities() Capabilities { return w.current.Load().Built() }
+// Capabilities returns the modules that this workspace has. The set is for all who
+// ask, and must not be changed.
+func (w *Workspace) Capabilities() Capabilities { return w.current.Load().built }
 
 // Extra returns the extra capability of the given name, nil if there is none.
 func (w *Workspace) Extra(name string) any { return w.current.Load().Extra[name] }
@@ -190,7 +194,7 @@ func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err err
 		}
 		next := *now.Workspace
 		next.Ref = ref
-		w.current.Store(&live{&next, now.generation})
+		w.current.Store(newLive(&next, now.generation))
 		return nil
 	})
 	return ref, err
@@ -259,7 +263,7 @@ func (w *Workspace) renew(ctx context.Context, stale *live) (*live, error) {
 	if err := d.Validate(w.want); err != nil {
 		return nil, err
 	}
-	next := &live{d, now.generation + 1}
+	next := newLive(d, now.generation+1)
 	w.current.Store(next)
 	return next, nil
 }

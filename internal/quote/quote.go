@@ -27,6 +27,14 @@ func special(w uint64) uint64 {
 // are, eight at a time.
 func plain(s []byte) int {
 	n := 0
+	for ; len(s)-n >= 32; n += 32 {
+		next := s[n : n+32]
+		a, b := binary.LittleEndian.Uint64(next), binary.LittleEndian.Uint64(next[8:])
+		c, d := binary.LittleEndian.Uint64(next[16:]), binary.LittleEndian.Uint64(next[24:])
+		if special(a)|special(b)|special(c)|special(d) != 0 {
+			break
+		}
+	}
 	for ; len(s)-n >= 8; n += 8 {
 		if m := special(binary.LittleEndian.Uint64(s[n:])); m != 0 {
 			return n + bits.TrailingZeros64(m)/8
@@ -43,36 +51,66 @@ func plain(s []byte) int {
 // Append appends s as JSON. What is not UTF-8 becomes U+FFFD, as
 // encoding/json has it; what is escaped for pages there stays.
 func Append(buf []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	rest := unsafe.Slice(unsafe.StringData(s), len(s)) // it is only read
 	buf = append(buf, '"')
-	for len(rest) > 0 {
-		n := plain(rest)
-		buf = append(buf, rest[:n]...)
-		if rest = rest[n:]; len(rest) == 0 {
-			break
-		}
-		size := 1
-		switch c := rest[0]; {
-		case c == '"' || c == '\\':
-			buf = append(buf, '\\', c)
-		case c == '\n':
-			buf = append(buf, '\\', 'n')
-		case c == '\t':
-			buf = append(buf, '\\', 't')
-		case c == '\r':
-			buf = append(buf, '\\', 'r')
-		case c < 0x20:
-			buf = append(buf, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			var r rune
-			if r, size = utf8.DecodeRune(rest); r == utf8.RuneError && size == 1 {
-				buf = append(buf, `\ufffd`...)
-			} else {
-				buf = append(buf, rest[:size]...)
-			}
-		}
-		rest = rest[size:]
-	}
+	buf = Body(buf, unsafe.Slice(unsafe.StringData(s), len(s))) // it is only read
 	return append(buf, '"')
+}
+
+// Body appends text as Append does, without the quotes around it.
+func Body(buf, text []byte) []byte {
+	for len(text) > 0 {
+		n := plain(text)
+		buf = append(buf, text[:n]...)
+		if text = text[n:]; len(text) > 0 {
+			var size int
+			buf, size = escape(buf, text)
+			text = text[size:]
+		}
+	}
+	return buf
+}
+
+// Line appends the first line of text, without its end, as Body does, and returns
+// how many bytes of text it had, with its end: all of text where that has no end
+// of a line. A line ends with a line feed, and with a carriage return before that.
+func Line(buf, text []byte) (_ []byte, length int) {
+	for at := 0; ; {
+		n := plain(text[at:])
+		buf = append(buf, text[at:at+n]...)
+		if at += n; at == len(text) {
+			return buf, at
+		}
+		rest := text[at:]
+		if rest[0] == '\n' {
+			return buf, at + 1
+		}
+		if rest[0] == '\r' && len(rest) > 1 && rest[1] == '\n' {
+			return buf, at + 2
+		}
+		buf, n = escape(buf, rest)
+		at += n
+	}
+}
+
+// escape appends what stands for the first character of text, which can't be as it
+// is, and returns its size.
+func escape(buf, text []byte) (_ []byte, size int) {
+	const hex = "0123456789abcdef"
+	switch c := text[0]; {
+	case c == '"' || c == '\\':
+		return append(buf, '\\', c), 1
+	case c == '\n':
+		return append(buf, '\\', 'n'), 1
+	case c == '\t':
+		return append(buf, '\\', 't'), 1
+	case c == '\r':
+		return append(buf, '\\', 'r'), 1
+	case c < 0x20:
+		return append(buf, '\\', 'u', '0', '0', hex[c>>4], hex[c&15]), 1
+	}
+	r, size := utf8.DecodeRune(text)
+	if r == utf8.RuneError && size == 1 {
+		return append(buf, `\ufffd`...), 1
+	}
+	return append(buf, text[:size]...), size
 }

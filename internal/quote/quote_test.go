@@ -41,3 +41,27 @@ func FuzzAppend(f *testing.F) {
 	f.Add("a line\twith \"quotes\" \\ and\x00 more\r\n")
 	f.Fuzz(check)
 }
+
+// checkLines holds the lines of a text against its lines as they are.
+func checkLines(t *testing.T, text string) {
+	t.Helper()
+	rest := []byte(text)
+	for line := range strings.Lines(text) {
+		plain := line
+		if strings.HasSuffix(line, "\n") {
+			plain = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		}
+		got, n := Line([]byte("x"), rest)
+		if want := "x" + string(Body(nil, []byte(plain))); n != len(line) || string(got) != want {
+			t.Fatalf("the first line of %q is %q and has %d bytes, want %q and %d", rest, got, n, want, len(line))
+		}
+		rest = rest[n:]
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	for _, s := range []string{"", "a", "a\nb", "a\r\n\r\r\nb\r", "\n\n", "\x00\"\\\xff\nä\t"} {
+		f.Add(s)
+	}
+	f.Fuzz(checkLines)
+}

@@ -202,7 +202,7 @@ func (s *splitter) escape() bool {
 		return false
 	}
 	for _, c := range rest[1:5] {
-		if !(c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f') {
+		if digit, letter := c >= '0' && c <= '9', c|0x20 >= 'a' && c|0x20 <= 'f'; !digit && !letter {
 			return false
 		}
 	}

@@ -389,22 +389,40 @@ func (w *writer) openOld() (int, error) {
 
 // matches compares the content of an open file with a digest.
 func matches(fd int, digest string) error {
-	got, err := driver.DigestReader(io.NewSectionReader(descriptor(fd), 0, 1<<62))
+	pooled := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(pooled)
+	got, err := digestOf(fd, *pooled)
 	if err == nil && got != digest {
 		err = errConflict
 	}
 	return err
 }
 
-// descriptor is an open file as an io.ReaderAt.
-type descriptor int
-
-func (d descriptor) ReadAt(buf []byte, off int64) (int, error) {
-	n, err := pread(int(d), buf, off)
-	if err == nil && n < len(buf) {
-		err = io.EOF
+// digestOf reads an open file by the buffer, which most fit into.
+func digestOf(fd int, buf []byte) (string, error) {
+	n, err := pread(fd, buf, 0)
+	if err != nil {
+		return "", err
 	}
-	return max(n, 0), err
+	if n < len(buf) {
+		end, err := pread(fd, buf[n:], int64(n))
+		if err == nil && end == 0 {
+			return driver.DigestBytes(buf[:n]), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	h := driver.NewDigest()
+	for off := int64(0); ; off += int64(n) {
+		if n, err = pread(fd, buf, off); err != nil {
+			return "", err
+		}
+		if n == 0 {
+			return driver.SumDigest(h), nil
+		}
+		h.Write(buf[:n])
+	}
 }
 
 // dress gives the temporary file what the old one has: owner, extended
