@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -171,6 +172,11 @@ func Guard(h http.Handler, token string, hosts []string) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// Missing answers requests for what is not served.
+func Missing(w http.ResponseWriter, r *http.Request) {
+	refuse(w, fmt.Errorf("route %.100q: %w: there are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
 }
 
 // refuse answers with an error.

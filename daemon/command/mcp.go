@@ -148,6 +148,7 @@ func (a *app) serveMCP(ctx context.Context, sys *system.System, server *mcpserve
 	mux := http.NewServeMux()
 	mux.Handle(mcpserver.Path, server.Handler())
 	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
+	mux.HandleFunc("/", mcpserver.Missing)
 	hosts := upHosts(upOptions{addr: opts.http, hosts: opts.hosts})
 	web := &http.Server{
 		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,

@@ -398,6 +398,18 @@ func TestAgentOverHTTP(t *testing.T) {
 	}
 	b.ok("Read", m{"file_path": "f"})
 	b.ok("Edit", m{"file_path": "f", "old_string": "x", "new_string": "y"})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/mpc", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusNotFound || !strings.Contains(string(text), `"code":"E_NOT_FOUND"`) || !strings.Contains(string(text), "there are /mcp and /sse") {
+		t.Errorf("another path: %d %s, %v", res.StatusCode, text, err)
+	}
 }
 
 // TestNoPageInABrowserGetsIn replays what a page of another origin, or one whose

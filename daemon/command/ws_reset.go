@@ -19,7 +19,7 @@ func (a *app) wsResetCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.note("%s is opened anew when it is next used", args[0])
+				a.note("%s is tried again when it is next used", args[0])
 				if a.json {
 					return a.answer(ws, nil)
 				}
