@@ -61,6 +61,7 @@ func render(name string, data any) ([]byte, error) {
 		"duration": duration, "tokens": tokensText, "remark": remark, "verdict": verdict,
 		"percent": func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) },
 		"usd":     func(x *float64) string { return usd(x) },
+		"agent":   agentName,
 		"of": func(c CaseResult, runner string) *ExecutionResult {
 			for _, e := range c.RunnerResults {
 				if e.Runner.ID == runner {

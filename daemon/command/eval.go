@@ -180,6 +180,9 @@ func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), os.Rem
 
 // loadSuite reads a suite and its configuration.
 func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
+	if _, err := os.Stat(path); err != nil { // before anybody misses its configuration
+		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
+	}
 	tmp, err := os.MkdirTemp("", "croft-eval-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
