@@ -57,7 +57,13 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if m.opts.MaxText == 0 {
 		m.opts.MaxText = 4 << 20
 	}
-	only := m.opts.Only
+	only, err := cleanPaths(m.opts.Only)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.cleanHunks(); err != nil {
+		return nil, err
+	}
 	if only == nil && len(m.opts.Hunks) > 0 {
 		only = slices.Sorted(maps.Keys(m.opts.Hunks))
 	}
@@ -86,6 +92,20 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	slices.Sort(m.out.Applied)
 	m.out.Applied = slices.Compact(m.out.Applied)
 	return m.out, nil
+}
+
+// cleanHunks makes the paths of hunks the names that they are of.
+func (m *merger) cleanHunks() error {
+	hunks := make(map[string][]int, len(m.opts.Hunks))
+	for p, list := range m.opts.Hunks {
+		clean, err := cleanPaths([]string{p})
+		if err != nil {
+			return err
+		}
+		hunks[clean[0]] = append(hunks[clean[0]], list...)
+	}
+	m.opts.Hunks = hunks
+	return nil
 }
 
 func found(only []string, d *Comparison) error {

@@ -140,7 +140,11 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 	if opts != nil {
 		d.opts = *opts
 	}
-	d.only = newPathSet(d.opts.Only)
+	only, err := cleanPaths(d.opts.Only)
+	if err != nil {
+		return nil, err
+	}
+	d.only = newPathSet(only)
 	if d.opts.MaxText == 0 {
 		d.opts.MaxText = 4 << 20
 	}

@@ -386,3 +386,32 @@ func TestChangesSurviveJSON(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestPathsAsPeopleWriteThem: a path names the same with and without what a shell
+// adds to it, and one that leaves the tree is refused instead of being nowhere.
+func TestPathsAsPeopleWriteThem(t *testing.T) {
+	base, theirs := plant(t, map[string]string{"src/a": "1\n", "b": "1\n"}), plant(t, map[string]string{"src/a": "2\n", "b": "2\n"})
+	for _, p := range []string{"src", "src/", "./src", "src/.", "src//a"} {
+		d, err := Diff(t.Context(), HostDir(base, nil), HostDir(theirs, nil), &DiffOptions{Only: []string{p}})
+		must0(t, err)
+		if len(d.Changes) != 1 || d.Changes[0].Path != "src/a" {
+			t.Errorf("at %q there are %d changes, want that of src/a", p, len(d.Changes))
+		}
+		res, err := Apply(t.Context(), HostDir(base, nil), HostDir(theirs, nil), base, &ApplyOptions{DryRun: true, MergeOptions: MergeOptions{Only: []string{p}}})
+		if err != nil || len(res.Applied) != 1 {
+			t.Errorf("an apply of %q: %+v, %v", p, res, err)
+		}
+	}
+	res, err := Apply(t.Context(), HostDir(base, nil), HostDir(theirs, nil), base, &ApplyOptions{DryRun: true, MergeOptions: MergeOptions{Hunks: map[string][]int{"./src/a": {1}}}})
+	if err != nil || len(res.Applied) != 1 {
+		t.Errorf("an apply of a hunk: %+v, %v", res, err)
+	}
+	for _, p := range []string{"", "..", "../x", "/src", "src/../../x"} {
+		if _, err := Diff(t.Context(), HostDir(base, nil), HostDir(theirs, nil), &DiffOptions{Only: []string{p}}); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("a diff at %q: %v, want %v", p, err, fault.InvalidArgument)
+		}
+		if _, err := Merge(t.Context(), HostDir(base, nil), HostDir(base, nil), HostDir(theirs, nil), &MergeOptions{Hunks: map[string][]int{p: {1}}}); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("hunks at %q: %v, want %v", p, err, fault.InvalidArgument)
+		}
+	}
+}

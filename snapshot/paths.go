@@ -1,9 +1,30 @@
 package snapshot
 
 import (
+	"fmt"
+	"path"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
+
+// cleanPaths returns paths, as somebody wrote them, as the names that they are of:
+// "./src/" is "src". One that leaves the tree is refused.
+func cleanPaths(paths []string) ([]string, error) {
+	if paths == nil {
+		return nil, nil
+	}
+	clean := make([]string, len(paths))
+	for i, p := range paths {
+		clean[i] = path.Clean(p)
+		if p == "" || !driver.ValidName(clean[i]) {
+			return nil, fmt.Errorf("snapshot: path %q: %w: paths are relative to the tree, and stay in it", p, fault.InvalidArgument)
+		}
+	}
+	return clean, nil
+}
 
 // A pathSet is paths with all below them. Nil is everything.
 type pathSet struct {

@@ -78,6 +78,11 @@ func (a *app) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	if err != nil {
 		return err
 	}
+	if info, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
+	} else if !info.IsDir() {
+		return fmt.Errorf("apply: %s: %w: it is no directory", printable(opts.dir), fault.InvalidArgument)
+	}
 	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
 		return err
 	}
@@ -164,6 +169,9 @@ func (a *app) sides(ctx context.Context, c *remote.Client, ws *workspace.Workspa
 	d, err := compare(ctx, c, ws.ID(), remote.DiffOptions{From: opts.from, Paths: opts.apply.Only})
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
+		return nil, nil, fmt.Errorf("apply: %w: nothing changed there", fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed")

@@ -31,6 +31,12 @@ func (a *app) wsDiffCommand() *cobra.Command {
 		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
+			if opts.Context < -1 {
+				return usagef("--unified %d: it is a number of lines, or -1 for none", opts.Context)
+			}
+			if opts.stat && opts.nameOnly {
+				return usagef("--stat and --name-only are two answers; one can be given")
+			}
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
 			return a.wsDiff(ctx, args[0], opts)
