@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -42,6 +43,12 @@ type Config struct {
 	// Handle.FS write.
 	HoldLate bool
 
+	// Later is how many directories of workspaces that were destroyed, and hold
+	// little, are left to Sweep. It is for who makes and destroys many in a short
+	// time: for some seconds ext4 does not use an inode again that was removed, and
+	// whoever makes a file looks at each of those. 0 is none.
+	Later int
+
 	Log    *slog.Logger // nil is silent
 	BootID string       // names the present boot of the host; "" is what the kernel says
 }
@@ -55,6 +62,8 @@ type Ground struct {
 	boot      string
 	forbidden []string // absolute; with root
 	roots     []string // absolute; nil is any
+
+	later atomic.Int64 // how many more are left to Sweep
 
 	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
 
@@ -93,6 +102,7 @@ func New(cfg *Config) (*Ground, error) {
 		}
 		g.roots = append(g.roots, dir)
 	}
+	g.later.Store(int64(cfg.Later))
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -312,7 +312,13 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	if err != nil {
 		return err
 	}
-	if err := h.g.remove(ctx, dead, end); err != nil {
+	if err := h.g.end(ctx, dead, end); err != nil {
+		return err
+	}
+	if h.g.leaves(h.g.Path(dead)) {
+		return nil
+	}
+	if err := h.g.discard(dead); err != nil {
 		return err
 	}
 	driver.Step(ctx, "removed")

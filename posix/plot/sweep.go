@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -34,17 +35,60 @@ func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.
 
 // remove removes the directory with the given name, after end.
 func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
-	dir := g.Path(name)
-	if end != nil {
-		if err := end(ctx, dir); err != nil {
-			return err
-		}
-		driver.Step(ctx, "ended")
+	if err := g.end(ctx, name, end); err != nil {
+		return err
 	}
+	return g.discard(name)
+}
+
+// end calls end, which may be nil, with the directory of that name.
+func (g *Ground) end(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
+	if end == nil {
+		return nil
+	}
+	if err := end(ctx, g.Path(name)); err != nil {
+		return err
+	}
+	driver.Step(ctx, "ended")
+	return nil
+}
+
+// discard removes the directory of that name.
+func (g *Ground) discard(name string) error {
+	dir := g.Path(name)
 	if g.removeEmpty(dir) {
 		return nil
 	}
 	return RemoveTree(dir)
+}
+
+// What a directory may hold that is left to Sweep.
+const (
+	littleEntries = 64
+	littleBytes   = 1 << 20
+)
+
+// leaves reports whether the directory of a dead workspace is left to Sweep.
+func (g *Ground) leaves(dir string) bool {
+	if g.later.Load() <= 0 {
+		return false
+	}
+	entries, size := 0, int64(0)
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		entries, size = entries+1, size+info.Size()
+		if entries > littleEntries || size > littleBytes {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return err == nil && entries <= littleEntries && size <= littleBytes && g.later.Add(-1) >= 0
 }
 
 // bury gives what is to be removed a name that says so, and returns all such names.

@@ -50,6 +50,10 @@ type Config struct {
 	// 0 is 15 minutes.
 	Lease time.Duration
 
+	// Later is how many directories of workspaces that were destroyed are left to
+	// Sweep; see plot.Config.
+	Later int
+
 	// Spawner lets a small process beside this one start guests: for who starts
 	// many, and has much memory. It ends with Close.
 	Spawner bool
