@@ -446,7 +446,10 @@ func (r *Running) End(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the guest at once and waits for it.
+// Kill ends the guest at once, with all that runs in it, and waits for it.
+func (r *Running) Kill() { r.kill() }
+
+// kill is Kill.
 func (r *Running) kill() {
 	r.proc.kill()
 	<-r.waited
