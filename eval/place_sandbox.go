@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -28,6 +29,9 @@ type Sandbox struct {
 	// Inside answers what agents ask at a loopback address inside. It must be given to
 	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
 	Inside *Inside
+
+	mu     sync.Mutex
+	proven bool // +checklocks:mu; Ready has found no fault
 }
 
 // Kind returns the kind of the provider.
@@ -39,10 +43,16 @@ func (s *Sandbox) Fenced() bool { return true }
 // Ready opens a workspace that nothing runs in, which fails where no fence can be
 // had on this host.
 func (s *Sandbox) Ready(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proven {
+		return nil
+	}
 	d, err := s.Provider.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Config: json.RawMessage(`{"throwaway":true}`), Policy: driver.Policy{Isolation: s.Isolation}})
 	if err != nil {
 		return err
 	}
+	s.proven = true
 	return d.Life.Destroy(context.WithoutCancel(ctx))
 }
 

@@ -50,6 +50,8 @@ type evalPlace struct {
 	read      []string
 	tools     string
 	policy    policyFlags
+
+	begun *fence // that is being put up already; nil is none
 }
 
 func (p *evalPlace) register(f *pflag.FlagSet) {
@@ -109,14 +111,16 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
-	opts.Requests = new(eval.Requests)
-	inside := &eval.Inside{Base: system.EvalInside}
-	g, err := system.OpenEval(ctx, system.EvalConfig{Settings: settings, Events: opts.Requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
-	if err != nil {
-		return err
+	begun := p.begun
+	if begun == nil {
+		begun = a.beginFence(ctx, p)
 	}
-	defer func() { err = errors.Join(err, g.Close(ctx)) }()
-	opts.Places = &eval.Sandbox{Provider: g.Provider, Isolation: workspace.Isolation(p.isolation), Inside: inside}
+	defer func() { err = errors.Join(err, begun.end(ctx)) }()
+	<-begun.done
+	if begun.err != nil {
+		return begun.err
+	}
+	opts.Requests, opts.Places = begun.requests, begun.places
 	return f()
 }
 

@@ -120,7 +120,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 	return e, o.place.apply(e)
 }
 
-func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) error {
+func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
 	opts, err := o.options(f)
 	if err != nil {
 		return err
@@ -138,6 +138,7 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 			config = cfg
 		}
 	}
+	defer a.beginEarly(ctx, &o.place)(&err)
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
 		return err
