@@ -26,23 +26,23 @@ func RemoveTree(dir string) error {
 
 func removeTree(dir string) error {
 	err := os.Remove(dir)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	if present(err) == nil {
 		return nil
 	}
 	info, lerr := os.Lstat(dir)
 	switch {
 	case lerr != nil:
-		return lerr
+		return present(lerr)
 	case !info.IsDir():
 		return err
 	case info.Mode().Perm()&usable != usable:
 		if err := os.Chmod(dir, usable); err != nil {
-			return err
+			return present(err)
 		}
 	}
 	top, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return present(err)
 	}
 	defer top.Close() //nolint:errcheck // nothing is written through it
 	r := &remover{top: top, name: ".removed-" + driver.NewID()}
@@ -56,7 +56,16 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.Remove(dir)
+	return present(os.Remove(dir))
+}
+
+// present is nil for an error that says that something is gone: another process
+// removes the same.
+func present(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // usable is the mode of a directory that can be emptied.
@@ -79,15 +88,16 @@ type remover struct {
 func (r *remover) empty(d *os.Root, at string, depth int) error {
 	f, err := d.Open(".")
 	if err != nil {
-		return err
+		return present(err)
 	}
 	entries, err := f.ReadDir(-1)
-	if err = errors.Join(err, f.Close()); err != nil {
+	f.Close()
+	if present(err) != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
-			err = unlink(d, e.Name())
+			err = present(d.Remove(e.Name()))
 		} else if err = open(d, e); err == nil {
 			err = r.remove(d, e.Name(), path.Join(at, e.Name()), depth)
 		}
@@ -101,22 +111,10 @@ func (r *remover) empty(d *os.Root, at string, depth int) error {
 // open makes a directory usable that is not.
 func open(d *os.Root, e fs.DirEntry) error {
 	info, err := e.Info()
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm()&usable == usable {
-		return nil
+	if err == nil && info.Mode().Perm()&usable != usable {
+		err = d.Chmod(e.Name(), usable)
 	}
-	if err != nil {
-		return err
-	}
-	return d.Chmod(e.Name(), usable)
-}
-
-// unlink removes a name.
-func unlink(d *os.Root, name string) error {
-	err := d.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return present(err)
 }
 
 // remove removes the directory of a name, which lies at a path below the top.
@@ -125,29 +123,25 @@ func (r *remover) remove(d *os.Root, name, at string, depth int) error {
 		return r.moveUp(d, name, at)
 	}
 	sub, err := d.OpenRoot(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return present(err)
 	}
 	err = r.empty(sub, at, depth+1)
 	if err = errors.Join(err, sub.Close()); err != nil {
 		return err
 	}
-	return unlink(d, name)
+	return present(d.Remove(name))
 }
 
 // moveUp takes a directory to the top, where its turn comes later.
 func (r *remover) moveUp(d *os.Root, name, at string) error {
-	err := d.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	if present(d.Remove(name)) == nil {
 		return nil
 	}
 	r.count++
 	to := fmt.Sprintf("%s-%d", r.name, r.count)
 	if err := r.top.Rename(at, to); err != nil {
-		return err
+		return present(err)
 	}
 	r.moved = append(r.moved, to)
 	return nil

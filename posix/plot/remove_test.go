@@ -84,3 +84,28 @@ func down(root *os.Root, closed bool) (*os.Root, error) {
 	}
 	return sub, err
 }
+
+// TestRemoveTreeAtOnce: any number may remove the same tree.
+func TestRemoveTreeAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	for range 5 {
+		top := filepath.Join(dir, "top")
+		if err := os.Mkdir(top, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dig(t, top, 150)
+		errs := make(chan error)
+		const together = 4
+		for range together {
+			go func() { errs <- RemoveTree(top) }()
+		}
+		for range together {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Fatalf("left are %v, %v", left, err)
+		}
+	}
+}
