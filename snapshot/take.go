@@ -402,7 +402,7 @@ func (k *taker) small(r io.Reader, n *Node, most int) (first []byte, err error) 
 	start := len(f.buf)
 	room := f.buf[start : start+most+1]
 	count, err := io.ReadFull(r, room)
-	if err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // as io.ReadFull has it
+	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		first = slices.Clone(room[:count])
 		k.w.rest(f)
 		return first, err
