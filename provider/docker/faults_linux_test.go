@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -35,7 +37,7 @@ func begin(t *testing.T, p *Provider, dir string, mods ...func(*driver.Spec)) *s
 	s.ws = open(t, p, append([]func(*driver.Spec){func(spec *driver.Spec) { spec.ID = s.id }}, mods...)...)
 	write(t, s.ws, "kept", "acknowledged")
 	go func() {
-		res, err := s.ws.Shell.Run(t.Context(), driver.Command{Script: "echo run >> runs; sleep 1000"})
+		res, err := s.ws.Shell.Run(t.Context(), driver.Command{Script: "echo said; echo run >> runs; sleep 1000"})
 		if err != nil {
 			res.Stderr = []byte(err.Error())
 		}
@@ -43,9 +45,25 @@ func begin(t *testing.T, p *Provider, dir string, mods ...func(*driver.Spec)) *s
 	}()
 	eventually(t, "the command runs", func() bool {
 		_, err := s.ws.FS.Stat(t.Context(), "runs", &driver.StatOptions{})
-		return err == nil
+		return err == nil && (!s.near() || s.wrote(t))
 	})
 	return s
+}
+
+// near reports whether the files are on this host.
+func (s *scene) near() bool { return s.p.cfg.Host != os.Getenv(farVar) }
+
+// wrote reports whether the output of the command has come to its log.
+func (s *scene) wrote(t *testing.T) bool {
+	t.Helper()
+	logs, err := filepath.Glob(s.p.ground.Path(s.id, boxName, guest.ContainerLog, "*.stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(logs, func(name string) bool {
+		data, err := os.ReadFile(name)
+		return err == nil && string(data) == "said\n"
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -62,8 +80,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // that is resolved from its ref to have all files.
 func (s *scene) lost(t *testing.T) {
 	t.Helper()
-	if res := <-s.done; res.Cause != driver.CauseLost {
+	res := <-s.done
+	if res.Cause != driver.CauseLost {
 		t.Errorf("the command that was under way gives %+v (%s), want the cause %q", res, res.Stderr, driver.CauseLost)
+	}
+	if s.near() && string(res.Stdout) != "said\n" {
+		t.Errorf("of what it had written there is %q", res.Stdout)
 	}
 	if _, err := s.ws.Shell.Run(t.Context(), driver.Command{Script: "echo run >> runs"}); fault.Of(err) != fault.Evicted {
 		t.Errorf("the next call gives %v, want %v", err, fault.Evicted)

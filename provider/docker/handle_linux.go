@@ -186,8 +186,17 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 		}
 		return nil, nil //nolint:nilerr // likewise
 	}
-	c.WhyLost = h.whyLost(l)
+	h.mourn(c, l)
 	return c, nil
+}
+
+// mourn has the client tell, once its guest is gone, why, and what its commands had
+// written until then, where that is on this host.
+func (h *handle) mourn(c *guest.Client, l *launch) {
+	c.WhyLost = h.whyLost(l)
+	if l.volume == "" {
+		c.Left = guest.LeftIn(l.box(guest.ContainerLog))
+	}
 }
 
 // begin starts the container, after the end of any that is there. The lock is
@@ -209,7 +218,7 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.p.end(context.WithoutCancel(ctx), l.dir))
 	}
-	c.WhyLost = h.whyLost(l)
+	h.mourn(c, l)
 	r.Token = l.token
 	if err := r.write(l.dir); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)

@@ -260,19 +260,27 @@ func egressThrough(t *testing.T, runtime string) {
 	}
 }
 
+// started takes an engine that was started, which ends with the test.
+func started(t *testing.T) func(*testenv.Dockerd, error) *testenv.Dockerd {
+	return func(d *testenv.Dockerd, err error) *testenv.Dockerd {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Stop(); err != nil {
+				t.Errorf("stop the engine: %v", err)
+			}
+		})
+		return d
+	}
+}
+
 // TestEngineMapsUsers has an engine whose users are others outside.
 func TestEngineMapsUsers(t *testing.T) {
 	testenv.NeedsDocker(t)
 	const base = 300000
-	d, err := testenv.StartMappedDockerd(t.Context(), base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Errorf("stop dockerd: %v", err)
-		}
-	})
+	d := started(t)(testenv.StartMappedDockerd(t.Context(), base))
 	p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = d.Host() })
 	ws := open(t, p)
 	write(t, ws, "from-host", "hello")
@@ -290,15 +298,7 @@ func TestEngineMapsUsers(t *testing.T) {
 // TestPodman has another engine than Docker's behind the same API.
 func TestPodman(t *testing.T) {
 	testenv.NeedsPodman(t)
-	d, err := testenv.StartPodman(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Errorf("stop podman: %v", err)
-		}
-	})
+	d := started(t)(testenv.StartPodman(t.Context()))
 	for _, files := range []string{FilesDirectory, FilesVolume} {
 		t.Run(files, func(t *testing.T) {
 			p := newProvider(t, t.TempDir(), func(c *Config) { c.Host, c.Files = d.Host(), files })
@@ -335,15 +335,7 @@ func TestPodman(t *testing.T) {
 // and for root, whose files it does not see.
 func TestRootlessEngine(t *testing.T) {
 	testenv.NeedsRootless(t)
-	d, err := testenv.StartRootlessDockerd(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Errorf("stop dockerd: %v", err)
-		}
-	})
+	d := started(t)(testenv.StartRootlessDockerd(t.Context()))
 	t.Run("root", func(t *testing.T) {
 		p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = d.Host() })
 		ws := open(t, p)
