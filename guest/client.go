@@ -200,8 +200,11 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	defer giveUp()
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(patience(cmd.Grace), giveUp)
-		// The Run itself then answers, with what there is of output.
-		c.svc.Cancel(call, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
+		// The Run itself then answers, with what there is of output, perhaps before
+		// this does.
+		told, done := context.WithTimeout(context.WithoutCancel(ctx), patience(cmd.Grace))
+		defer done()
+		c.svc.Cancel(told, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
 	})
 	defer stop()
 	res, err := c.send(call, &cmd, small, tag, most)
