@@ -136,7 +136,7 @@ func decodeYAML(data []byte, v any) error {
 		ast.Walk(plain, doc)
 	}
 	if plain.bad != "" {
-		return fmt.Errorf("%w: line %d: %s is not allowed here; quote a text that begins with &, * or !", fault.InvalidArgument, plain.line, plain.bad)
+		return fmt.Errorf("%w: line %d: %s is not allowed here; a text that begins with one of these marks is quoted", fault.InvalidArgument, plain.line, plain.bad)
 	}
 	var tree any
 	if err := yaml.Unmarshal(data, &tree); err != nil {

@@ -150,7 +150,7 @@ var errMissing = fmt.Errorf("%w: %w", fault.NotFound, syscall.ENOENT)
 func runnable(path string) error {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
-		if err == syscall.ENOENT { //nolint:errorlint // as Stat answers it
+		if err == syscall.ENOENT {
 			return errMissing
 		}
 		if errors.Is(err, syscall.ENOTDIR) {

@@ -31,7 +31,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 	packed := make(chan struct{})
 	go func() {
 		defer close(packed)
-		w.CloseWithError(p.all()) //nolint:errcheck // it never fails
+		w.CloseWithError(p.all())
 	}()
 	up := newUpload(ctx, name, r, 0)
 	res, err := get[driver.ImportResult](ctx, f.c, request{
@@ -40,7 +40,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 		header: http.Header{"Content-Type": {"application/x-tar"}},
 	})
 	cause := up.stop(ctx)
-	r.CloseWithError(io.ErrClosedPipe) //nolint:errcheck // it never fails
+	r.CloseWithError(io.ErrClosedPipe)
 	<-packed
 	if err != nil && cause != nil {
 		return driver.ImportResult{}, cause // the transport only says that the body failed
