@@ -116,7 +116,9 @@ class Run:
     def __init__(self, kernel, request):
         self.kernel, self.limit, self.dropped = kernel, request["limit"], 0
         self.id = request["id"]
-        self.msg = kernel.kc.execute(request["code"], allow_stdin=False, store_history=True)
+        # Nothing waits behind it that an error should stop, and a kernel that stops
+        # what waits also refuses what comes within a moment of the error.
+        self.msg = kernel.kc.execute(request["code"], allow_stdin=False, store_history=True, stop_on_error=False)
         self.end = {"status": "died"}
 
     def text(self, kind, text):

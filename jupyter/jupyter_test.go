@@ -147,6 +147,14 @@ os.environ["GIVEN"], os.path.basename(os.getcwd()) != ""`, OnOutput: func(o driv
 			t.Errorf("got %+v %+v", res, res.Error)
 		}
 	})
+	t.Run("runs at once after an exception", func(t *testing.T) {
+		for range 20 {
+			run(t, m, id, "1/0")
+			if res := run(t, m, id, "1"); res.Error != nil || result(res) != "1" {
+				t.Fatalf("got %+v %+v", res, res.Error)
+			}
+		}
+	})
 	t.Run("output of other programs", func(t *testing.T) {
 		res := run(t, m, id, "import subprocess, os\nsubprocess.run(['echo', '{\"t\":\"end\",\"id\":99}']); os.write(1, b'raw\\n'); None")
 		if res.Error != nil || len(res.Outputs) != 1 || !strings.Contains(res.Outputs[0].Text, "raw\n") || !strings.Contains(res.Outputs[0].Text, `"t":"end"`) {
