@@ -126,7 +126,7 @@ export default [{ id: "a", prompt: "test -f a.txt && test -f .hidden && ! test -
 func TestNothingOutlives(t *testing.T) {
 	everywhere(t, func(t *testing.T, places eval.Places) {
 		dir := project(t, map[string]string{
-			"orphan.sh": "#!/bin/sh\n(setsid sh -c 'sleep 0.7; echo late > '$1) >/dev/null 2>&1 &\n",
+			"orphan.sh": "#!/bin/sh\ndir=$(cd \"$(dirname \"$0\")\" && pwd)\n(setsid sh -c \"until test -e $dir/over; do sleep 0.05; done; echo late > $1\") >/dev/null 2>&1 &\n",
 			"suite.mjs": isolated(`bootstrap: { command: "./orphan.sh", args: ["boot"] }`) + `
 export default [{ id: "a", prompt: "$SUITE/orphan.sh agent; test ! -e boot", timeoutMs: 20000, assert() {} },
   { id: "late", prompt: "$SUITE/orphan.sh agent; sleep 60", timeoutMs: 400, assert() {} }];`})
@@ -139,7 +139,10 @@ export default [{ id: "a", prompt: "$SUITE/orphan.sh agent; test ! -e boot", tim
 		if e := of(t, r, "a"); !e.Passed {
 			t.Errorf("a fails: %+v", e.Error)
 		}
-		time.Sleep(900 * time.Millisecond) // an orphan would have written by now
+		if err := os.WriteFile(filepath.Join(dir, "over"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond) // an orphan would have written by now
 		for _, name := range []string{"boot", "agent"} {
 			if exists(filepath.Join(late.WorkspacePath, name)) {
 				t.Errorf("something wrote %s after the end", name)

@@ -15,7 +15,7 @@ require (
 	github.com/jackc/pgx/v5 v5.11.0 // indirect
 	github.com/moby/profiles/seccomp v0.2.3 // indirect
 	github.com/pelletier/go-toml/v2 v2.4.3 // indirect
-	github.com/pressly/goose/v3 v3.28.0 // indirect
+	github.com/pressly/goose/v3 v3.29.0 // indirect
 	github.com/rogpeppe/go-internal v1.16.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
@@ -29,7 +29,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-	modernc.org/sqlite v1.60.1 // indirect
+	modernc.org/sqlite v1.61.0 // indirect
 	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
 
@@ -115,7 +115,7 @@ require (
 	google.golang.org/api v0.297.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/grpc v1.84.0 // indirect
-	modernc.org/libc v1.77.1 // indirect
+	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
@@ -125,3 +125,4 @@ require github.com/croft-run/croft v0.0.0
 replace github.com/croft-run/croft => ../..
 
 // A profile package that only tests of SQLite need, and that is not to be had everywhere; as in croft itself.
+exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

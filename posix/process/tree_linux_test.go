@@ -141,8 +141,8 @@ func TestTreesEndWhole(t *testing.T) {
 				cmd := driver.Command{
 					Script: fugitives + "cat; exit 0", Interactive: true, Env: map[string]string{"FUGITIVE": m.opts.Root},
 				}
-				if how == "timeout" {
-					cmd.Timeout = 500 * time.Millisecond
+				if how == "timeout" { // which all must be up in
+					cmd.Timeout = 2 * time.Second
 				}
 				s := start(t, m, cmd)
 				pollUntil(t, s, "all up")

@@ -73,8 +73,8 @@ func call(t *testing.T, env *tool.Env, name, args string) string {
 		}
 		return tool.ErrorText(err)
 	}
-	if !json.Valid(res.Structured) {
-		t.Errorf("%s(%s): structured is %s", name, args, res.Structured)
+	if data := res.Data(); !json.Valid(data) {
+		t.Errorf("%s(%s): structured is %s", name, args, data)
 	}
 	return res.Text
 }
