@@ -476,7 +476,7 @@ prune: true
 	for _, bad := range []string{
 		"", "[]", "unknown: 1", "version: 2", "files: [{target: a, mode: 9}]", "files: [{target: a, mode: \"7777\"}]", "commands: [{}]",
 		"commands: [{run: [a], script: b}]", "commands: [{run: [a], timeout: soon}]", "files: {", "template: a\ntemplate: b", "skills: [{name: x}]",
-		"files: &a [{target: b}]", "files: !x []", bomb,
+		"files: &a [{target: b}]", "files: !x []", bomb, "files: " + strings.Repeat("[", 900_000),
 	} {
 		if _, err := bootstrap.ParseSpec([]byte(bad), "/", nil); fault.Of(err) != fault.InvalidArgument && fault.Of(err) != fault.NotFound {
 			t.Errorf("%q: %v, want InvalidArgument", bad, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/nested"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -126,6 +127,9 @@ func decodeYAML(data []byte, v any) error {
 	const most = 1 << 20
 	if len(data) > most {
 		return fmt.Errorf("%w: it has %d bytes; at most %d are allowed", fault.InvalidArgument, len(data), most)
+	}
+	if line := nested.TooDeep(string(data)); line > 0 {
+		return fmt.Errorf("%w: line %d: it is nested more than %d deep", fault.InvalidArgument, line, nested.Most)
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/nested"
 	"github.com/croft-run/croft/stage"
 )
 
@@ -95,7 +96,7 @@ func readSkill(dir string) (SkillInfo, bool) {
 		Name        string `yaml:"name"`
 		Description string `yaml:"description"`
 	}
-	if front, _ := frontMatter(data); yaml.Unmarshal([]byte(front), &head) == nil {
+	if front, _ := frontMatter(data); nested.TooDeep(front) == 0 && yaml.Unmarshal([]byte(front), &head) == nil {
 		info.Description = head.Description
 		if stage.CheckSkillName(head.Name) == nil {
 			info.Name = head.Name

@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/croft-run/croft/internal/nested"
 )
 
 var bom = []byte("\xef\xbb\xbf")
@@ -41,6 +43,9 @@ func parseTOML(data []byte) (table, error) {
 
 func parseYAML(data []byte) (table, error) {
 	var t table
+	if line := nested.TooDeep(string(data)); line > 0 {
+		return nil, fmt.Errorf("invalid YAML: line %d is nested more than %d deep", line, nested.Most)
+	}
 	if err := yaml.Unmarshal(bytes.TrimPrefix(data, bom), &t); err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n") // the rest quotes the source
 		return nil, fmt.Errorf("invalid YAML: %s", line)
