@@ -11,8 +11,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// maxTypeScript is how long a source may be whose types are dropped. That is done
+// outside of the isolate, by a parser which calls itself for each level of nesting, and
+// a stack that grows too large ends the whole process.
+const maxTypeScript = 128 << 10
+
 // javascript drops the types of TypeScript.
 func javascript(source, name string) (string, *driver.CodeError) {
+	if len(source) > maxTypeScript {
+		return "", &driver.CodeError{Name: "RangeError",
+			Value: fmt.Sprintf("the TypeScript has %d bytes, and at most %d are read; JavaScript may be longer", len(source), maxTypeScript)}
+	}
 	loader := api.LoaderTS
 	if strings.HasSuffix(name, "x") {
 		loader = api.LoaderTSX

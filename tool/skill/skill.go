@@ -306,6 +306,9 @@ func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) e
 	if spec.Inline { // an agent asks for what fits into an answer, whatever it says
 		spec.MaxFileBytes, spec.MaxTotalBytes = min(spec.MaxFileBytes, maxInline), min(spec.MaxTotalBytes, maxInline)
 	}
+	if spec.Save { // and what it saves is kept outside of its workspace, whose limits do not count it
+		spec.MaxFileBytes, spec.MaxTotalBytes = min(spec.MaxFileBytes, maxArtifact), min(spec.MaxTotalBytes, maxArtifact)
+	}
 	man, err := st.CollectOutputs(ctx, spec)
 	for _, f := range man.Files {
 		got := file{Name: f.Name, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated, Ref: "workspace://" + f.Name}
