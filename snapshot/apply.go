@@ -75,8 +75,15 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 		return nil, err
 	}
 	// What goes, goes from the bottom up: a directory can only go when it is empty.
+	// What becomes something else comes afterwards, once.
+	stays := map[string]bool{}
+	for _, c := range d.Changes {
+		if c.Kind != Removed {
+			stays[c.Path] = true
+		}
+	}
 	for _, c := range slices.Backward(d.Changes) {
-		if c.Kind == Removed {
+		if c.Kind == Removed && !stays[c.Path] {
 			if err := m.path(ctx, c.Path); err != nil {
 				return nil, err
 			}
@@ -384,8 +391,9 @@ type ApplyOptions struct {
 	Undo *Store
 	Info driver.SnapshotInfo // of that snapshot
 
-	Stage string // see RestoreOptions
-	Owner *Owner
+	Stage    string // see RestoreOptions
+	Journals string // likewise
+	Owner    *Owner
 }
 
 // Applied says what Apply did.
@@ -407,7 +415,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if opts == nil {
 		opts = &ApplyOptions{}
 	}
-	if err := Recover(ctx, dir, opts.Stage); err != nil {
+	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
 	ours := HostDir(dir, nil)
@@ -427,7 +435,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 			return nil, err
 		}
 	}
-	if _, err := Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Owner: opts.Owner}); err != nil {
+	if _, err := Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner}); err != nil {
 		return nil, err
 	}
 	res.Done = true
@@ -455,9 +463,10 @@ func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 
 // UndoOptions are the options of Undo.
 type UndoOptions struct {
-	Force bool // also where what was applied was changed since
-	Stage string
-	Owner *Owner
+	Force    bool // also where what was applied was changed since
+	Stage    string
+	Journals string
+	Owner    *Owner
 }
 
 // Undo takes back what Apply did to a directory. Where what it applied was changed
@@ -474,7 +483,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	if !ok || len(m.Paths) == 0 {
 		return nil, fmt.Errorf("snapshot: undo %s: %w: it is no snapshot that apply made", id, fault.InvalidArgument)
 	}
-	if err := Recover(ctx, dir, opts.Stage); err != nil {
+	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
 	paths := m.paths()
@@ -485,5 +494,5 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	if now != after && !opts.Force {
 		return nil, fmt.Errorf("snapshot: undo %s: %w: what was applied was changed since", id, fault.Conflict)
 	}
-	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Owner: opts.Owner})
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
 }

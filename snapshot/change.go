@@ -1,31 +1,22 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A change to a directory is made ready in a stage: a hidden directory on the same
-// file system with what is new, a lock that is held while the change is under way,
-// and a journal, which says what is to be done. While there is no journal, nothing
-// was done; from then on the change is to be completed.
+// A change to a directory is made ready in a stage. While there is no journal,
+// nothing was done; from then on the change is to be completed or, where a step of
+// it can't be done, taken back.
 type change struct {
 	dir   string
 	opts  *RestoreOptions
@@ -33,20 +24,22 @@ type change struct {
 	place *placer
 	root  int // the directory
 
-	stage   string // "" until something is made ready
-	stageFD int
-	lock    *flock.Flock
-	seq     int
-	ops     []op
+	stage *stage // nil until something is made ready
+	keep  bool   // the stage stays, for Recover
+	seq   int
+	ops   []op
 }
 
 // An op is a step of a change. Doing it twice is doing it once.
 type op struct {
 	Path   []byte `json:"path"`             // names are bytes
 	Temp   string `json:"temp,omitempty"`   // it becomes what is in the stage under this name
+	Ino    uint64 `json:"ino,omitempty"`    // the number of that, by which it is known when it is there
 	Remove bool   `json:"remove,omitempty"` // it goes
 	Attr   *attr  `json:"attr,omitempty"`   // it has these attributes
 	Touch  bool   `json:"touch,omitempty"`  // only its time changed, by what was done below
+
+	lost bool // what was there could not be kept
 }
 
 type attr struct {
@@ -57,43 +50,20 @@ type attr struct {
 	Type   driver.FileType `json:"type"`
 }
 
-const (
-	stagePrefix = boundary.TempPrefix + "stage-"
-	journalName = "journal"
-	journalHead = "croft-journal 1 "
-)
-
 func newChange(dir string, opts *RestoreOptions) (*change, error) {
 	root, err := openRetry(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, hostError("open", dir, err)
 	}
-	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), place: newPlacer(opts), root: root, stageFD: -1}, nil
+	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), place: newPlacer(opts), root: root}, nil
 }
 
 // ready makes the stage.
-func (c *change) ready() error {
-	if c.stage != "" {
-		return nil
+func (c *change) ready() (err error) {
+	if c.stage == nil {
+		c.stage, err = newStage(c.dir, c.opts.Stage, c.opts.Journals)
 	}
-	above := c.opts.Stage
-	if above == "" {
-		above = c.dir
-	}
-	stage := filepath.Join(above, stagePrefix+driver.NewID())
-	if err := os.Mkdir(stage, 0o700); err != nil {
-		return hostError("stage", stage, err)
-	}
-	c.stage = stage
-	c.lock = flock.New(filepath.Join(stage, "lock"))
-	if _, err := c.lock.TryLock(); err != nil {
-		return hostError("stage", stage, err)
-	}
-	var err error
-	if c.stageFD, err = openRetry(unix.AT_FDCWD, stage, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
-		return hostError("stage", stage, err)
-	}
-	return nil
+	return err
 }
 
 // put makes a node ready, to be at name.
@@ -103,18 +73,21 @@ func (c *change) put(ctx context.Context, from Directory, n *Node, name string) 
 	}
 	c.seq++
 	temp := strconv.Itoa(c.seq)
-	if err := c.place.make(ctx, from, n, c.stageFD, temp); err != nil {
+	if err := c.place.make(ctx, from, n, c.stage.fd, temp); err != nil {
 		return within(name, err)
 	}
-	c.ops = append(c.ops, op{Path: []byte(name), Temp: temp})
+	c.ops = append(c.ops, op{Path: []byte(name), Temp: temp, Ino: inode(c.stage.fd, temp)})
 	return nil
 }
 
 func (c *change) remove(name string) { c.ops = append(c.ops, op{Path: []byte(name), Remove: true}) }
 
 func (c *change) attr(n *Node, name string, touch bool) {
-	a := &attr{Mode: c.place.mode(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
-	c.ops = append(c.ops, op{Path: []byte(name), Attr: a, Touch: touch})
+	c.ops = append(c.ops, op{Path: []byte(name), Attr: c.place.attr(n), Touch: touch})
+}
+
+func (p *placer) attr(n *Node) *attr {
+	return &attr{Mode: p.mode(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
 }
 
 // commit writes down what is to be done, does it, and removes the stage.
@@ -128,12 +101,13 @@ func (c *change) commit(ctx context.Context) error {
 	if err := c.ready(); err != nil {
 		return err
 	}
-	if err := writeJournal(c.stage, c.ops, c.opts.Sync); err != nil {
+	if err := c.stage.begin(c.ops, c.opts.Sync); err != nil {
 		return err
 	}
 	driver.Step(ctx, "journal")
-	// From here on there is no way back, whatever the context says.
-	if err := do(ctx, c.root, c.stageFD, c.ops, c.opts); err != nil {
+	// From here on nothing is left half-way, whatever the context says.
+	back, err := do(ctx, c.root, c.stage.fd, c.ops, c.opts)
+	if c.keep = !back; err != nil {
 		return err
 	}
 	driver.Step(ctx, "done")
@@ -143,172 +117,70 @@ func (c *change) commit(ctx context.Context) error {
 // close ends the change: one that was not committed is undone.
 func (c *change) close() {
 	unix.Close(c.root) //nolint:errcheck // nothing is written through it
-	if c.stage == "" {
+	if c.stage == nil {
 		return
 	}
-	unix.Close(c.stageFD) //nolint:errcheck // likewise
-	removeStage(c.stage)  //nolint:errcheck // Recover removes what is left
-	c.lock.Close()        //nolint:errcheck // the lock ends with the descriptor
-}
-
-// removeStage removes the journal first, lest a part of a change be repeated.
-func removeStage(stage string) error {
-	if err := os.Remove(filepath.Join(stage, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !c.keep {
+		c.stage.remove() //nolint:errcheck // Recover removes what is left
 	}
-	return removeAll(unix.AT_FDCWD, stage)
-}
-
-func writeJournal(stage string, ops []op, durable bool) error {
-	body, err := json.Marshal(ops)
-	if err != nil {
-		return fmt.Errorf("snapshot: write the journal: %w: %w", fault.Internal, err)
-	}
-	data := append([]byte(journalHead+driver.DigestBytes(body)+"\n"), body...)
-	temp := filepath.Join(stage, journalName+".new")
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = f.Write(data)
-		if err == nil && durable {
-			err = f.Sync()
-		}
-		err = errors.Join(err, f.Close())
-	}
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(stage, journalName))
-	}
-	if err == nil && durable {
-		err = syncDir(stage)
-	}
-	if err != nil {
-		return hostError("write", "the journal", err)
-	}
-	return nil
-}
-
-func readJournal(stage string) ([]op, error) {
-	data, err := os.ReadFile(filepath.Join(stage, journalName))
-	if err != nil {
-		return nil, err
-	}
-	head, body, _ := bytes.Cut(data, []byte("\n"))
-	digest, ok := strings.CutPrefix(string(head), journalHead)
-	if !ok || driver.DigestBytes(body) != digest {
-		return nil, corrupt("the journal of a change to the directory is damaged")
-	}
-	var ops []op
-	if err := json.Unmarshal(body, &ops); err != nil {
-		return nil, corrupt("the journal of a change to the directory: %v", err)
-	}
-	return ops, nil
-}
-
-// Recover completes what a process that was killed had begun to do to a directory,
-// and removes what another only made ready. stage is RestoreOptions.Stage of what
-// they did. A change that is under way is fault.Unavailable.
-func Recover(ctx context.Context, dir, stage string) error {
-	above := stage
-	if above == "" {
-		above = dir
-	}
-	names, err := stages(above)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	root, err := openRetry(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return hostError("open", dir, err)
-	}
-	defer unix.Close(root) //nolint:errcheck // nothing is written through it
-	for _, name := range names {
-		if err := recoverStage(ctx, root, filepath.Join(above, name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stages lists the stages in a directory.
-func stages(above string) ([]string, error) {
-	d, err := os.Open(above)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, hostError("open", above, err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, hostError("list", above, err)
-	}
-	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) }), nil
-}
-
-func recoverStage(ctx context.Context, root int, stage string) error {
-	lock := flock.New(filepath.Join(stage, "lock"))
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	ok, err := lock.TryLock()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // someone else has just recovered it
-	}
-	if err != nil {
-		return hostError("lock", stage, err)
-	}
-	if !ok {
-		return fmt.Errorf("snapshot: a change to the directory is under way: %w", fault.Unavailable)
-	}
-	ops, err := readJournal(stage)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil {
-		fd, err := openRetry(unix.AT_FDCWD, stage, unix.O_RDONLY|unix.O_DIRECTORY)
-		if err != nil {
-			return hostError("open", stage, err)
-		}
-		defer unix.Close(fd) //nolint:errcheck // nothing is written through it
-		if err := do(ctx, root, fd, ops, &RestoreOptions{}); err != nil {
-			return err
-		}
-	}
-	if err := removeStage(stage); err != nil {
-		return hostError("remove", stage, err)
-	}
-	return nil
+	c.stage.close()
 }
 
 // do carries out the steps: first what is put and removed, then attributes, those
-// of directories after those of what is in them.
-func do(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) error {
-	dirs := &parents{root: root}
+// of directories after those of what is in them. Where one can't be done those
+// before it are taken back. whole is false where not even that can be.
+func do(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) (whole bool, err error) {
+	dirs := &parents{root: root, stage: stage}
 	defer dirs.close()
 	for i := range ops {
-		o := &ops[i]
-		if o.Attr != nil {
+		if ops[i].Attr != nil {
 			continue
 		}
-		if err := dirs.move(stage, o); err != nil {
-			return hostError("change", string(o.Path), err)
+		if err := dirs.move(&ops[i], i); err != nil {
+			return dirs.takeBack(ops[:i], nil, hostError("change", string(ops[i].Path), err))
 		}
 		driver.Step(ctx, "moved")
 	}
+	var were []op // what had other attributes
 	for i := len(ops) - 1; i >= 0; i-- {
-		if o := &ops[i]; o.Attr != nil {
-			if err := dirs.attr(o, opts); err != nil {
-				return hostError("change", string(o.Path), err)
-			}
+		if ops[i].Attr == nil {
+			continue
+		}
+		was, err := dirs.attr(&ops[i], opts)
+		if err != nil {
+			return dirs.takeBack(ops, were, hostError("change", string(ops[i].Path), err))
+		}
+		were = append(were, op{Path: ops[i].Path, Attr: was})
+	}
+	return true, nil
+}
+
+// takeBack undoes the steps that were done before one failed, the last first.
+func (p *parents) takeBack(ops, were []op, cause error) (whole bool, err error) {
+	errs := []error{cause}
+	for i := len(were) - 1; i >= 0; i-- {
+		if _, err := p.attr(&were[i], &RestoreOptions{}); err != nil {
+			errs = append(errs, hostError("take back", string(were[i].Path), err))
 		}
 	}
-	return nil
+	for i := len(ops) - 1; i >= 0; i-- {
+		if ops[i].Attr != nil {
+			continue
+		}
+		if err := p.unmove(&ops[i], i); err != nil {
+			errs = append(errs, hostError("take back", string(ops[i].Path), err))
+		}
+	}
+	return len(errs) == 1, errors.Join(errs...)
 }
 
 // parents keeps the directory that was used last open.
 type parents struct {
-	root int
-	name string
-	fd   int
-	open bool
+	root  int
+	stage int
+	name  string
+	fd    int
+	open  bool
 }
 
 func (p *parents) close() {
@@ -331,8 +203,9 @@ func (p *parents) of(name string) (fd int, base string, err error) {
 	return p.fd, base, nil
 }
 
-// move puts or removes something.
-func (p *parents) move(stage int, o *op) error {
+// move puts or removes something. What was there is in the stage then, where the
+// file system can do that.
+func (p *parents) move(o *op, number int) error {
 	dir, base, err := p.of(string(o.Path))
 	if err != nil {
 		if o.Remove && isNotExist(err) {
@@ -340,18 +213,31 @@ func (p *parents) move(stage int, o *op) error {
 		}
 		return err
 	}
-	err = move(dir, base, stage, o)
+	step := func() error { return place(p.stage, o, dir, base) }
+	if o.Remove {
+		step = func() error { return setAside(p.stage, o, number, dir, base) }
+	}
+	err = step()
 	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // its own attributes come last
-		err = move(dir, base, stage, o)
+		err = step()
 	}
 	return err
 }
 
-func move(dir int, base string, stage int, o *op) error {
-	if o.Remove {
-		return removeAll(dir, base)
+// place makes what is ready in the stage that which is at base.
+func place(stage int, o *op, dir int, base string) error {
+	if o.Ino != 0 && inode(dir, base) == o.Ino {
+		return nil // it was done before
 	}
-	err := unix.Renameat(stage, o.Temp, dir, base)
+	err := exchange(stage, o.Temp, dir, base)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.ENOENT) && !cannotMove(err) {
+		return err
+	}
+	o.lost = inode(dir, base) != 0
+	err = unix.Renameat(stage, o.Temp, dir, base)
 	for _, clash := range []error{unix.EISDIR, unix.ENOTDIR, unix.ENOTEMPTY, unix.EEXIST} {
 		if errors.Is(err, clash) {
 			if err := removeAll(dir, base); err != nil {
@@ -361,21 +247,87 @@ func move(dir int, base string, stage int, o *op) error {
 			break
 		}
 	}
-	if errors.Is(err, unix.ENOENT) && unix.Faccessat(stage, o.Temp, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
+	if errors.Is(err, unix.ENOENT) && inode(stage, o.Temp) == 0 {
 		return nil // it was done before
 	}
 	return err
 }
 
-// attr gives what is there its attributes.
-func (p *parents) attr(o *op, opts *RestoreOptions) error {
+// setAside moves what goes into the stage.
+func setAside(stage int, o *op, number int, dir int, base string) error {
+	err := unix.Renameat(dir, base, stage, aside(number))
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil // it was done before
+	case err != nil && (cannotMove(err) || errors.Is(err, unix.EACCES)):
+		o.lost = true
+		return removeAll(dir, base)
+	}
+	return err
+}
+
+func aside(number int) string { return "gone-" + strconv.Itoa(number) }
+
+// cannotMove reports whether it is the file system that can't move something, such
+// as a directory of a lower layer.
+func cannotMove(err error) bool {
+	for _, e := range []error{unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EEXIST, unix.ENOTEMPTY} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+var errNotKept = fmt.Errorf("what was there is not kept: %w", fault.Failed)
+
+// unmove is the opposite of move.
+func (p *parents) unmove(o *op, number int) error {
 	dir, base, err := p.of(string(o.Path))
 	if err != nil {
+		if o.Remove && isNotExist(err) {
+			return nil // there was nothing to remove
+		}
 		return err
 	}
+	switch {
+	case o.lost:
+		return errNotKept
+	case o.Remove && inode(p.stage, aside(number)) != 0:
+		return unix.Renameat(p.stage, aside(number), dir, base)
+	case o.Remove:
+		return nil
+	case o.Ino == 0 || inode(dir, base) != o.Ino:
+		return errNotKept
+	case inode(p.stage, o.Temp) == 0: // there was nothing
+		return unix.Renameat(dir, base, p.stage, o.Temp)
+	}
+	return exchange(p.stage, o.Temp, dir, base)
+}
+
+// inode is the number of what is at a name; 0 is nothing.
+func inode(dir int, name string) uint64 {
+	var st unix.Stat_t
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// attr gives what is there its attributes, and returns those that it had.
+func (p *parents) attr(o *op, opts *RestoreOptions) (was *attr, err error) {
+	dir, base, err := p.of(string(o.Path))
+	if err != nil {
+		return nil, err
+	}
 	n := &Node{Name: base, Type: o.Attr.Type, Mode: fs.FileMode(o.Attr.Mode), ModTime: time.Unix(o.Attr.Sec, int64(o.Attr.Nsec)), Xattrs: o.Attr.Xattrs}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, err
+	}
+	old := nodeOf(base, &st)
 	if n.Type == driver.TypeSymlink {
-		return setTime(dir, base, n)
+		return (&placer{}).attr(&old), setTime(dir, base, n)
 	}
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fd, err := openRetry(dir, base, flags)
@@ -383,8 +335,13 @@ func (p *parents) attr(o *op, opts *RestoreOptions) error {
 		fd, err = openRetry(dir, base, flags)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
-	return (&placer{sync: opts.Sync}).set(fd, n, false)
+	attrs, err := listXattrs(fd)
+	if err != nil {
+		return nil, err
+	}
+	old.Xattrs = userXattrs(attrs)
+	return (&placer{}).attr(&old), (&placer{sync: opts.Sync}).set(fd, n, false)
 }

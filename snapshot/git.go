@@ -26,11 +26,15 @@ type Repository struct{ dir string }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
-	out, err := (&Repository{path}).git(ctx, nil, nil, "rev-parse", "--absolute-git-dir")
+	out, err := (&Repository{path}).git(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
 	}
-	return &Repository{strings.TrimSuffix(string(out), "\n")}, nil
+	dir, prefix, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
+	if prefix != "" {
+		return nil, fmt.Errorf("snapshot: repository %s: %w: it is the directory %s of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
+	}
+	return &Repository{dir}, nil
 }
 
 // git runs a command of git's.
@@ -84,11 +88,11 @@ func (r *Repository) Commit(ctx context.Context, revision string) (string, error
 // Tree returns the tree of a commit. Times are that of the commit; submodules are
 // empty directories.
 func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
-	when, err := r.git(ctx, nil, nil, "show", "-s", "--format=%ct", "--no-textconv", "--no-ext-diff", "--end-of-options", commit)
+	raw, err := r.git(ctx, nil, nil, "cat-file", "commit", commit)
 	if err != nil {
 		return nil, err
 	}
-	sec, _ := strconv.ParseInt(strings.TrimSpace(string(when)), 10, 64) // an odd time is the epoch
+	when := committed(raw)
 	out, err := r.git(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 		if line == "" {
 			continue
 		}
-		if err := t.add(ctx, line, time.Unix(sec, 0).UTC()); err != nil {
+		if err := t.add(ctx, line, when); err != nil {
 			return nil, err
 		}
 	}
@@ -106,6 +110,20 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 		slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return t, nil
+}
+
+// committed returns when a commit was made, from its object; an odd time is the
+// epoch. Commands that show commits would run what the configuration names to
+// verify signatures.
+func committed(raw []byte) time.Time {
+	head, _, _ := bytes.Cut(raw, []byte("\n\n"))
+	for line := range strings.Lines(string(head)) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "committer" {
+			sec, _ := strconv.ParseInt(f[len(f)-2], 10, 64)
+			return time.Unix(sec, 0).UTC()
+		}
+	}
+	return time.Unix(0, 0).UTC()
 }
 
 // gitTree is the tree of a commit.
@@ -217,8 +235,11 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	if _, err := r.git(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
 		return nil, fmt.Errorf("snapshot: branch %q: %w: it must be a valid name, and the message must not be empty", branch, fault.InvalidArgument)
 	}
-	if head, err := r.git(ctx, nil, nil, "symbolic-ref", "--quiet", "HEAD"); err == nil && strings.TrimSpace(string(head)) == ref {
-		return nil, fmt.Errorf("snapshot: branch %q: %w: it is checked out; name another one", branch, fault.WrongState)
+	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
+		if err == nil {
+			err = fmt.Errorf("snapshot: branch %q: %w: it is checked out in %s; name another one", branch, fault.WrongState, where)
+		}
+		return nil, err
 	}
 	res := &Branched{Branch: branch}
 	old, err := r.Commit(ctx, ref)
@@ -252,6 +273,24 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	return res, nil
 }
 
+// checkedOut returns the work tree that has a branch; "" is none.
+func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error) {
+	out, err := r.git(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return "", err
+	}
+	where := ""
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		if path, ok := strings.CutPrefix(line, "worktree "); ok {
+			where = path
+		}
+		if line == "branch "+ref {
+			return where, nil
+		}
+	}
+	return "", nil
+}
+
 // commit writes the patches as a commit on top of the parent.
 func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
 	temp, err := os.MkdirTemp("", "croft-index-*")
@@ -265,7 +304,7 @@ func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string,
 	}
 	var info bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(res.patches)) {
-		if err := r.entry(ctx, &info, name, res.patches[name]); err != nil {
+		if err := r.entry(ctx, &info, strings.Repeat("0", len(res.Parent)), name, res.patches[name]); err != nil {
 			return "", err
 		}
 	}
@@ -290,9 +329,9 @@ func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string,
 	return commit, nil
 }
 
-// entry writes what update-index needs to know of a path.
-func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, name string, p patch) error {
-	const none = "0000000000000000000000000000000000000000"
+// entry writes what update-index needs to know of a path. none is the name of no
+// object.
+func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
 	if p.node == nil {
 		fmt.Fprintf(info, "0 %s\t%s\x00", none, name)
 		return nil

@@ -198,9 +198,11 @@ func (d *hostDir) dirAttrs(n *Node) error {
 
 // userXattrs leaves those that the user may set, and the kernel does not.
 func userXattrs(attrs []Xattr) []Xattr {
-	return slices.DeleteFunc(attrs, func(x Xattr) bool {
-		return !strings.HasPrefix(x.Name, "user.") || strings.HasPrefix(x.Name, "user.overlay.")
-	})
+	return slices.DeleteFunc(attrs, func(x Xattr) bool { return !isUserXattr(x.Name) })
+}
+
+func isUserXattr(name string) bool {
+	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "user.overlay.")
 }
 
 // listXattrs reads the attributes of an open file, sorted by name; none where the

@@ -50,7 +50,7 @@ func TestKilled(t *testing.T) {
 		must0(t, cmd.Process.Kill())
 		cmd.Wait()
 		target := filepath.Join(base, "target")
-		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage")))
+		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage"), ""))
 		got, err := Digest(t.Context(), HostDir(target, nil))
 		must0(t, err)
 		if !states[got] {
@@ -113,7 +113,7 @@ func TestKilledApply(t *testing.T) {
 			step = 1 + r.IntN(len(want.Applied)+4)
 		}
 		killApply(t, dir, step, time.Duration(r.IntN(60_000))*time.Microsecond)
-		must0(t, Recover(t.Context(), at("target"), ""))
+		must0(t, Recover(t.Context(), at("target"), "", at("journals")))
 		got, err := Digest(t.Context(), HostDir(at("target"), nil))
 		must0(t, err)
 		if states[got] == "" {
@@ -126,21 +126,21 @@ func TestKilledApply(t *testing.T) {
 		s := Open(Dir(at("store")), nil)
 		sound(t, s)
 		if states[got] == "new" {
-			undoNewest(t, s, at("target"))
+			undoNewest(t, s, at("target"), at("journals"))
 		}
 	}
 	t.Logf("states after kills: %v", seen)
 }
 
 // undoNewest takes back what the newest apply did.
-func undoNewest(t *testing.T, s *Store, dir string) {
+func undoNewest(t *testing.T, s *Store, dir, journals string) {
 	t.Helper()
 	all, err := s.List(t.Context())
 	must0(t, err)
 	if len(all) == 0 {
 		t.Fatal("there is nothing to undo the apply with")
 	}
-	if _, err := Undo(t.Context(), s, all[0].ID, dir, nil); err != nil {
+	if _, err := Undo(t.Context(), s, all[0].ID, dir, &UndoOptions{Journals: journals}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -212,15 +212,16 @@ func applyVictim(t *testing.T, dir string) {
 		})
 	}
 	base, theirs, target := HostDir(filepath.Join(dir, "base"), nil), HostDir(filepath.Join(dir, "theirs"), nil), filepath.Join(dir, "target")
+	journals := filepath.Join(dir, "journals")
 	s := Open(Dir(filepath.Join(dir, "store")), nil)
 	os.Stdout.WriteString("go\n")
 	for {
-		res, err := Apply(ctx, base, theirs, target, &ApplyOptions{Undo: s})
+		res, err := Apply(ctx, base, theirs, target, &ApplyOptions{Undo: s, Journals: journals})
 		must0(t, err)
 		if !res.Done || res.Undo == "" {
 			t.Fatalf("applied: %+v", res)
 		}
-		_, err = Undo(ctx, s, res.Undo, target, nil)
+		_, err = Undo(ctx, s, res.Undo, target, &UndoOptions{Journals: journals})
 		must0(t, err)
 		must0(t, s.Delete(ctx, res.Undo))
 		_, err = s.GC(ctx)

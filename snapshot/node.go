@@ -240,6 +240,9 @@ func (d *decoder) xattrs(n *Node) {
 	}
 	for range count {
 		x := Xattr{Name: d.string(), Value: []byte(d.string())}
+		if !isUserXattr(x.Name) {
+			d.fail("the attribute %q of %q is none of the user's", x.Name, n.Name)
+		}
 		if len(n.Xattrs) > 0 && n.Xattrs[len(n.Xattrs)-1].Name >= x.Name {
 			d.fail("the attributes of %q are not in order", n.Name)
 		}

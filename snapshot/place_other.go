@@ -19,3 +19,5 @@ func setTimeFD(fd int, n *Node) error {
 func makeWhiteout(int, string) error { return fmt.Errorf("layers: %w", fault.Unsupported) }
 
 func setOpaque(int) error { return fmt.Errorf("layers: %w", fault.Unsupported) }
+
+func exchange(int, string, int, string) error { return unix.ENOSYS }

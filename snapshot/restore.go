@@ -32,6 +32,11 @@ type RestoreOptions struct {
 	// Stage is a directory on the same file system, outside the tree, in which
 	// what is new is made ready; "" is a hidden one in the tree.
 	Stage string
+
+	// Journals is a directory, outside the tree and nobody else's, in which it is
+	// written down what is to be done, so that it can be completed; "" is the
+	// stage. It is needed where the stage is in a tree that others write to.
+	Journals string
 }
 
 // RestoreResult says what Restore did.
@@ -75,7 +80,7 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 	if opts == nil {
 		opts = &RestoreOptions{}
 	}
-	if err := Recover(ctx, dir, opts.Stage); err != nil {
+	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
 	r, err := newChange(dir, opts)

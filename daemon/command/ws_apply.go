@@ -91,9 +91,10 @@ func (a *app) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		return err
 	}
 	// What was there before is of this host, whoever has the workspace.
+	opts.apply.Journals = filepath.Join(settings.Data, "ws", ".journals") // as workspaces in place have it
 	store := snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil)
 	if opts.undo != "" {
-		res, err := snapshot.Undo(ctx, store, opts.undo, dir, nil)
+		res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: opts.apply.Journals})
 		if err != nil {
 			return err
 		}

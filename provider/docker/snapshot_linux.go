@@ -66,7 +66,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
+	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		return nil // there is no such directory, which Attach tells, or another process is at it

@@ -21,6 +21,9 @@ const (
 	guestName = "guest" // there while processes may run; see package keep
 )
 
+// journalsName is a name beside those of workspaces.
+const journalsName = ".journals"
+
 // own is what the meta of a workspace keeps for this provider.
 type own struct {
 	From string `json:"from,omitempty"` // the snapshot that it started with
@@ -69,12 +72,16 @@ func (p *Provider) stage(m *plot.Meta) string {
 	return p.ground.Path(m.ID, stageName)
 }
 
+// journals is where it is written down what is to be done to the files of a
+// directory in place, in which others can write.
+func (p *Provider) journals() string { return p.ground.Path(journalsName) }
+
 // recover completes a rollback that a process which died had begun.
 func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.ground.Files(m), p.stage(m))
+	err := snapshot.Recover(ctx, p.ground.Files(m), p.stage(m), p.journals())
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		return nil // there is no such directory, which Attach tells, or another process is at it
@@ -113,6 +120,6 @@ func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
 		}
 	}
-	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journals(), Sync: m.Policy.Durable})
 	return err
 }

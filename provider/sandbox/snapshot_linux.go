@@ -165,7 +165,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) (*plot.Meta, error
 	if err != nil {
 		return nil, err
 	}
-	err = snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName))
+	err = snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		err = nil // there is no such directory, which Attach tells, or another process is at it
