@@ -40,14 +40,19 @@ const (
 // containerMain is the guest in a container.
 func containerMain(dir string) int {
 	g, err := startContained(dir)
+	return g.run(err, func(report []byte) error { return writeReport(dir, report) })
+}
+
+// run tells the host how the start of the guest went, and serves if it did well.
+func (g *guest) run(started error, tell func(report []byte) error) int {
 	report := []byte("ok")
-	if err != nil {
-		if report, _ = json.Marshal(fault.Encode(err)); report == nil {
-			report = []byte(err.Error())
+	if started != nil {
+		if report, _ = json.Marshal(fault.Encode(started)); report == nil {
+			report = []byte(started.Error())
 		}
 	}
-	if werr := writeReport(dir, report); werr != nil || err != nil {
-		fmt.Fprintln(os.Stderr, "croft-guest:", errors.Join(err, werr))
+	if err := errors.Join(started, tell(report)); err != nil {
+		fmt.Fprintln(os.Stderr, "croft-guest:", err)
 		return 1
 	}
 	if err := g.serve(); err != nil {

@@ -3,7 +3,6 @@ package guest
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,21 +29,13 @@ func stdioMain(dir string) int {
 		return 1
 	}
 	g, err := startStdio(dir, conn)
-	report := []byte("ok")
-	if err != nil {
-		if report, _ = json.Marshal(fault.Encode(err)); report == nil {
-			report = []byte(err.Error())
+	return g.run(err, func(report []byte) error {
+		werr := writeMessage(conn, report)
+		if err == nil && werr == nil {
+			g.listen.(*doorman).admit(conn) //nolint:forcetypeassert // startStdio made it
 		}
-	}
-	if werr := writeMessage(conn, report); werr != nil || err != nil {
-		fmt.Fprintln(os.Stderr, "croft-guest:", errors.Join(err, werr))
-		return 1
-	}
-	g.listen.(*doorman).admit(conn) //nolint:forcetypeassert // startStdio made it
-	if err := g.serve(); err != nil {
-		return 1
-	}
-	return 0
+		return werr
+	})
 }
 
 // takeStdio takes standard input and output for the guest alone: no process of

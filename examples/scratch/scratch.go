@@ -133,11 +133,10 @@ func (p *Provider) readState(id string) (state, error) {
 }
 
 func check(spec driver.Spec) error {
+	if err := driver.CheckOpen(spec, Kind); err != nil {
+		return err
+	}
 	switch {
-	case spec.Kind != Kind:
-		return fmt.Errorf("scratch: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
-	case !driver.ValidID(spec.ID):
-		return fmt.Errorf("scratch: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	case spec.Dir != "":
 		return fmt.Errorf("scratch: open: a directory in place: %w", fault.Unsupported)
 	case spec.From != driver.Source{}:

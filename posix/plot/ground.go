@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Names in the directory of a workspace. A provider may add its own.
@@ -164,6 +166,22 @@ func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
 // nothing of the ref, which comes from storage that others may write.
 func (g *Ground) Gone() error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", g.kind, fault.Failed), fault.CauseGone)
+}
+
+// Resolve reads the meta of the workspace that ref, whose payload names id, stands
+// for.
+func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, id string) (*Meta, error) {
+	m, err := g.Read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, g.Gone()
+	}
+	if err != nil {
+		return nil, g.OpenFailed(ctx, "resolve", err)
+	}
+	if err := driver.CheckRevision(ref, m.Revision); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // OpenFailed makes an error one that Open and Resolve may answer. What may pass

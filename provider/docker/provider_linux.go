@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -185,11 +184,8 @@ func (p *Provider) caps() driver.Capabilities {
 // check refuses, before anything is made, what the provider can't do, and
 // returns what is kept of the configuration.
 func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact, error) {
-	if spec.Kind != Kind {
-		return nil, nil, fmt.Errorf("docker: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
-	}
-	if !driver.ValidID(spec.ID) {
-		return nil, nil, fmt.Errorf("docker: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	if err := driver.CheckOpen(spec, Kind); err != nil {
+		return nil, nil, err
 	}
 	opts := new(options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
@@ -296,14 +292,8 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !driver.ValidID(pl.ID) || !known {
 		return nil, fmt.Errorf("docker: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
-	m, err := p.ground.Read(pl.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, p.ground.Gone()
-	}
+	m, err := p.ground.Resolve(ctx, ref, pl.ID)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "resolve", err)
-	}
-	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
 	}
 	var opts options
@@ -312,8 +302,6 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, fmt.Errorf("docker: resolve: the meta of the workspace is not valid: %w", fault.Failed)
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
 		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
-	case ref.Revision > m.Revision:
-		return nil, fmt.Errorf("docker: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	case ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil:
 		return nil, fmt.Errorf("docker: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
 	}

@@ -216,11 +216,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // check refuses, before anything is made, what the provider can't do.
 func (p *Provider) check(spec driver.Spec) (namespace string, explicit bool, err error) {
-	if spec.Kind != Kind {
-		return "", false, fmt.Errorf("filestore: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
-	}
-	if !driver.ValidID(spec.ID) {
-		return "", false, fmt.Errorf("filestore: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	if err := driver.CheckOpen(spec, Kind); err != nil {
+		return "", false, err
 	}
 	if spec.Dir != "" {
 		return "", false, fmt.Errorf("filestore: open: a directory in place: %w: the files are in a database", fault.Unsupported)
@@ -271,9 +268,6 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	}
 	if err := driver.CheckRevision(ref, rec.revision); err != nil {
 		return nil, err
-	}
-	if ref.Revision > rec.revision {
-		return nil, fmt.Errorf("filestore: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
 	return p.attach(s, rec, ref.Capabilities)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -166,11 +165,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // check refuses, before anything is made, what the provider can't do.
 func (p *Provider) check(spec driver.Spec, caps driver.Capabilities) error {
-	if spec.Kind != Kind {
-		return fmt.Errorf("local: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
-	}
-	if !driver.ValidID(spec.ID) {
-		return fmt.Errorf("local: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	if err := driver.CheckOpen(spec, Kind); err != nil {
+		return err
 	}
 	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
 		return err
@@ -217,18 +213,9 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !driver.ValidID(pl.ID) || !caps.Has(driver.CapFS) || len(known.Missing(caps)) > 0 {
 		return nil, fmt.Errorf("local: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
-	m, err := p.ground.Read(pl.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, p.ground.Gone()
-	}
+	m, err := p.ground.Resolve(ctx, ref, pl.ID)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "resolve", err)
-	}
-	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
-	}
-	if ref.Revision > m.Revision {
-		return nil, fmt.Errorf("local: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
 	if caps.Has(driver.CapSnapshot) && p.snapshots == nil {
 		return nil, fmt.Errorf("local: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)

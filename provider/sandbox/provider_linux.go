@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -142,11 +141,8 @@ func (p *Provider) caps() driver.Capabilities {
 // check refuses, before anything is made, what the provider can't do, and
 // returns what is kept of the configuration.
 func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *level, error) {
-	if spec.Kind != Kind {
-		return nil, nil, fmt.Errorf("sandbox: open: kind %q: %w: this provider is %q", spec.Kind, fault.InvalidArgument, Kind)
-	}
-	if !driver.ValidID(spec.ID) {
-		return nil, nil, fmt.Errorf("sandbox: open: id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+	if err := driver.CheckOpen(spec, Kind); err != nil {
+		return nil, nil, err
 	}
 	opts := new(options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
@@ -373,18 +369,9 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !driver.ValidID(pl.ID) || !known {
 		return nil, fmt.Errorf("sandbox: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
-	m, err := p.ground.Read(pl.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, p.ground.Gone()
-	}
+	m, err := p.ground.Resolve(ctx, ref, pl.ID)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "resolve", err)
-	}
-	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
-	}
-	if ref.Revision > m.Revision {
-		return nil, fmt.Errorf("sandbox: resolve: the ref is newer than the workspace, which has lost a change of policy: %w", fault.Failed)
 	}
 	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
 		return nil, fmt.Errorf("sandbox: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)

@@ -179,6 +179,9 @@ func TestCheckRevision(t *testing.T) {
 	if fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseStale {
 		t.Errorf("an old revision gives %v", err)
 	}
+	if err := CheckRevision(Ref{Revision: 3}, 2); fault.Of(err) != fault.Failed || fault.CauseOf(err) == fault.CauseStale {
+		t.Errorf("a ref that is newer than the workspace: got %v, want Failed", err)
+	}
 	if err := CheckRevision(Ref{Revision: 2}, 2); err != nil {
 		t.Error(err)
 	}

@@ -97,12 +97,27 @@ func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
 	return nil
 }
 
+// CheckOpen refuses a spec that is not of the given kind, or whose id is none.
+func CheckOpen(spec Spec, kind string) error {
+	if spec.Kind != kind {
+		return fmt.Errorf("%s: open: kind %q: %w: this provider is %q", kind, spec.Kind, fault.InvalidArgument, kind)
+	}
+	if !ValidID(spec.ID) {
+		return fmt.Errorf("%s: open: id %q: %w: an id is %d of [a-z0-9]", kind, spec.ID, fault.InvalidArgument, IDLength)
+	}
+	return nil
+}
+
 // CheckRevision refuses a ref that a newer revision has replaced, so that a
-// permission that was revoked can't come back with an old ref.
+// permission that was revoked can't come back with an old ref, and one that is
+// newer than the workspace, which then has lost a change.
 func CheckRevision(ref Ref, newest int64) error {
 	if ref.Revision < newest {
 		return fault.WithCause(fmt.Errorf("%s: the ref has revision %d, but %d has replaced it: %w",
 			ref.Provider, ref.Revision, newest, fault.Failed), fault.CauseStale)
+	}
+	if ref.Revision > newest {
+		return fmt.Errorf("%s: the ref is newer than the workspace, which has lost a change of policy: %w", ref.Provider, fault.Failed)
 	}
 	return nil
 }
