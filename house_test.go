@@ -86,7 +86,7 @@ var may = []struct{ pkg, imports string }{
 	{"tool/*", "fault event secret profile workspace workspace/driver tool internal/search"},
 	{"eval/session", "fault"},
 	{"eval/agent", "fault workspace/driver eval/session"},
-	{"eval/replay", "fault"},
+	{"eval/replay", "fault secret"},
 	{"eval/judge", "fault"},
 	{"eval/suite", "fault event workspace/driver posix/boundary"},
 	{"eval", "fault event workspace workspace/driver snapshot posix/boundary posix/process posix/plot eval/session eval/agent eval/suite eval/judge eval/replay"},

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"os"
 	"sync"
 )
 
@@ -51,7 +50,7 @@ func (a *ahead) prepare(ctx context.Context, next []*execution) {
 		a.working.Go(func() {
 			defer close(o.ready)
 			dir := sessionDir(e.dir, 1, 1)
-			if o.err = os.MkdirAll(dir, 0o755); o.err == nil {
+			if o.err = a.m.artifacts(e, dir); o.err == nil {
 				o.desk, o.err = a.m.provision.prepare(ctx, a.m.occasion(e, dir))
 			}
 		})
@@ -79,10 +78,11 @@ func (a *ahead) take(ctx context.Context, e *execution, artifacts string) (*desk
 }
 
 // end ends a place: at once on the host, where the next execution may meet what it
-// leaves, and meanwhile behind a fence.
+// leaves, and where something may still run in it that could touch the artifacts, such
+// as what tools have started; else meanwhile.
 func (a *ahead) end(ctx context.Context, d *desk, failed func(error)) {
 	ctx = context.WithoutCancel(ctx)
-	if !d.place.fenced || a.depth == 0 {
+	if !d.place.fenced || a.depth == 0 || a.m.opts.tools != nil || a.m.opts.repeatFailure > 0 {
 		if err := d.place.close(ctx); err != nil {
 			failed(err)
 		}

@@ -58,12 +58,12 @@ func (l *listed) of(ctx context.Context, dir string) (map[string]driver.Info, er
 
 // entries lists a workspace by path, without what Git keeps.
 func entries(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
-	all, err := listing(ctx, ws)
+	all, more, err := listing(ctx, ws, maxEntries)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) > maxEntries {
-		return nil, fmt.Errorf("eval: what changed: %w: the workspace has %d entries, and %d are looked at", fault.ResourceExhausted, len(all), maxEntries)
+	if more {
+		return nil, fmt.Errorf("eval: what changed: %w: the workspace has more than %d entries, which is how many are looked at", fault.ResourceExhausted, maxEntries)
 	}
 	infos := make(map[string]driver.Info, len(all))
 	for _, i := range all {

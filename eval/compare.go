@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -149,7 +150,8 @@ func statusText(e *ExecutionResult) string {
 
 // Write writes the comparison for people.
 func (c *Comparison) Write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "A\t%s\nB\t%s\n", c.A, c.B)
 	for _, r := range c.Runners {
 		fmt.Fprintf(w, "\nRunner: %s\n\tA\tB\tB against A, 95 %% interval\t\n", r.Runner)
@@ -163,7 +165,11 @@ func (c *Comparison) Write(out io.Writer) error {
 	for _, ch := range c.Changed {
 		fmt.Fprintf(w, "%s\t%s > %s\t%s -> %s\n", ch.Word, oneLine(ch.Case), ch.Runner, orDash(ch.A), orDash(ch.B))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, PlainText(b.String()))
+	return err
 }
 
 func orDash(s string) string {

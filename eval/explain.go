@@ -53,7 +53,7 @@ func FindExplain(dir string) (string, error) {
 		if e.IsDir() && e.Name() == "workspaces" {
 			return fs.SkipDir
 		}
-		if e.Name() == explainName {
+		if e.Name() == explainName && isSession(filepath.Dir(p)) {
 			found = append(found, filepath.Dir(p))
 		}
 		return nil
@@ -73,16 +73,16 @@ func FindExplain(dir string) (string, error) {
 // workspace that is kept, and keeps the answers in explanations.json. Answers that
 // are there are returned, unless rerun.
 func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
-	path := filepath.Join(dir, "explanations.json")
+	path := filepath.Join(dir, answersName)
 	var out Explained
-	if data, err := os.ReadFile(path); err == nil && !rerun {
+	if data, err := readOurs(path, maxRead); err == nil && !rerun {
 		if err := json.Unmarshal(data, &out); err != nil {
 			return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
 		}
 		return &out, nil
 	}
 	var f explainFile
-	data, err := os.ReadFile(filepath.Join(dir, explainName))
+	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
@@ -140,7 +140,11 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 
 func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 	x := Explanation{Question: q.Question, Source: q.Source}
-	at := filepath.Join(a.dir, "explain", fmt.Sprintf("question-%02d", i+1))
+	at, err := freshDir(a.dir, filepath.Join(askedName, fmt.Sprintf("question-%02d", i+1)))
+	if err != nil {
+		x.Error = err.Error()
+		return x
+	}
 	out, err := agent.Run(ctx, a.place, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
 		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.place.fenced})
 	switch {
@@ -157,7 +161,7 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 // ExplainSuite returns the suite of a session about which something may be asked.
 func ExplainSuite(dir string) (string, error) {
 	var f explainFile
-	data, err := os.ReadFile(filepath.Join(dir, explainName))
+	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}

@@ -19,8 +19,10 @@ func TestFindExplain(t *testing.T) {
 	if err := os.MkdirAll(want, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(want, "explain.json"), []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{filepath.Join(want, "explain.json"), filepath.Join(dir, "run", eval.ResultsName)} {
+		if err := os.WriteFile(path, []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Symlink("run", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/gofrs/flock"
+
 	"github.com/croft-run/croft/fault"
 )
 
@@ -49,12 +51,12 @@ type done struct {
 
 // A journal is the file of one run, open for appending.
 type journal struct {
-	dir string
+	dir  string
+	lock *flock.Flock // of the file: one process at a time runs a run
 
 	mu   sync.Mutex
 	file *os.File // +checklocks:mu
 	at   int64    // +checklocks:mu; where the next line begins
-	err  error    // +checklocks:mu; that kept a line from being written
 }
 
 // A span is where a line is in the journal.
@@ -67,8 +69,25 @@ func newJournal(dir string, p plan) (*journal, error) {
 		return nil, fmt.Errorf("eval: begin the journal: %w: %w", fault.Of(err), err)
 	}
 	j := &journal{dir: dir, file: f}
+	if err := j.hold(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	_, err = j.add(p)
 	return j, err
+}
+
+// hold makes sure that no other process writes to the journal. The lock ends with the
+// process, whatever ends that.
+func (j *journal) hold() error {
+	j.lock = flock.New(filepath.Join(j.dir, journalName), flock.SetFlag(os.O_RDWR))
+	ok, err := j.lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("eval: lock the journal: %w: %w", fault.Of(err), err)
+	}
+	if !ok {
+		return fmt.Errorf("eval: the run in %s: %w: another process is running it", j.dir, fault.WrongState)
+	}
+	return nil
 }
 
 // add appends a line, whole or not at all as far as a reader is concerned.
@@ -79,12 +98,10 @@ func (j *journal) add(v any) (span, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.err != nil {
-		return span{}, j.err
-	}
 	if _, err := j.file.WriteAt(data, j.at); err != nil {
-		j.err = fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
-		return span{}, j.err
+		// What is there of it is written over: a disk that an agent has filled may have
+		// room again when the agent is gone.
+		return span{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
 	}
 	s := span{j.at, int64(len(data))}
 	j.at += s.size
@@ -118,7 +135,7 @@ func (j *journal) read(s span) (*done, error) {
 func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.file.Close()
+	return errors.Join(j.lock.Close(), j.file.Close())
 }
 
 // openJournal opens the journal of a run that was cut short, and returns its plan
@@ -134,12 +151,15 @@ func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error
 		return nil, p, fmt.Errorf("eval: resume %s: %w: %w", dir, fault.Of(err), err)
 	}
 	j := &journal{dir: dir, file: f}
+	if err := j.hold(); err != nil {
+		return nil, p, errors.Join(err, f.Close())
+	}
 	good, err := readJournal(f, &p, each)
 	if err == nil {
 		err = f.Truncate(good)
 	}
 	if err != nil {
-		return nil, p, errors.Join(fmt.Errorf("eval: resume %s: %w", dir, err), f.Close())
+		return nil, p, errors.Join(fmt.Errorf("eval: resume %s: %w", dir, err), j.lock.Close(), f.Close())
 	}
 	j.at = good
 	return j, p, nil

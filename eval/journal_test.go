@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
 )
 
 func TestJournalGoesOnAfterACrash(t *testing.T) {
@@ -47,6 +48,27 @@ func TestJournalGoesOnAfterACrash(t *testing.T) {
 	if n := bytes.Count(data, []byte("\n")); n != 3 {
 		t.Errorf("the journal has %d lines, want 3: %s", n, data)
 	}
+}
+
+// TestOneProcessRunsARun: who would go on with a run that is under way is told so, and
+// changes nothing.
+func TestOneProcessRunsARun(t *testing.T) {
+	dir := t.TempDir()
+	j, err := newJournal(dir, plan{Version: journalVersion, Suite: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openJournal(dir, func(*done, span) {}); fault.Of(err) != fault.WrongState {
+		t.Errorf("a run that is under way is resumed: %v", err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := openJournal(dir, func(*done, span) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.close()
 }
 
 func TestWhatIsNoRunIsNotResumed(t *testing.T) {

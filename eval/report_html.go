@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -71,7 +70,7 @@ func render(name string, data any) ([]byte, error) {
 			return nil
 		},
 		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.class().ID },
-		"diff":  func(e *ExecutionResult) string { return fileText(filepath.Join(e.ArtifactDir, "changes.diff")) },
+		"diff":  func(e *ExecutionResult) string { return fileText(filepath.Join(e.ArtifactDir, diffName)) },
 		"json":  func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
 	}).Parse(pageText)
 	if err != nil {
@@ -94,12 +93,9 @@ func usd(x *float64) string {
 // fileText is the beginning of a file, "" where there is none.
 func fileText(path string) string {
 	const most = 64 << 10
-	f, err := os.Open(path)
+	data, err := readOurs(path, most)
 	if err != nil {
-		return ""
+		return "" // what can't be read is not shown
 	}
-	defer f.Close() // only read
-	data := make([]byte, most)
-	n, _ := f.Read(data) // what can't be read is not shown
-	return strings.ToValidUTF8(string(data[:n]), "?")
+	return strings.ToValidUTF8(string(data), "?")
 }

@@ -10,7 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/fault"
 )
 
 // jsonReporter writes results.json, or the same without events, to its output
@@ -55,14 +58,31 @@ func ReadResult(path string) (*Result, error) {
 	defer f.Close() // only read
 	var r Result
 	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&r); err != nil {
-		return nil, fmt.Errorf("eval: read %s: %w", path, err)
+		return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
 	}
 	for _, c := range r.Cases {
 		for i := range c.RunnerResults {
+			if !c.RunnerResults[i].whole() {
+				return nil, fmt.Errorf("eval: read %s: %w: a result of the case %q is null", path, fault.InvalidArgument, c.CaseID)
+			}
 			c.RunnerResults[i] = light(c.RunnerResults[i])
 		}
 	}
 	return &r, nil
+}
+
+// whole reports whether a result that was read has all that one has which a run
+// made.
+func (r *ExecutionResult) whole() bool {
+	if r == nil {
+		return false
+	}
+	for _, x := range slices.Concat(r.Sessions, r.Repetitions) {
+		if !x.whole() {
+			return false
+		}
+	}
+	return true
 }
 
 // githubReporter writes workflow commands that GitHub turns into annotations, and
@@ -106,7 +126,7 @@ var (
 )
 
 func annotation(b *bytes.Buffer, f failedExecution) {
-	props := []string{"title=" + propertyEscape.Replace(f.caseID+" > "+f.Runner.ID)}
+	props := []string{"title=" + propertyEscape.Replace(oneLine(f.caseID+" > "+f.Runner.ID))}
 	message := string(f.Status)
 	if f.Error != nil {
 		message = f.Error.Name + ": " + f.Error.Message
@@ -121,7 +141,7 @@ func annotation(b *bytes.Buffer, f failedExecution) {
 			props = append(props, "file="+propertyEscape.Replace(file), fmt.Sprintf("line=%d", at.line), fmt.Sprintf("col=%d", at.column))
 		}
 	}
-	fmt.Fprintf(b, "::error %s::%s\n", strings.Join(props, ","), messageEscape.Replace(message))
+	fmt.Fprintf(b, "::error %s::%s\n", strings.Join(props, ","), messageEscape.Replace(PlainText(message)))
 }
 
 // markdownReporter writes a page for a pull request.
@@ -187,7 +207,7 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 		}
 		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", markup(f.caseID), markup(f.Runner.ID), markup(f.class().Label+" ["+f.class().ID+"]"))
 		if f.Error != nil {
-			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(f.Error.Name+": "+f.Error.Message, "```", "'''"))
+			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(PlainText(f.Error.Name+": "+f.Error.Message), "```", "'''"))
 		}
 		if f.WorkspacePath != "" {
 			fmt.Fprintf(b, "\nWorkspace: `%s`\n", f.WorkspacePath)

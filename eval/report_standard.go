@@ -92,7 +92,7 @@ func (s *standard) start(e Event) error {
 		fmt.Fprintf(&b, "Note: %s\n", n)
 	}
 	b.WriteByte('\n')
-	if _, err := s.out.Write(b.Bytes()); err != nil {
+	if _, err := io.WriteString(s.out, PlainText(b.String())); err != nil {
 		return err
 	}
 	if s.live {
@@ -206,16 +206,6 @@ func verdict(passed bool) string {
 	return "FAIL"
 }
 
-// oneLine makes a text fit for one line of a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
 // summary writes what came out: a table per runner, the failures by class and one
 // by one, and the whole in numbers.
 func (s *standard) summary(r *Result) error {
@@ -226,7 +216,7 @@ func (s *standard) summary(r *Result) error {
 	classTable(&b, r)
 	failures(&b, r)
 	totals(&b, r)
-	_, err := s.out.Write(b.Bytes())
+	_, err := io.WriteString(s.out, PlainText(b.String()))
 	return err
 }
 
@@ -279,7 +269,7 @@ func remark(e *ExecutionResult) string {
 	case StatusFailed:
 		text = "unexpected failure"
 	}
-	if e.RepeatTarget > 1 {
+	if e.RepeatTarget > 1 && e.SuccessfulRepetitions != nil {
 		text = strings.TrimSpace(fmt.Sprintf("%d/%d repetitions %s", *e.SuccessfulRepetitions, e.RepeatTarget, text))
 	}
 	return text

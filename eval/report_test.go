@@ -3,12 +3,14 @@ package eval
 import (
 	"bytes"
 	"encoding/xml"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
 )
 
 // finished is a run with a case that passed and one that failed.
@@ -147,4 +149,79 @@ func TestPageInAFile(t *testing.T) {
 	if err != nil || !bytes.Equal(beside, out.Bytes()) || !strings.HasPrefix(strings.ToLower(out.String()), "<!doctype html>") {
 		t.Errorf("the file has %.200q, and beside the results is %.200q, %v", out.String(), beside, err)
 	}
+}
+
+// TestReportersObeyNobody: what an agent says is neither a command to the terminal
+// nor one to GitHub.
+func TestReportersObeyNobody(t *testing.T) {
+	r := finished(t)
+	failed := r.failed()[0]
+	failed.Error = &ErrorInfo{Name: "Error", Message: "no\x1b]0;owned\x07\u009b2J\u202e\n::error::injected\n  ::stop-commands::x\n##[set-env name=A]b\n```\n# end"}
+	for _, name := range []string{"standard", "github-actions", "markdown"} {
+		var out bytes.Buffer
+		rep, err := NewReporter(name, ReporterConfig{Out: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rep.Report(Event{Hook: OnSuiteFinish, Context: &Context{}, Result: r}); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if !strings.Contains(text, "injected") || strings.ContainsAny(text, "\x1b\x07\u009b\u202e") {
+			t.Errorf("%s writes %q", name, text)
+		}
+		if name != "github-actions" {
+			continue
+		}
+		commands := 0
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(strings.TrimSpace(line), "::") || strings.Contains(line, "##[") {
+				commands++
+			}
+		}
+		if want := len(r.failed()); commands != want {
+			t.Errorf("%d commands, want an annotation of each of %d failures:\n%s", commands, want, text)
+		}
+	}
+}
+
+// TestDamagedResults: results that nobody wrote are refused, not believed.
+func TestDamagedResults(t *testing.T) {
+	for _, text := range []string{
+		``, `[]`, `{"cases":[{"caseId":"a","runnerResults":[null]}]}`, `{"cases":[{"runnerResults":[{"repetitions":[null]}]}]}`,
+		`{"cases":[{"runnerResults":[{"repetitions":[{"sessions":[null]}]}]}]}`, `{"cases":[{"runnerResults":[{"sessions":[null]}]}]}`,
+	} {
+		path := filepath.Join(t.TempDir(), ResultsName)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadResult(path); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// FuzzReadResult: what can be read can be compared and shown.
+func FuzzReadResult(f *testing.F) {
+	f.Add([]byte(`{"cases":[{"caseId":"a","runnerResults":[{"runner":{"id":"r"},"repeatTarget":3,"report":null,"repetitions":[{"sessions":[{}]}]}]}],"runners":[{"runner":{"id":"r"}}]}`))
+	f.Add([]byte(`{"cases":[{"runnerResults":[{"durationMs":1e308,"passed":true,"report":{"usage":{"totalTokens":1e308}}}]}],"runners":[{}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), ResultsName)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := ReadResult(path)
+		if err != nil {
+			return
+		}
+		if _, err := ComparisonPage(r, r); err != nil {
+			t.Errorf("%s: %v", data, err)
+		}
+		if err := Compare(r, r).Write(io.Discard); err != nil {
+			t.Errorf("%s: %v", data, err)
+		}
+		if _, err := Page(r); err != nil {
+			t.Errorf("%s: %v", data, err)
+		}
+	})
 }

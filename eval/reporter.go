@@ -151,7 +151,7 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	case "json-summary":
 		return &jsonReporter{out: cfg.Out, summary: true}, nil
 	case "github-actions":
-		return &githubReporter{standard: newStandard(ReporterConfig{Out: cfg.Out}), out: cfg.Out, summary: cfg.Summary}, nil
+		return &githubReporter{standard: newStandard(ReporterConfig{Out: jobLog{cfg.Out}}), out: cfg.Out, summary: cfg.Summary}, nil
 	case "html":
 		if cfg.File {
 			return &htmlReporter{file: cfg.Out}, nil

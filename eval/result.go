@@ -78,6 +78,8 @@ type ExecutionResult struct {
 	// What Croft adds: how long the workspace took, and where it is kept.
 	PreparationMs float64 `json:"preparationMs,omitempty"`
 	WorkspacePath string  `json:"workspacePath,omitempty"`
+
+	diff string // what the agent changed, of a session, until it is written
 }
 
 // An ErrorInfo is an error as it is written down.

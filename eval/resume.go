@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -32,7 +33,7 @@ func (m *matrix) resume(dir string) error {
 	}
 	m.journal = j
 	if err := m.adopt(p); err != nil {
-		return err
+		return errors.Join(err, j.close())
 	}
 	m.plan()
 	for _, e := range m.executions {

@@ -457,6 +457,7 @@ func light(r *ExecutionResult) *ExecutionResult {
 		return nil
 	}
 	c := *r
+	c.diff = ""
 	c.Report = lightReport(r.Report)
 	c.Sessions, c.Repetitions = lightAll(r.Sessions), lightAll(r.Repetitions)
 	return &c

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 // nil where ctx ended first.
 func (m *matrix) session(ctx context.Context, e *execution, dir string) *ExecutionResult {
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		fail(res, OriginWorkspace, fmt.Errorf("eval: make the directory of artifacts: %w: %w", fault.Of(err), err))
+	if err := m.artifacts(e, dir); err != nil {
+		fail(res, OriginWorkspace, err)
 		return m.classified(ctx, e, res)
 	}
 	if e.runner.rejected.Load() {
@@ -35,9 +34,27 @@ func (m *matrix) session(ctx context.Context, e *execution, dir string) *Executi
 	if res.FailureOrigin == OriginModelRejected {
 		e.runner.rejected.Store(true)
 	}
+	if err := retakeAll(dir); err != nil {
+		m.note("eval: %s: %v", e.name(), err)
+	}
 	m.written(res, outcome)
 	m.questions(e, res, outcome, cwd)
 	return m.classified(ctx, e, res)
+}
+
+// artifacts makes the directory of a session. That of a further try lies in the one
+// that the agent had before.
+func (m *matrix) artifacts(e *execution, dir string) error {
+	rel, err := filepath.Rel(m.runDir, dir)
+	if err != nil {
+		return fmt.Errorf("eval: make %s: %w: %w", dir, fault.Internal, err)
+	}
+	if filepath.Dir(dir) == e.dir { // what is prepared ahead of its turn has it already
+		_, err = ownDir(m.runDir, rel)
+	} else {
+		_, err = freshDir(m.runDir, rel)
+	}
+	return err
 }
 
 // refuse is the result of an execution whose runner's model is known not to be
@@ -153,12 +170,7 @@ func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *Execu
 		env.changes, env.why = was.since(ctx, d.place.Workspace)
 	}
 	if env.changes != nil {
-		res.Report.Files.Changed = env.changes.list
-		if text := env.changes.unified(nil); text != "" {
-			if err := writeWhole(filepath.Join(res.ArtifactDir, "changes.diff"), []byte(text)); err != nil {
-				m.note("eval: %s: %v", e.name(), err)
-			}
-		}
+		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unified(nil)
 	}
 	res.Report.Network = m.opts.requests.of(d.place.Workspace.ID())
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: m.runDir, ArtifactDir: res.ArtifactDir,
@@ -216,9 +228,6 @@ func (m *matrix) questions(e *execution, res *ExecutionResult, outcome *suite.Ou
 	}
 }
 
-// explainName is the file with what may be asked about a failure.
-const explainName = "explain.json"
-
 // written writes the artifacts of a session.
 func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
 	put := func(name string, v any) {
@@ -230,6 +239,11 @@ func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *Executio
 		put("error.json", res.Error)
 	}
 	put("report.json", res.Report)
+	if res.diff != "" {
+		if err := writeWhole(filepath.Join(res.ArtifactDir, diffName), []byte(res.diff)); err != nil {
+			m.note("eval: %v", err)
+		}
+	}
 	if outcome == nil {
 		return res
 	}

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,28 +92,42 @@ func writeFile(src io.Reader, to string, mode fs.FileMode) error {
 	return errors.Join(err, dst.Chmod(mode), dst.Close())
 }
 
-// listing is all that is in a workspace, parents before children.
-func listing(ctx context.Context, ws *workspace.Workspace) ([]driver.Info, error) {
-	var all []driver.Info
+// listing is what is in a workspace, parents before children: all of it, or so many
+// entries and that there are more.
+func listing(ctx context.Context, ws *workspace.Workspace, most int) (all []driver.Info, more bool, err error) {
 	for after := ""; ; {
-		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: driver.MaxListLimit, After: after})
+		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: min(driver.MaxListLimit, most+1-len(all)), After: after})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, page.Entries...)
+		if len(all) > most {
+			return all[:most], true, nil
+		}
 		if after = page.Next; after == "" {
-			return all, nil
+			return all, false, nil
 		}
 	}
 }
 
+// Bounds of a workspace that is kept. A file may say that it is larger than any disk.
+const (
+	maxKeptEntries = 1_000_000
+	maxKeptBytes   = 16 << 30 // of all files, as they say
+	maxKeptFile    = 8 << 30
+)
+
 // takeOut makes a directory of the host hold all that a workspace does. What can't
 // be read is left out, and told.
 func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
-	all, err := listing(ctx, ws)
+	all, more, err := listing(ctx, ws, maxKeptEntries)
 	if err != nil {
 		return nil, err
 	}
+	if more {
+		left = append(left, fmt.Sprintf("all after %s", all[len(all)-1].Path))
+	}
+	total := int64(0)
 	root, err := os.OpenRoot(to) // what is in a workspace is not to be trusted
 	if err != nil {
 		return nil, err
@@ -127,6 +142,11 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 		case driver.TypeSymlink:
 			links = append(links, info)
 		case driver.TypeFile:
+			if info.Size > maxKeptFile || info.Size > maxKeptBytes-total {
+				left = append(left, info.Path)
+				continue
+			}
+			total += info.Size
 			err = takeFile(ctx, ws, root, info)
 		default:
 			left = append(left, info.Path)
@@ -160,6 +180,34 @@ func takeFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info 
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, body)
+	err = copySparse(dst, io.LimitReader(body, info.Size))
 	return errors.Join(err, dst.Chmod(info.Mode.Perm()), dst.Close())
 }
+
+// copySparse copies a file without its holes: what is nothing but zeros takes no room.
+func copySparse(dst *os.File, src io.Reader) error {
+	buf, size := make([]byte, 64<<10), int64(0)
+	for {
+		n, err := io.ReadFull(src, buf)
+		if n > 0 {
+			if !zeros(buf[:n]) {
+				if _, err := dst.WriteAt(buf[:n], size); err != nil {
+					return err
+				}
+			}
+			size += int64(n)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return dst.Truncate(size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// zeros reports whether there is nothing else in p, which holds at most as many
+// bytes as nothing.
+func zeros(p []byte) bool { return bytes.Equal(p, nothing[:len(p)]) }
+
+var nothing = make([]byte, 64<<10)

@@ -217,6 +217,9 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 // Neither can fail the case; what went wrong is in workspace.json.
 func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func(ctx context.Context, d *desk, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
+	if err := retake(artifacts, cleanupName); err != nil {
+		return err
+	}
 	if d.path != "" {
 		preserved, err := d.keepOrRemove(ctx, keep)
 		d.file.Preserved = &preserved
@@ -225,12 +228,12 @@ func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func
 			if !keep {
 				d.file.Preserved = new(true)
 			}
-			if werr := os.WriteFile(filepath.Join(artifacts, "workspace.cleanup-error.log"), []byte(err.Error()), 0o644); werr != nil { //nolint:gosec // as all artifacts
+			if werr := writeWhole(filepath.Join(artifacts, cleanupName), []byte(err.Error())); werr != nil {
 				return werr
 			}
 		}
 	}
-	path := filepath.Join(artifacts, "workspace.json")
+	path := filepath.Join(artifacts, workspaceName)
 	err := writeJSON(path, d.file)
 	if d.place == nil {
 		return err

@@ -57,12 +57,12 @@ func (a *app) evalExplain(ctx context.Context, dir, config string, place *evalPl
 		return a.answer(x, func(w io.Writer) error {
 			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
 			for _, q := range x.Explanations {
-				fmt.Fprintf(w, "\nQ: %s\n", q.Question)
+				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))
 				if q.Error != "" {
-					fmt.Fprintf(w, "no answer: %s\n", q.Error)
+					fmt.Fprintf(w, "no answer: %s\n", eval.PlainText(q.Error))
 					continue
 				}
-				fmt.Fprintf(w, "A: %s\n", q.Answer)
+				fmt.Fprintf(w, "A: %s\n", eval.PlainText(q.Answer))
 			}
 			return nil
 		})

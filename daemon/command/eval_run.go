@@ -149,7 +149,8 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
-	opts.Note, opts.Read = a.note, append(opts.Read, s.tmp)
+	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
+	opts.Read = append(opts.Read, s.tmp)
 	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err

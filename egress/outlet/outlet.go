@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/workspace/driver"
@@ -177,20 +178,21 @@ func (one *out) bundle() error {
 
 // listen listens on a socket that takes the place of any that is there.
 func listen(path string) (net.Listener, error) {
-	dir, err := os.Open(filepath.Dir(path))
+	// Whoever is inside may be this very user, and have put a link there.
+	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	// The address of a socket holds 108 bytes, so it goes through the descriptor.
-	fresh := driver.NewID()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), fresh), Net: "unix"})
+	there := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
+	at := there + driver.NewID()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	at := filepath.Join(filepath.Dir(path), fresh)
-	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, path)); err != nil { //nolint:gosec // the directory above is 0700
+	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, there+filepath.Base(path))); err != nil { //nolint:gosec // the directory above is 0700
 		return nil, errors.Join(err, l.Close(), os.Remove(at))
 	}
 	return l, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
@@ -232,11 +231,9 @@ func keys(raw json.RawMessage) []string {
 		if dec.Decode(&skip) != nil {
 			break
 		}
-		if !slices.Contains(all, key) {
-			all = append(all, key)
-		}
+		all = append(all, key)
 	}
-	return all
+	return unique(all)
 }
 
 // unique returns the strings without those that came before.

@@ -10,7 +10,7 @@ import (
 type geminiReader struct {
 	b     session.Builder
 	dir   string
-	text  string // of the message that comes in pieces
+	text  strings.Builder // of the message that comes in pieces
 	at    string
 	calls map[string]geminiCall
 	kept  geminiKept
@@ -26,13 +26,16 @@ type geminiCall struct {
 // the thoughts, their tokens, and what tools answered to the model.
 type geminiKept struct {
 	messages []record          // of the model, each as it was written last
+	told     int               // so many of them are done with
+	saying   map[string][]int  // which of them have a content
+	calling  map[string][]int  // which of them call a tool, by the call's id
 	results  map[string]string // what the model was told, by the call's id
 	thoughts *float64          // tokens
 }
 
 // readGemini reads a session that was kept: lines, or one document.
 func readGemini(text []byte) geminiKept {
-	k := geminiKept{results: map[string]string{}}
+	k := geminiKept{results: map[string]string{}, saying: map[string][]int{}, calling: map[string][]int{}}
 	lines := records(text)
 	if whole := parse(text); whole != nil {
 		lines = whole.list("messages")
@@ -49,7 +52,8 @@ func readGemini(text []byte) geminiKept {
 		place[r.str("id")] = len(k.messages)
 		k.messages = append(k.messages, r)
 	}
-	for _, m := range k.messages {
+	for i, m := range k.messages {
+		k.saying[m.str("content")] = append(k.saying[m.str("content")], i)
 		k.thoughts = sum(k.thoughts, m.obj("tokens").num("thoughts"))
 		for _, call := range m.list("toolCalls") {
 			var parts []string
@@ -58,20 +62,24 @@ func readGemini(text []byte) geminiKept {
 					parts = append(parts, said)
 				}
 			}
-			k.results[call.str("id")] = strings.Join(parts, "\n")
+			id := call.str("id")
+			k.calling[id] = append(k.calling[id], i)
+			k.results[id] = strings.Join(parts, "\n")
 		}
 	}
 	return k
 }
 
-// think tells the thoughts of the messages up to the first that match says, which
-// is then done with.
-func (n *geminiReader) think(match func(record) bool) {
-	i := slices.IndexFunc(n.kept.messages, match)
-	if i < 0 {
+// think tells the thoughts of the messages up to the first of some that is not done
+// with, which it then is. The places of those are in order.
+func (n *geminiReader) think(places []int) {
+	k := &n.kept
+	first, _ := slices.BinarySearch(places, k.told)
+	if first == len(places) {
 		return
 	}
-	for _, m := range n.kept.messages[:i+1] {
+	end := places[first] + 1
+	for _, m := range k.messages[k.told:end] {
 		for _, thought := range m.list("thoughts") {
 			text := strings.TrimSpace(thought.str("subject") + "\n" + thought.str("description"))
 			if text != "" {
@@ -79,7 +87,7 @@ func (n *geminiReader) think(match func(record) bool) {
 			}
 		}
 	}
-	n.kept.messages = n.kept.messages[i+1:]
+	k.told = end
 }
 
 // message reads a message, or a piece of one.
@@ -89,10 +97,10 @@ func (n *geminiReader) message(r record, at string) {
 	case r.str("role") == "user" && text != "":
 		n.b.Add(session.Event{Type: session.Message, Role: session.User, Text: text, At: at})
 	case r.str("role") == "assistant":
-		if n.text == "" {
+		if n.text.Len() == 0 {
 			n.at = at
 		}
-		n.text += text
+		n.text.WriteString(text)
 		if !r.is("delta") {
 			n.flush()
 		}
@@ -101,20 +109,19 @@ func (n *geminiReader) message(r record, at string) {
 
 // flush tells the message that came in pieces.
 func (n *geminiReader) flush() {
-	if n.text == "" {
+	text := n.text.String()
+	if text == "" {
 		return
 	}
-	n.think(func(m record) bool { return m.str("content") == n.text })
-	n.b.Say(session.Final, n.text, n.at)
-	n.text = ""
+	n.think(n.kept.saying[text])
+	n.b.Say(session.Final, text, n.at)
+	n.text.Reset()
 }
 
 func (n *geminiReader) call(r record, at string) {
 	n.flush()
 	id := r.str("tool_id")
-	n.think(func(m record) bool {
-		return slices.ContainsFunc(m.list("toolCalls"), func(c record) bool { return c.str("id") == id })
-	})
+	n.think(n.kept.calling[id])
 	tool, args := r.str("tool_name"), r.obj("parameters")
 	if skill, ok := args.text("name"); ok && tool == "activate_skill" {
 		n.b.Skill(skill, "Loaded via activate_skill tool", at)

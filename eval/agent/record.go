@@ -71,14 +71,19 @@ func (r record) first(keys ...string) (string, bool) {
 	return "", false
 }
 
-// num returns a field that is a number, nil where it is not.
+// maxNumber is more than anybody counts. What an agent says that it counted is added
+// to more of the same, and no sum may become infinite: JSON has no word for that.
+const maxNumber = 1e18
+
+// num returns a field that is a number, nil where it is not, or none that anybody
+// counts to.
 func (r record) num(key string) *float64 {
 	raw := r[key]
 	if len(raw) == 0 || (raw[0] != '-' && (raw[0] < '0' || raw[0] > '9')) {
 		return nil
 	}
 	var n float64
-	if json.Unmarshal(raw, &n) != nil || math.IsInf(n, 0) {
+	if json.Unmarshal(raw, &n) != nil || math.Abs(n) > maxNumber {
 		return nil
 	}
 	return &n

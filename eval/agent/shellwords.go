@@ -2,7 +2,6 @@ package agent
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -31,11 +30,11 @@ func filesRead(command string) []string {
 			continue
 		}
 		file := unquote(words[0])
-		if file != "" && !strings.HasPrefix(file, "-") && !slices.Contains(found, file) {
+		if file != "" && !strings.HasPrefix(file, "-") {
 			found = append(found, file)
 		}
 	}
-	return found
+	return unique(found)
 }
 
 // unquote removes a quote at the beginning and one at the end.

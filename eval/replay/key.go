@@ -62,7 +62,7 @@ func host(r *http.Request) string {
 // query returns the query without what is secret or differs.
 func query(u *url.URL) string {
 	q := u.Query()
-	for _, name := range []string{"key", "api_key", "access_token", "client_version"} {
+	for _, name := range append([]string{"client_version"}, keyQueries...) {
 		q.Del(name)
 	}
 	return q.Encode()

@@ -13,12 +13,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
 )
 
 // A Recorder asks somebody else and writes what they answered to a tape. It is
 // safe for use by several goroutines.
 type Recorder struct {
 	next http.RoundTripper
+	keys keys
 
 	mu  sync.Mutex
 	out io.Writer // +checklocks:mu
@@ -62,7 +64,8 @@ func (r *Recorder) ask(req *http.Request, dirs []string) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	key, norm := Key(req, body, dirs...)
+	hidden := r.keys.of(req)
+	key, norm := Key(req, forms().Bytes(hidden.Bytes(body)), dirs...)
 	// An answer that is compressed could not be read by people, nor played in parts.
 	req.Header.Del("Accept-Encoding")
 	resp, err := r.next.RoundTrip(req)
@@ -72,11 +75,11 @@ func (r *Recorder) ask(req *http.Request, dirs []string) (*http.Response, error)
 	shown := *req.URL
 	shown.RawQuery = query(req.URL)
 	shown.User = nil
-	e := Exchange{Version: Version, Key: key, Method: req.Method, URL: shown.String(), Status: resp.StatusCode, Header: keep(resp.Header)}
+	e := Exchange{Version: Version, Key: key, Method: req.Method, URL: hidden.String(shown.String()), Status: resp.StatusCode, Header: keep(resp.Header)}
 	if json.Valid(norm) {
 		e.Request = norm
 	}
-	resp.Body = &taping{body: resp.Body, e: e, r: r, dirs: dirs, last: time.Now()}
+	resp.Body = &taping{body: resp.Body, e: e, r: r, dirs: dirs, keys: hidden, last: time.Now()}
 	return resp, nil
 }
 
@@ -97,6 +100,7 @@ type taping struct {
 	e    Exchange
 	r    *Recorder
 	dirs []string
+	keys *secret.Scrubber
 	last time.Time
 	part []byte // of an event that is not whole yet
 	done bool
@@ -129,7 +133,7 @@ var eventEnd = []byte("\n\n")
 func (t *taping) chunk(n int) {
 	now := time.Now()
 	c := Chunk{After: now.Sub(t.last).Milliseconds()}
-	if b := t.part[:n]; utf8.Valid(b) {
+	if b := t.keys.Bytes(t.part[:n]); utf8.Valid(b) {
 		c.Text = hide(string(b), t.dirs)
 	} else {
 		c.Binary = bytes.Clone(b)

@@ -18,8 +18,11 @@
 // for them, and a replay names its own. (Where a model streams a path in pieces,
 // each in an event of its own, the path stays as it was recorded.)
 //
-// Credentials are not recorded: of a request only what makes up its key is kept,
-// and of a response not the headers that carry cookies.
+// Credentials are not recorded: of a request only what makes up its key is kept, and
+// of a response not the headers that carry cookies. Where a body has one in it, of
+// those that requests were made with, that the environment has, or, of a request,
+// that looks like one, there is a mark in its place. (One that a model streams in
+// pieces is not found.)
 package replay
 
 import (
@@ -74,6 +77,8 @@ type Tape struct {
 	// Pace lets each part of an answer come as long after the one before as it
 	// did when it was recorded. By default all comes at once.
 	Pace bool
+
+	keys keys
 
 	mu   sync.Mutex
 	all  map[string][]Exchange // +checklocks:mu
@@ -146,7 +151,7 @@ func (t *Tape) answer(r *http.Request, dirs []string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, norm := Key(r, body, dirs...)
+	key, norm := Key(r, forms().Bytes(t.keys.of(r).Bytes(body)), dirs...)
 	e, ok := t.take(key)
 	if !ok {
 		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearest(r, norm))

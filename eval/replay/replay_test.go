@@ -220,3 +220,57 @@ func FuzzKey(f *testing.F) {
 		_ = norm
 	})
 }
+
+// TestKeysThatAreSaid: a key that an agent or a model says is not on the tape, and a
+// replay with another key finds the request all the same.
+func TestKeysThatAreSaid(t *testing.T) {
+	const inHeader, inEnv, likeOne = "not-a-real-key-0001", "not-a-real-key-0002", "ghp_0123456789abcdefABCDEF0123456789abcd"
+	t.Setenv("SOME_API_KEY", inEnv)
+	srv, _ := model(t)
+	up, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(base, key, env string) (int, string) {
+		body := fmt.Sprintf(`{"messages":["printenv: KEY=%s OTHER=%s THIRD %s"]}`, key, env, likeOne)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/messages", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	var tape bytes.Buffer
+	proxy := httptest.NewServer(Handler(up, NewRecorder(http.DefaultTransport, &tape)))
+	defer proxy.Close()
+	if _, said := say(proxy.URL, inHeader, inEnv); !strings.Contains(said, inHeader) {
+		t.Fatalf("the agent is not answered as the model did: %s", said)
+	}
+	for _, key := range []string{inHeader, inEnv} {
+		if strings.Contains(tape.String(), key) {
+			t.Errorf("%s is on the tape: %s", key, tape.String())
+		}
+	}
+	if line, _, _ := strings.Cut(tape.String(), `"status"`); strings.Contains(line, likeOne) {
+		t.Errorf("what looks like a key is on the tape: %s", line)
+	}
+	t.Setenv("SOME_API_KEY", "another-secret-0003")
+	played, err := Read(&tape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := httptest.NewServer(Handler(up, played))
+	defer replay.Close()
+	if status, said := say(replay.URL, "yet-another-key-0004", "another-secret-0003"); status != http.StatusOK {
+		t.Errorf("a replay with other keys: %d %s", status, said)
+	}
+}

@@ -17,7 +17,8 @@ type Builder struct {
 	Fallback string  // the final output where there is no such message
 	Cost     *Cost
 
-	skills   []string // loaded explicitly, in their order
+	skills   []string        // loaded explicitly, in their order
+	loaded   map[string]bool // those in skills
 	evidence string
 }
 
@@ -58,7 +59,11 @@ func (b *Builder) Read(path, base, at string) {
 // Skill adds a skill that was loaded with a tool; evidence says how.
 func (b *Builder) Skill(name, evidence, at string) {
 	b.evidence = evidence
-	if !slices.Contains(b.skills, name) {
+	if !b.loaded[name] {
+		if b.loaded == nil {
+			b.loaded = map[string]bool{}
+		}
+		b.loaded[name] = true
 		b.skills = append(b.skills, name)
 	}
 	b.Add(Event{Type: SkillSignal, Skill: name, Signal: "tool:skill", At: at})
@@ -150,6 +155,7 @@ const skillFile = "SKILL.md"
 // InferSkills returns the skills whose SKILL.md is among the paths that were read.
 func InferSkills(paths []string) []DetectedSkill {
 	var found []DetectedSkill
+	place := map[string]int{}
 	for _, p := range paths {
 		if !strings.HasSuffix(p, skillFile) {
 			continue
@@ -159,10 +165,10 @@ func InferSkills(paths []string) []DetectedSkill {
 			continue
 		}
 		name := parts[len(parts)-2]
-		i := slices.IndexFunc(found, func(d DetectedSkill) bool { return d.Skill == name })
-		if i < 0 {
-			found = append(found, DetectedSkill{Skill: name, Confidence: Strong})
-			i = len(found) - 1
+		i, ok := place[name]
+		if !ok {
+			i = len(found)
+			found, place[name] = append(found, DetectedSkill{Skill: name, Confidence: Strong}), i
 		}
 		found[i].Evidence = append(found[i].Evidence, "Read "+p)
 	}
@@ -174,11 +180,15 @@ func merge(found []DetectedSkill, explicit []string, evidence string) []Detected
 	if found == nil {
 		found = []DetectedSkill{}
 	}
+	place := map[string]int{}
+	for i, d := range found {
+		place[d.Skill] = i
+	}
 	for _, name := range explicit {
-		i := slices.IndexFunc(found, func(d DetectedSkill) bool { return d.Skill == name })
-		if i < 0 {
-			found = append(found, DetectedSkill{Skill: name})
-			i = len(found) - 1
+		i, ok := place[name]
+		if !ok {
+			i = len(found)
+			found, place[name] = append(found, DetectedSkill{Skill: name}), i
 		}
 		found[i].Confidence = Explicit
 		found[i].Evidence = append(found[i].Evidence, evidence)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +147,19 @@ func FuzzEvent(f *testing.F) {
 			t.Fatalf("%s: %v", out, err)
 		}
 	})
+}
+
+// TestManySkills: an agent that names any number of skills keeps nobody busy for long:
+// each is looked up, not looked for.
+func TestManySkills(t *testing.T) {
+	const many = 300_000
+	var b Builder
+	for i := range many {
+		name := strconv.Itoa(i)
+		b.Skill(name, "e", "")
+		b.Reads = append(b.Reads, "/skills/"+name+"/SKILL.md")
+	}
+	if got := len(b.Report(Runner{}, "p").DetectedSkills); got != many {
+		t.Errorf("%d skills, want %d", got, many)
+	}
 }

@@ -162,8 +162,8 @@ func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string,
 	return progress("import "+name, r, nil)
 }
 
-// Build makes an image by a Dockerfile, in the engine's own builder and without
-// a network.
+// Build makes an image by a Dockerfile, in the engine's own builder and with the
+// network that the engine gives whoever builds.
 func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
 	resp, err := e.c.ImageBuild(ctx, files, build.ImageBuildOptions{
 		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,

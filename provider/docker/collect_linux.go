@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -42,7 +43,7 @@ func (p *Provider) collect(ctx context.Context) ([]Leftover, error) {
 	}
 	var removed []Leftover
 	for _, c := range list {
-		if !orphan(c.Labels) {
+		if !named(c.Name, c.Labels) || !orphan(c.Labels) {
 			continue
 		}
 		if err := p.removeUnit(ctx, c.ID); err != nil {
@@ -55,7 +56,7 @@ func (p *Provider) collect(ctx context.Context) ([]Leftover, error) {
 		return removed, err
 	}
 	for _, v := range volumes {
-		if !orphan(v.Labels) {
+		if !named(v.Name, v.Labels) || !orphan(v.Labels) {
 			continue
 		}
 		if err := p.engine.RemoveVolume(ctx, v.Name); err != nil {
@@ -82,15 +83,30 @@ func (p *Provider) collectImages(ctx context.Context) error {
 	}
 	for _, img := range images {
 		version := img.Labels[LabelGuest]
-		if version == "" || version == bin.Version || len(img.Names) == 0 {
+		if version == "" || version == bin.Version {
 			continue
 		}
-		// AlreadyExists is what an engine says of one that a container is made of.
-		if err := p.engine.RemoveImage(ctx, img.Names[0]); err != nil && fault.Of(err) != fault.AlreadyExists && fault.Of(err) != fault.NotFound {
-			return err
+		for _, name := range img.Names {
+			if !strings.HasPrefix(name, OwnImages+":") {
+				continue // somebody's own, made of one of ours: labels are handed down
+			}
+			// AlreadyExists is what an engine says of one that a container is made of.
+			if err := p.engine.RemoveImage(ctx, name); err != nil && fault.Of(err) != fault.AlreadyExists && fault.Of(err) != fault.NotFound {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// named reports whether something in the engine has the name that goes with its
+// labels. Those alone say little: a container has the labels of its image, too,
+// whoever made either.
+func named(name string, labels map[string]string) bool {
+	if id := labels[LabelWorkspace]; id != probeID {
+		return driver.ValidID(id) && name == unitOf(id)
+	}
+	return strings.HasPrefix(name, namePrefix+probePrefix)
 }
 
 // orphan reports whether what something in the engine was made for is gone from

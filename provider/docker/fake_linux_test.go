@@ -210,10 +210,10 @@ func (f *fake) RemoveVolume(ctx context.Context, name string) error {
 	return nil
 }
 
-// fits reports whether labels are among those that something has.
+// fits reports whether there are all labels; one with the value "" need only be there.
 func fits(has, labels map[string]string) bool {
 	for k, v := range labels {
-		if has[k] != v {
+		if is, ok := has[k]; !ok || v != "" && is != v {
 			return false
 		}
 	}

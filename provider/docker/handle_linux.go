@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/croft-run/croft/egress/outlet"
@@ -233,6 +234,12 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 	box := h.p.ground.Path(h.id, boxName)
 	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
+	}
+	// See ownDirectory; but the container may be running.
+	if info, err := os.Lstat(filepath.Join(box, guest.ContainerEgress)); err == nil && !info.IsDir() {
+		if err := os.Remove(filepath.Join(box, guest.ContainerEgress)); err != nil {
+			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
+		}
 	}
 	at := outlet.Places{
 		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),

@@ -66,7 +66,7 @@ func (i Images) Remove(ctx context.Context, image string) error {
 
 // Import brings in an image under a name. source is the path of an OCI layout (a
 // directory), of a tarball as "docker save" writes it, or of a Dockerfile, whose
-// directory it may copy from.
+// directory it may copy from, but for what its .dockerignore names.
 func (i Images) Import(ctx context.Context, source, image string) error {
 	if err := checkImageName(image); err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -154,23 +154,9 @@ func (i Images) dockerfile(ctx context.Context, source, image string) error {
 	if dir == "" {
 		dir = "."
 	}
-	return i.piped(func(w io.Writer) error { return tarDir(w, dir) }, func(r io.Reader) error {
+	return i.piped(func(w io.Writer) error { return tarDir(w, dir, base) }, func(r io.Reader) error {
 		return i.Engine.Build(ctx, r, base, image, map[string]string{LabelSource: "Dockerfile " + base})
 	})
-}
-
-// tarDir writes what is in a directory, without following symlinks out of it.
-func tarDir(w io.Writer, dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
-	t := tar.NewWriter(w)
-	if err := t.AddFS(root.FS()); err != nil {
-		return err
-	}
-	return t.Close()
 }
 
 // FromTree makes an image of a tree of files, such as that of a template.

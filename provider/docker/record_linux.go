@@ -186,7 +186,7 @@ func (p *Provider) sweepContainers(ctx context.Context, live []string) error {
 	var errs error
 	for _, c := range list {
 		id := c.Labels[LabelWorkspace]
-		if !driver.ValidID(id) || slices.Contains(live, id) {
+		if !driver.ValidID(id) || slices.Contains(live, id) || !named(c.Name, c.Labels) {
 			continue // a probe's is removed by whoever made it, or by cleanProbes
 		}
 		errs = errors.Join(errs, p.removeUnit(ctx, c.ID))

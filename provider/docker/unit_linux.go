@@ -125,7 +125,7 @@ func (p *Provider) run(ctx context.Context, u Unit) error {
 
 // prepare makes the box ready for a guest.
 func (l *launch) prepare(version string, img Image) error {
-	if err := os.Mkdir(l.box(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := ownDirectory(l.box()); err != nil {
 		return err
 	}
 	for _, name := range []string{guest.ContainerConfig, guest.ContainerReport, guest.ContainerSocket} {
@@ -133,7 +133,7 @@ func (l *launch) prepare(version string, img Image) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(l.box(guest.ContainerLog), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := ownDirectory(l.box(guest.ContainerLog)); err != nil {
 		return err
 	}
 	l.newToken()
@@ -145,6 +145,23 @@ func (l *launch) prepare(version string, img Image) error {
 		return err
 	}
 	return l.open()
+}
+
+// ownDirectory makes a directory in the place of anything else, such as a link: where
+// the workload is the same user as this process, the box is the workload's as well.
+// Its container has ended.
+func ownDirectory(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.IsDir() {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // newToken makes up what the guest wants to hear.

@@ -170,7 +170,7 @@ func (p *Provider) sweepVolumes(ctx context.Context, ground string, live []strin
 	}
 	var errs error
 	for _, v := range list {
-		if id := v.Labels[LabelWorkspace]; !driver.ValidID(id) || slices.Contains(live, id) || p.fresh(id) {
+		if id := v.Labels[LabelWorkspace]; !driver.ValidID(id) || slices.Contains(live, id) || !named(v.Name, v.Labels) || p.fresh(id) {
 			continue
 		}
 		errs = errors.Join(errs, p.engine.RemoveVolume(soon, v.Name))

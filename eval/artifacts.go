@@ -1,0 +1,142 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// The directory of a session's artifacts is the agent's as well: it may put there
+// whatever it likes, under any name, also in place of what we write. So nothing is
+// read or written through a link in it, and what has the name of a file of ours and
+// is not ours goes before anybody takes it for one.
+
+// Files of ours in a directory of artifacts, beside those of package agent.
+const (
+	diffName      = "changes.diff"
+	explainName   = "explain.json" // what may be asked about a failure
+	answersName   = "explanations.json"
+	askedName     = "explain" // a directory
+	cleanupName   = "workspace.cleanup-error.log"
+	workspaceName = "workspace.json"
+)
+
+// ours are the files that are written after a session, if at all.
+var ours = []string{diffName, "error.json", "report.json", "judgements.json", "assert.log.json", explainName, answersName, askedName}
+
+// retake removes what an agent put in the place of files of ours.
+func retake(dir string, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if err := removeTree(filepath.Join(dir, name)); err != nil {
+			errs = append(errs, fmt.Errorf("eval: remove what the agent left as %s: %w: %w", name, fault.Of(err), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retakeAll is retake for all that a session may have put there in place of ours: also
+// for the directories of further tries, of which there are none yet.
+func retakeAll(dir string) error {
+	names := slices.Clone(ours)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("eval: look at the artifacts: %w: %w", fault.Of(err), err)
+	}
+	for _, e := range list {
+		if furtherTry.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return retake(dir, names...)
+}
+
+var (
+	furtherTry = regexp.MustCompile(`^session-\d+$`)
+	// sessionPath is where the artifacts of a session are, in the directory of a run.
+	sessionPath = regexp.MustCompile(`^[^/]+/[^/]+/repeat-\d+(/session-\d+)?$`)
+)
+
+// isSession reports whether a directory holds the artifacts of a session. What an
+// agent makes in them that looks like a run is none: the run is the outermost.
+func isSession(dir string) bool {
+	run := ""
+	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
+		for _, name := range []string{journalName, ResultsName} {
+			if info, err := os.Lstat(filepath.Join(at, name)); err == nil && info.Mode().IsRegular() {
+				run = at
+			}
+		}
+	}
+	rel, err := filepath.Rel(run, dir)
+	return run != "" && err == nil && sessionPath.MatchString(filepath.ToSlash(rel))
+}
+
+// ownDir makes the directory at rel below base, of which agents may have made parts
+// before: what is no directory on the way, such as a link that leads elsewhere,
+// gives way to one.
+func ownDir(base, rel string) (string, error) {
+	if real, err := filepath.EvalSymlinks(base); err != nil || real != base {
+		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
+	}
+	at := base
+	for part := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		if err == nil && info.IsDir() {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(at)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.Mkdir(at, 0o755)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("eval: make %s: %w: %w", at, fault.Of(err), err)
+		}
+	}
+	return at, nil
+}
+
+// freshDir is ownDir for a directory that is empty.
+func freshDir(base, rel string) (string, error) {
+	dir, err := ownDir(base, rel)
+	if err == nil {
+		err = removeTree(dir)
+	}
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("eval: make %s anew: %w: %w", filepath.Join(base, rel), fault.Of(err), err)
+	}
+	return dir, nil
+}
+
+// readOurs returns the beginning of a file of ours. Of anything but a plain file,
+// which it would then not be, there is nothing.
+func readOurs(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: it is no plain file", fault.InvalidArgument)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}

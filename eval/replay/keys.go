@@ -1,0 +1,87 @@
+package replay
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/secret"
+)
+
+// Agents see the keys that they ask their models with, and may say them: in what a
+// command printed, which is sent to the model with all else, and in what the model
+// makes of it. A tape has a mark in their place, whatever they are, so that a replay
+// with other keys, or none that are worth anything, finds the same requests.
+
+// credential headers, and those parts of a query that are secret.
+var (
+	keyHeaders = []string{"Authorization", "Proxy-Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
+	keyQueries = []string{"key", "api_key", "access_token"}
+)
+
+// leastKey is the length of the shortest text that is taken for a key.
+const leastKey = 12
+
+// keys are the credentials of a run: those that requests were made with, and those
+// in the environment of this process, which agents have as well.
+type keys struct {
+	mu   sync.Mutex
+	seen map[string]bool  // +checklocks:mu
+	find *secret.Scrubber // +checklocks:mu; of what was seen
+}
+
+// secretName is what variables are called that hold a key.
+var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|password|passwd|credentials?)$`)
+
+// of returns what hides the keys known when a request is made.
+func (k *keys) of(r *http.Request) *secret.Scrubber {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := len(k.seen)
+	if k.seen == nil {
+		k.seen = map[string]bool{}
+		for _, pair := range os.Environ() {
+			if name, value, _ := strings.Cut(pair, "="); secretName.MatchString(name) {
+				k.add(value)
+			}
+		}
+	}
+	for _, name := range keyHeaders {
+		for _, value := range r.Header.Values(name) {
+			if _, after, ok := strings.Cut(value, " "); ok { // behind the scheme
+				value = after
+			}
+			k.add(value)
+		}
+	}
+	q := r.URL.Query()
+	for _, name := range keyQueries {
+		k.add(q.Get(name))
+	}
+	if k.find == nil || len(k.seen) != was {
+		var values []secret.Value
+		for text := range k.seen {
+			values = append(values, secret.NewValue("key", text))
+		}
+		k.find = secret.NewScrubber(values, nil)
+	}
+	return k.find
+}
+
+// +checklocks:k.mu
+func (k *keys) add(text string) {
+	if text = strings.TrimSpace(text); len(text) >= leastKey {
+		k.seen[text] = true
+	}
+}
+
+// forms finds keys of well-known services by what they look like.
+var forms = sync.OnceValue(func() *secret.Scrubber {
+	find, err := secret.NewPatterns(secret.Providers())
+	if err != nil {
+		panic(err) // they are ours
+	}
+	return secret.NewScrubber(nil, &secret.ScrubOptions{Finders: []secret.Finder{find}})
+})
