@@ -151,6 +151,10 @@ const CauseGone = "gone"
 // CauseStale is the cause of a Failed ref that a newer revision has replaced.
 const CauseStale = "stale"
 
+// CauseOutage is the cause of a Failed workspace that was there before, and whose
+// provider could not be reached for as long as it was tried.
+const CauseOutage = "outage"
+
 // CauseCorrupt is the cause of a failure of something stored that is not what it
 // was when it was written.
 const CauseCorrupt = "corrupt"

@@ -25,7 +25,8 @@ type flight struct {
 // while anyone waits for it. The handle is shared with others: closing it does
 // nothing, and it ends when the registry lets go of the workspace.
 //
-// A workspace that failed answers with the error of its failure until Reset.
+// A workspace that failed answers with the error of its failure until Reset. One
+// that could not be reached for a while (fault.CauseOutage) is tried again.
 func (r *Registry) Acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
@@ -135,6 +136,9 @@ func (r *Registry) bring(ctx context.Context, id string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rec, err = r.afterOutage(ctx, rec); err != nil {
+		return nil, err
+	}
 	if err := rec.usable(); err != nil {
 		return nil, err
 	}
@@ -151,6 +155,25 @@ func (r *Registry) bring(ctx context.Context, id string) (*entry, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// outagePause is how long a workspace that could not be reached fails fast, so that
+// calls that come at once do not each wait for all retries.
+const outagePause = 2 * time.Second
+
+// afterOutage lets a workspace that could not be reached be tried again.
+func (r *Registry) afterOutage(ctx context.Context, rec Record) (Record, error) {
+	if !rec.outage() || time.Since(rec.UpdatedAt) < outagePause {
+		return rec, nil
+	}
+	return r.change(ctx, rec.ID, func(now *Record) error {
+		if !now.outage() {
+			return errUnchanged
+		}
+		now.to(Evicted)
+		now.Error = nil
+		return nil
+	})
 }
 
 // usable reports whether a workspace in this state may be used, and if not why.

@@ -163,6 +163,51 @@ func TestTransientFailuresEndInFailed(t *testing.T) {
 	})
 }
 
+// What a provider that could not be reached has of a workspace is not lost: it fails
+// fast at first, and is tried again once the provider may be back.
+func TestAWorkspaceIsTriedAgainAfterAnOutage(t *testing.T) {
+	for name, lose := range map[string]func(*rig, string) error{
+		"not live": func(g *rig, id string) error {
+			if err := g.Close(g.t.Context(), id); err != nil {
+				g.t.Fatal(err)
+			}
+			_, err := g.Acquire(g.t.Context(), id)
+			return err
+		},
+		"live": func(g *rig, id string) error {
+			ws := g.acquireOK(id)
+			g.p.EvictCalls(1)
+			_, err := ws.Stat(g.t.Context(), ".", nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t, &Options{Retries: 1, RetryFor: time.Second})
+				id := g.create(nil)
+				g.acquireOK(id)
+				g.p.OnResolve(workspacetest.Plan{Transient: 100})
+				err := lose(g, id)
+				wantCode(t, "without the provider", err, fault.Failed)
+				if got := fault.CauseOf(err); got != fault.CauseOutage {
+					t.Errorf("the cause is %q, want %q", got, fault.CauseOutage)
+				}
+				g.wantState(id, Failed)
+				tried := g.p.Count("resolve")
+				_, err = g.Acquire(t.Context(), id)
+				wantCode(t, "at once", err, fault.Failed)
+				if n := g.p.Count("resolve"); n != tried {
+					t.Errorf("%d more resolves at once, want none", n-tried)
+				}
+				g.p.OnResolve(workspacetest.Plan{})
+				time.Sleep(15 * time.Second) // a lease
+				g.acquireOK(id)
+				g.wantState(id, Ready)
+			})
+		})
+	}
+}
+
 func TestAPermanentFailureFailsFastEverywhereUntilReset(t *testing.T) {
 	g := newRig(t, nil)
 	id := g.create(nil)

@@ -82,7 +82,7 @@ func (e *entry) good(rec Record) bool {
 	case Ready, Evicted:
 		return e.failed.Load() == nil && rec.Ref != nil && rec.Ref.Revision <= e.revision.Load()
 	case Failed:
-		return e.failed.Load() != nil
+		return e.failed.Load() != nil && !rec.outage() // after an outage another handle is to be made
 	}
 	return false
 }

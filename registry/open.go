@@ -265,6 +265,9 @@ func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error)
 		return fmt.Errorf("%w (another process holds it)", err)
 	}
 	wire := fault.Encode(err)
+	if !opened && wire.Transient && wire.Cause == "" {
+		wire.Cause = fault.CauseOutage
+	}
 	wire.Transient = false // all retries are used up
 	stored, failure := r.change(ctx, rec.ID, func(now *Record) error {
 		switch now.State {

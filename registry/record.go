@@ -48,6 +48,12 @@ func (r Record) failure() error {
 	return r.Error.Err()
 }
 
+// outage reports whether the workspace is failed although nothing is known against
+// it: its provider could not be reached, and may be there again.
+func (r Record) outage() bool {
+	return r.State == Failed && r.Ref != nil && r.Error != nil && r.Error.Cause == fault.CauseOutage
+}
+
 // A Filter chooses records. A zero field matches every record, except that
 // destroyed ones are found only by asking for that state.
 type Filter struct {
