@@ -53,8 +53,14 @@ type Config struct {
 	Paths map[string]string `json:"paths,omitempty"`
 
 	// Relay makes the guest listen on this loopback port and pass connections
-	// on to the proxy's socket; 0 is no relay.
-	Relay int `json:"relay,omitempty"`
+	// on to the proxy's socket; 0 is no relay. With Away the proxy is out of the
+	// guest's reach, and the host asks for the connections: see Client.Relay.
+	Relay int  `json:"relay,omitempty"`
+	Away  bool `json:"away,omitempty"`
+
+	// Roots, where nothing of the host is mounted, is what programs inside trust:
+	// it becomes the file RootsName in the directory of the guest.
+	Roots []byte `json:"roots,omitempty"`
 
 	// Lease ends the guest when no host has been heard of for so long; 0 means
 	// that it dies with its stream.

@@ -254,6 +254,9 @@ func (g *guest) open() error {
 		if g.relay, err = startRelay(cfg); err != nil {
 			return err
 		}
+		if g.relay != nil {
+			g.server.offers = g.relay.offers
+		}
 	}
 	g.listen, err = g.listener()
 	return err

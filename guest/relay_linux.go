@@ -13,7 +13,8 @@ import (
 // reachable on a loopback port inside: programs know proxies by address.
 type relay struct {
 	listener net.Listener
-	target   string
+	target   string  // the socket
+	offers   *offers // in its place, where it is out of reach
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
@@ -27,7 +28,7 @@ const ProxySocket = "proxy.sock"
 
 func startRelay(cfg *Config) (*relay, error) {
 	dir := cfg.dir("egress")
-	if dir == "" {
+	if dir == "" && !cfg.Away {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Relay)) //nolint:noctx // a loopback port of our own namespace
@@ -35,6 +36,9 @@ func startRelay(cfg *Config) (*relay, error) {
 		return nil, setupError("listen for the proxy", err)
 	}
 	r := &relay{listener: l, target: dir + "/" + ProxySocket, conns: map[net.Conn]struct{}{}}
+	if cfg.Away {
+		r.offers = newOffers()
+	}
 	r.wg.Go(r.run)
 	return r, nil
 }
@@ -88,6 +92,10 @@ func (r *relay) drop(conn net.Conn) {
 
 func (r *relay) pass(inside net.Conn) {
 	defer r.drop(inside)
+	if r.offers != nil {
+		r.offers.pass(inside)
+		return
+	}
 	outside, err := net.Dial("unix", r.target) //nolint:noctx // it is there, or it is not
 	if err != nil {
 		return
@@ -115,6 +123,9 @@ func oneWay(to, from net.Conn) {
 
 func (r *relay) close() {
 	r.listener.Close()
+	if r.offers != nil {
+		close(r.offers.closed)
+	}
 	r.mu.Lock()
 	for c := range r.conns {
 		c.Close()

@@ -22,6 +22,7 @@ type server struct {
 	cfg     *Config
 	shell   *driver.Shell
 	files   *fileServer // nil where the files are the host's business
+	offers  *offers     // nil where the proxy is in reach, or there is none
 	started time.Time
 	facts   map[string]string
 	end     func()        // ends the guest
@@ -122,6 +123,9 @@ func (s *server) unhold(client string) {
 	n := len(s.holds)
 	s.mu.Unlock()
 	o.cancel()
+	if s.offers != nil {
+		s.offers.forget(client)
+	}
 	if n == 0 && s.files != nil {
 		s.files.close()
 	}

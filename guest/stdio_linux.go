@@ -91,6 +91,11 @@ func startStdio(dir string, conn io.Reader) (*guest, error) {
 	if err := os.Mkdir(log, 0o700); err != nil {
 		return nil, setupError("make the directory of logs", err)
 	}
+	if len(cfg.Roots) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, RootsName), cfg.Roots, 0o444); err != nil { //nolint:gosec // everyone inside reads it
+			return nil, setupError("write what programs trust", err)
+		}
+	}
 	cfg.Descriptors, cfg.Paths = map[string]int{}, map[string]string{"listen": stdioSocket}
 	if err := cfg.open("log", log, unix.O_DIRECTORY|unix.O_PATH); err != nil {
 		return nil, setupError("open the directory of logs", err)

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -53,6 +54,7 @@ func New(ctx context.Context, common egress.Options, log *slog.Logger) *Outlets 
 type out struct {
 	proxy   *egress.Proxy
 	refused Refusals
+	socket  string
 	roots   string
 	held    int
 	serve   sync.WaitGroup
@@ -106,6 +108,24 @@ func (o *Outlets) Update(id string, n driver.Network) error {
 	return nil
 }
 
+// Dial reaches the proxy of a workspace, for a guest that can't: NotFound where
+// this process has none.
+func (o *Outlets) Dial(ctx context.Context, id string) (net.Conn, error) {
+	o.mu.Lock()
+	one := o.open[id]
+	o.mu.Unlock()
+	if one == nil {
+		return nil, fmt.Errorf("outlet: workspace %s has no proxy here: %w", id, fault.NotFound)
+	}
+	dir, err := os.Open(filepath.Dir(one.socket))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(one.socket)))
+}
+
 // Refused returns what remembers the refusals of a workspace, nil where this
 // process has no proxy for it.
 func (o *Outlets) Refused(id string) *Refusals {
@@ -122,7 +142,7 @@ func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	one := &out{roots: at.Roots}
+	one := &out{socket: at.Socket, roots: at.Roots}
 	opts := o.common
 	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority

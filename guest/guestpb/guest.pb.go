@@ -2255,6 +2255,142 @@ func (x *WatchResponse) GetEof() bool {
 	return false
 }
 
+type RelayRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // RelayNext
+	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`        // the others
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayRequest) Reset() {
+	*x = RelayRequest{}
+	mi := &file_guest_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayRequest) ProtoMessage() {}
+
+func (x *RelayRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
+func (*RelayRequest) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RelayRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *RelayRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *RelayRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *RelayRequest) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+type RelayResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data, or the connection is gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayResponse) Reset() {
+	*x = RelayResponse{}
+	mi := &file_guest_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayResponse) ProtoMessage() {}
+
+func (x *RelayResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayResponse.ProtoReflect.Descriptor instead.
+func (*RelayResponse) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RelayResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *RelayResponse) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *RelayResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *RelayResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 var File_guest_proto protoreflect.FileDescriptor
 
 const file_guest_proto_rawDesc = "" +
@@ -2448,7 +2584,17 @@ const file_guest_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\achanges\x18\x03 \x01(\fR\achanges\x12\x10\n" +
-	"\x03eof\x18\x04 \x01(\bR\x03eof2\xdb\f\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\"\\\n" +
+	"\fRelayRequest\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"r\n" +
+	"\rRelayResponse\x12+\n" +
+	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end2\x85\x0f\n" +
 	"\x05Guest\x12D\n" +
 	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse\x12:\n" +
 	"\x04Hold\x12\x1b.croft.guest.v1.HoldRequest\x1a\x15.croft.guest.v1.Empty\x128\n" +
@@ -2475,7 +2621,13 @@ const file_guest_proto_rawDesc = "" +
 	"\x05Watch\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12H\n" +
 	"\tWatchNext\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12B\n" +
 	"\n" +
-	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x16.croft.guest.v1.StatusB*Z(github.com/croft-run/croft/guest/guestpbb\x06proto3"
+	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x16.croft.guest.v1.Status\x12H\n" +
+	"\tRelayNext\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12H\n" +
+	"\tRelayRead\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12I\n" +
+	"\n" +
+	"RelayWrite\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12I\n" +
+	"\n" +
+	"RelayClose\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponseB*Z(github.com/croft-run/croft/guest/guestpbb\x06proto3"
 
 var (
 	file_guest_proto_rawDescOnce sync.Once
@@ -2489,7 +2641,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
@@ -2524,22 +2676,24 @@ var file_guest_proto_goTypes = []any{
 	(*FileWriteRequest)(nil), // 30: croft.guest.v1.FileWriteRequest
 	(*WatchRequest)(nil),     // 31: croft.guest.v1.WatchRequest
 	(*WatchResponse)(nil),    // 32: croft.guest.v1.WatchResponse
-	nil,                      // 33: croft.guest.v1.HelloResponse.FactsEntry
-	nil,                      // 34: croft.guest.v1.Command.LimitsEntry
-	nil,                      // 35: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 36: croft.guest.v1.SessionInfo.LabelsEntry
+	(*RelayRequest)(nil),     // 33: croft.guest.v1.RelayRequest
+	(*RelayResponse)(nil),    // 34: croft.guest.v1.RelayResponse
+	nil,                      // 35: croft.guest.v1.HelloResponse.FactsEntry
+	nil,                      // 36: croft.guest.v1.Command.LimitsEntry
+	nil,                      // 37: croft.guest.v1.Command.LabelsEntry
+	nil,                      // 38: croft.guest.v1.SessionInfo.LabelsEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	1,  // 0: croft.guest.v1.Status.error:type_name -> croft.guest.v1.Error
 	1,  // 1: croft.guest.v1.HelloResponse.error:type_name -> croft.guest.v1.Error
-	33, // 2: croft.guest.v1.HelloResponse.facts:type_name -> croft.guest.v1.HelloResponse.FactsEntry
+	35, // 2: croft.guest.v1.HelloResponse.facts:type_name -> croft.guest.v1.HelloResponse.FactsEntry
 	7,  // 3: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
-	34, // 4: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
-	35, // 5: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
+	36, // 4: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
+	37, // 5: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
 	1,  // 6: croft.guest.v1.ResultResponse.error:type_name -> croft.guest.v1.Error
 	10, // 7: croft.guest.v1.ResultResponse.result:type_name -> croft.guest.v1.Result
 	10, // 8: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	36, // 9: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	38, // 9: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
 	1,  // 10: croft.guest.v1.SessionResponse.error:type_name -> croft.guest.v1.Error
 	13, // 11: croft.guest.v1.SessionResponse.session:type_name -> croft.guest.v1.SessionInfo
 	1,  // 12: croft.guest.v1.SessionsResponse.error:type_name -> croft.guest.v1.Error
@@ -2551,60 +2705,69 @@ var file_guest_proto_depIdxs = []int32{
 	1,  // 18: croft.guest.v1.FileResponse.error:type_name -> croft.guest.v1.Error
 	1,  // 19: croft.guest.v1.FileReadResponse.error:type_name -> croft.guest.v1.Error
 	1,  // 20: croft.guest.v1.WatchResponse.error:type_name -> croft.guest.v1.Error
-	8,  // 21: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	3,  // 22: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	5,  // 23: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
-	0,  // 24: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	9,  // 25: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	6,  // 26: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.CancelRequest
-	9,  // 27: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	16, // 28: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	18, // 29: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	20, // 30: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	22, // 31: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	12, // 32: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	23, // 33: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	24, // 34: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	25, // 35: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	12, // 36: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	12, // 37: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	12, // 38: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 39: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	26, // 40: croft.guest.v1.Guest.File:input_type -> croft.guest.v1.FileRequest
-	28, // 41: croft.guest.v1.Guest.FileRead:input_type -> croft.guest.v1.FileReadRequest
-	30, // 42: croft.guest.v1.Guest.FileWrite:input_type -> croft.guest.v1.FileWriteRequest
-	31, // 43: croft.guest.v1.Guest.Watch:input_type -> croft.guest.v1.WatchRequest
-	31, // 44: croft.guest.v1.Guest.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	31, // 45: croft.guest.v1.Guest.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	4,  // 46: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 47: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
-	0,  // 48: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	11, // 49: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.ResultResponse
-	0,  // 50: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.Empty
-	14, // 51: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionResponse
-	17, // 52: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	19, // 53: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	21, // 54: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	2,  // 55: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Status
-	2,  // 56: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Status
-	2,  // 57: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Status
-	2,  // 58: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Status
-	2,  // 59: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Status
-	11, // 60: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.ResultResponse
-	14, // 61: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionResponse
-	2,  // 62: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Status
-	15, // 63: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	27, // 64: croft.guest.v1.Guest.File:output_type -> croft.guest.v1.FileResponse
-	29, // 65: croft.guest.v1.Guest.FileRead:output_type -> croft.guest.v1.FileReadResponse
-	27, // 66: croft.guest.v1.Guest.FileWrite:output_type -> croft.guest.v1.FileResponse
-	32, // 67: croft.guest.v1.Guest.Watch:output_type -> croft.guest.v1.WatchResponse
-	32, // 68: croft.guest.v1.Guest.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	2,  // 69: croft.guest.v1.Guest.WatchClose:output_type -> croft.guest.v1.Status
-	46, // [46:70] is the sub-list for method output_type
-	22, // [22:46] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	1,  // 21: croft.guest.v1.RelayResponse.error:type_name -> croft.guest.v1.Error
+	8,  // 22: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	3,  // 23: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	5,  // 24: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
+	0,  // 25: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	9,  // 26: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	6,  // 27: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.CancelRequest
+	9,  // 28: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	16, // 29: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	18, // 30: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	20, // 31: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	22, // 32: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	12, // 33: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	23, // 34: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	24, // 35: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	25, // 36: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	12, // 37: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	12, // 38: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	12, // 39: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 40: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	26, // 41: croft.guest.v1.Guest.File:input_type -> croft.guest.v1.FileRequest
+	28, // 42: croft.guest.v1.Guest.FileRead:input_type -> croft.guest.v1.FileReadRequest
+	30, // 43: croft.guest.v1.Guest.FileWrite:input_type -> croft.guest.v1.FileWriteRequest
+	31, // 44: croft.guest.v1.Guest.Watch:input_type -> croft.guest.v1.WatchRequest
+	31, // 45: croft.guest.v1.Guest.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	31, // 46: croft.guest.v1.Guest.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	33, // 47: croft.guest.v1.Guest.RelayNext:input_type -> croft.guest.v1.RelayRequest
+	33, // 48: croft.guest.v1.Guest.RelayRead:input_type -> croft.guest.v1.RelayRequest
+	33, // 49: croft.guest.v1.Guest.RelayWrite:input_type -> croft.guest.v1.RelayRequest
+	33, // 50: croft.guest.v1.Guest.RelayClose:input_type -> croft.guest.v1.RelayRequest
+	4,  // 51: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 52: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
+	0,  // 53: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	11, // 54: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.ResultResponse
+	0,  // 55: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.Empty
+	14, // 56: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionResponse
+	17, // 57: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	19, // 58: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	21, // 59: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	2,  // 60: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Status
+	2,  // 61: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Status
+	2,  // 62: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Status
+	2,  // 63: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Status
+	2,  // 64: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Status
+	11, // 65: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.ResultResponse
+	14, // 66: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionResponse
+	2,  // 67: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Status
+	15, // 68: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	27, // 69: croft.guest.v1.Guest.File:output_type -> croft.guest.v1.FileResponse
+	29, // 70: croft.guest.v1.Guest.FileRead:output_type -> croft.guest.v1.FileReadResponse
+	27, // 71: croft.guest.v1.Guest.FileWrite:output_type -> croft.guest.v1.FileResponse
+	32, // 72: croft.guest.v1.Guest.Watch:output_type -> croft.guest.v1.WatchResponse
+	32, // 73: croft.guest.v1.Guest.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	2,  // 74: croft.guest.v1.Guest.WatchClose:output_type -> croft.guest.v1.Status
+	34, // 75: croft.guest.v1.Guest.RelayNext:output_type -> croft.guest.v1.RelayResponse
+	34, // 76: croft.guest.v1.Guest.RelayRead:output_type -> croft.guest.v1.RelayResponse
+	34, // 77: croft.guest.v1.Guest.RelayWrite:output_type -> croft.guest.v1.RelayResponse
+	34, // 78: croft.guest.v1.Guest.RelayClose:output_type -> croft.guest.v1.RelayResponse
+	51, // [51:79] is the sub-list for method output_type
+	23, // [23:51] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -2618,7 +2781,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,10 @@ type GuestService interface {
 	Watch(context.Context, *WatchRequest) (*WatchResponse, error)
 	WatchNext(context.Context, *WatchRequest) (*WatchResponse, error)
 	WatchClose(context.Context, *WatchRequest) (*Status, error)
+	RelayNext(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayRead(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayWrite(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayClose(context.Context, *RelayRequest) (*RelayResponse, error)
 }
 
 func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
@@ -204,6 +208,34 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 					return nil, err
 				}
 				return svc.WatchClose(ctx, &req)
+			},
+			"RelayNext": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.RelayNext(ctx, &req)
+			},
+			"RelayRead": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.RelayRead(ctx, &req)
+			},
+			"RelayWrite": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.RelayWrite(ctx, &req)
+			},
+			"RelayClose": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.RelayClose(ctx, &req)
 			},
 		},
 	})
@@ -406,6 +438,38 @@ func (c *guestClient) WatchNext(ctx context.Context, req *WatchRequest) (*WatchR
 func (c *guestClient) WatchClose(ctx context.Context, req *WatchRequest) (*Status, error) {
 	var resp Status
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "WatchClose", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *guestClient) RelayNext(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+	var resp RelayResponse
+	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayNext", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *guestClient) RelayRead(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+	var resp RelayResponse
+	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayRead", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *guestClient) RelayWrite(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+	var resp RelayResponse
+	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayWrite", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *guestClient) RelayClose(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+	var resp RelayResponse
+	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayClose", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -331,8 +331,6 @@ func (p *Provider) traitsOf(f *fact) driver.Traits {
 		CopyOnWrite: "copy",
 	}
 	if f.Volume {
-		t.Network = driver.NetworkNone
-		t.NetworkBy.By = "a container without a network but a loopback interface"
 		t.Limits.Disk.Reason = "a volume of the engine has no quota"
 		t.Durability = driver.DurableProcess
 	}

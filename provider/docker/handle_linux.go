@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -119,14 +120,12 @@ func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker: start the guest: %w", err)
 	}
+	if err := h.wayOut(ctx, m.Policy.Network); err != nil {
+		return nil, err
+	}
 	l, version, err := h.plan(f, &m)
 	if err != nil {
 		return nil, err
-	}
-	if !h.onVolume() {
-		if err := h.wayOut(ctx, m.Policy.Network); err != nil {
-			return nil, err
-		}
 	}
 	if c, err := h.adopt(ctx, l, version); c != nil || err != nil {
 		return c, err
@@ -140,9 +139,13 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w", err)
 	}
+	trust, err := h.trust(m)
+	if err != nil {
+		return nil, "", err
+	}
 	key, err := json.Marshal([]any{
 		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
-		f.Volume && m.Policy.Durable,
+		f.Volume && m.Policy.Durable, sha256.Sum256(trust),
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w: %w", fault.Internal, err)
@@ -152,16 +155,29 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
 		key: hex.EncodeToString(sum[:8]), policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
 	}
-	if h.onVolume() {
-		l.volume, l.proxied = unitOf(h.id), false
-	}
-	if !m.Policy.Network.None() {
+	switch {
+	case h.onVolume():
+		l.volume, l.trust = unitOf(h.id), trust
+	case !m.Policy.Network.None():
 		l.roots = h.p.ground.Path(h.id, rootsName)
 	}
 	if h.opts.Throwaway {
 		l.autoRemove, l.lease = true, throwawayLease
 	}
 	return l, bin.Version, nil
+}
+
+// trust is what programs inside trust, where it can't be shown to them: a guest is
+// told of it when it starts, and one that was told something else is replaced.
+func (h *handle) trust(m *plot.Meta) ([]byte, error) {
+	if !h.onVolume() || m.Policy.Network.None() {
+		return nil, nil
+	}
+	data, err := os.ReadFile(h.p.ground.Path(h.id, rootsName, outlet.BundleName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // which nobody in this process has needed yet
+		return nil, fmt.Errorf("docker: read what programs trust: %w: %w", fault.Of(err), err)
+	}
+	return data, nil
 }
 
 // throwawayLease is how long the container of a throw-away workspace outlives the
@@ -187,17 +203,20 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 		}
 		return nil, nil //nolint:nilerr // likewise
 	}
-	h.mourn(c, l)
+	h.tend(c, l)
 	return c, nil
 }
 
-// mourn has the client tell, once its guest is gone, why, and what its commands had
-// written until then, where that is on this host.
-func (h *handle) mourn(c *guest.Client, l *launch) {
+// tend has the client tell, once its guest is gone, why, and what its commands had
+// written until then, where that is on this host. Where it is not, the way to the
+// proxy leads through the client.
+func (h *handle) tend(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
 		c.Left = guest.LeftIn(l.box(guest.ContainerLog))
+		return
 	}
+	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
 }
 
 // begin starts the container, after the end of any that is there. The lock is
@@ -219,7 +238,7 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.p.end(context.WithoutCancel(ctx), l.dir))
 	}
-	h.mourn(c, l)
+	h.tend(c, l)
 	r.Token = l.token
 	if err := r.write(l.dir); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
@@ -293,10 +312,8 @@ func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
 		return err
 	}
 	defer unlock()
-	if !h.onVolume() {
-		if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
-			return err
-		}
+	if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
+		return err
 	}
 	want, _, err := h.plan(f, m)
 	if err != nil {

@@ -215,14 +215,15 @@ func (n hosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 const get = `get() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'GET http://%s/ HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$1" "$1" >&3 && cat <&3; }; `
 
 func TestAllowedHostIsReachedAndNoOther(t *testing.T) {
-	t.Run("container", func(t *testing.T) { egressThrough(t, "") })
+	t.Run("container", func(t *testing.T) { egressThrough(t, func(*Config) {}) })
+	t.Run("volume", func(t *testing.T) { egressThrough(t, far) })
 	t.Run("gvisor", func(t *testing.T) {
 		needRunsc(t)
-		egressThrough(t, gvisorRuntime)
+		egressThrough(t, func(c *Config) { c.Runtime = gvisorRuntime })
 	})
 }
 
-func egressThrough(t *testing.T, runtime string) {
+func egressThrough(t *testing.T, with func(*Config)) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "reached the server") }))
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
@@ -234,7 +235,8 @@ func egressThrough(t *testing.T, runtime string) {
 		t.Fatal(err)
 	}
 	p := newProvider(t, t.TempDir(), func(c *Config) {
-		c.Runtime, c.Resolver = runtime, hosts{"good.test": "127.0.0.1", "bad.test": "127.0.0.1"}
+		with(c)
+		c.Resolver = hosts{"good.test": "127.0.0.1", "bad.test": "127.0.0.1"}
 	})
 	t.Cleanup(func() { p.Close() })
 	allow := driver.Network{Allow: []driver.NetRule{{Host: "good.test", Ports: []int{n}, Private: true}}}
@@ -248,6 +250,9 @@ func egressThrough(t *testing.T, runtime string) {
 	}
 	if len(res.Refused) != 1 || res.Refused[0].Host != "bad.test:"+port {
 		t.Errorf("the result tells of refusals: %+v", res.Refused)
+	}
+	if got := string(script(t, ws, `grep -c "BEGIN CERT" "$SSL_CERT_FILE"`).Stdout); len(got) < 2 || got == "0\n" {
+		t.Errorf("programs inside trust %q authorities", got)
 	}
 	if got := string(script(t, ws, "(exec 3<>/dev/tcp/127.0.0.1/"+port+") 2>/dev/null && echo reached; true").Stdout); got != "" {
 		t.Errorf("the server is reached without the proxy: %q", got)

@@ -48,8 +48,9 @@ type launch struct {
 	fact       *fact
 	key        string
 	policy     driver.Policy
-	proxied    bool   // there is a proxy, whose socket is in the box
+	proxied    bool   // there is a proxy, whose socket is in the box, or which the client reaches
 	roots      string // directory with what programs trust; "" leaves them theirs
+	trust      []byte // the same where nothing is mounted
 	autoRemove bool
 	lease      time.Duration
 	token      string
@@ -227,10 +228,13 @@ func (l *launch) config(version string, img Image) guest.Config {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.Relay = relayPort
+		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.trust
 		bundle := ""
-		if l.roots != "" {
+		switch {
+		case l.roots != "":
 			bundle = rootsInside + "/" + outlet.BundleName
+		case len(l.trust) > 0:
+			bundle = boxInside + "/" + guest.RootsName
 		}
 		for name, value := range egress.Env(relayPort, bundle) {
 			if _, set := cfg.Env[name]; !set {

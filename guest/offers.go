@@ -1,0 +1,175 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
+)
+
+// offers are connections of the workload to the proxy where that is out of reach:
+// on a host that the guest hears of over one stream alone. The host asks for each,
+// and carries its bytes.
+type offers struct {
+	waiting chan *offer
+	closed  chan struct{}
+
+	mu    sync.Mutex
+	last  int64
+	taken map[int64]*offer // +checklocks:mu
+}
+
+// An offer is one connection.
+type offer struct {
+	conn   net.Conn
+	client string    // who took it
+	used   bool      // something was read or written
+	done   chan bool // told when the client is done with it, or gone: whether another may take it
+}
+
+func newOffers() *offers {
+	return &offers{waiting: make(chan *offer), closed: make(chan struct{}), taken: map[int64]*offer{}}
+}
+
+// offerPatience is how long a connection waits for a host that is there to take
+// it: one that is busy takes microseconds.
+const offerPatience = 10 * time.Second
+
+// pass offers a connection, and returns when it is over. The caller closes it.
+func (o *offers) pass(conn net.Conn) {
+	of := &offer{conn: conn, done: make(chan bool, 1)}
+	patience := time.NewTimer(offerPatience)
+	defer patience.Stop()
+	for again := true; again; {
+		select {
+		case o.waiting <- of:
+		case <-patience.C:
+			return
+		case <-o.closed:
+			return
+		}
+		select {
+		case again = <-of.done:
+		case <-o.closed:
+			return
+		}
+	}
+}
+
+func (o *offers) take(of *offer, client string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last++
+	of.client = client
+	o.taken[o.last] = of
+	return o.last
+}
+
+func (o *offers) get(id int64) *offer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.taken[id]
+	if of != nil {
+		of.used = true
+	}
+	return of
+}
+
+// release ends a connection, or offers it again if nobody has used it.
+func (o *offers) release(id int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drop(id)
+}
+
+// +checklocks:o.mu
+func (o *offers) drop(id int64) {
+	if of := o.taken[id]; of != nil {
+		delete(o.taken, id)
+		of.done <- !of.used
+	}
+}
+
+// forget ends the connections of a client that is gone. What it has not even heard
+// of, because the answer was lost on its way, is offered again.
+func (o *offers) forget(client string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, of := range o.taken {
+		if of.client == client {
+			o.drop(id)
+		}
+	}
+}
+
+var errNoRelay = fmt.Errorf("guest: it relays nothing: %w", fault.Unsupported)
+
+// RelayNext waits for a connection.
+func (s *server) RelayNext(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	if s.offers == nil {
+		return &guestpb.RelayResponse{Error: toError(errNoRelay)}, nil
+	}
+	select {
+	case of := <-s.offers.waiting:
+		id := s.offers.take(of, r.Client)
+		if err := ctx.Err(); err != nil { // the client went meanwhile, and is forgotten already
+			s.offers.release(id)
+			return nil, err
+		}
+		return &guestpb.RelayResponse{Id: id}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.offers.closed:
+		return &guestpb.RelayResponse{End: true}, nil
+	}
+}
+
+// relayChunk is how much of a connection travels at once.
+const relayChunk = 64 << 10
+
+// RelayRead waits for what the workload sends.
+func (s *server) RelayRead(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return s.onOffer(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+		buf := make([]byte, relayChunk)
+		n, err := conn.Read(buf)
+		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil}
+	})
+}
+
+// RelayWrite sends something to the workload.
+func (s *server) RelayWrite(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return s.onOffer(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+		_, err := conn.Write(r.Data)
+		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
+			half.CloseWrite() //nolint:errcheck // whoever is cut off knows
+		}
+		return &guestpb.RelayResponse{End: err != nil}
+	})
+}
+
+// RelayClose ends a connection.
+func (s *server) RelayClose(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return s.onOffer(ctx, r, func(net.Conn) *guestpb.RelayResponse {
+		s.offers.release(r.Id)
+		return &guestpb.RelayResponse{}
+	})
+}
+
+// onOffer does something with a connection, which ends if the client goes
+// meanwhile.
+func (s *server) onOffer(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
+	if s.offers == nil {
+		return &guestpb.RelayResponse{Error: toError(errNoRelay)}, nil
+	}
+	of := s.offers.get(r.Id)
+	if of == nil {
+		return &guestpb.RelayResponse{End: true}, nil
+	}
+	stop := context.AfterFunc(ctx, func() { of.conn.Close() })
+	defer stop()
+	return do(of.conn), nil
+}
