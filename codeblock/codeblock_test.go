@@ -26,23 +26,31 @@ func TestExtract(t *testing.T) {
 		want       []block
 	}{
 		{"none", "no code", nil, nil},
-		{"one", "a\n```python\nx = 1\n```\nb", nil, []block{{Language: "python", Info: "python", Code: "x = 1\n", Line: 3}}},
-		{"inline ticks", "use ```inline``` x\n```sh\nls\n```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 3}}},
-		{"a line of inline ticks", "```inline``` x\n\n```sh\nls\n```", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 4}}},
-		{"longer fence", "````md\n```sh\nls\n```\n````\n", nil, []block{{Language: "md", Info: "md", Code: "```sh\nls\n```\n", Line: 2}}},
-		{"closing may be longer", "```sh\nls\n`````\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 2}}},
-		{"tildes", "~~~ruby\nputs `ls`\n```\n~~~\n", nil, []block{{Language: "ruby", Info: "ruby", Code: "puts `ls`\n```\n", Line: 2}}},
-		{"info string", "```Python title=\"x y\"\n1\n```", nil, []block{{Language: "python", Info: "Python title=\"x y\"", Code: "1\n", Line: 2}}},
+		{"one", "a\n```python\nx = 1\n```\nb", nil, []block{{Language: "python", Info: "python", Code: "x = 1\n", Line: 2}}},
+		{"inline ticks", "use ```inline``` x\n```sh\nls\n```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 2}}},
+		{"a line of inline ticks", "```inline``` x\n\n```sh\nls\n```", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 3}}},
+		{"longer fence", "````md\n```sh\nls\n```\n````\n", nil, []block{{Language: "md", Info: "md", Code: "```sh\nls\n```\n", Line: 1}}},
+		{"closing may be longer", "```sh\nls\n`````\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 1}}},
+		{"tildes", "~~~ruby\nputs `ls`\n```\n~~~\n", nil, []block{{Language: "ruby", Info: "ruby", Code: "puts `ls`\n```\n", Line: 1}}},
+		{"info string", "```Python title=\"x y\"\n1\n```", nil, []block{{Language: "python", Info: "Python title=\"x y\"", Code: "1\n", Line: 1}}},
 		{"attributes", "```{.r .numberLines}\n1\n```\n```python:a.py\n2\n```\n```go,ignore\n3\n```", nil, []block{
-			{Language: "r", Info: "{.r .numberLines}", Code: "1\n", Line: 2}, {Language: "python", Info: "python:a.py", Code: "2\n", Line: 5}, {Language: "go", Info: "go,ignore", Code: "3\n", Line: 8}}},
-		{"no language", "```\nx\n```", nil, []block{{Code: "x\n", Line: 2}}},
-		{"indented", "  ```sh\n  ls\n    -l\n  ```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n  -l\n", Line: 2}}},
+			{Language: "r", Info: "{.r .numberLines}", Code: "1\n", Line: 1}, {Language: "python", Info: "python:a.py", Code: "2\n", Line: 4}, {Language: "go", Info: "go,ignore", Code: "3\n", Line: 7}}},
+		{"no language", "```\nx\n```", nil, []block{{Code: "x\n", Line: 1}}},
+		{"indented", "  ```sh\n  ls\n    -l\n  ```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n  -l\n", Line: 1}}},
 		{"indented too far", "    ```sh\n    ls\n    ```\n", nil, nil},
-		{"empty", "```sh\n```", nil, []block{{Language: "sh", Info: "sh", Line: 2}}},
-		{"unterminated", "```sh\nls\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 2, Cut: true}}},
-		{"carriage returns", "```sh\r\nls\r\n```\r\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\r\n", Line: 2}}},
+		{"a tab in the info string", "```python\ttitle=x\n1\n```", nil, []block{{Language: "python", Info: "python\ttitle=x", Code: "1\n", Line: 1}}},
+		{"in an item", "1.  First:\n\n    ```sh\n    ls\n      -l\n    ```\n\n2.  then\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n  -l\n", Line: 3}}},
+		{"in an item of an item", "- a\n  10) b\n\n       ~~~py\n       1\n       ~~~\n", nil, []block{{Language: "py", Info: "py", Code: "1\n", Line: 4}}},
+		{"behind a marker", "- ```sh\n  ls\n  ```\n* ```sh\n  pwd\n  ```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 1}, {Language: "sh", Info: "sh", Code: "pwd\n", Line: 4}}},
+		{"in an item, with tabs", "-\tdo\n\n\t```sh\n\tls\n\t\t-l\n\t```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n\t-l\n", Line: 3}}},
+		{"behind an item", "- a\n\nb\n\n    ```sh\n    ls\n    ```\n", nil, nil},
+		{"too far in an item", "- a\n\n      ```sh\n      ls\n      ```\n", nil, nil},
+		{"code with less indent than its fence", "1. a\n   ```py\nx = 1\n   ```\n", nil, []block{{Language: "py", Info: "py", Code: "x = 1\n", Line: 2}}},
+		{"empty", "```sh\n```", nil, []block{{Language: "sh", Info: "sh", Line: 1}}},
+		{"unterminated", "```sh\nls\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 1, Cut: true}}},
+		{"carriage returns", "```sh\r\nls\r\n```\r\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\r\n", Line: 1}}},
 		{"own marks", "a <code>python\nx\n</code> b <code>y</code>\n<code>sh\nz", []codeblock.Delimiter{{Start: "<code>", End: "</code>"}}, []block{
-			{Language: "python", Info: "python", Code: "x\n", Line: 2}, {Code: "y", Line: 3}, {Language: "sh", Info: "sh", Code: "z", Line: 5, Cut: true}}},
+			{Language: "python", Info: "python", Code: "x\n", Line: 1}, {Code: "y", Line: 3}, {Language: "sh", Info: "sh", Code: "z", Line: 4, Cut: true}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := codeblock.Extract(tt.text, &codeblock.ExtractOptions{Delimiters: tt.marks})
@@ -172,11 +180,11 @@ func FuzzExtract(f *testing.F) {
 			lines, size := strings.Count(text, "\n")+2, 0
 			for i, b := range blocks {
 				size += len(b.Code)
-				if b.Line < 1 || b.Line > lines || b.Cut && i != len(blocks)-1 || strings.ContainsAny(b.Language, " \n") {
+				if b.Line < 1 || b.Line > lines || b.Cut && i != len(blocks)-1 || strings.ContainsAny(b.Language, " \t\n") {
 					t.Errorf("%q: block %d is %+v", text, i, b)
 				}
 			}
-			if size > len(text) {
+			if size > 4*len(text) { // a tab is four blanks at most
 				t.Errorf("%q: %d bytes of code", text, size)
 			}
 		}

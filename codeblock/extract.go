@@ -3,6 +3,7 @@ package codeblock
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -12,7 +13,7 @@ type Block struct {
 	Language string `json:"language"` // the first word of Info, in lower case; "" where there is none
 	Info     string `json:"info,omitempty"`
 	Code     string `json:"code"`
-	Line     int    `json:"line"`          // 1-based, of the first line of Code
+	Line     int    `json:"line"`          // 1-based, of the fence or mark that begins it
 	Cut      bool   `json:"cut,omitempty"` // it has no end
 }
 
@@ -42,24 +43,27 @@ func Extract(text string, opts *ExtractOptions) ([]Block, error) {
 // fenced finds the blocks between fences.
 func fenced(text string) []Block {
 	var blocks []Block
+	var in list
 	var open fence
 	var code strings.Builder
 	var b Block
 	line := 0
 	for l := range strings.Lines(text) {
 		line++
-		f, ok := parseFence(l)
-		switch {
-		case open.mark == 0 && ok && f.opens():
-			open, b = f, newBlock(f.info, line+1)
+		if open.mark != 0 {
+			if f, ok := parseFence(l, 0); ok && f.closes(open) {
+				b.Code = code.String()
+				blocks = append(blocks, b)
+				open = fence{}
+			} else {
+				code.WriteString(outdent(l, open.indent))
+			}
+			continue
+		}
+		at := in.enter(l)
+		if f, ok := parseFence(l, at); ok && f.opens() {
+			open, b = f, newBlock(f.info, line)
 			code.Reset()
-		case open.mark == 0:
-		case ok && f.closes(open):
-			b.Code = code.String()
-			blocks = append(blocks, b)
-			open = fence{}
-		default:
-			code.WriteString(outdent(l, open.indent))
 		}
 	}
 	if open.mark != 0 {
@@ -69,11 +73,98 @@ func fenced(text string) []Block {
 	return blocks
 }
 
+const tabStop = 4
+
+// indented returns what follows the blanks of a line from a column on, and the column
+// where that is.
+func indented(line string, from int) (rest string, column int) {
+	for i := range len(line) {
+		switch {
+		case line[i] == ' ':
+			column++
+		case line[i] == '\t':
+			column += tabStop - column%tabStop
+		case column >= from:
+			return line[i:], column
+		default: // the marker of an item
+			column++
+		}
+	}
+	return "", column
+}
+
+// A list has the columns at which the items begin that a line may be in, the
+// outermost first.
+type list []int
+
+// enter returns the column at which what may be a fence begins: behind the markers
+// of items that begin on the line, and within those that go on.
+func (in *list) enter(line string) int {
+	line = strings.TrimRight(line, "\r\n")
+	rest, column := indented(line, 0)
+	if rest == "" {
+		return 0 // an item goes on behind an empty line
+	}
+	for len(*in) > 0 && (*in)[len(*in)-1] > column {
+		*in = (*in)[:len(*in)-1]
+	}
+	at := in.innermost()
+	for column-at <= maxIndent {
+		n := marker(rest)
+		if n == 0 {
+			break
+		}
+		at = column + n
+		after, next := indented(line, at)
+		switch {
+		case after == "": // the item begins on the next line
+			*in = append(*in, at+1)
+			return at + 1
+		case next-at <= tabStop:
+			at = next
+		default: // code by its indent, one blank behind the marker
+			at++
+		}
+		*in = append(*in, at)
+		rest, column = after, next
+	}
+	return at
+}
+
+func (in list) innermost() int {
+	if len(in) == 0 {
+		return 0
+	}
+	return in[len(in)-1]
+}
+
+// marker returns the length of the marker of an item at the start of a text: -, +, *,
+// or a number with a dot or a parenthesis, and a blank or nothing behind it.
+func marker(text string) int {
+	const most = 9 // digits
+	n := 0
+	for n < len(text) && n < most && '0' <= text[n] && text[n] <= '9' {
+		n++
+	}
+	switch {
+	case n == len(text):
+		return 0
+	case n == 0 && strings.IndexByte("-+*", text[0]) < 0, n > 0 && text[n] != '.' && text[n] != ')':
+		return 0
+	}
+	n++
+	if n < len(text) && text[n] != ' ' && text[n] != '\t' {
+		return 0
+	}
+	return n
+}
+
 // A fence is a line that may begin or end a block.
 type fence struct {
 	mark   byte // '`' or '~'
 	length int
-	indent int
+	indent int // its column
+	within int // the column at which the item begins that it is in
 	info   string
 }
 
@@ -82,11 +173,11 @@ const (
 	maxIndent = 3 // beyond, a line is code by its indent
 )
 
-func parseFence(line string) (fence, bool) {
-	line = strings.TrimRight(line, "\r\n")
-	rest := strings.TrimLeft(line, " ")
-	f := fence{indent: len(line) - len(rest)}
-	if f.indent > maxIndent || rest == "" || rest[0] != '`' && rest[0] != '~' {
+// parseFence reads a line whose content begins at a column.
+func parseFence(line string, at int) (fence, bool) {
+	rest, column := indented(strings.TrimRight(line, "\r\n"), at)
+	f := fence{indent: column, within: at}
+	if rest == "" || rest[0] != '`' && rest[0] != '~' {
 		return f, false
 	}
 	f.mark = rest[0]
@@ -98,18 +189,27 @@ func parseFence(line string) (fence, bool) {
 
 // opens reports whether a block may begin with it: what follows backticks has
 // none, or they are ticks within a line.
-func (f fence) opens() bool { return f.mark != '`' || !strings.Contains(f.info, "`") }
-
-func (f fence) closes(open fence) bool {
-	return f.mark == open.mark && f.length >= open.length && f.info == ""
+func (f fence) opens() bool {
+	return f.indent-f.within <= maxIndent && (f.mark != '`' || !strings.Contains(f.info, "`"))
 }
 
-// outdent drops as much of a line's indent as the fence had.
+func (f fence) closes(open fence) bool {
+	return f.mark == open.mark && f.length >= open.length && f.info == "" && f.indent <= open.within+maxIndent
+}
+
+// outdent drops as much of a line's indent as the fence had. Of a tab that goes
+// beyond, the rest stays as blanks.
 func outdent(line string, n int) string {
-	for n > 0 && strings.HasPrefix(line, " ") {
-		line, n = line[1:], n-1
+	column := 0
+	for column < n && line != "" && (line[0] == ' ' || line[0] == '\t') {
+		if line[0] == ' ' {
+			column++
+		} else {
+			column += tabStop - column%tabStop
+		}
+		line = line[1:]
 	}
-	return line
+	return strings.Repeat(" ", max(column-n, 0)) + line
 }
 
 // delimited finds the blocks between marks of the caller's.
@@ -133,7 +233,7 @@ func delimited(text string, marks []Delimiter) []Block {
 			blocks, text = append(blocks, b), head[end+len(d.End):]
 			continue
 		}
-		b := newBlock(strings.TrimSpace(info), line+1)
+		b := newBlock(strings.TrimSpace(info), line)
 		code, rest, ok := strings.Cut(body, d.End)
 		if !ok {
 			return append(blocks, cut(b, body))
@@ -168,7 +268,10 @@ func NewBlock(info, code string) Block {
 }
 
 func newBlock(info string, line int) Block {
-	word, _, _ := strings.Cut(strings.TrimLeft(info, "{ "), " ")
+	word := strings.TrimLeft(info, "{ \t")
+	if i := strings.IndexFunc(word, unicode.IsSpace); i >= 0 {
+		word = word[:i]
+	}
 	word = strings.TrimPrefix(strings.ToLower(strings.TrimRight(word, "},")), ".")
 	if i := strings.IndexAny(word, ",:{="); i >= 0 { // python,linenos or python:file.py
 		word = word[:i]

@@ -104,6 +104,7 @@ func (r *Result) Succeeded() bool {
 // A BlockResult says how one block ran.
 type BlockResult struct {
 	File   string        `json:"file"`
+	Line   int           `json:"line"` // of the block
 	Result driver.Result `json:"result"`
 }
 
@@ -147,6 +148,7 @@ func run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *Run
 			failed = fmt.Errorf("codeblock: block %d (line %d): %w", i+1, blocks[i].Line, err)
 			break
 		}
+		one.Line = blocks[i].Line
 		res.Blocks = append(res.Blocks, one)
 		if !one.Result.Succeeded() && !opts.KeepGoing {
 			break
@@ -216,27 +218,24 @@ func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int
 	if !ws.Capabilities().Has(driver.CapShell) && (r.names[0] == "javascript" || r.names[0] == "typescript") {
 		return isolated(ctx, ws, r.names[0], file, b, opts, timeout)
 	}
-	program := file
-	if r.names[0] == "typescript" { // node may be one that does not know it
-		code, err := script.JavaScript(b.Code, file)
-		if err != nil {
-			return BlockResult{}, err
-		}
-		program = strings.TrimSuffix(file, r.extension) + ".mjs"
-		if _, err := ws.Write(ctx, program, strings.NewReader(code), write); err != nil {
-			return BlockResult{}, err
-		}
-	}
 	env := map[string]string{"OUTPUT_DIR": path.Join("/", ws.Traits().Root, OutputDir)}
 	for k, v := range opts.Env {
 		env[k] = v
 	}
+	inside := file
 	if opts.Dir != "" {
-		program = path.Join("/", ws.Traits().Root, program)
+		inside = path.Join("/", ws.Traits().Root, file)
 	}
-	res, err := ws.Run(ctx, driver.Command{
-		Argv: append(slices.Clone(r.argv), program), Dir: opts.Dir, Env: env, Timeout: timeout, MaxOutput: opts.MaxOutput,
-	})
+	cmd := driver.Command{Argv: append(slices.Clone(r.argv), inside), Dir: opts.Dir, Env: env, Timeout: timeout, MaxOutput: opts.MaxOutput}
+	if r.names[0] == "typescript" { // node may be one that does not know it
+		program, err := script.NodeTypeScript()
+		if err != nil {
+			return BlockResult{}, fmt.Errorf("%w: %w", fault.Internal, err)
+		}
+		cmd.Argv = append(slices.Clone(r.argv), "-", inside, strings.TrimSuffix(inside, r.extension)+".mjs")
+		cmd.Stdin = strings.NewReader(program)
+	}
+	res, err := ws.Run(ctx, cmd)
 	if err != nil {
 		return BlockResult{}, fmt.Errorf("run %s: %w", r.argv[0], err)
 	}

@@ -2,13 +2,11 @@ package script
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/rand"
 	_ "embed" // the interpreter and what scripts see
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -56,6 +54,7 @@ type Engine struct {
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache
 	image   *image
+	types   *image // of isolates that drop types
 	slots   chan struct{}
 }
 
@@ -66,6 +65,7 @@ type image struct {
 	settle   uint64
 	fail     uint64
 	tick     uint64
+	strip    uint64 // of the image that drops types alone
 }
 
 // Close frees all. It must not be called while something runs.
@@ -79,7 +79,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if e.cache != nil {
 		err = errors.Join(err, e.cache.Close(ctx))
 	}
-	e.runtime, e.cache, e.image = nil, nil, nil
+	e.runtime, e.cache, e.image, e.types = nil, nil, nil, nil
 	return err
 }
 
@@ -178,11 +178,7 @@ func imports(r wazero.Runtime) wazero.HostModuleBuilder {
 // prepare compiles the interpreter, runs the prelude in it, and keeps what that
 // leaves in memory.
 func (e *Engine) prepare(ctx context.Context) (*image, error) {
-	z, err := gzip.NewReader(bytes.NewReader(interpreter))
-	if err != nil {
-		return nil, err
-	}
-	code, err := io.ReadAll(z)
+	code, err := unzip(interpreter)
 	if err != nil {
 		return nil, err
 	}
@@ -190,21 +186,31 @@ func (e *Engine) prepare(ctx context.Context) (*image, error) {
 	if img.compiled, err = e.runtime.CompileModule(ctx, code); err != nil {
 		return nil, err
 	}
+	err = e.capture(ctx, img, func(ctx context.Context, iso *isolate) error { return iso.boot(ctx, img) })
+	return img, err
+}
+
+// capture starts an interpreter, lets fill do its work there, and keeps the memory
+// that this leaves as that of the image.
+func (e *Engine) capture(ctx context.Context, img *image, fill func(context.Context, *isolate) error) error {
 	iso, err := img.instantiate(ctx, e.runtime)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer iso.close(ctx)
 	ctx = withIsolate(ctx, iso)
-	if err := iso.boot(ctx, img); err != nil {
-		return nil, err
+	if err := iso.start(ctx); err != nil {
+		return err
+	}
+	if err := fill(ctx, iso); err != nil {
+		return err
 	}
 	memory, ok := iso.memory().Read(0, iso.memory().Size())
 	if !ok {
-		return nil, errors.New("its memory can't be read")
+		return errors.New("its memory can't be read")
 	}
 	img.memory = bytes.Clone(memory)
-	return img, nil
+	return nil
 }
 
 // instantiate makes an isolate: a bare one before there is a memory to copy.

@@ -224,21 +224,25 @@ func (r *run) source(ctx context.Context, name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return asModule(string(data), clean)
+		return r.asModule(ctx, string(data), clean)
 	}
 	return "", fmt.Errorf("module %q: %w", name, fault.NotFound)
 }
 
-func asModule(source, name string) (string, error) {
+func (r *run) asModule(ctx context.Context, source, name string) (string, error) {
 	switch path.Ext(name) {
 	case ".json":
 		return "export default " + source, nil
 	case ".ts", ".mts", ".tsx":
-		out, bad := javascript(source, name)
+		out, bad, err := r.javascript(ctx, source, name)
 		if bad != nil {
-			return "", fmt.Errorf("%s: %s: %s", name, bad.Name, bad.Value)
+			where := bad.Value
+			if len(bad.Traceback) > 0 {
+				where = bad.Traceback[0]
+			}
+			return "", fmt.Errorf("%s: %s: %s", name, bad.Name, where)
 		}
-		return out, nil
+		return out, err
 	}
 	return source, nil
 }

@@ -155,7 +155,17 @@ func (iso *isolate) exception(ctx context.Context, v uint64) (uint64, error) {
 	return iso.call(ctx, "qjs_get_exception")
 }
 
-// apply calls a function of the script's with at most one argument.
+// failure returns the exception as an error where v is one.
+func (iso *isolate) failure(ctx context.Context, v uint64) error {
+	exc, err := iso.exception(ctx, v)
+	if err != nil || exc == 0 {
+		return err
+	}
+	text, _ := iso.text(ctx, exc)
+	return fmt.Errorf("exception: %s", text)
+}
+
+// apply calls a function of the script's.
 func (iso *isolate) apply(ctx context.Context, fn uint64, args ...uint64) (uint64, error) {
 	this, err := iso.call(ctx, "qjs_get_undefined")
 	if err != nil {
@@ -170,8 +180,8 @@ func (iso *isolate) apply(ctx context.Context, fn uint64, args ...uint64) (uint6
 	})
 }
 
-// boot makes a fresh interpreter ready for scripts.
-func (iso *isolate) boot(ctx context.Context, img *image) error {
+// start starts a fresh interpreter.
+func (iso *isolate) start(ctx context.Context) error {
 	if _, err := iso.call(ctx, "_initialize"); err != nil {
 		return err
 	}
@@ -183,6 +193,11 @@ func (iso *isolate) boot(ctx context.Context, img *image) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// boot makes an interpreter ready for scripts.
+func (iso *isolate) boot(ctx context.Context, img *image) error {
 	setup, err := iso.eval(ctx, prelude, "croft:prelude", evalScript)
 	if err != nil {
 		return err
@@ -197,9 +212,8 @@ func (iso *isolate) boot(ctx context.Context, img *image) error {
 	if err != nil {
 		return err
 	}
-	if exc, err := iso.exception(ctx, hooks); err != nil || exc != 0 {
-		text, _ := iso.text(ctx, exc)
-		return errors.Join(err, fmt.Errorf("the prelude fails: %s", text))
+	if err := iso.failure(ctx, hooks); err != nil {
+		return err
 	}
 	for name, hook := range map[string]*uint64{"settle": &img.settle, "fail": &img.fail, "tick": &img.tick} {
 		if *hook, err = iso.with(ctx, []byte(name), func(p uint64) (uint64, error) {

@@ -109,8 +109,7 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 	ctx, cancel := context.WithTimeoutCause(ctx, code.Timeout, errTime)
 	defer cancel()
 
-	size := uint64(len(img.memory))
-	memory := &linear{limit: max(uint64(m.opts.Memory), size), first: size + size/4}
+	memory := m.memory(img)
 	iso, err := img.instantiate(experimental.WithMemoryAllocator(ctx, memory), runtime)
 	if err != nil {
 		return driver.CodeResult{}, fmt.Errorf("script: make an isolate: %w: %w", fault.Internal, err)
@@ -121,8 +120,14 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 	if r.evicted != nil {
 		return driver.CodeResult{}, r.evicted
 	}
-	r.full = memory.refused
+	r.full = r.full || memory.refused
 	return r.result(ctx, err, code.Timeout, time.Since(began)), nil
+}
+
+// memory is that of an isolate of an image.
+func (m *module) memory(img *image) *linear {
+	size := uint64(len(img.memory))
+	return &linear{limit: max(uint64(m.opts.Memory), size), first: size + size/4}
 }
 
 var errTime = errors.New("time is up")
@@ -131,9 +136,10 @@ var errTime = errors.New("time is up")
 func (r *run) evaluate(ctx context.Context, iso *isolate, language string) error {
 	source, bad := r.code.Source, (*driver.CodeError)(nil)
 	if language == "typescript" {
-		if source, bad = javascript(source, "script.ts"); bad != nil {
+		var err error
+		if source, bad, err = r.javascript(ctx, source, "script.ts"); err != nil || bad != nil {
 			r.fault = bad
-			return nil
+			return err
 		}
 	}
 	flags, kind := evalAsync, "qjs_get_false"

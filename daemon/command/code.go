@@ -284,7 +284,7 @@ func (a *app) codeBlocks(ctx context.Context, ws *workspace.Workspace, source st
 	if err != nil {
 		return err
 	}
-	err = a.answer(res, func(w io.Writer) error {
+	err = a.answer(newBlocksAnswer(res), func(w io.Writer) error {
 		for _, b := range res.Blocks {
 			if err := errors.Join(text(w, string(b.Result.Stdout)), text(a.Err, string(b.Result.Stderr))); err != nil {
 				return err
@@ -299,6 +299,26 @@ func (a *app) codeBlocks(ctx context.Context, ws *workspace.Workspace, source st
 		return err
 	}
 	return a.passed(res.Blocks[len(res.Blocks)-1].Result)
+}
+
+// blocksAnswer is how blocks ran as JSON, with output that can be read.
+type blocksAnswer struct {
+	Blocks  []blockAnswer `json:"blocks"`
+	Outputs []driver.Info `json:"outputs"`
+}
+
+type blockAnswer struct {
+	File   string       `json:"file"`
+	Line   int          `json:"line"`
+	Result resultAnswer `json:"result"`
+}
+
+func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
+	out := blocksAnswer{Blocks: []blockAnswer{}, Outputs: res.Outputs}
+	for _, b := range res.Blocks {
+		out.Blocks = append(out.Blocks, blockAnswer{b.File, b.Line, newResultAnswer(b.Result)})
+	}
+	return out
 }
 
 // dialogue runs one piece of code after the other in one context.

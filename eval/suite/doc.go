@@ -43,5 +43,7 @@
 //
 // A suite is the user's own program: the engine is in this process, its
 // memory is watched and not fenced, and a single built-in operation (a regular
-// expression that backtracks without end) can't be interrupted.
+// expression that backtracks without end) can't be interrupted. Nor can esbuild: a
+// suite that is written to keep its parser busy, such as thousands of nested type
+// arguments, does so for hours. TypeScript of others goes through package script.
 package suite
