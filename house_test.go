@@ -71,7 +71,7 @@ var may = []struct{ pkg, imports string }{
 	{"config", "fault workspace/driver"},
 	{"registry", "fault event workspace workspace/driver internal/near"},
 	{"history", "fault workspace workspace/driver snapshot"},
-	{"stage", "fault workspace workspace/driver internal/blobs"},
+	{"stage", "fault workspace workspace/driver internal/blobs internal/search"},
 	{"bootstrap", "fault workspace workspace/driver stage internal/nested"},
 	{"internal/quote", ""},
 	{"tool", "fault event secret profile workspace workspace/driver internal/quote"},

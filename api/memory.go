@@ -27,6 +27,7 @@ const (
 func (s *Server) memoryRoutes() {
 	handle(s, s.op(http.MethodGet, memoryPath, "load-memory", "What was staged, prepared and collected in a workspace"), s.loadMemory)
 	handle(s, s.op(http.MethodPut, memoryPath, "save-memory", "Replace that; for who holds the lock"), s.saveMemory)
+	handle(s, s.op(http.MethodPost, memoryPath+"/outputs", "record-output", "Add a collection to that; waits for nobody"), s.recordOutput)
 	lock := s.op(http.MethodPost, memoryPath+"/lock", "lock-memory", "Keep others from preparing a workspace meanwhile")
 	lock.Description = "The answer begins when nobody else has the lock, and does not end: the client has the lock until it closes the connection. " +
 		"A byte is sent every few seconds."
@@ -85,6 +86,21 @@ func (s *Server) saveMemory(ctx context.Context, in *memoryInput) (*none, error)
 		return nil, s.cfg.Memory.Delete(ctx, id)
 	}
 	return nil, s.cfg.Memory.Save(ctx, id, in.Body.Metadata)
+}
+
+type recordInput struct {
+	Target
+	Body struct {
+		Output stage.OutputRecord `json:"output"`
+	}
+}
+
+func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, error) {
+	id, _, err := s.memory(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.cfg.Memory.Record(ctx, id, in.Body.Output, stage.DefaultHistory)
 }
 
 func (s *Server) lockMemory(ctx context.Context, in *Target) (*huma.StreamResponse, error) {

@@ -76,6 +76,7 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/fork",
 	"POST /v1/workspaces/{id}/import",
 	"POST /v1/workspaces/{id}/memory/lock",
+	"POST /v1/workspaces/{id}/memory/outputs",
 	"POST /v1/workspaces/{id}/mkdir",
 	"POST /v1/workspaces/{id}/pause",
 	"POST /v1/workspaces/{id}/rename",

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -18,10 +18,21 @@ import (
 
 // CollectOutputs takes files out of the workspace. One that can't be taken is
 // listed as skipped and never fails the rest: symlinks that lead out, FIFOs, files
-// that go meanwhile. Where an artifact could not be saved, the manifest is
-// returned together with an error, says of which file that is, and has those that
-// were saved.
-func (s *Stage) CollectOutputs(ctx context.Context, spec OutputSpec) (man Manifest, err error) {
+// that go meanwhile, patterns that lead through such. Where an artifact could not be
+// saved, the manifest is returned together with an error, says of which file that
+// is, and has those that were saved.
+func (s *Stage) CollectOutputs(ctx context.Context, spec OutputSpec) (Manifest, error) {
+	return s.CollectTo(ctx, spec, nil)
+}
+
+// A Sink takes the content of a file that is collected. What it does not read is
+// not counted.
+type Sink func(ref FileRef, info workspace.Info, body io.Reader) error
+
+// CollectTo is CollectOutputs, and hands the content of each file to a sink, besides.
+// A file beyond the limits is not handed over, and its FileRef says so; one that the
+// sink has an error for is as one that could not be saved.
+func (s *Stage) CollectTo(ctx context.Context, spec OutputSpec, to Sink) (man Manifest, err error) {
 	ctx, span := s.span(ctx, SpanCollect, attribute.StringSlice(AttrPatterns, spec.Globs))
 	defer func() {
 		span.SetAttributes(attribute.Int(AttrCount, len(man.Files)))
@@ -31,6 +42,7 @@ func (s *Stage) CollectOutputs(ctx context.Context, spec OutputSpec) (man Manife
 	if err != nil {
 		return Manifest{}, err
 	}
+	c.sink = to
 	if err := c.run(ctx); err != nil {
 		return c.man, err
 	}
@@ -68,10 +80,12 @@ type collector struct {
 	spec   OutputSpec
 	naming *Naming
 	store  ArtifactStore
-	found  []workspace.Info
-	left   int64 // bytes that may still be taken
+	sink   Sink
+	found  []find
+	left   int64           // bytes that may still be taken
+	taken  map[string]bool // where files are that are in the manifest
 	man    Manifest
-	failed error // the first failure to save
+	failed error // the first failure to save or to write
 	fails  int
 }
 
@@ -80,7 +94,7 @@ func (s *Stage) collector(ctx context.Context, spec OutputSpec) (*collector, err
 	if err != nil {
 		return nil, err
 	}
-	c := &collector{s: s, spec: spec, left: spec.MaxTotalBytes, man: Manifest{Files: []FileRef{}}}
+	c := &collector{s: s, spec: spec, left: spec.MaxTotalBytes, taken: map[string]bool{}, man: Manifest{Files: []FileRef{}}}
 	if spec.NameTemplate != "" {
 		if c.naming, err = ParseNaming(spec.NameTemplate); err != nil {
 			return nil, err
@@ -98,109 +112,169 @@ func (s *Stage) collector(ctx context.Context, spec OutputSpec) (*collector, err
 	if c.spec.Globs, err = s.globs(ctx, patterns); err != nil {
 		return nil, err
 	}
-	c.found, err = s.match(ctx, c.spec.Globs)
+	m, err := s.match(ctx, c.spec.Globs)
+	c.found, c.man.LimitsHit = m.found, m.cut
+	for _, skipped := range m.skipped {
+		c.skip(skipped)
+	}
 	return c, err
 }
 
+// skip tells of what could not be taken.
+func (c *collector) skip(s Skipped) {
+	if c.man.Skips++; c.man.Skips <= MaxSkipped {
+		c.man.Skipped = append(c.man.Skipped, s)
+	}
+}
+
 func (c *collector) run(ctx context.Context) error {
-	for i, info := range c.found {
+	for i, f := range c.found {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stage: collect: %w", err)
 		}
-		if len(c.man.Files) >= c.spec.MaxFiles || c.takes() && c.left <= 0 {
+		if len(c.man.Files) >= c.spec.MaxFiles || c.left <= 0 {
 			c.man.LimitsHit, c.man.Left = true, len(c.found)-i
 			return nil
 		}
-		ref, err := c.take(ctx, info)
-		if err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stage: collect: %w", ctx.Err())
-			}
-			if c.man.Skips++; c.man.Skips <= MaxSkipped {
-				c.man.Skipped = append(c.man.Skipped, Skipped{Name: info.Path, Code: fault.Of(err), Reason: err.Error()})
-			}
-			continue
-		}
-		if ref != nil {
+		ref, err := c.take(ctx, f)
+		switch {
+		case err == nil && ref != nil:
 			c.man.Files = append(c.man.Files, *ref)
+			c.taken[f.at] = true
+		case err == nil:
+		case ctx.Err() != nil:
+			return fmt.Errorf("stage: collect: %w", ctx.Err())
+		case fault.Of(err) == fault.NotFound && strings.Contains(f.at, asidePrefix): // of a call that has ended meanwhile
+		default:
+			c.skip(Skipped{Name: f.Path, Code: fault.Of(err), Reason: err.Error()})
 		}
 	}
 	return nil
 }
 
-// takes reports whether content is taken, and not only listed.
+// takes reports whether content goes into the manifest or the store.
 func (c *collector) takes() bool { return c.spec.Inline || c.spec.Save }
 
 // take takes one file; nil is one that was taken already, or a directory.
-func (c *collector) take(ctx context.Context, info workspace.Info) (*FileRef, error) {
-	if info.Type == driver.TypeSymlink {
-		at, err := c.s.ws.Stat(ctx, info.Path, nil)
+func (c *collector) take(ctx context.Context, f find) (*FileRef, error) {
+	if f.Type == driver.TypeSymlink {
+		at, info, err := c.s.follow(ctx, f.at)
 		if err != nil {
 			return nil, err
 		}
-		if at.Type == driver.TypeDir || c.taken(ctx, info) {
+		if info.Type == driver.TypeDir || c.taken[at] {
 			return nil, nil
 		}
+		f.at = at
 	}
-	if info.Type == driver.TypeOther {
+	if f.Type == driver.TypeOther {
 		return nil, fmt.Errorf("%w: it is neither a file nor a symlink", fault.InvalidArgument)
 	}
-	ref := &FileRef{Name: info.Path}
-	if !c.takes() && info.Type == driver.TypeFile && knownType(info.Path) {
-		ref.SizeBytes, ref.MIMEType = info.Size, MIMEType(info.Path, nil)
+	ref := &FileRef{Name: f.Path}
+	if !c.takes() && c.sink == nil && f.Type == driver.TypeFile && knownType(f.Path) {
+		ref.SizeBytes, ref.MIMEType = f.Size, MIMEType(f.Path, nil)
+		c.count(ref)
 		return ref, nil
 	}
-	body, at, err := c.s.ws.Read(ctx, info.Path, nil)
+	body, info, err := c.s.ws.Read(ctx, f.at, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
-	ref.SizeBytes = at.Size
-	return ref, c.content(ctx, ref, body)
+	ref.SizeBytes = info.Size
+	if !c.takes() {
+		return ref, c.pass(ref, info, body)
+	}
+	if err := c.content(ctx, ref, body); err != nil || c.sink == nil || ref.Error != "" {
+		return ref, err
+	}
+	again, info, err := c.s.ws.Read(ctx, f.at, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer again.Close()
+	c.fail(ref, c.sink(*ref, info, &counter{r: again, limit: ref.SizeBytes}))
+	return ref, nil
 }
 
-// taken reports whether a symlink points to a file that is in the manifest.
-func (c *collector) taken(ctx context.Context, info workspace.Info) bool {
-	link, err := c.s.ws.Stat(ctx, info.Path, &driver.StatOptions{NoFollow: true})
+// follow returns where a symlink leads, and what is there.
+func (s *Stage) follow(ctx context.Context, name string) (string, workspace.Info, error) {
+	info, err := s.ws.Stat(ctx, name, nil)
+	if err != nil && fault.Of(err) != fault.SandboxViolation {
+		return "", info, err
+	}
+	at, ierr := s.inner(ctx, name)
+	if ierr != nil {
+		return name, info, err
+	}
 	if err != nil {
-		return false
+		info, err = s.ws.Stat(ctx, at, nil)
 	}
-	at := path.Join(path.Dir(info.Path), link.Target)
-	for _, f := range c.man.Files {
-		if f.Name == at {
-			return true
+	return at, info, err
+}
+
+// count counts a file that is only listed, and says whether it is beyond the limits.
+func (c *collector) count(ref *FileRef) {
+	limit := min(c.spec.MaxFileBytes, c.left)
+	ref.Truncated = ref.SizeBytes > limit
+	c.man.LimitsHit = c.man.LimitsHit || ref.Truncated
+	c.left -= min(ref.SizeBytes, limit)
+}
+
+// pass lists a file, and hands its content to the sink where there is one.
+func (c *collector) pass(ref *FileRef, info workspace.Info, body io.Reader) error {
+	limit := min(c.spec.MaxFileBytes, c.left)
+	head, err := readUpTo(body, SniffLen, ref.SizeBytes)
+	if err != nil {
+		return err
+	}
+	ref.MIMEType = MIMEType(ref.Name, head)
+	if c.sink == nil || ref.SizeBytes > limit {
+		c.count(ref)
+		if c.sink != nil {
+			ref.Error = beyond(ref.SizeBytes, limit)
 		}
+		return nil
 	}
-	return false
+	counted := &counter{r: io.MultiReader(bytes.NewReader(head), body), limit: limit}
+	c.fail(ref, c.sink(*ref, info, counted))
+	c.left -= counted.n
+	if ref.Error == "" {
+		ref.SizeBytes = counted.n
+	}
+	return nil
+}
+
+func beyond(size, limit int64) string {
+	return fmt.Sprintf("%s: it has %d bytes, and %d may be taken", fault.ResourceExhausted, size, limit)
 }
 
 // content takes what a file holds, as far as the limits let it.
 func (c *collector) content(ctx context.Context, ref *FileRef, body io.Reader) error {
 	limit := min(c.spec.MaxFileBytes, c.left)
-	if !c.takes() {
-		limit = SniffLen
-	}
-	if c.spec.Save && !c.spec.Inline && ref.SizeBytes <= limit {
+	if !c.spec.Inline && ref.SizeBytes <= limit {
 		return c.stream(ctx, ref, body, limit)
 	}
-	data, err := readUpTo(body, limit, ref.SizeBytes)
+	data, err := readUpTo(body, limit+1, ref.SizeBytes)
 	if err != nil {
 		return err
 	}
-	ref.MIMEType = MIMEType(ref.Name, data[:min(len(data), SniffLen)])
-	if !c.takes() {
-		return nil
+	// The file is as long as it is found to be, and not as it was before.
+	if ref.Truncated = int64(len(data)) > limit; ref.Truncated {
+		ref.SizeBytes, data = max(ref.SizeBytes, int64(len(data))), data[:limit]
+	} else {
+		ref.SizeBytes = int64(len(data))
 	}
+	ref.MIMEType = MIMEType(ref.Name, data[:min(len(data), SniffLen)])
 	c.left -= int64(len(data))
-	ref.SizeBytes = max(ref.SizeBytes, int64(len(data)))
-	ref.Truncated = ref.SizeBytes > int64(len(data))
 	c.man.LimitsHit = c.man.LimitsHit || ref.Truncated
 	if c.spec.Inline {
 		ref.Content = string(data)
 	}
-	if c.spec.Save && ref.Truncated {
-		ref.Error = fmt.Sprintf("%s: it has %d bytes, and %d may be taken", fault.ResourceExhausted, ref.SizeBytes, limit)
-	} else if c.spec.Save {
+	switch {
+	case ref.Truncated && (c.spec.Save || c.sink != nil):
+		ref.Error = beyond(ref.SizeBytes, limit)
+	case c.spec.Save:
 		c.save(ctx, ref, bytes.NewReader(data))
 	}
 	return nil
@@ -249,24 +323,32 @@ func (c *collector) save(ctx context.Context, ref *FileRef, body io.Reader) {
 	if err == nil {
 		art, err = c.store.Save(ctx, name, body, ref.MIMEType)
 	}
-	if err != nil {
-		ref.Error = err.Error()
-		if c.fails++; c.failed == nil {
-			c.failed = err
-		}
+	if c.fail(ref, err); err == nil {
+		ref.SavedAs, ref.Version = art.Name, art.Version
+	}
+}
+
+// fail notes that a file could not be saved or written, where there is an error.
+func (c *collector) fail(ref *FileRef, err error) {
+	if err == nil {
 		return
 	}
-	ref.SavedAs, ref.Version = art.Name, art.Version
+	ref.Error = err.Error()
+	if c.fails++; c.failed == nil {
+		c.failed = err
+	}
 }
 
 func (c *collector) saveError() error {
 	if c.failed == nil {
 		return nil
 	}
-	return fmt.Errorf("stage: save outputs: %d of %d failed: %w", c.fails, len(c.man.Files), c.failed)
+	return fmt.Errorf("stage: collect: %d of %d files failed: %w", c.fails, len(c.man.Files), c.failed)
 }
 
-// recordOutput remembers a collection, also one whose saves failed in part.
+// recordOutput remembers a collection, also one whose saves failed in part. It waits
+// for nobody: a call that prepares the workspace for minutes has files to be
+// collected meanwhile.
 func (s *Stage) recordOutput(ctx context.Context, c *collector) error {
 	rec := OutputRecord{Globs: c.spec.Globs, LimitsHit: c.man.LimitsHit, Timestamp: s.opts.Now().UTC()}
 	for _, f := range c.man.Files {
@@ -274,12 +356,44 @@ func (s *Stage) recordOutput(ctx context.Context, c *collector) error {
 			rec.SavedAs, rec.Versions = append(rec.SavedAs, f.SavedAs), append(rec.Versions, f.Version)
 		}
 	}
-	h, err := s.Begin(ctx)
+	if err := s.opts.State.Record(ctx, s.ws.ID(), rec, s.opts.History); err != nil {
+		return err
+	}
+	if s.opts.NoCopy {
+		return nil
+	}
+	return s.refreshCopy(ctx)
+}
+
+// copyWait is how long a collection waits to bring the copy of the metadata up to
+// date. Where others have the workspace for longer, they do it.
+const copyWait = 100 * time.Millisecond
+
+func (s *Stage) refreshCopy(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, copyWait)
+	defer cancel()
+	unlock, err := s.opts.State.Lock(wait, s.ws.ID())
+	if wait.Err() != nil && ctx.Err() == nil {
+		if err == nil {
+			unlock()
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := s.resume(ctx, unlock)
 	if err != nil {
 		return err
 	}
 	defer h.End()
-	h.Outputs = append(h.Outputs, rec)
+	if h.Copied {
+		h.copyInside(ctx)
+		return nil
+	}
+	if h.claimCopy(ctx); !h.Copied {
+		return nil
+	}
 	return h.Save(ctx)
 }
 

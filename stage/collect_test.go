@@ -206,7 +206,7 @@ func TestNaming(t *testing.T) {
 		"run-7/":    "run-7/out/plots/My Plot.PNG",
 		"{{.ID}}/x": r.ws.ID() + "/x",
 		"r/{{.Index}}-{{slug .Stem}}{{lower .Ext}}": "r/0-my-plot.png",
-		"../../{{.Base}}":              "__/__/My Plot.PNG",
+		"{{.Base}}/./{{.Index}}":       "My Plot.PNG/0",
 		"{{.Stem | upper}}@{{.Index}}": "MY PLOT_0",
 	} {
 		man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Save: true, NameTemplate: template})
@@ -215,7 +215,7 @@ func TestNaming(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"{{.Nope}}", "{{", "{{range 1000000000}}{{end}}", `{{printf "%1000000d" 1}}`, `{{define "x"}}{{template "x"}}{{end}}{{template "x"}}`,
+		"../../{{.Base}}", "../", "a/../{{.Base}}", "{{.Dir}}/..", "{{.Nope}}", "{{", "{{range 1000000000}}{{end}}", `{{printf "%1000000d" 1}}`, `{{define "x"}}{{template "x"}}{{end}}{{template "x"}}`,
 		"{{if true}}a{{end}}", "{{$x := .Name}}{{$x}}", strings.Repeat("a", 2000), "{{.Index}}" + strings.Repeat("x", 600), "{{call .Name}}",
 	} {
 		if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Save: true, NameTemplate: bad}); fault.Of(err) != fault.InvalidArgument {

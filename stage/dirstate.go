@@ -41,7 +41,11 @@ func (d *DirState) file(id, ext string) (string, error) {
 
 // Lock waits until no process holds the workspace.
 func (d *DirState) Lock(ctx context.Context, id string) (func(), error) {
-	name, err := d.file(id, ".lock")
+	return d.lock(ctx, id, ".lock")
+}
+
+func (d *DirState) lock(ctx context.Context, id, ext string) (func(), error) {
+	name, err := d.file(id, ext)
 	if err != nil {
 		return nil, err
 	}
@@ -55,31 +59,64 @@ func (d *DirState) Lock(ctx context.Context, id string) (func(), error) {
 
 // Load returns the metadata of a workspace.
 func (d *DirState) Load(_ context.Context, id string) (*Metadata, error) {
-	name, err := d.file(id, ".json")
+	m := new(Metadata)
+	ok, err := d.read(id, ".json", func(data []byte) (err error) {
+		m, err = decodeMetadata(data)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	if !ok {
+		m = nil
+	}
+	outs, err := d.outputs(id)
+	return withOutputs(m, outs), err
+}
+
+// read hands the content of a file to decode, where there is such a file.
+func (d *DirState) read(id, ext string, decode func([]byte) error) (bool, error) {
+	name, err := d.file(id, ext)
+	if err != nil {
+		return false, err
+	}
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stage: read %s: %w: %w", name, fault.Of(err), err)
+		return false, fmt.Errorf("stage: read %s: %w: %w", name, fault.Of(err), err)
 	}
-	m, err := decodeMetadata(data)
-	if err != nil {
-		return nil, fmt.Errorf("stage: read %s: %w", name, err)
+	if err := decode(data); err != nil {
+		return false, fmt.Errorf("stage: read %s: %w", name, err)
 	}
-	return m, nil
+	return true, nil
 }
+
+func (d *DirState) outputs(id string) (outs []OutputRecord, err error) {
+	_, err = d.read(id, outputsExt, func(data []byte) error {
+		if err := driver.DecodeStrict(data, &outs); err != nil {
+			return fmt.Errorf("outputs: %w: %v", fault.Failed, err) //nolint:errorlint // it is not the caller's argument that is invalid
+		}
+		return nil
+	})
+	return outs, err
+}
+
+// outputsExt ends the name of the file that has the collections.
+const outputsExt = ".outputs.json"
 
 // Save keeps the metadata of a workspace.
 func (d *DirState) Save(_ context.Context, id string, m *Metadata) error {
-	name, err := d.file(id, ".json")
+	return d.write(id, ".json", m)
+}
+
+func (d *DirState) write(id, ext string, v any) error {
+	name, err := d.file(id, ext)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(m)
+	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("stage: encode metadata: %w: %w", fault.Internal, err)
 	}
@@ -87,6 +124,25 @@ func (d *DirState) Save(_ context.Context, id string, m *Metadata) error {
 		return fmt.Errorf("stage: write %s: %w: %w", name, fault.Of(err), err)
 	}
 	return nil
+}
+
+// Record adds a collection. Those that the metadata has from before there was a file
+// for them go along.
+func (d *DirState) Record(ctx context.Context, id string, rec OutputRecord, keep int) error {
+	unlock, err := d.lock(ctx, id, ".outputs.lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m, err := d.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	var outs []OutputRecord
+	if m != nil {
+		outs = m.Outputs
+	}
+	return d.write(id, outputsExt, last(append(outs, rec), keep))
 }
 
 // writeDurably replaces a file. The name beside it is always the same, since the
@@ -117,12 +173,14 @@ func writeDurably(name string, data []byte) error {
 // Delete forgets a workspace. The lock stays, since another process may wait for
 // it.
 func (d *DirState) Delete(_ context.Context, id string) error {
-	name, err := d.file(id, ".json")
-	if err != nil {
-		return err
-	}
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("stage: forget workspace %s: %w: %w", id, fault.Of(err), err)
+	for _, ext := range []string{outputsExt, ".json"} {
+		name, err := d.file(id, ext)
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("stage: forget workspace %s: %w: %w", id, fault.Of(err), err)
+		}
 	}
 	return nil
 }

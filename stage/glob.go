@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -15,7 +17,7 @@ import (
 // NormalizeGlobs turns patterns that begin with a variable of the layout, such as
 // $OUTPUT_DIR/** or ${WORK_DIR}/a, into patterns relative to the workspace. Blanks
 // around are dropped, and so are empty patterns and repeated ones. Others stay as
-// they are, also those of other variables.
+// they are, also those of other variables, which a collection refuses.
 func NormalizeGlobs(patterns []string) []string {
 	var out []string
 	for _, p := range patterns {
@@ -75,16 +77,28 @@ func (s *Stage) globs(ctx context.Context, patterns []string) ([]string, error) 
 				return nil, err
 			}
 		}
-		p, err := s.relative(expandPrefix(p, run))
+		p = expandPrefix(p, run)
+		if variable.MatchString(p) {
+			return nil, fmt.Errorf("stage: pattern %.200q: %w: it begins with a variable other than $%s; a name that begins with $ is written \\$",
+				p, fault.InvalidArgument, strings.Join([]string{EnvOutput, EnvWork, EnvSkills, EnvRun, EnvWorkspace}, ", $"))
+		}
+		p, err := s.relative(p)
 		if err != nil {
 			return nil, err
 		}
-		if p != "" && !slices.Contains(out, p) {
-			out = append(out, p)
+		if p == "" || slices.Contains(out, p) {
+			continue
 		}
+		if _, err := search.NewGlob(p); err != nil {
+			return nil, fmt.Errorf("stage: pattern %.200q: %w", p, err)
+		}
+		out = append(out, p)
 	}
 	return out, nil
 }
+
+// variable is how a pattern begins that was meant to be expanded.
+var variable = regexp.MustCompile(`^\$[{A-Za-z_]`)
 
 // relative makes a pattern relative. One that would lead out is a violation.
 func (s *Stage) relative(p string) (string, error) {
@@ -93,21 +107,35 @@ func (s *Stage) relative(p string) (string, error) {
 	}
 	bad := fmt.Errorf("stage: pattern %.200q: %w: it leads out of the workspace", p, fault.SandboxViolation)
 	if strings.HasPrefix(p, "/") {
-		root := strings.TrimSuffix(s.ws.Traits().Root, "/")
-		rest, ok := strings.CutPrefix(p, root+"/")
-		if root == "" || !ok {
+		rest, ok := s.belowRoot(p)
+		if !ok {
 			return "", bad
 		}
 		p = rest
 	}
 	if !strings.Contains(p, "..") {
-		return strings.TrimPrefix(p, "./"), nil
+		for strings.HasPrefix(p, "./") {
+			p = p[len("./"):]
+		}
+		return p, nil
 	}
 	clean := path.Clean(p)
 	if clean == ".." || strings.HasPrefix(clean, "../") {
 		return "", bad
 	}
 	return clean, nil
+}
+
+// belowRoot makes a path relative that programs in the workspace use.
+func (s *Stage) belowRoot(p string) (string, bool) {
+	root := strings.TrimSuffix(s.ws.Traits().Root, "/")
+	if root == "" {
+		return "", false
+	}
+	if p == root {
+		return ".", true
+	}
+	return strings.CutPrefix(p, root+"/")
 }
 
 // latestRun is the directory of the run that began last.
@@ -124,32 +152,194 @@ func (s *Stage) latestRun(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("stage: $%s: %w: nothing ran here yet", EnvRun, fault.NotFound)
 }
 
+// A find is a file or a symlink that a pattern matches.
+type find struct {
+	workspace.Info
+	at string // where it is read: its path, or where links of the path lead
+}
+
+// matches are what patterns match.
+type matches struct {
+	found   []find
+	skipped []Skipped // patterns that lead through what can't be passed, and directories that can't be listed
+	cut     bool      // there are more
+}
+
 // match lists the files and symlinks that patterns match, each once, in the order
 // of the patterns and then of their paths. A pattern that is the path of a
-// directory means all that is in it.
-func (s *Stage) match(ctx context.Context, patterns []string) ([]workspace.Info, error) {
-	var list []workspace.Info
+// directory means all that is in it. What a program may have put in the way of one
+// pattern never fails the others.
+func (s *Stage) match(ctx context.Context, patterns []string) (matches, error) {
+	var m matches
 	seen := map[string]bool{}
+	aside := false
 	for _, p := range patterns {
-		if !strings.ContainsAny(p, `*?[{\`) {
-			info, err := s.ws.Stat(ctx, p, &driver.StatOptions{NoFollow: true})
-			if err == nil && info.Type == driver.TypeDir {
-				p = path.Join(p, "**")
-			}
-		}
-		res, err := s.ws.Glob(ctx, p, &driver.GlobOptions{Hidden: true, Stat: true})
-		if fault.Of(err) == fault.NotFound {
+		list, cut, err := s.matchOne(ctx, p)
+		switch {
+		case err == nil:
+		case fault.Of(err) == fault.NotFound:
+			continue
+		case ofWorkspace(ctx, err):
+			return m, fmt.Errorf("stage: pattern %.200q: %w", p, err)
+		default:
+			m.skipped = append(m.skipped, Skipped{Name: p, Code: fault.Of(err), Reason: err.Error()})
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("stage: pattern %.200q: %w", p, err)
-		}
-		for _, info := range res.Entries {
-			if !seen[info.Path] && info.Type != driver.TypeDir && !strings.HasPrefix(path.Base(info.Path), asidePrefix) {
-				seen[info.Path] = true
-				list = append(list, info)
+		m.cut = m.cut || cut
+		for i, f := range list {
+			if seen[f.at] {
+				continue
+			}
+			seen[f.at] = true
+			if f.Type != driver.TypeDir {
+				aside = aside || strings.Contains(f.at, asidePrefix)
+				m.found = append(m.found, f)
+				continue
+			}
+			if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, f.Path+"/") {
+				if bad := s.unlistable(ctx, f); bad != nil {
+					m.skipped = append(m.skipped, *bad)
+				}
 			}
 		}
 	}
-	return list, nil
+	if !aside {
+		return m, nil
+	}
+	err := s.hideAsides(ctx, &m)
+	return m, err
+}
+
+// ofWorkspace reports whether an error is not of what a path leads to, but of the
+// workspace, or of who asks.
+func ofWorkspace(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	switch fault.Of(err) {
+	case fault.SandboxViolation, fault.PermissionDenied, fault.InvalidArgument, fault.NotFound, fault.ResourceExhausted:
+		return false
+	}
+	return true
+}
+
+// matchOne lists what one pattern matches, directories too.
+func (s *Stage) matchOne(ctx context.Context, p string) (list []find, cut bool, err error) {
+	if !strings.ContainsAny(p, `*?[{\`) {
+		info, err := s.ws.Stat(ctx, p, &driver.StatOptions{NoFollow: true})
+		if err == nil && info.Type == driver.TypeDir {
+			p = path.Join(p, "**")
+		}
+	}
+	g, err := search.NewGlob(p)
+	if err != nil {
+		return nil, false, err
+	}
+	opts := &driver.GlobOptions{Hidden: true, Stat: true, Dirs: true}
+	res, err := s.ws.Glob(ctx, p, opts)
+	real, base := g.Base(), g.Base()
+	if fault.Of(err) == fault.SandboxViolation && base != "." {
+		if at, ierr := s.inner(ctx, base); ierr == nil {
+			real = at
+			res, err = s.ws.Glob(ctx, path.Join(real, strings.TrimPrefix(p, base)), opts)
+		}
+	}
+	if err == nil && len(res.Entries) == 0 && base != "." {
+		err = s.passable(ctx, real)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for _, info := range res.Entries {
+		f := find{Info: info, at: info.Path}
+		if real != base {
+			rest := info.Path
+			if real != "." {
+				rest = strings.TrimPrefix(rest, real)
+			}
+			f.Path = path.Join(base, rest)
+		}
+		list = append(list, f)
+	}
+	return list, res.Truncated, nil
+}
+
+// passable says why nothing can be below a directory: where it is none, or can't be
+// reached.
+func (s *Stage) passable(ctx context.Context, dir string) error {
+	info, err := s.ws.Stat(ctx, dir, nil)
+	if err == nil && info.Type != driver.TypeDir {
+		err = fmt.Errorf("stage: %.200q: %w: it is not a directory", dir, fault.InvalidArgument)
+	}
+	return err
+}
+
+// unlistable tells of a directory of which nothing was found because it can't be
+// listed.
+func (s *Stage) unlistable(ctx context.Context, dir find) *Skipped {
+	_, err := s.ws.ReadDir(ctx, dir.at)
+	if code := fault.Of(err); err != nil && code != fault.NotFound {
+		return &Skipped{Name: dir.Path, Code: code, Reason: err.Error()}
+	}
+	return nil
+}
+
+// hideAsides drops what calls that are under way have put aside, and nothing else
+// that is named alike: what they have is noted before it is there.
+func (s *Stage) hideAsides(ctx context.Context, m *matches) error {
+	meta, err := s.load(ctx)
+	if err != nil {
+		return err
+	}
+	m.found = slices.DeleteFunc(m.found, func(f find) bool {
+		return slices.ContainsFunc(meta.Pending, func(a Aside) bool {
+			return f.at == a.Path || strings.HasPrefix(f.at, a.Path+"/")
+		})
+	})
+	return nil
+}
+
+// inner follows the symlinks of a path, also absolute ones that lead to files of the
+// workspace itself, which are ways out for those who look from outside. What it
+// returns had no symlinks when it was looked at, and whoever opens it is judged
+// again.
+func (s *Stage) inner(ctx context.Context, name string) (string, error) {
+	out := fmt.Errorf("stage: %.200q: %w: it leads out of the workspace", name, fault.SandboxViolation)
+	const most = 40 // as kernels have it
+	done, todo := ".", strings.Split(name, "/")
+	for links := 0; len(todo) > 0; {
+		elem := todo[0]
+		todo = todo[1:]
+		switch {
+		case elem == "" || elem == ".":
+			continue
+		case elem == ".." && done == ".":
+			return "", out
+		case elem == "..":
+			done = path.Dir(done)
+			continue
+		}
+		at := path.Join(done, elem)
+		info, err := s.ws.Stat(ctx, at, &driver.StatOptions{NoFollow: true})
+		if err != nil {
+			return "", err
+		}
+		if info.Type != driver.TypeSymlink {
+			done = at
+			continue
+		}
+		if links++; links > most {
+			return "", fmt.Errorf("stage: %.200q: %w: there are more than %d symlinks", name, fault.InvalidArgument, most)
+		}
+		target := info.Target
+		if strings.HasPrefix(target, "/") {
+			rest, ok := s.belowRoot(target)
+			if !ok {
+				return "", out
+			}
+			done, target = ".", rest
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return done, nil
 }

@@ -42,11 +42,14 @@ type Options struct {
 	State     State      // nil remembers until the Stage is gone
 	Artifacts *Artifacts // of artifact:// and of outputs that are saved; nil is none
 	HostRoots []string   // absolute directories that host:// may read; none is none
-	History   int        // how many input and output records are kept, of each; 0 is 256
+	History   int        // how many input and output records are kept, of each; 0 is DefaultHistory
 	NoCopy    bool       // no metadata.json in the workspace
 	Log       *slog.Logger
 	Now       func() time.Time // nil is time.Now
 }
+
+// DefaultHistory is how many input and output records are kept, of each.
+const DefaultHistory = 256
 
 // A Stage is a workspace with a layout. It is safe for concurrent use.
 type Stage struct {
@@ -68,7 +71,7 @@ func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
 		s.opts.State = NewMemoryState()
 	}
 	if s.opts.History == 0 {
-		s.opts.History = 256
+		s.opts.History = DefaultHistory
 	}
 	if s.opts.Log == nil {
 		s.opts.Log = slog.New(slog.DiscardHandler)

@@ -3,6 +3,7 @@ package stage
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -43,7 +44,9 @@ func ParseNaming(text string) (*Naming, error) {
 		return nil, bad(fmt.Sprintf("it has %d bytes; at most %d are allowed", len(text), maxNaming))
 	}
 	if !strings.Contains(text, "{{") {
-		return &Naming{prefix: text}, nil
+		n := &Naming{prefix: text}
+		_, err := n.Name(OutputName{Name: "a"})
+		return n, err
 	}
 	t, err := template.New("name").Option("missingkey=error").Funcs(namingFuncs).Parse(text)
 	if err != nil {
@@ -92,20 +95,27 @@ func plain(node parse.Node) error {
 	return fmt.Errorf("%s is not allowed; text, fields and the functions lower, upper and slug are", node)
 }
 
-// Name returns the name of an output.
+// Name returns the name of an output. Characters that no artifact may have become
+// "_"; a name that would lead up is refused, since whoever wrote it meant something
+// else than they would get.
 func (n *Naming) Name(o OutputName) (string, error) {
 	if n == nil {
 		return SafeName(o.Name), nil
 	}
-	if n.tmpl == nil {
-		name := SafeName(n.prefix + o.Name)
-		return name, CheckName(name)
+	name := n.prefix + o.Name
+	if n.tmpl != nil {
+		var b strings.Builder
+		if err := n.tmpl.Execute(&b, o); err != nil {
+			return "", fmt.Errorf("stage: name template: %w: the fields are Name, Dir, Base, Stem, Ext, Index and ID: %w", fault.InvalidArgument, err)
+		}
+		name = b.String()
 	}
-	var b strings.Builder
-	if err := n.tmpl.Execute(&b, o); err != nil {
-		return "", fmt.Errorf("stage: name template: %w: the fields are Name, Dir, Base, Stem, Ext, Index and ID: %w", fault.InvalidArgument, err)
+	elems := strings.Split(name, "/")
+	if slices.Contains(elems, "..") {
+		return "", fmt.Errorf("stage: name template: %w: it gives %.80q, and no element of a name may be \"..\"", fault.InvalidArgument, name)
 	}
-	name := SafeName(b.String())
+	elems = slices.DeleteFunc(elems, func(e string) bool { return e == "." }) // such as the Dir of what is at the top
+	name = SafeName(strings.Join(elems, "/"))
 	return name, CheckName(name)
 }
 

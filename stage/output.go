@@ -1,9 +1,9 @@
 package stage
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
@@ -13,8 +13,8 @@ import (
 type OutputSpec struct {
 	Globs         []string `json:"globs"`                     // none is out/**
 	MaxFiles      int      `json:"max_files,omitempty"`       // 0 is 100
-	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`  // of each; 0 is 4 MiB
-	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"` // of all; 0 is 64 MiB
+	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`  // of each; 0 is 4 MiB, or none where nothing is inlined or saved
+	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"` // of all; 0 is 64 MiB, likewise
 	Save          bool     `json:"save,omitempty"`            // as artifacts
 	NameTemplate  string   `json:"name_template,omitempty"`   // of artifacts; see Naming
 	Inline        bool     `json:"inline,omitempty"`          // content in the manifest
@@ -60,11 +60,15 @@ func (s OutputSpec) limits() (OutputSpec, error) {
 	if s.MaxFiles == 0 {
 		s.MaxFiles = DefaultMaxFiles
 	}
+	ofFile, ofAll := int64(DefaultMaxFileBytes), int64(DefaultMaxTotalBytes)
+	if !s.Inline && !s.Save {
+		ofFile, ofAll = math.MaxInt64-1, math.MaxInt64-1
+	}
 	if s.MaxFileBytes == 0 {
-		s.MaxFileBytes = DefaultMaxFileBytes
+		s.MaxFileBytes = ofFile
 	}
 	if s.MaxTotalBytes == 0 {
-		s.MaxTotalBytes = DefaultMaxTotalBytes
+		s.MaxTotalBytes = ofAll
 	}
 	return s, nil
 }
@@ -83,30 +87,39 @@ const MaxSkipped = 100
 
 // A FileRef is one file of a manifest.
 type FileRef struct {
-	Name      string `json:"name"` // path in the workspace
+	Name      string `json:"name"` // path in the workspace; JSON has nameB64, too, where it is not UTF-8
 	MIMEType  string `json:"mime_type"`
-	Content   string `json:"-"` // of Inline, as it is; JSON has it under content, or content_base64 where it is not UTF-8
+	Content   string `json:"-"` // of Inline, as it is; JSON has it under content, or contentB64 where it is not UTF-8
 	SavedAs   string `json:"saved_as,omitempty"`
 	Version   int    `json:"version"`
 	SizeBytes int64  `json:"size_bytes"`          // of the file
-	Truncated bool   `json:"truncated,omitempty"` // Content is its beginning
-	Error     string `json:"error,omitempty"`     // why it was not saved
+	Truncated bool   `json:"truncated,omitempty"` // it is larger than the limits, so Content is its beginning
+	Error     string `json:"error,omitempty"`     // why it was not saved or written
 }
 
-// MarshalJSON adds the content in a form that JSON can hold.
+// MarshalJSON adds the content in a form that JSON can hold, and the bytes of a name
+// that it can't.
 func (f FileRef) MarshalJSON() ([]byte, error) {
 	type plain FileRef
 	out := struct {
 		plain
-		Content string `json:"content,omitempty"`
-		Base64  string `json:"content_base64,omitempty"`
+		NameB64    []byte `json:"nameB64,omitempty"`
+		Content    string `json:"content,omitempty"`
+		ContentB64 []byte `json:"contentB64,omitempty"`
 	}{plain: plain(f)}
-	if utf8.ValidString(f.Content) {
+	out.NameB64 = odd(f.Name)
+	if out.ContentB64 = odd(f.Content); out.ContentB64 == nil {
 		out.Content = f.Content
-	} else {
-		out.Base64 = base64.StdEncoding.EncodeToString([]byte(f.Content))
 	}
 	return json.Marshal(out)
+}
+
+// odd returns the bytes of a text that is not UTF-8.
+func odd(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
 }
 
 // UnmarshalJSON is the way back.
@@ -114,20 +127,25 @@ func (f *FileRef) UnmarshalJSON(data []byte) error {
 	type plain FileRef
 	var in struct {
 		plain
-		Content string `json:"content"`
-		Base64  []byte `json:"content_base64"`
+		NameB64    []byte `json:"nameB64"`
+		Content    string `json:"content"`
+		ContentB64 []byte `json:"contentB64"`
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
 	*f = FileRef(in.plain)
-	if f.Content = in.Content; len(in.Base64) > 0 {
-		f.Content = string(in.Base64)
+	if f.Content = in.Content; len(in.ContentB64) > 0 {
+		f.Content = string(in.ContentB64)
+	}
+	if len(in.NameB64) > 0 {
+		f.Name = string(in.NameB64)
 	}
 	return nil
 }
 
-// Skipped is a match that could not be taken.
+// Skipped is a match that could not be taken, or a pattern that leads through
+// something that can't be passed.
 type Skipped struct {
 	Name   string     `json:"name"`
 	Code   fault.Code `json:"code"`

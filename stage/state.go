@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,9 +101,13 @@ type State interface {
 	// Load returns the metadata of a workspace, nil where there is none.
 	Load(ctx context.Context, id string) (*Metadata, error)
 
-	// Save keeps the metadata. What it acknowledged survives a crash as far as
-	// the state survives one at all.
+	// Save keeps the metadata, but for Outputs, once Record was called. What it
+	// acknowledged survives a crash as far as the state survives one at all.
 	Save(ctx context.Context, id string, m *Metadata) error
+
+	// Record adds a collection to Outputs, of which it keeps the last so many. It is
+	// apart from Save so that it needs no lock: who collects waits for nobody.
+	Record(ctx context.Context, id string, rec OutputRecord, keep int) error
 
 	// Delete forgets a workspace.
 	Delete(ctx context.Context, id string) error
@@ -112,8 +117,9 @@ type State interface {
 // concurrent use.
 type MemoryState struct {
 	mu    sync.Mutex
-	held  map[string]*turn  // +checklocks:mu; of those that someone has, or waits for
-	known map[string][]byte // +checklocks:mu
+	held  map[string]*turn          // +checklocks:mu; of those that someone has, or waits for
+	known map[string][]byte         // +checklocks:mu
+	outs  map[string][]OutputRecord // +checklocks:mu
 }
 
 // A turn is held by one of the users of a workspace.
@@ -124,7 +130,7 @@ type turn struct {
 
 // NewMemoryState returns an empty state.
 func NewMemoryState() *MemoryState {
-	return &MemoryState{held: map[string]*turn{}, known: map[string][]byte{}}
+	return &MemoryState{held: map[string]*turn{}, known: map[string][]byte{}, outs: map[string][]OutputRecord{}}
 }
 
 // Lock waits until nobody else holds the workspace.
@@ -157,11 +163,41 @@ func (s *MemoryState) Lock(ctx context.Context, id string) (func(), error) {
 func (s *MemoryState) Load(_ context.Context, id string) (*Metadata, error) {
 	s.mu.Lock()
 	data, ok := s.known[id]
+	outs := slices.Clone(s.outs[id])
 	s.mu.Unlock()
 	if !ok {
-		return nil, nil
+		return withOutputs(nil, outs), nil
 	}
-	return decodeMetadata(data)
+	m, err := decodeMetadata(data)
+	if err != nil {
+		return nil, err
+	}
+	return withOutputs(m, outs), nil
+}
+
+// withOutputs returns metadata with the collections that were recorded; nil for
+// neither.
+func withOutputs(m *Metadata, outs []OutputRecord) *Metadata {
+	if len(outs) == 0 {
+		return m
+	}
+	if m == nil {
+		at := outs[0].Timestamp
+		m = &Metadata{Version: metadataVersion, CreatedAt: at, UpdatedAt: at, LastAccess: at}
+	}
+	m.Outputs = outs
+	if at := outs[len(outs)-1].Timestamp; at.After(m.UpdatedAt) {
+		m.UpdatedAt, m.LastAccess = at, at
+	}
+	return m
+}
+
+// Record adds a collection.
+func (s *MemoryState) Record(_ context.Context, id string, rec OutputRecord, keep int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outs[id] = last(append(s.outs[id], rec), keep)
+	return nil
 }
 
 // Save keeps the metadata of a workspace.
@@ -181,6 +217,7 @@ func (s *MemoryState) Delete(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, id)
+	delete(s.outs, id)
 	return nil
 }
 
@@ -240,6 +277,11 @@ func (s *Stage) Begin(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.resume(ctx, unlock)
+}
+
+// resume is Begin, after the wait.
+func (s *Stage) resume(ctx context.Context, unlock func()) (*Session, error) {
 	m, err := s.load(ctx)
 	if err != nil {
 		unlock()
@@ -296,6 +338,9 @@ func (h *Session) copyInside(ctx context.Context) {
 		return
 	}
 	shown := *h.Metadata
+	if now, err := h.s.opts.State.Load(ctx, h.s.ws.ID()); err == nil && now != nil {
+		shown.Outputs = now.Outputs // of those who collected meanwhile
+	}
 	data, err := json.MarshalIndent(shown, "", "  ")
 	if err == nil {
 		err = h.s.replaceFile(ctx, MetaFile, append(data, '\n'))

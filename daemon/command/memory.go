@@ -43,6 +43,15 @@ func (s served) Save(ctx context.Context, id string, m *stage.Metadata) error {
 	return s.c.SaveMemory(ctx, id, data)
 }
 
+// Record adds a collection; the server knows how many it keeps.
+func (s served) Record(ctx context.Context, id string, rec stage.OutputRecord, _ int) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("collect: encode a record: %w: %w", fault.Internal, err)
+	}
+	return s.c.RecordOutput(ctx, id, data)
+}
+
 // Delete forgets a workspace.
 func (s served) Delete(ctx context.Context, id string) error { return s.c.SaveMemory(ctx, id, nil) }
 

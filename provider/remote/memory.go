@@ -34,6 +34,18 @@ func (c *Client) SaveMemory(ctx context.Context, nameOrID string, metadata json.
 	return c.call(ctx, r, nil)
 }
 
+// RecordOutput adds a collection, a stage.OutputRecord, to it. It needs no lock.
+func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.RawMessage) error {
+	type body struct {
+		Output json.RawMessage `json:"output"`
+	}
+	r, err := request{method: http.MethodPost, path: at(nameOrID, "/memory/outputs")}.jsonBody(body{output})
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, r, nil)
+}
+
 // LockMemory waits until nobody else prepares the workspace. Who has the lock has
 // it until they unlock it or their connection ends.
 func (c *Client) LockMemory(ctx context.Context, nameOrID string) (unlock func(), err error) {
