@@ -32,6 +32,7 @@ const runIdle = 10 * time.Minute
 
 type runOptions struct {
 	provider string
+	options  string
 	rw, ro   []string
 	policy   policyFlags
 	command  commandFlags
@@ -64,6 +65,7 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
+	f.StringVar(&opts.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"tools:1\"} for docker")
 	f.StringArrayVar(&opts.rw, "rw", nil, "show this directory of the host, writable; the command runs in the first one; may be given several times")
 	f.StringArrayVar(&opts.ro, "ro", nil, "show this directory of the host, read-only; the command runs in it if it is the only one; may be given several times")
 	opts.policy.register(f)
@@ -154,9 +156,31 @@ func (a *app) runPlace(opts runOptions, kind string, spec *workspace.Spec) error
 		if len(dirs) > 0 {
 			return fmt.Errorf("run: %w: a workspace of kind %s is one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
+		return runConfig(opts.options, nil, spec)
+	}
+	return runConfig(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
+}
+
+// runConfig sets the options of the provider: those that were given, and those of
+// the run itself, which win.
+func runConfig(given string, own any, spec *workspace.Spec) error {
+	all := map[string]json.RawMessage{}
+	if given != "" && (json.Unmarshal([]byte(given), &all) != nil || all == nil) {
+		return usagef("--options %s: it is a JSON object, such as {\"image\":\"tools:1\"} for docker", given)
+	}
+	if own != nil {
+		data, err := json.Marshal(own)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(data, &all); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(sandboxOptions{Throwaway: true, Binds: dirs})
+	data, err := json.Marshal(all)
 	spec.Config = data
 	return err
 }
