@@ -23,7 +23,8 @@ import (
 // Files of ours in a directory of artifacts, beside those of package agent.
 const (
 	diffName      = "changes.diff"
-	explainName   = "explain.json" // what may be asked about a failure
+	consoleName   = "assert.log.json" // what the code of the case wrote to its console
+	explainName   = "explain.json"    // what may be asked about a failure
 	answersName   = "explanations.json"
 	askedName     = "explain" // a directory
 	cleanupName   = "workspace.cleanup-error.log"
@@ -31,7 +32,7 @@ const (
 )
 
 // ours are the files that are written after a session, if at all.
-var ours = []string{diffName, "error.json", "report.json", "judgements.json", "assert.log.json", explainName, answersName, askedName}
+var ours = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, answersName, askedName}
 
 // retake removes what an agent put in the place of files of ours.
 func retake(dir string, names ...string) error {
@@ -126,6 +127,25 @@ func freshDir(base, rel string) (string, error) {
 // readOurs returns the beginning of a file of ours. Of anything but a plain file,
 // which it would then not be, there is nothing.
 func readOurs(path string, most int64) ([]byte, error) {
+	return readPart(path, func(f *os.File, _ int64) ([]byte, error) { return io.ReadAll(io.LimitReader(f, most)) })
+}
+
+// logTail is the last lines of a log, "" where there are none: what a program says
+// at its end is mostly why it ended.
+func logTail(path string) string {
+	const most, lines = 4 << 10, 12
+	data, err := readPart(path, func(f *os.File, size int64) ([]byte, error) {
+		return io.ReadAll(io.NewSectionReader(f, max(0, size-most), most))
+	})
+	if err != nil {
+		return "" // what can't be read is not shown
+	}
+	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(data), "")), "\n")
+	return PlainText(strings.Join(all[max(0, len(all)-lines):], "\n"))
+}
+
+// readPart reads of a plain file, with its size.
+func readPart(path string, read func(f *os.File, size int64) ([]byte, error)) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -138,5 +158,5 @@ func readOurs(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(f, most))
+	return read(f, info.Size())
 }

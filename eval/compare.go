@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -13,6 +14,9 @@ type Comparison struct {
 	A       string             `json:"a"` // directories
 	B       string             `json:"b"`
 	Runners []RunnerComparison `json:"runners"`
+	Common  int                `json:"common"` // executions that both runs have: what is measured
+	OnlyA   int                `json:"onlyA"`  // executions that the other run has not
+	OnlyB   int                `json:"onlyB"`
 	Changed []CaseChange       `json:"changed"` // executions whose verdict differs, or that only one has
 }
 
@@ -44,10 +48,15 @@ type CaseChange struct {
 	Word   string `json:"change"` // "newly failing", "newly passing", "added", "removed" or "differs"
 }
 
-// Compare compares two runs. Intervals are over sessions, so repetitions make them
-// narrow.
+// Compare compares two runs, by the executions that both have: what only one has run
+// says nothing about a difference. Intervals are over sessions, so repetitions make
+// them narrow.
 func Compare(a, b *Result) *Comparison {
 	c := &Comparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}
+	wholeA, wholeB := a.executions(), b.executions()
+	a, b = a.sharedWith(b), b.sharedWith(a)
+	c.Common = b.executions()
+	c.OnlyA, c.OnlyB = wholeA-c.Common, wholeB-c.Common
 	seenA, seenB := observe(a), observe(b)
 	for _, s := range b.Runners {
 		id := s.Runner.ID
@@ -57,6 +66,55 @@ func Compare(a, b *Result) *Comparison {
 		c.Runners = append(c.Runners, RunnerComparison{Runner: id, Measures: compareRunner(seenA[id], seenB[id])})
 	}
 	return c
+}
+
+// executions is how many there are results of.
+func (r *Result) executions() (n int) {
+	for _, c := range r.Cases {
+		n += len(c.RunnerResults)
+	}
+	return n
+}
+
+// sharedWith is the result without the executions that other has not.
+func (r *Result) sharedWith(other *Result) *Result {
+	there := map[[2]string]bool{}
+	for _, c := range other.Cases {
+		for _, e := range c.RunnerResults {
+			there[[2]string{c.CaseID, e.Runner.ID}] = true
+		}
+	}
+	shared := *r
+	shared.Cases = nil
+	for _, c := range r.Cases {
+		kept := c
+		kept.RunnerResults = nil
+		for _, e := range c.RunnerResults {
+			if there[[2]string{c.CaseID, e.Runner.ID}] {
+				kept.RunnerResults = append(kept.RunnerResults, e)
+			}
+		}
+		shared.Cases = append(shared.Cases, kept)
+	}
+	return &shared
+}
+
+// Measured says what was compared, where that is not all of both runs.
+func (c *Comparison) Measured() string {
+	switch {
+	case c.Common == 0:
+		return "The runs have no execution in common."
+	case c.OnlyA+c.OnlyB == 0:
+		return ""
+	}
+	return fmt.Sprintf("Measured by the executions that both runs have: %d. Only in A are %d, only in B %d.", c.Common, c.OnlyA, c.OnlyB)
+}
+
+// distinct reports whether an interval of a ratio leaves out 1, by more than rounding
+// does. One observation does not tell how far others are from it.
+func distinct(ratio Interval) bool {
+	const rounding = 1e-9
+	return ratio.N > 1 && (ratio.Low > 1+rounding || ratio.High < 1-rounding)
 }
 
 func compareRunner(a, b *observed) []Measure {
@@ -71,8 +129,8 @@ func compareRunner(a, b *observed) []Measure {
 			continue
 		}
 		x := Measure{Name: m.name, A: Bootstrap(as), B: Bootstrap(bs), Diff: BootstrapRatio(as, bs)}
-		x.Significant, x.Better = x.Diff.Low > 1 || x.Diff.High < 1, x.Diff.High < 1
-		x.say(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", 100*(r-1)) })
+		x.Significant, x.Better = distinct(x.Diff), x.Diff.High < 1
+		x.say(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0: there is no -0.0 %
 		list = append(list, x)
 	}
 	return list
@@ -153,6 +211,9 @@ func (c *Comparison) Write(out io.Writer) error {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "A\t%s\nB\t%s\n", c.A, c.B)
+	if text := c.Measured(); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 	for _, r := range c.Runners {
 		fmt.Fprintf(w, "\nRunner: %s\n\tA\tB\tB against A, 95 %% interval\t\n", r.Runner)
 		for _, m := range r.Measures {
@@ -185,6 +246,7 @@ func ComparisonPage(a, b *Result) ([]byte, error) {
 }
 
 func comparePlots(a, b *Result) []template.HTML {
+	a, b = a.sharedWith(b), b.sharedWith(a)
 	seenA, seenB := observe(a), observe(b)
 	draw := func(title string, show func(float64) string, of func(*observed) Interval) template.HTML {
 		var bars []bar

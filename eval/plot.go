@@ -17,7 +17,7 @@ type bar struct {
 // chart draws bars with their intervals, lying, as SVG: it scales and needs nothing
 // from elsewhere. Bars without observations are told as such.
 func chart(title string, bars []bar, show func(float64) string) template.HTML {
-	const width, left, right, row, top = 420, 130, 70, 24, 28
+	const width, left, right, row, top = 420, 130, 84, 24, 28
 	most := 0.0
 	for _, b := range bars {
 		most = math.Max(most, math.Max(b.High, b.Value))

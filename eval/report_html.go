@@ -3,11 +3,16 @@ package eval
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/eval/session"
 )
 
 // reportName is the page of a run.
@@ -71,7 +76,10 @@ func render(name string, data any) ([]byte, error) {
 		},
 		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.class().ID },
 		"diff":  func(e *ExecutionResult) string { return fileText(filepath.Join(e.ArtifactDir, diffName)) },
-		"json":  func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
+		"tail":  func(e *ExecutionResult) string { return logTail(e.FailureLogPath) },
+		"trace": trace, "did": didIn, "bytes": bytesText,
+		"exited": func(status int) string { return verdict(status == 0) },
+		"json":   func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
 	}).Parse(pageText)
 	if err != nil {
 		return nil, err
@@ -99,3 +107,51 @@ func fileText(path string) string {
 	}
 	return strings.ToValidUTF8(string(data), "?")
 }
+
+// trace is an error with its stack, which may begin with the same words.
+func trace(e *ErrorInfo) string {
+	head := e.Name + ": " + e.Message
+	if e.Stack == "" {
+		return head
+	}
+	if strings.Contains(e.Stack, e.Message) {
+		return e.Stack
+	}
+	return head + "\n" + e.Stack
+}
+
+// deeds are what an agent did, as far as a page shows it.
+type deeds struct {
+	*session.Report
+	Tools  []string // with how often each was called
+	Skills []string
+	More   int // commands that are not shown
+}
+
+// didIn is what an agent did, from its report; nil where that can't be read.
+func didIn(e *ExecutionResult) *deeds {
+	const most, commands, requests = 8 << 20, 100, 50
+	data, err := readOurs(filepath.Join(e.ArtifactDir, "report.json"), most)
+	d := &deeds{Report: new(session.Report)}
+	if err != nil || json.Unmarshal(data, d.Report) != nil {
+		return nil
+	}
+	calls := map[string]int{}
+	for _, ev := range d.Events {
+		if ev.Type == session.ToolCall {
+			calls[ev.Tool]++
+		}
+	}
+	for _, tool := range slices.Sorted(maps.Keys(calls)) {
+		d.Tools = append(d.Tools, fmt.Sprintf("%s (%d)", tool, calls[tool]))
+	}
+	for _, s := range d.DetectedSkills {
+		d.Skills = append(d.Skills, s.Skill)
+	}
+	d.More = max(0, len(d.Commands)-commands)
+	d.Commands = d.Commands[:min(len(d.Commands), commands)]
+	d.Network = d.Network[:min(len(d.Network), requests)]
+	return d
+}
+
+func bytesText(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

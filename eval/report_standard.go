@@ -107,7 +107,10 @@ func modeText(c *Context) string {
 	case "isolated":
 		return "isolated per execution"
 	case "shared":
-		return "shared"
+		if !c.inPlace {
+			return "shared"
+		}
+		return "shared, in place (" + c.Cwd + ")"
 	}
 	return "in place (" + c.Cwd + ")"
 }
@@ -371,6 +374,9 @@ func failures(b *bytes.Buffer, r *Result) {
 		}
 		if f.FailureLogPath != "" {
 			fmt.Fprintf(b, "Log: %s\n", f.FailureLogPath)
+			for line := range strings.Lines(logTail(f.FailureLogPath)) {
+				fmt.Fprintf(b, "  | %s\n", strings.TrimSuffix(line, "\n"))
+			}
 		}
 		if f.WorkspacePath != "" {
 			fmt.Fprintf(b, "Workspace: %s\n", f.WorkspacePath)

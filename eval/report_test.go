@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -94,6 +96,70 @@ func TestPageNeedsNothing(t *testing.T) {
 	}
 }
 
+// TestPageTellsWhatAgentsDid: commands with how they ended, requests, tools, memory, and
+// the end of the log of one that failed, once each.
+func TestPageTellsWhatAgentsDid(t *testing.T) {
+	res := finished(t)
+	e := res.Cases[1].RunnerResults[0]
+	e.ArtifactDir = t.TempDir()
+	e.FailureLogPath = filepath.Join(e.ArtifactDir, "stderr.log")
+	log := strings.Repeat("noise\n", 10_000) + "no <credentials>\n"
+	if err := os.WriteFile(e.FailureLogPath, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rep := *e.Report
+	rep.Commands = []session.Command{{Command: "make <all>", ExitCode: new(2), DurationMs: new(1250.0)}, {Command: "true", ExitCode: new(0)}}
+	rep.Network = []session.Request{{Host: "example.com", Port: 443, Method: "CONNECT", Verdict: "deny", Reason: "no rule allows it"}}
+	rep.Events = []session.Event{{Type: session.ToolCall, Tool: "bash"}, {Type: session.ToolCall, Tool: "bash"}}
+	rep.Steps, rep.PeakMemoryBytes = 3, 5<<20
+	if err := writeJSON(filepath.Join(e.ArtifactDir, "report.json"), rep); err != nil {
+		t.Fatal(err)
+	}
+	e.Error.Stack = "AssertionError: " + e.Error.Message + "\n    at file:///repo/evals/s.ts:7:9"
+	page, err := Page(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"make &lt;all&gt;", `<span class="FAIL">2</span>`, `<span class="ok">0</span>`, "1.25s", "example.com:443", "deny: no rule allows it", "bash (2)", "steps: 3",
+		"5.0 MiB", "no &lt;credentials&gt;", "100%\nreally",
+	} {
+		if n := strings.Count(string(page), text); n != 1 {
+			t.Errorf("the page has %q %d times, want once", text, n)
+		}
+	}
+	if n := strings.Count(string(page), "noise"); n > 12 {
+		t.Errorf("the page has %d lines of the log", n)
+	}
+	var out bytes.Buffer
+	s := newStandard(ReporterConfig{Out: &out})
+	if err := s.Report(Event{Hook: OnSuiteFinish, Result: res}); err != nil || !strings.Contains(out.String(), "\n  | noise\n  | no <credentials>\n") {
+		t.Errorf("the terminal has %s, %v; want the end of the log", out.String(), err)
+	}
+}
+
+// TestConsoleIsShown: by the reporter that people read, else as a note.
+func TestConsoleIsShown(t *testing.T) {
+	logs := []suite.Log{{Level: "log", Text: "one\ntwo\x1b[2J"}, {Level: "error", Text: "three"}}
+	want := "a > main: one\na > main: two\ufffd[2J\na > main: three\n"
+	for _, name := range []string{"standard", "github-actions", "html"} {
+		var out bytes.Buffer
+		r, err := NewReporter(name, ReporterConfig{Out: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &matrix{reporters: []Reporter{r, &jsonReporter{out: io.Discard}}, notes: func(string, ...any) { t.Errorf("%s: it is noted, too", name) }}
+		if m.console("a > main", logs); out.String() != want {
+			t.Errorf("%s: %q, want %q", name, out.String(), want)
+		}
+	}
+	noted := ""
+	m := &matrix{reporters: []Reporter{&jsonReporter{out: io.Discard}}, notes: func(format string, args ...any) { noted += fmt.Sprintf(format, args...) }}
+	if m.console("a > main", logs); noted+"\n" != want {
+		t.Errorf("noted: %q, want %q", noted, want)
+	}
+}
+
 func TestComparison(t *testing.T) {
 	a, b := finished(t), finished(t)
 	b.Cases[1].RunnerResults[0].Passed, b.Cases[1].RunnerResults[0].Status = true, StatusPassed
@@ -104,6 +170,40 @@ func TestComparison(t *testing.T) {
 	rate := c.Runners[0].Measures[0]
 	if rate.Name != "pass rate" || rate.A.N != 2 || rate.Significant {
 		t.Errorf("two sessions each tell of the pass rate: %+v", rate)
+	}
+}
+
+// What only one run has is listed, and not measured: a rerun of what failed is not
+// worse than the run that it repeats. Nor is what costs the same, or what was seen once.
+func TestComparisonIsOfWhatBothHave(t *testing.T) {
+	a, b := finished(t), finished(t)
+	b.Cases = b.Cases[1:]
+	c := Compare(a, b)
+	if c.Common != 1 || c.OnlyA != 1 || c.OnlyB != 0 || len(c.Changed) != 1 || c.Changed[0].Word != "removed" {
+		t.Errorf("compared: %+v", c)
+	}
+	if rate := c.Runners[0].Measures[0]; rate.A != rate.B || rate.Diff.Value != 0 {
+		t.Errorf("the pass rates of one execution are %v and %v", rate.A, rate.B)
+	}
+	var out bytes.Buffer
+	if err := c.Write(&out); err != nil || !strings.Contains(out.String(), "executions that both runs have: 1. Only in A are 1, only in B 0.") {
+		t.Errorf("it says %s, %v", out.String(), err)
+	}
+	cost := func(usd ...float64) *observed { return &observed{n: len(usd), cost: usd} }
+	for _, test := range []struct {
+		a, b *observed
+		want string
+	}{
+		{cost(0.0125, 0.0125, 0.0125), cost(0.0125), "no clear difference"},
+		{cost(0.0125, 0.0125, 0.0125), cost(0.0125, 0.0125), "no clear difference"},
+		{cost(0.01), cost(0.02), "no clear difference"},
+		{cost(0.01, 0.01), cost(0.02, 0.02), "worse"},
+		{cost(0.02, 0.02), cost(0.01, 0.01), "better"},
+	} {
+		m := compareRunner(test.a, test.b)[1]
+		if m.Word != test.want || strings.Contains(m.DiffText, "-0.0") {
+			t.Errorf("%v against %v: %s, %s; want %s", test.b.cost, test.a.cost, m.DiffText, m.Word, test.want)
+		}
 	}
 }
 

@@ -76,6 +76,8 @@ type Context struct {
 	Provider string   `json:"provider"`
 	Notices  []string `json:"notices,omitempty"`
 	Done     int      `json:"done,omitempty"` // executions that an earlier part of the run has done
+
+	inPlace bool // agents work in Cwd
 }
 
 // context describes the run.
@@ -87,7 +89,7 @@ func (m *matrix) context() *Context {
 		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.places.Kind(), Notices: m.notices,
 	}
 	if m.provision.spec.InPlace() {
-		c.Cwd = m.provision.cwd
+		c.Cwd, c.inPlace = m.provision.cwd, true
 	}
 	return c
 }
@@ -127,6 +129,9 @@ func (m *matrix) tellStart() {
 		}
 	}
 	m.tell(e)
+	if f, ok := m.opts.suite.(file); ok {
+		m.console("", f.Logs)
+	}
 }
 
 // ReporterNames are the reporters that are built in.

@@ -220,6 +220,9 @@ func (m *matrix) settle(s Suite, cfg *suite.Config, o *Options) error {
 		m.opts.schedule, err = ParseSchedule(run.Schedule)
 	}
 	m.notices = append(m.notices, cfg.Notices...)
+	if f, ok := m.opts.suite.(file); ok {
+		m.notices = append(m.notices, f.Notices()...)
+	}
 	return err
 }
 

@@ -38,6 +38,9 @@ func (m *matrix) session(ctx context.Context, e *execution, dir string) *Executi
 		m.note("eval: %s: %v", e.name(), err)
 	}
 	m.written(res, outcome)
+	if outcome != nil {
+		m.console(e.name(), outcome.Logs)
+	}
 	m.questions(e, res, outcome, cwd)
 	return m.classified(ctx, e, res)
 }
@@ -251,7 +254,7 @@ func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *Executio
 		put("judgements.json", outcome.Judged)
 	}
 	if len(outcome.Logs) > 0 {
-		put("assert.log.json", outcome.Logs)
+		put(consoleName, outcome.Logs)
 	}
 	return res
 }

@@ -49,7 +49,7 @@ func bundle(src source) (*goja.Program, error) {
 	res := api.Build(api.BuildOptions{
 		Stdin: &api.StdinOptions{
 			Contents:   "import * as ns from " + string(quoted) + "; __croft_exported(ns);",
-			ResolveDir: dir, Sourcefile: "croft:entry", Loader: api.LoaderJS,
+			ResolveDir: dir, Sourcefile: entryName, Loader: api.LoaderJS,
 		},
 		Bundle: true, Write: false, AbsWorkingDir: dir, Outfile: filepath.Join(dir, "croft-bundle.js"),
 		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: api.ES2022,
@@ -134,6 +134,7 @@ func absoluteSources(raw []byte, dir string) []byte {
 }
 
 const (
+	entryName        = "croft:entry" // of the line that imports the source
 	builtinNamespace = "croft-builtin"
 	textNamespace    = "croft-text"
 )
@@ -152,8 +153,12 @@ func modules(src source) api.Plugin {
 			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, available())
 		})
 		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
+		b.OnResolve(api.OnResolveOptions{Filter: `^\.\.?/`}, resolveOwnSource)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
+			if a.Path == "skillgym" { // so that a name that it lacks is found when the suite is loaded
+				text = fmt.Sprintf("const m = __croft_require(%q); export default m; export const {%s} = m;", a.Path, strings.Join(skillgymNames, ", "))
+			}
 			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
 		})
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: textNamespace}, func(api.OnLoadArgs) (api.OnLoadResult, error) {
@@ -161,6 +166,28 @@ func modules(src source) api.Plugin {
 		})
 		b.OnLoad(api.OnLoadOptions{Filter: `\.[cm]?[jt]sx?$`, Namespace: "file"}, loadFile)
 	}}
+}
+
+// skillgymNames are what the module skillgym has besides types.
+var skillgymNames = []string{"assert", "commandMatcher", "CommandMatcherBuilder", "BUILT_IN_REPORTER_NAMES"}
+
+// resolveOwnSource takes the entry of skillgym's sources for the module itself: in a
+// checkout of skillgym its suites import it by its path.
+func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
+	target := filepath.Join(a.ResolveDir, a.Path)
+	if target = strings.TrimSuffix(target, filepath.Ext(target)); filepath.Base(target) != "index" {
+		return api.OnResolveResult{}, nil
+	}
+	root := filepath.Dir(target)
+	if base := filepath.Base(root); base == "src" || base == "dist" {
+		root = filepath.Dir(root)
+	}
+	var pkg struct{ Name string }
+	data, err := os.ReadFile(filepath.Join(root, "package.json"))
+	if err != nil || json.Unmarshal(data, &pkg) != nil || pkg.Name != "skillgym" {
+		return api.OnResolveResult{}, nil //nolint:nilerr // it is some other file
+	}
+	return api.OnResolveResult{Path: "skillgym", Namespace: builtinNamespace}, nil
 }
 
 // resolveBare finds what is imported by a bare name: a module of ours, or one that is
@@ -243,7 +270,7 @@ func loaderOf(path string) api.Loader {
 // bundleError says what esbuild could not do.
 func bundleError(path string, messages []api.Message) error {
 	m := messages[0]
-	text := strings.TrimPrefix(m.Text, "[plugin: croft] ")
+	text := strings.ReplaceAll(strings.TrimPrefix(m.Text, "[plugin: croft] "), builtinNamespace+":", "")
 	if m.Location != nil {
 		text = fmt.Sprintf("%s:%d:%d: %s", strings.TrimPrefix(m.Location.File, textNamespace+":"), m.Location.Line, m.Location.Column+1, text)
 	}
@@ -251,7 +278,7 @@ func bundleError(path string, messages []api.Message) error {
 		text += "; a suite has " + available() + ", files beside it, and what is installed in node_modules"
 	}
 	code := fault.InvalidArgument
-	if m.Location == nil && strings.HasPrefix(m.Text, "Could not resolve \""+path) {
+	if (m.Location == nil || m.Location.File == entryName) && strings.HasPrefix(m.Text, "Could not resolve \""+path) {
 		code, text = fault.NotFound, "the file does not exist"
 	}
 	return &Error{Verb: "load", File: path, Code: code, Message: text}

@@ -99,6 +99,7 @@ func TestSuitesAreChecked(t *testing.T) {
 		{"never", "await new Promise(() => {});" + ok, `it waits for a promise that nothing will settle`},
 		{"child_process", `import { execSync } from "node:child_process"; execSync("ls");` + ok, `import "node:child_process": a suite can't use this module of Node; it has skillgym, node:assert,`},
 		{"bare builtin", `import http from "http"; http.get("x");` + ok, `import "http": a suite can't use`},
+		{"no such name", `import { asert } from "skillgym"; asert.ok(true);` + ok, `a.ts:1:10: No matching export in "skillgym" for import "asert"`},
 		{"package", `import x from "left-pad"; x();` + ok, `Could not resolve "left-pad"`},
 		{"require", `const n = "node:" + "net"; require(n);` + ok, `Dynamic require of "node:net" is not supported`},
 	} {

@@ -2,10 +2,29 @@ package suite
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// In a checkout of skillgym its suites import it from its sources, which need modules
+// of Node that no suite has.
+func TestSuitesOfACheckoutOfSkillgym(t *testing.T) {
+	files := []string{"package.json", `{"name":"skillgym"}`, "src/index.ts", `import { AsyncLocalStorage } from "node:async_hooks"; export const assert = new AsyncLocalStorage();`}
+	for _, from := range []string{"../src/index.js", "../src/index", "../index.ts"} {
+		s := load(t, append([]string{"examples/a.ts", `import { assert, type Case } from "` + from + `";
+const suite: Case[] = [{ id: "a", prompt: "p", assert() { assert.equal(1, 1) } }];
+export default suite;`}, files...)...)
+		if !judge(t, s, "a", `{}`, nil).Passed {
+			t.Errorf("%s: it failed", from)
+		}
+	}
+	files[1] = `{"name":"other"}`
+	if _, err := tryLoad(t, append([]string{"examples/a.ts", `import { assert } from "../src/index.js"; assert.ok(true); export default []`}, files...)...); err == nil || !strings.Contains(err.Error(), "async_hooks") {
+		t.Errorf("another package: %v, want that its own sources are loaded", err)
+	}
+}
 
 // The suites that skillgym publishes load as they are. Those that import ../src do so
 // from its source tree, where a line stands for the package.

@@ -112,6 +112,9 @@ export default reporter;`, "none.ts", `export default { x: 1 };`)
 	if len(lines) != 1 || lines[0] != "start /s" {
 		t.Errorf("lines = %q, want one", lines)
 	}
+	if _, err := l.LoadReporter(t.Context(), filepath.Join(dir, "nowhere.ts")); fault.Of(err) != fault.NotFound || !strings.HasSuffix(err.Error(), "the file does not exist") {
+		t.Errorf("one that is not there: %v, want %v", err, fault.NotFound)
+	}
 	if _, err := l.LoadReporter(t.Context(), filepath.Join(dir, "none.ts")); err == nil || !strings.Contains(err.Error(), "Reporter module must export") {
 		t.Errorf("without hooks: %v", err)
 	}
