@@ -98,7 +98,8 @@ type Snapshots struct {
 type listSnapshotsInput struct {
 	Target
 	CrossSession bool `query:"crossSession" doc:"those of other workspaces and sessions, too"`
-	Limit        int  `query:"limit" doc:"the newest so many; 0 is all"`
+	Limit        int  `query:"limit" minimum:"0" doc:"the newest so many; 0 is all"`
+	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
 }
 
 func (s *Server) listSnapshots(ctx context.Context, in *listSnapshotsInput) (*body[Snapshots], error) {
@@ -106,7 +107,7 @@ func (s *Server) listSnapshots(ctx context.Context, in *listSnapshotsInput) (*bo
 	if err != nil {
 		return nil, err
 	}
-	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: in.CrossSession}, Limit: in.Limit})
+	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: in.CrossSession}, Limit: in.Limit, Origin: in.Origin})
 	if list == nil {
 		list = []driver.SnapshotInfo{}
 	}

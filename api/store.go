@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -90,8 +91,11 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 			return nil, refused("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
 		}
 	}
-	if rule.Keep < 0 || rule == (snapshot.Retention{}) {
+	if rule.Keep < 0 || rule.Keep == 0 && rule.MaxAge == 0 {
 		return nil, refused("keep", "a rule is required: keep, a number of at least 1, or maxAge")
+	}
+	if rule.Spare, err = s.origins(ctx); err != nil {
+		return nil, err
 	}
 	gone, err := store.PruneEach(ctx, rule, func(m *snapshot.Manifest) bool {
 		return in.Body.Workspace == "" || m.Workspace == in.Body.Workspace
@@ -100,6 +104,22 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 		return nil, err
 	}
 	return &body[Snapshots]{Snapshots{infos(gone)}}, nil
+}
+
+// origins are the snapshots that workspaces which are there started from, by id:
+// what changed in those is told by comparing them with it.
+func (s *Server) origins(ctx context.Context) (map[string]bool, error) {
+	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, rec := range recs {
+		if id := rec.Spec.From.Snapshot; id != "" {
+			ids[id] = true
+		}
+	}
+	return ids, nil
 }
 
 // Export is the body of /snapshots/{snapshot}/export.

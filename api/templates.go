@@ -77,5 +77,9 @@ func (s *Server) deleteTemplate(ctx context.Context, in *templateInput) (*none, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.Delete(ctx, in.Template)
+	needed, err := s.origins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.Delete(ctx, in.Template, func(id string) bool { return needed[id] })
 }

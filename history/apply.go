@@ -19,13 +19,13 @@ const (
 
 // Files returns a state of a workspace: a snapshot by its id or name, Now, or
 // Origin, which for one that started empty is its newest snapshot that somebody
-// asked for or, without one, its oldest checkpoint.
+// asked for or, without one, the oldest that Croft took by itself.
 func Files(ctx context.Context, ws *workspace.Workspace, name string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	if name == Now {
 		name = ""
 	}
 	files, err := ws.SnapshotFiles(ctx, name, access)
-	if name == Origin && fault.Of(err) == fault.NotFound {
+	if name == Origin && fault.Of(err) == fault.NotFound && fault.CauseOf(err) != fault.CauseGone {
 		return earlier(ctx, ws)
 	}
 	return files, err
@@ -48,7 +48,7 @@ func earlier(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
 	}
 	id := ""
 	for _, s := range list {
-		if id = s.ID; !automatic(s.Labels) {
+		if id = s.ID; s.Labels[snapshot.CauseLabel] == "" {
 			break
 		}
 	}

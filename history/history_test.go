@@ -234,3 +234,68 @@ func TestApply(t *testing.T) {
 		t.Errorf("in spite of a conflict something was written: %v", err)
 	}
 }
+
+// TestUndoToWhatItStartedFrom goes back from the first change of a fork to what it
+// began as, also where that was a state before a rollback in the other workspace,
+// and forth again.
+func TestUndoToWhatItStartedFrom(t *testing.T) {
+	p := provider()
+	ws := open(t, p, "")
+	write(t, ws, "f", "one")
+	first := take(t, ws)
+	write(t, ws, "f", "two")
+	before, err := ws.Rollback(t.Context(), first.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{first.ID: "one", before.ID: "two"} {
+		kid := open(t, p, from)
+		if _, err := history.Undo(t.Context(), kid); fault.Of(err) != fault.NotFound {
+			t.Errorf("undo where nothing changed: %v, want %v", err, fault.NotFound)
+		}
+		write(t, kid, "f", "mine")
+		if _, err := history.Undo(t.Context(), kid); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, kid, "f"); got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+		if _, err := history.Redo(t.Context(), kid); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, kid, "f"); got != "mine" {
+			t.Errorf("again it is %q, want mine", got)
+		}
+	}
+}
+
+// TestWhatIsCompared compares a workspace that started empty with what somebody
+// remembered, not with what a fork left, and says so where what it started from
+// is gone instead of comparing it with something else.
+func TestWhatIsCompared(t *testing.T) {
+	p := provider()
+	ws := open(t, p, "")
+	write(t, ws, "f", "one")
+	asked := take(t, ws)
+	write(t, ws, "f", "two")
+	forked, err := ws.Snapshot(t.Context(), &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := history.Files(t.Context(), ws, history.Origin, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := files.Stat(t.Context(), "f", &driver.StatOptions{Digest: true})
+	if want := driver.DigestBytes([]byte("one")); err != nil || info.Digest != want {
+		t.Errorf("it is compared with %s, %v; want %s, of snapshot %s", info.Digest, err, want, asked.ID)
+	}
+	kid := open(t, p, forked.ID)
+	take(t, kid)
+	if err := ws.DeleteSnapshot(t.Context(), forked.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history.Files(t.Context(), kid, history.Origin, nil); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), forked.ID) {
+		t.Errorf("got %v, want %v that names %s", err, fault.NotFound, forked.ID)
+	}
+}

@@ -34,11 +34,17 @@ type Record struct {
 	tip     *State   // where it was before somebody went back; nil where it went on since
 }
 
-// Load reads the record of a workspace.
+// Load reads the record of a workspace. What it started from, where that is a
+// snapshot, is its first state.
 func Load(ctx context.Context, ws *workspace.Workspace) (*Record, error) {
-	list, err := ws.Snapshots(ctx, nil)
+	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
 	if err != nil {
 		return nil, err
+	}
+	if at := len(list) - 1; at >= 0 && list[at].Workspace != ws.ID() {
+		// What it was in the other workspace, such as the state before a rollback
+		// there, does not count here.
+		list[at].Labels = map[string]string{snapshot.CauseLabel: CauseStart}
 	}
 	return NewRecord(list), nil
 }

@@ -128,6 +128,10 @@ func (k *Keeper) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([
 			list = append(list, m.SnapshotInfo)
 		}
 	}
+	at := slices.IndexFunc(all, func(m *Manifest) bool { return opts.Origin && k.Origin != "" && m.ID == k.Origin })
+	if at >= 0 && !slices.ContainsFunc(list, func(i driver.SnapshotInfo) bool { return i.ID == k.Origin }) {
+		list = append(list, all[at].SnapshotInfo)
+	}
 	return list, nil
 }
 
@@ -138,6 +142,9 @@ func (k *Keeper) find(ctx context.Context, id string, access *driver.SnapshotAcc
 		m, err := k.Store.Get(ctx, id)
 		if err != nil {
 			return nil, err
+		}
+		if id == k.Origin {
+			return m, nil // whoever opened the workspace was allowed to
 		}
 		return m, m.Permit(k.Workspace, k.Session, access.CrossSession)
 	}
@@ -220,7 +227,11 @@ func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
 	if v.Done != nil {
 		v.Done()
 	}
-	if v.Start == (Base{}) {
+	switch {
+	case v.Start == (Base{}) && k.Origin != "":
+		err := fmt.Errorf("snapshot: what the workspace started from: %w: the snapshot %s was deleted; name another one", fault.NotFound, k.Origin)
+		return nil, fault.WithCause(err, fault.CauseGone)
+	case v.Start == (Base{}):
 		return nil, fmt.Errorf("snapshot: what the workspace started from: %w: it started empty", fault.NotFound)
 	}
 	t, err := v.Start.Tree()

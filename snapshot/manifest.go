@@ -166,6 +166,16 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.be.Delete(ctx, kindSnapshots+"/"+id)
 }
 
+// Unlabel takes a label off a snapshot.
+func (s *Store) Unlabel(ctx context.Context, id, label string) error {
+	m, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	delete(m.Labels, label)
+	return s.publish(ctx, m)
+}
+
 // Tree returns the tree of a snapshot, which for one with a Base is the upper
 // layer alone.
 func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
@@ -204,7 +214,12 @@ func over(b Base, upper Tree) (Tree, error) {
 type Retention struct {
 	Keep   int           // the newest so many; 0 is no such rule
 	MaxAge time.Duration // those that are younger; 0 is no such rule
+
+	// Spare are snapshots, by id, that stay in any case; they count all the same.
+	Spare map[string]bool
 }
+
+func (r *Retention) none() bool { return r.Keep <= 0 && r.MaxAge <= 0 }
 
 // PruneEach is Prune for the snapshots of each workspace by themselves: so many of
 // each are kept.
@@ -234,7 +249,7 @@ func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest
 // returns them. With both rules a snapshot that either keeps stays. Templates
 // always do, and do not count.
 func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
-	if r == (Retention{}) {
+	if r.none() {
 		return nil, nil
 	}
 	all, err := s.List(ctx)
@@ -248,7 +263,7 @@ func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bo
 			continue
 		}
 		seen++
-		if r.Keep > 0 && seen <= r.Keep || r.MaxAge > 0 && now.Sub(m.Created) < r.MaxAge {
+		if r.Spare[m.ID] || r.Keep > 0 && seen <= r.Keep || r.MaxAge > 0 && now.Sub(m.Created) < r.MaxAge {
 			continue
 		}
 		if err := s.be.Delete(ctx, kindSnapshots+"/"+m.ID); err != nil {

@@ -125,11 +125,16 @@ func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
 	return list[at], nil
 }
 
-// Delete forgets a template. Workspaces that started from it stay as they are.
-func (c *Catalog) Delete(ctx context.Context, name string) error {
+// Delete forgets a template. Workspaces that started from it stay as they are;
+// where needed says that there are some, its snapshot stays, too, without the
+// name, for them to be compared with. A nil needed is never.
+func (c *Catalog) Delete(ctx context.Context, name string, needed func(snapshot string) bool) error {
 	t, err := c.Get(ctx, name)
 	if err != nil {
 		return err
+	}
+	if needed != nil && needed(t.Snapshot) {
+		return c.Store.Unlabel(ctx, t.Snapshot, Label)
 	}
 	return c.Store.Delete(ctx, t.Snapshot)
 }

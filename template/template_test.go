@@ -84,7 +84,7 @@ func TestDirectoryAndSnapshot(t *testing.T) {
 	if _, err := c.Create(t.Context(), "app", Source{Dir: dir}); fault.Of(err) != fault.AlreadyExists {
 		t.Errorf("a second time: %v", err)
 	}
-	if err := c.Delete(t.Context(), "app"); err != nil {
+	if err := c.Delete(t.Context(), "app", nil); err != nil {
 		t.Fatal(err)
 	}
 	list, err := c.List(t.Context())

@@ -52,8 +52,8 @@ func (a *app) snapshotPruneCommand() *cobra.Command {
 		Use:   "prune",
 		Short: "Forget snapshots by count and age, and print their ids",
 		Long: `Forget the snapshots that no rule keeps, and print their ids: --keep keeps the newest so many
-of each workspace, --max-age those that are younger. With both, what either keeps stays. What only they
-needed is removed from the disk by croft snapshot gc.`,
+of each workspace, --max-age those that are younger. With both, what either keeps stays, and so do
+templates and what a workspace that is there started from. What only they needed is removed from the disk by croft snapshot gc.`,
 		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
 		Args:    cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {

@@ -67,7 +67,7 @@ func (s *snapshots) list(ctx context.Context, opts *driver.ListSnapshotsOptions)
 	type answer struct {
 		Snapshots []driver.SnapshotInfo `json:"snapshots"`
 	}
-	q := crossing(opts.CrossSession).number("limit", int64(opts.Limit))
+	q := crossing(opts.CrossSession).number("limit", int64(opts.Limit)).flag("origin", opts.Origin)
 	out, err := get[answer](ctx, s.c, request{method: http.MethodGet, path: at(s.id, "/snapshots"), query: q.Values})
 	return out.Snapshots, evicted(err)
 }

@@ -72,6 +72,10 @@ type SnapshotAccess struct {
 type ListSnapshotsOptions struct {
 	SnapshotAccess
 	Limit int // the newest so many; 0 is all
+
+	// Origin puts the snapshot that the workspace started from, where it is still
+	// there, at the end.
+	Origin bool
 }
 
 // SnapshotInfo describes a snapshot.
