@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,6 +78,21 @@ func TestKillEndsTheProcessOfTheRecordAlone(t *testing.T) {
 		if err := gone.Kill(t.Context(), time.Second); err != nil {
 			t.Errorf("Kill again: %v", err)
 		}
+	}
+}
+
+// TestKillOfANumberThatIsAThreadsNow: numbers are used again, for threads as well.
+func TestKillOfANumberThatIsAThreadsNow(t *testing.T) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tid, err := strconv.Atoi(tasks[len(tasks)-1].Name()) // the first is the process
+	if err != nil || tid == os.Getpid() {
+		t.Fatalf("there is no thread among %v: %v", tasks, err)
+	}
+	if err := (&Record{PID: tid, Start: "1"}).Kill(t.Context(), 0); err != nil {
+		t.Errorf("got %v, want that it has ended", err)
 	}
 }
 

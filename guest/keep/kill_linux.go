@@ -21,8 +21,8 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 		return nil // it never started
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return nil // it has ended
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil // it has ended; with the last two, the number is that of somebody's thread
 	}
 	if err != nil {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
