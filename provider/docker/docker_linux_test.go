@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(racerVar) != "" {
 		os.Exit(race())
 	}
+	if os.Getenv(rollerVar) != "" {
+		os.Exit(roll())
+	}
 	if os.Getenv(guestVar) != "" {
 		os.Exit(m.Run())
 	}

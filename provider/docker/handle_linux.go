@@ -127,10 +127,18 @@ func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, err := h.adopt(ctx, l, version); c != nil || err != nil {
+	c, err := h.adopt(ctx, l, version)
+	if c == nil && err == nil {
+		c, err = h.begin(ctx, l)
+	}
+	if err != nil || !h.onVolume() {
 		return c, err
 	}
-	return h.begin(ctx, l)
+	if err := h.completeRollback(ctx, c); err != nil {
+		c.Close() //nolint:errcheck // nothing is lost with it
+		return nil, err
+	}
+	return c, nil
 }
 
 // plan says how the container of m runs.

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
@@ -150,11 +151,7 @@ func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 		return fmt.Errorf("docker: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
 	if h.onVolume() {
-		files, err := h.files(ctx)
-		if err != nil {
-			return err
-		}
-		return snapshot.Write(ctx, to.Tree, files, &snapshot.WriteOptions{Only: to.Paths})
+		return h.becomeAway(ctx, to)
 	}
 	stage := h.p.ground.Path(h.id, stageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {
@@ -164,4 +161,50 @@ func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 		Only: to.Paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.fact.owner(), PlainModes: true,
 	})
 	return err
+}
+
+const rollbackName = "rollback" // the journal of a rollback of files that are on a volume
+
+// becomeAway is become for files on a volume, which are written one after another.
+// Whoever next meets the guest completes what was cut short.
+func (h *handle) becomeAway(ctx context.Context, to *snapshot.Return) error {
+	files, err := h.files(ctx)
+	if err != nil {
+		return err
+	}
+	way, err := snapshot.BeginWay(h.p.ground.Path(h.id, rollbackName), to)
+	if err != nil {
+		return fmt.Errorf("docker: roll back: %w", err)
+	}
+	driver.Step(ctx, "journal")
+	// From here on there is no way back, whatever the context says.
+	if err := snapshot.Write(context.WithoutCancel(ctx), to.Tree, files, &snapshot.WriteOptions{Only: to.Paths}); err != nil {
+		way.Leave()
+		return err
+	}
+	driver.Step(ctx, "written")
+	return way.End()
+}
+
+// completeRollback goes the rest of a way that a process which died was on. The
+// lock of the guest is held.
+func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
+	way, err := snapshot.FindWay(h.p.ground.Path(h.id, rollbackName))
+	if err != nil || way == nil {
+		return err
+	}
+	if h.p.cfg.Snapshots == nil {
+		way.Leave()
+		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w: there is no store of snapshots", way.Goal(), fault.Unsupported)
+	}
+	tree, err := way.Tree(ctx, h.p.cfg.Snapshots)
+	if err == nil {
+		err = snapshot.Write(ctx, tree, c.Files(), nil)
+	}
+	if err != nil {
+		way.Leave()
+		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w", way.Goal(), err)
+	}
+	h.p.log.Info("docker: a rollback that was cut short is complete", "workspace", h.id, "snapshot", way.Goal())
+	return way.End()
 }

@@ -2,16 +2,9 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/snapshot"
@@ -19,18 +12,11 @@ import (
 )
 
 // Files that a mount shows are rolled back through it, one after another, while
-// all that runs there stands still. Beforehand a journal, in the directory of the
-// workspace, where nothing inside reaches it, says where the way leads; it is
-// locked while someone is on it. Whoever next meets the guest and finds it without
-// an owner goes the rest of the way before anything else.
+// all that runs there stands still. A journal in the directory of the workspace
+// says where the way leads: whoever next meets the guest and finds it without an
+// owner goes the rest of the way before anything else.
 
 const rollbackName = "rollback" // the journal
-
-// A rollback is what the journal says.
-type rollback struct {
-	Target string `json:"target"`
-	Before string `json:"before"` // where the target is gone
-}
 
 // rollback brings files that a mount shows to another state.
 func (h *handle) rollback(ctx context.Context, to *snapshot.Return) error {
@@ -38,82 +24,35 @@ func (h *handle) rollback(ctx context.Context, to *snapshot.Return) error {
 	if err != nil {
 		return err
 	}
-	path := h.p.ground.Path(h.id, rollbackName)
-	lock, err := beginRollback(path, &rollback{Target: to.Target, Before: to.Before})
+	way, err := snapshot.BeginWay(h.p.ground.Path(h.id, rollbackName), to)
 	if err != nil {
-		return fmt.Errorf("sandbox: roll back: %w: %w", fault.Of(err), err)
+		return fmt.Errorf("sandbox: roll back: %w", err)
 	}
-	defer lock.Close()
 	driver.Step(ctx, "journal")
 	_, done, err := h.hold(ctx)
 	if err != nil {
-		return errors.Join(err, os.Remove(path))
+		return errors.Join(err, way.End())
 	}
 	if done != nil {
 		defer done()
 	}
 	// From here on there is no way back, whatever the context says.
 	if err := h.write(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
-		return err // the journal stays, for who comes next
+		way.Leave()
+		return err
 	}
 	driver.Step(ctx, "written")
-	return os.Remove(path)
-}
-
-// beginRollback writes the journal and locks it. One that another left is replaced:
-// who is here has completed it.
-func beginRollback(path string, r *rollback) (*os.File, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: another rollback is under way", fault.Conflict)
-	}
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err = errors.Join(err, f.Sync()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return way.End()
 }
 
 // completeRollback goes the rest of a way that a process which died was on. The
 // lock of the guest is held.
 func (h *handle) completeRollback(ctx context.Context, g *live) error {
-	path := h.p.ground.Path(h.id, rollbackName)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	way, err := snapshot.FindWay(h.p.ground.Path(h.id, rollbackName))
+	if err != nil || way == nil {
 		return err
 	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil //nolint:nilerr // its owner lives
-	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return err
-	}
-	var r rollback
-	if err := driver.DecodeStrict(data, &r); err != nil {
-		return fmt.Errorf("sandbox: complete a rollback: its journal is not valid: %w", fault.Failed)
-	}
-	tree, _, err := h.p.cfg.Snapshots.Whole(ctx, r.Target)
-	if fault.Of(err) == fault.NotFound {
-		tree, _, err = h.p.cfg.Snapshots.Whole(ctx, r.Before)
-	}
+	tree, err := way.Tree(ctx, h.p.cfg.Snapshots)
 	var s still
 	if err == nil {
 		s, err = h.holdLocked(ctx)
@@ -123,10 +62,11 @@ func (h *handle) completeRollback(ctx context.Context, g *live) error {
 		h.letGoLocked(ctx, s)
 	}
 	if err != nil {
-		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", r.Target, err)
+		way.Leave()
+		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", way.Goal(), err)
 	}
-	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", r.Target)
-	return os.Remove(path)
+	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", way.Goal())
+	return way.End()
 }
 
 // write brings what a mount shows to what is in a tree, exactly.
