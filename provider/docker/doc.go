@@ -46,6 +46,7 @@
 // The kernel is shared, unless the runtime is gVisor's. The limit of memory holds
 // for the guest, too, which needs some 10 MB. Where Croft is not root and the
 // engine is, the workload is the same user as Croft: it can harm its own guest,
-// and nothing else. With files on a volume there is no way out for what a policy
+// and nothing else. What an image declares as a volume can be written by whom the
+// image lets, on the engine's disk, and goes with the container. With files on a volume there is no way out for what a policy
 // allows, and it is not known whether the engine's host lost its power.
 package docker
