@@ -137,3 +137,20 @@ export default [{ id: "holes", prompt: "truncate -s 4T beyond; truncate -s 256M 
 		t.Errorf("left out: %v, %v", told.LeftOut, err)
 	}
 }
+
+// TestResultsOfOthers: an agent sees of the directory with the results what is its own,
+// although that lies in the directory of the suite, which is shown.
+func TestResultsOfOthers(t *testing.T) {
+	for _, mode := range []string{isolated(`templateDir: "./template"`), `export const workspace = { mode: "shared", templateDir: "./template" };` + "\n"} {
+		dir := project(t, map[string]string{"template/a.txt": "a", "beside.txt": "b", ".skillgym-results/old/secret": "x", "suite.mjs": mode + `
+export default ["one", "two"].map((id) => ({ id, prompt: "cat a.txt ` + "$SUITE/beside.txt && cd $SUITE/.skillgym-results && find . -mindepth 2 >&2 && test ! -e old && test $(ls | wc -l) = 1 && test ! -e */journal.jsonl" + ` && test $(ls -d */*/*/repeat-1 | wc -l) = 1", assert() {} }));`})
+		t.Setenv("SUITE", dir)
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)})
+		for _, id := range []string{"one", "two"} {
+			if e := of(t, r, id); !e.Passed {
+				log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))
+				t.Errorf("%s: %+v: %s", id, e.Error, log)
+			}
+		}
+	}
+}

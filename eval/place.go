@@ -123,6 +123,7 @@ type PlaceRequest struct {
 	InPlace  bool     // Dir itself is the workspace, with what is in it
 	Write    []string // directories of the host that are shown, writable
 	Read     []string // and read-only
+	Hide     string   // a directory in one of Read of which nothing is shown but what is asked for above; "" is none
 	Hosts    []string // that may be reached, as "host" or "host:port"
 	Limits   driver.Limits
 	Policy   driver.Policy     // what else is asked for; Hosts are allowed besides, and its limits do not count

@@ -67,6 +67,7 @@ type sandboxConfig struct {
 type shownBind struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	Empty    bool   `json:"empty,omitempty"`
 }
 
 // Open opens a throw-away workspace.
@@ -131,12 +132,16 @@ func binds(req PlaceRequest) []shownBind {
 		for _, dir := range byLength(dirs) {
 			shown := req.InPlace && within(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return within(b.Dir, dir) })
 			if !shown {
-				list = append(list, shownBind{dir, readOnly})
+				list = append(list, shownBind{Dir: dir, ReadOnly: readOnly})
 			}
 		}
 	}
 	add(req.Write, false)
 	add(req.Read, true)
+	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && within(b.Dir, req.Hide) }
+	if req.Hide != "" && slices.ContainsFunc(list, holds) {
+		list = append(list, shownBind{Dir: req.Hide, ReadOnly: true, Empty: true})
+	}
 	return list
 }
 

@@ -60,7 +60,9 @@ func (p *provision) fill(ctx context.Context, dir string) error {
 
 // bootstrapIn runs the bootstrap command in a directory of the host, in place.
 func (p *provision) bootstrapIn(ctx context.Context, d *desk, o occasion, dir string) error {
-	place, err := p.places.Open(ctx, PlaceRequest{Dir: dir, InPlace: true, Write: []string{o.artifacts}, Read: p.read, Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env})
+	req := PlaceRequest{Dir: dir, InPlace: true, Write: []string{o.artifacts}, Read: p.read, Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
+	req.Hide = p.hide(req)
+	place, err := p.places.Open(ctx, req)
 	if err != nil {
 		return &setupError{OriginWorkspace, "", err}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,7 +118,7 @@ func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
-	d.file.Cwd = req.Dir
+	d.file.Cwd, req.Hide = req.Dir, p.hide(req)
 	place, err := p.places.Open(ctx, req)
 	if err != nil {
 		return d, &setupError{OriginWorkspace, "", err}
@@ -258,4 +259,16 @@ func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err
 	}
 	d.file.LeftOut, err = takeOut(ctx, d.place.Workspace, d.path)
 	return true, err
+}
+
+// hide returns what of the results is not for agents: those of all runs, or where
+// directories that they need lie among them, those of this one. What others did, and
+// with which credentials, is nobody's.
+func (p *provision) hide(req PlaceRequest) string {
+	for _, dir := range []string{filepath.Dir(p.runDir), p.runDir} {
+		if !slices.ContainsFunc(req.Read, func(read string) bool { return within(dir, read) }) && (!req.InPlace || !within(req.Dir, dir)) {
+			return dir
+		}
+	}
+	return ""
 }

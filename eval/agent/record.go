@@ -16,12 +16,19 @@ import (
 // be anything.
 type record map[string]json.RawMessage
 
+// maxRecords is how many records of a stream, or of a list in it, are read. No
+// session that anybody reads has as many; one that has takes its own time, and not
+// ours: what comes after them is as if it had not been written.
+const maxRecords = 200_000
+
 // records reads lines of JSON. Lines that are no object are left out.
 func records(text []byte) []record {
 	var all []record
 	for line := range bytes.Lines(text) {
 		if r := parse(line); r != nil {
-			all = append(all, r)
+			if all = append(all, r); len(all) == maxRecords {
+				break
+			}
 		}
 	}
 	return all
@@ -106,7 +113,7 @@ func (r record) list(key string) []record {
 		return nil
 	}
 	var all []record
-	for _, it := range items {
+	for _, it := range items[:min(len(items), maxRecords)] {
 		if o := parse(it); o != nil {
 			all = append(all, o)
 		}

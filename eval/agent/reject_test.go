@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -110,5 +111,17 @@ func TestRealRejected(t *testing.T) {
 				t.Errorf("failure %v, want a model that was rejected", out.Failure)
 			}
 		})
+	}
+}
+
+// TestEndlessStream: of a stream without an end the beginning is read.
+func TestEndlessStream(t *testing.T) {
+	text := bytes.Repeat([]byte("{}\n"), maxRecords+1000)
+	if got := len(records(text)); got != maxRecords {
+		t.Errorf("%d records, want %d", got, maxRecords)
+	}
+	list := record{"l": append(bytes.TrimSuffix(append([]byte("["), bytes.ReplaceAll(text, []byte("\n"), []byte(","))...), []byte(",")), ']')}
+	if got := len(list.list("l")); got != maxRecords {
+		t.Errorf("%d items, want %d", got, maxRecords)
 	}
 }

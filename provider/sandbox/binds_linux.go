@@ -17,6 +17,9 @@ import (
 
 const maxBinds = 32
 
+// emptyData are the options of a file system with nothing in it but mount points.
+const emptyData = "mode=755,size=64k,nr_inodes=256"
+
 // A shown directory is what commands see at a path.
 type shown struct {
 	dir      string
@@ -36,7 +39,7 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 		if _, err := p.host(b.Dir); err != nil {
 			return err
 		}
-		b.Dir = filepath.Clean(b.Dir)
+		b.Dir, b.ReadOnly = filepath.Clean(b.Dir), b.ReadOnly || b.Empty
 		this := shown{b.Dir, b.ReadOnly}
 		for _, other := range taken {
 			if err := this.beside(other); err != nil {
@@ -178,6 +181,10 @@ func (p *Provider) further(l *guest.Launch, u unit) (before, after []guest.Mount
 		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
+		if b.Empty { // what lies in it is mounted later
+			before = append(before, guest.Mount{Kind: guest.MountTmpfs, Target: b.Dir, Data: emptyData})
+			continue
+		}
 		d, source, err := p.show(l, b.Dir, b.Dir)
 		if err != nil {
 			return nil, nil, open, err

@@ -123,6 +123,12 @@ func (o *options) lower() []string { return append(slices.Clone(o.Sealed), o.sta
 type bind struct {
 	Dir      string `json:"dir"` // absolute
 	ReadOnly bool   `json:"readOnly,omitempty"`
+
+	// Empty shows an empty directory there, which is read-only: what is in it on the
+	// host, and would be seen through another bind that holds it, is nobody's to see,
+	// but for the workspace and further binds in it. Isolation process, which has no
+	// mounts, can't hide it.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // A LevelReport says whether a level of isolation works on this host.

@@ -147,7 +147,7 @@ func (k *kernel) build(logs string) error {
 func (k *kernel) thin() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
-		if m.Kind == guest.MountTmpfs && m.Target != "/dev" {
+		if m.Kind == guest.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
 			mounts[i] = guest.Mount{Kind: guest.MountDir, Target: m.Target}
 		}
 	}

@@ -133,7 +133,11 @@ func (b *wrapping) mount(m guest.Mount) error {
 			b.add("--dev", "/dev")
 			return nil
 		}
-		b.add("--perms", "1777", "--tmpfs", m.Target)
+		perms := "1777"
+		if m.Data == emptyData {
+			perms = "0755"
+		}
+		b.add("--perms", perms, "--tmpfs", m.Target)
 	case guest.MountDevPTS:
 	case guest.MountDir:
 		b.add("--dir", m.Target)
@@ -320,6 +324,9 @@ func (p *Provider) grants(b *wrapping, u unit) (writable, visible []string, err 
 		return nil, nil, err
 	}
 	for _, dir := range u.binds {
+		if dir.Empty {
+			continue
+		}
 		ro := dir.ReadOnly || u.policy.ReadOnly
 		found, err := u.trapped(dir.Dir, !ro)
 		switch {
