@@ -88,7 +88,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/agent", "fault workspace/driver eval/session"},
 	{"eval/replay", "fault secret"},
 	{"eval/judge", "fault"},
-	{"eval/suite", "fault event workspace/driver posix/boundary"},
+	{"eval/suite", "fault event workspace/driver posix/boundary internal/near"},
 	{"eval", "fault event workspace workspace/driver snapshot posix/boundary posix/process posix/plot eval/session eval/agent eval/suite eval/judge eval/replay"},
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"internal/httpguard", "fault"},

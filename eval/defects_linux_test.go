@@ -71,6 +71,20 @@ export default [{ id: "a", prompt: "true", assert() {} }, { id: "b", prompt: "tr
 	})
 }
 
+// TestBootstrapThatIsTooSlow: it is told that time ran out, and which tags there are
+// where none matches.
+func TestBootstrapThatIsTooSlow(t *testing.T) {
+	dir := project(t, map[string]string{"suite.mjs": isolated(`bootstrap: { command: "sleep", args: ["60"], timeoutMs: 200 }`) + `
+export default [{ id: "a", prompt: "true", tags: ["slow"], assert() {} }];`})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}})
+	if e := of(t, r, "a"); e.FailureOrigin != eval.OriginBootstrap || e.Error.Message != "Workspace bootstrap failed: sleep 60 (exit null): it ran for longer than 200ms" {
+		t.Errorf("%s, %+v", e.FailureOrigin, e.Error)
+	}
+	if _, err := tryRun(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}, Tags: []string{"fast"}}); err == nil || !strings.Contains(err.Error(), "There are the tags slow.") {
+		t.Errorf("another tag: %v", err)
+	}
+}
+
 // TestSoftAssertions: all of them are told.
 func TestSoftAssertions(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": `import { assert } from "skillgym";

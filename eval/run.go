@@ -264,7 +264,11 @@ func (m *matrix) choose(o *Options) error {
 		return err
 	}
 	if len(m.cases) == 0 {
-		return &plainError{fault.InvalidArgument, "No cases matched the requested filters."}
+		text := "No cases matched the requested filters."
+		if tags := m.declaredTags(); len(m.opts.tags) > 0 && len(tags) > 0 {
+			text += " There are the tags " + strings.Join(tags, ", ") + "."
+		}
+		return &plainError{fault.InvalidArgument, text}
 	}
 	return m.chooseRunners(o)
 }
@@ -286,9 +290,6 @@ func (m *matrix) chooseRunners(o *Options) error {
 	if len(ids) == 0 {
 		return &plainError{fault.InvalidArgument, "No runners configured."}
 	}
-	if len(m.runners) == 0 {
-		return &plainError{fault.InvalidArgument, "No runners matched the requested filter: " + strings.Join(o.Runners, ", ")}
-	}
 	return unknown("runner", o.Runners, ids)
 }
 
@@ -297,7 +298,7 @@ func unknown(what string, asked, known []string) error {
 	for _, id := range asked {
 		if !slices.Contains(known, id) {
 			if what == "runner" {
-				return &plainError{fault.InvalidArgument, "No runners matched the requested filter: " + id}
+				return &plainError{fault.InvalidArgument, fmt.Sprintf("No runners matched the requested filter: %s. There are %s.", id, strings.Join(known, ", "))}
 			}
 			return &plainError{fault.InvalidArgument, fmt.Sprintf("No cases matched the requested filters. There is no case %q; there are %s.", id, strings.Join(known, ", "))}
 		}

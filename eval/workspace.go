@@ -209,7 +209,11 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 		f.ExitCode, code = new(res.ExitCode), strconv.Itoa(res.ExitCode)
 	}
 	if res.ExitCode != 0 || res.Cause != "" {
-		return failed(&plainError{fault.Failed, fmt.Sprintf("Workspace bootstrap failed: %s (exit %s)", line, code)})
+		text := fmt.Sprintf("Workspace bootstrap failed: %s (exit %s)", line, code)
+		if res.Cause == driver.CauseTimeout {
+			text += fmt.Sprintf(": it ran for longer than %v", timeout)
+		}
+		return failed(&plainError{fault.Failed, text})
 	}
 	return nil
 }

@@ -72,8 +72,11 @@ func (p *evalPlace) apply(opts *eval.Options) error {
 	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
 	for _, dir := range p.read {
 		abs, err := filepath.Abs(dir)
+		if err == nil {
+			_, err = os.Stat(abs)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("eval: --ro %s: %w: %w", dir, fault.Of(err), err)
 		}
 		opts.Read = append(opts.Read, abs)
 	}

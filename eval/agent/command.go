@@ -65,6 +65,13 @@ func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	return false
 }
 
+// A toldError is a failure that the program itself tells of.
+type toldError struct{ message string }
+
+func (e *toldError) Error() string { return "The agent says: " + e.message }
+
+func (e *toldError) Unwrap() error { return fault.Failed }
+
 // Collect keeps the stream. An error that the program tells is one.
 func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw, err := keepStream(in, out)
@@ -76,7 +83,7 @@ func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 		case "session":
 			raw.SessionID = or(r.str("id"), raw.SessionID)
 		case "error":
-			return raw, fmt.Errorf("agent: the command says: %w: %s", fault.Failed, r.str("message"))
+			return raw, &toldError{r.str("message")}
 		}
 	}
 	return raw, nil
@@ -122,6 +129,8 @@ func (n *commandReader) read(r record) {
 		}
 	case "usage":
 		n.usage(r)
+	case "error":
+		n.b.Fallback = "" // the stream of one that failed is no answer
 	case "output":
 		if text, ok := r.text("text"); ok {
 			n.b.Output = &text

@@ -98,6 +98,12 @@ func finish(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Out
 		return
 	}
 	raw, err := a.Collect(ctx, r, in, o)
+	if told := new(toldError); errors.As(err, &told) { // what it did until then is there all the same
+		if err = nil; !first {
+			out.Failure, first = failure(OriginRunner, told), true
+			out.Failure.Log = o.StderrPath
+		}
+	}
 	if err != nil && !first {
 		out.Failure = failure(OriginCollection, err)
 	}

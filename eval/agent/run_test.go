@@ -106,8 +106,8 @@ func TestFailures(t *testing.T) {
 			code: fault.ResourceExhausted, text: "working"},
 		{name: "model", script: `echo '{"type":"error","code":"model-rejected","message":"no"}'; exit 1`, origin: OriginModelRejected,
 			says: `Runner rejected configured model "m" during initial execution.`, code: fault.Unsupported},
-		{name: "told", script: said + `echo '{"type":"error","message":"out of luck"}'`, origin: OriginCollection,
-			says: "agent: the command says: failed: out of luck", code: fault.Failed},
+		{name: "told", script: said + `echo '{"type":"error","message":"out of luck"}'`, origin: OriginRunner,
+			says: "The agent says: out of luck", code: fault.Failed, text: "working"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

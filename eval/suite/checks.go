@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/near"
 )
 
 // A param is one argument of an assertion that is written as data.
@@ -105,7 +107,7 @@ func (r *reader) check(v any, path string) check {
 		case known:
 			r.bad(join(path, key), "expected one assertion in each entry; this one has %s, too", c.Name)
 		case !slices.Contains(checkOptions, key):
-			r.fail(join(path, key), fmt.Sprintf("Unknown assertion or option: %s (assertions: %s; options: %s)", key, strings.Join(checkNames, ", "), strings.Join(checkOptions, ", ")))
+			r.fail(join(path, key), unknownCheck(key))
 		}
 	}
 	if c.Name == "" {
@@ -231,6 +233,20 @@ func (r *reader) argument(v any, path string, kind paramKind) any {
 		return r.judgment(v, path)
 	}
 	return nil
+}
+
+// unknownCheck says what may have been meant, else all that there is.
+func unknownCheck(key string) string {
+	text := "Unknown assertion or option: " + key
+	if hint := near.Hint(key, slices.Concat(checkNames, checkOptions)); hint != "" {
+		return text + hint
+	}
+	group, _, _ := strings.Cut(key, ".")
+	members := slices.DeleteFunc(slices.Clone(checkNames), func(name string) bool { return !strings.HasPrefix(name, group+".") })
+	if len(members) > 0 {
+		return text + " (there are " + strings.Join(members, ", ") + ")"
+	}
+	return fmt.Sprintf("%s (assertions: %s; options: %s)", text, strings.Join(checkNames, ", "), strings.Join(checkOptions, ", "))
 }
 
 func (r *reader) each(v any, path string, kind paramKind) []any {

@@ -77,7 +77,11 @@ func TestYAMLSuite(t *testing.T) {
 func TestYAMLErrorsNameThePlace(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"unknown key", "cases:\n  - id: a\n    promt: x\n", `:3:12: invalid argument: Unknown suite key: cases[0].promt`},
-		{"unknown assertion", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - output.include: x\n", `:5:25: invalid argument: Unknown assertion or option: output.include`},
+		{"unknown assertion", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - output.include: x\n", `:5:25: invalid argument: Unknown assertion or option: output.include; did you mean output.includes?`},
+		{"unknown member", "cases:\n  - {id: a, prompt: x, assert: [output.matches: x]}\n", `Unknown assertion or option: output.matches (there are output.includes, output.notEmpty)`},
+		{"unknown group", "cases:\n  - {id: a, prompt: x, assert: [nonsense: x]}\n", `Unknown assertion or option: nonsense (assertions: budget, commands.atLeast`},
+		{"expression", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - output.includes: {regex: '('}\n", "a.suite.yaml:5:"},
+		{"expression below", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - toolCalls.has: {tool: x, args: {a: {regex: '['}}}\n", "a.suite.yaml:5:"},
 		{"no assertion", "cases:\n  - id: a\n    prompt: x\n", "Invalid suite at cases[0].assert: expected a list of assertions"},
 		{"two assertions", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - output.includes: x\n        output.notEmpty: true\n", "expected one assertion in each entry"},
 		{"no cases", "cases: []\n", "expected at least one case"},

@@ -28,7 +28,7 @@ func (d *document) module() (string, *badValue) {
 	r := &reader{what: "suite"}
 	top := r.object(d.value, "", "cases", "workspace")
 	w := &layout{}
-	w.add(`import { check } from "croft:builtin/checks"; import { assert, commandMatcher } from "skillgym"; const run = [], classes = [];`)
+	w.add(`import { check, ready } from "croft:builtin/checks"; import { assert, commandMatcher } from "skillgym"; const run = [], classes = [];`)
 	var out []string
 	each := func(v any, path, id string) { out = append(out, d.caseModule(r, w, v, path, id)) }
 	switch cases := top.get("cases").(type) {
@@ -114,8 +114,8 @@ func (d *document) assertions(r *reader, w *layout, v any, path string) {
 				r.bad(at, "expected plain data")
 			}
 			p := d.places[at]
-			w.put(p.line-1, 1, "run.push((report) =>")
-			w.put(p.line, p.column, "check("+string(raw)+", report));")
+			w.put(p.line-1, 1, "run.push(((entry) => (report) =>")
+			w.put(p.line, p.column, "check(entry, report))(ready("+string(raw)+")));")
 		}
 	default:
 		r.bad(path, "expected a list of assertions, or JavaScript with report, ctx and assert")

@@ -57,4 +57,11 @@ function call({ name, args, options }, report, from) {
   }
 }
 
-module.exports = { check };
+// ready makes the expressions of an assertion once, so that one that is wrong is found
+// before anything runs.
+function ready(entry) {
+  matcher(entry.args);
+  return entry;
+}
+
+module.exports = { check, ready };
