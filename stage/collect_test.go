@@ -206,8 +206,8 @@ func TestNaming(t *testing.T) {
 		"run-7/":    "run-7/out/plots/My Plot.PNG",
 		"{{.ID}}/x": r.ws.ID() + "/x",
 		"r/{{.Index}}-{{slug .Stem}}{{lower .Ext}}": "r/0-my-plot.png",
-		"{{.Base}}/./{{.Index}}":       "My Plot.PNG/0",
-		"{{.Stem | upper}}@{{.Index}}": "MY PLOT_0",
+		"{{.Base}}/./{{.Index}}":                    "My Plot.PNG/0",
+		"{{.Stem | upper}}@{{.Index}}":              "MY PLOT_0",
 	} {
 		man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Save: true, NameTemplate: template})
 		if err != nil || man.Files[0].SavedAs != want {

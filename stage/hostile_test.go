@@ -37,57 +37,59 @@ func namesOf(files []stage.FileRef) []string {
 // What a program puts in the way of a pattern is told, and never fails the others.
 func TestPatternsThroughWhatIsInTheWay(t *testing.T) {
 	for _, kind := range kinds[1:] {
-		t.Run(kind, func(t *testing.T) {
-			r := open(t, kind, stage.Options{})
-			r.write(t, "out/good.txt", "good")
-			r.sh(t, `cd out; ln -s loop loop; ln -s a b; ln -s b a; ln -s nowhere dangling; s=$(printf '\057'); d=..$s..; ln -s "$d$s$d$s$d" up; ln -s "${s}etc" etc; ln -s "${s}proc${s}self${s}root" magic; mkfifo fifo; ln -s good.txt file`)
-			told := []string{"out/loop/**", "out/a/*", "out/up/*", "out/etc/*", "out/magic/**", "out/good.txt/*", "out/file/**", "out/fifo/*", "out/etc/passwd", "out/" + strings.Repeat("x", 300) + "/*"}
-			man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: append(slices.Clone(told), "out/dangling/**", "out/good.txt"), Inline: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{"out/good.txt"}, namesOf(man.Files)); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
-			got := []string{}
-			for _, s := range man.Skipped {
-				got = append(got, s.Name)
-				if s.Code == fault.Internal || s.Reason == "" {
-					t.Errorf("%+v", s)
-				}
-			}
-			if diff := cmp.Diff(told, got); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(kind, func(t *testing.T) { throughWhatIsInTheWay(t, open(t, kind, stage.Options{})) })
+	}
+}
+
+func throughWhatIsInTheWay(t *testing.T, r *rig) {
+	r.write(t, "out/good.txt", "good")
+	r.sh(t, `cd out; ln -s loop loop; ln -s a b; ln -s b a; ln -s nowhere dangling; s=$(printf '\057'); d=..$s..; ln -s "$d$s$d$s$d" up; ln -s "${s}etc" etc; ln -s "${s}proc${s}self${s}root" magic; ln -s good.txt file`)
+	told := []string{"out/loop/**", "out/a/*", "out/up/*", "out/etc/*", "out/magic/**", "out/good.txt/*", "out/file/**", "out/etc/passwd", "out/" + strings.Repeat("x", 300) + "/*"}
+	man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: append(slices.Clone(told), "out/dangling/**", "out/good.txt"), Inline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"out/good.txt"}, namesOf(man.Files)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	got := []string{}
+	for _, s := range man.Skipped {
+		got = append(got, s.Name)
+		if s.Code == fault.Internal || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	if diff := cmp.Diff(told, got); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 
 // An absolute symlink to a file of the workspace leads nowhere else.
 func TestAbsoluteLinksInside(t *testing.T) {
 	for _, kind := range kinds[1:] {
-		t.Run(kind, func(t *testing.T) {
-			r := open(t, kind, stage.Options{})
-			r.write(t, "work/real.txt", "real")
-			r.write(t, "work/sub/deep.txt", "deep")
-			r.write(t, ".hidden", "h")
-			r.sh(t, `mkdir -p out; w=$PWD; ln -s "$w/work/real.txt" out/abs.txt; ln -s abs.txt out/again.txt; ln -s "$w/work" out/dir; ln -s "$w/../../etc/passwd" out/leak; ln -s "$w" out/top`)
-			man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"out/*", "out/dir/**", "out/top/.h*"}, Inline: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]string{}
-			for _, f := range man.Files {
-				got[f.Name] = f.Content
-			}
-			want := map[string]string{"out/abs.txt": "real", "out/again.txt": "real", "out/dir/real.txt": "real", "out/dir/sub/deep.txt": "deep", "out/top/.hidden": "h"}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if len(man.Skipped) != 1 || man.Skipped[0].Name != "out/leak" || man.Skipped[0].Code != fault.SandboxViolation {
-				t.Errorf("skipped %+v", man.Skipped)
-			}
-		})
+		t.Run(kind, func(t *testing.T) { absoluteLinksInside(t, open(t, kind, stage.Options{})) })
+	}
+}
+
+func absoluteLinksInside(t *testing.T, r *rig) {
+	r.write(t, "work/real.txt", "real")
+	r.write(t, "work/sub/deep.txt", "deep")
+	r.write(t, ".hidden", "h")
+	r.sh(t, `mkdir -p out; w=$PWD; ln -s "$w/work/real.txt" out/abs.txt; ln -s abs.txt out/again.txt; ln -s "$w/work" out/dir; ln -s "$w/../../etc/passwd" out/leak; ln -s "$w" out/top`)
+	man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"out/*", "out/dir/**", "out/top/.h*"}, Inline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range man.Files {
+		got[f.Name] = f.Content
+	}
+	want := map[string]string{"out/abs.txt": "real", "out/again.txt": "real", "out/dir/real.txt": "real", "out/dir/sub/deep.txt": "deep", "out/top/.hidden": "h"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(man.Skipped) != 1 || man.Skipped[0].Name != "out/leak" || man.Skipped[0].Code != fault.SandboxViolation {
+		t.Errorf("skipped %+v", man.Skipped)
 	}
 }
 

@@ -6,8 +6,9 @@
 // elsewhere. Nothing is looked at first and opened afterwards, so there is no
 // moment in which another process could swap a directory for a symlink. What
 // changes a directory opens that directory in the same way and then acts on the
-// last element of the name alone, which is never followed. Linux must be 5.6 or
-// later and let openat2 through; where it does not, every call is refused.
+// last element of the name alone, which is never followed. Where the
+// kernel has no openat2, as gVisor's has not, the path is walked element by element
+// through descriptors, to the same end; where it is forbidden, every call is refused.
 //
 // # What is prevented
 //

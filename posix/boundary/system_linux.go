@@ -81,8 +81,8 @@ func (s system) open(name string, flags int) (int, error) {
 func (s system) resolve(name string, flags int, how uint64) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: how}
 	for try := 0; ; try++ {
-		fd, err := unix.Openat2(s.fd, name, &oh)
-		switch err {
+		fd, err := s.openat2(name, &oh)
+		switch err { //nolint:errorlint // an errno, as the kernel answers
 		case nil:
 			return fd, nil
 		case unix.EINTR:
@@ -102,6 +102,15 @@ func (s system) resolve(name string, flags int, how uint64) (int, error) {
 		}
 		return -1, err
 	}
+}
+
+// openat2 opens a path as the kernel does, or as it would.
+func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
+	fd, err := unix.Openat2(s.fd, name, how)
+	if errors.Is(err, unix.ENOSYS) {
+		return s.walkBeneath(name, int(how.Flags), how.Resolve)
+	}
+	return fd, err
 }
 
 // closeFD closes a descriptor that was only read from, or whose content was made
