@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // ArtifactHeader is the header in which the answer that is an artifact says which
@@ -22,6 +24,7 @@ const (
 	memoryPath    = onePath + "/memory"
 	artifactsPath = onePath + "/artifacts"
 	artifactPath  = artifactsPath + "/content"
+	allArtifacts  = "/v1/artifacts"
 )
 
 func (s *Server) memoryRoutes() {
@@ -34,6 +37,7 @@ func (s *Server) memoryRoutes() {
 	lock.Responses["200"] = octets("the lock")
 	handle(s, lock, s.lockMemory)
 	handle(s, s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one"), s.listArtifacts)
+	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, also of those that are gone, each with its latest version"), s.listAllArtifacts)
 	read := s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact")
 	read.Description = "The header " + ArtifactHeader + " says which version it is."
 	read.Responses["200"] = octets("the content")
@@ -55,6 +59,19 @@ func (s *Server) memory(ctx context.Context, t Target) (id string, a *stage.Arti
 		return "", nil, fmt.Errorf("memory of workspaces: %w: this server has none", fault.Unsupported)
 	}
 	return rec.ID, s.cfg.Artifacts.In(rec.ID), nil
+}
+
+// artifacts returns the artifacts of a workspace, which may be gone: they outlive it.
+func (s *Server) artifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
+	_, a, err := s.memory(ctx, t)
+	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
+		return a, err
+	}
+	a = s.cfg.Artifacts.In(t.ID)
+	if list, lerr := a.List(ctx); lerr != nil || len(list) == 0 {
+		return nil, err // it left nothing
+	}
+	return a, nil
 }
 
 // Memory is what was staged, prepared and collected in a workspace; absent where
@@ -147,7 +164,7 @@ type Artifacts struct {
 }
 
 func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[Artifacts], error) {
-	_, a, err := s.memory(ctx, in.Target)
+	a, err := s.artifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -155,12 +172,35 @@ func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[A
 		list, err := a.List(ctx)
 		return &body[Artifacts]{Artifacts{list}}, err
 	}
-	versions, err := a.Versions(ctx, in.Name)
-	out := Artifacts{[]stage.Artifact{}}
-	for _, v := range versions {
-		out.Artifacts = append(out.Artifacts, stage.Artifact{Name: in.Name, Version: v})
+	list, err := a.History(ctx, in.Name)
+	return &body[Artifacts]{Artifacts{list}}, err
+}
+
+// KeptArtifact is an artifact, and whose it is.
+type KeptArtifact struct {
+	Workspace string `json:"workspace" doc:"id of the workspace, which may be gone"`
+	stage.Artifact
+}
+
+// KeptArtifacts are artifacts of any workspaces.
+type KeptArtifacts struct {
+	Artifacts []KeptArtifact `json:"artifacts"`
+}
+
+func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[KeptArtifacts], error) {
+	out := KeptArtifacts{[]KeptArtifact{}}
+	if s.cfg.Artifacts == nil {
+		return &body[KeptArtifacts]{out}, nil
 	}
-	return &body[Artifacts]{out}, err
+	list, err := s.cfg.Artifacts.In("").List(ctx)
+	for _, art := range list {
+		id, name, ok := strings.Cut(art.Name, "/")
+		if ok && driver.ValidID(id) {
+			art.Name = name
+			out.Artifacts = append(out.Artifacts, KeptArtifact{id, art})
+		}
+	}
+	return &body[KeptArtifacts]{out}, err
 }
 
 type artifactInput struct {
@@ -170,7 +210,7 @@ type artifactInput struct {
 }
 
 func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.StreamResponse, error) {
-	_, a, err := s.memory(ctx, in.Target)
+	a, err := s.artifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +231,7 @@ func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.Str
 }
 
 func (s *Server) deleteArtifact(ctx context.Context, in *artifactInput) (*none, error) {
-	_, a, err := s.memory(ctx, in.Target)
+	a, err := s.artifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ var routes = []string{
 	"DELETE /v1/workspaces/{id}/snapshots/{snapshot}",
 	"GET /events",
 	"GET /healthz",
+	"GET /v1/artifacts",
 	"GET /v1/doctor",
 	"GET /v1/providers",
 	"GET /v1/snapshots",

@@ -27,6 +27,7 @@ type statInput struct {
 	Path     string `query:"path" doc:"empty is the workspace itself"`
 	NoFollow bool   `query:"nofollow" doc:"describe a symlink itself"`
 	Digest   bool   `query:"digest" doc:"with the digest of a file's content"`
+	Mark     bool   `query:"mark" doc:"with what tells whether it was changed, where there is such a thing"`
 }
 
 func (s *Server) stat(ctx context.Context, in *statInput) (*body[driver.Info], error) {
@@ -34,7 +35,7 @@ func (s *Server) stat(ctx context.Context, in *statInput) (*body[driver.Info], e
 	if err != nil {
 		return nil, err
 	}
-	info, err := ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest})
+	info, err := ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, Mark: in.Mark})
 	return &body[driver.Info]{info}, err
 }
 
@@ -61,6 +62,7 @@ type listDirInput struct {
 	Depth int    `query:"depth" doc:"levels below; 0 is 1, and -1 is all"`
 	Limit int    `query:"limit" doc:"entries in a page; 0 is 1000"`
 	After string `query:"after" doc:"the next of the page before"`
+	Mark  bool   `query:"mark" doc:"with what tells whether each was changed, where there is such a thing"`
 }
 
 func (s *Server) listDir(ctx context.Context, in *listDirInput) (*body[driver.Listing], error) {
@@ -68,7 +70,7 @@ func (s *Server) listDir(ctx context.Context, in *listDirInput) (*body[driver.Li
 	if err != nil {
 		return nil, err
 	}
-	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After})
+	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, Mark: in.Mark})
 	if page.Entries == nil {
 		page.Entries = []driver.Info{}
 	}

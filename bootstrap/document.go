@@ -21,7 +21,7 @@ import (
 // document is a Spec as people write it in YAML.
 type document struct {
 	Version  int               `json:"version"`
-	Template string            `json:"template"`
+	Template *string           `json:"template"`
 	Files    []documentFile    `json:"files"`
 	Inputs   []stage.Input     `json:"inputs"`
 	Skills   []documentSkill   `json:"skills"`
@@ -60,7 +60,8 @@ type documentCommand struct {
 }
 
 // ParseSpec reads a spec in YAML, strictly. Paths of the host are relative to dir.
-// Skills without a directory are found by find; nil is that there are none.
+// Skills without a directory are found by find; nil is that there are none. One that
+// is optional and not found is a warning of Apply.
 func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error)) (Spec, error) {
 	var doc document
 	if err := decodeYAML(data, &doc); err != nil {
@@ -69,7 +70,13 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 	if doc.Version != 0 && doc.Version != 1 {
 		return Spec{}, fmt.Errorf("bootstrap: read the spec: version %d: %w: this program reads version 1", doc.Version, fault.InvalidArgument)
 	}
-	spec := Spec{Template: resolve(dir, doc.Template), Prune: doc.Prune}
+	spec := Spec{Prune: doc.Prune}
+	if doc.Template != nil {
+		if *doc.Template == "" {
+			return Spec{}, fmt.Errorf("bootstrap: read the spec: template: %w: it is empty; it is a directory, or left out", fault.InvalidArgument)
+		}
+		spec.Template = resolve(dir, *doc.Template)
+	}
 	for _, f := range doc.Files {
 		mode, err := parseMode(f.Mode)
 		if err != nil {
@@ -122,6 +129,25 @@ func (p *plainYAML) Visit(n ast.Node) ast.Visitor {
 	return nil
 }
 
+// checkPlain refuses what plainYAML finds, and more than one document, of which only
+// the first would count.
+func checkPlain(file *ast.File) error {
+	plain, docs := &plainYAML{}, 0
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if docs++; docs > 1 {
+			return fmt.Errorf("%w: it has more than one document (---)", fault.InvalidArgument)
+		}
+		ast.Walk(plain, doc)
+	}
+	if plain.bad != "" {
+		return fmt.Errorf("%w: line %d: %s is not allowed here; a text that begins with one of these marks is quoted", fault.InvalidArgument, plain.line, plain.bad)
+	}
+	return nil
+}
+
 // decodeYAML decodes YAML as strictly as we decode JSON.
 func decodeYAML(data []byte, v any) error {
 	const most = 1 << 20
@@ -135,12 +161,8 @@ func decodeYAML(data []byte, v any) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
-	plain := &plainYAML{}
-	for _, doc := range file.Docs {
-		ast.Walk(plain, doc)
-	}
-	if plain.bad != "" {
-		return fmt.Errorf("%w: line %d: %s is not allowed here; a text that begins with one of these marks is quoted", fault.InvalidArgument, plain.line, plain.bad)
+	if err := checkPlain(file); err != nil {
+		return err
 	}
 	var tree any
 	if err := yaml.Unmarshal(data, &tree); err != nil {
@@ -175,14 +197,22 @@ func (k documentSkill) skill(dir string, find func(string) (SkillInfo, error)) (
 		}
 		return s, nil
 	}
-	if find == nil {
-		return Skill{}, fmt.Errorf("bootstrap: skill %.80q: %w: no directory of skills is configured; give its dir", k.Name, fault.NotFound)
+	if k.Name == "" {
+		return Skill{}, fmt.Errorf("bootstrap: skill: %w: give its name, or its dir", fault.InvalidArgument)
 	}
-	info, err := find(k.Name)
-	if err != nil {
+	if err := stage.CheckSkillName(k.Name); err != nil {
 		return Skill{}, err
 	}
-	s.Dir = info.Dir
+	if find == nil {
+		s.Lost = fmt.Errorf("bootstrap: skill %.80q: %w: no directory of skills is configured; give its dir", k.Name, fault.NotFound)
+	} else if info, err := find(k.Name); err != nil {
+		s.Lost = err
+	} else {
+		s.Dir = info.Dir
+	}
+	if s.Lost != nil && !k.Optional {
+		return Skill{}, s.Lost
+	}
 	return s, nil
 }
 

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 
@@ -65,6 +64,7 @@ func (d *fileDoer) apply(ctx context.Context, h *stage.Session, rec *stage.Prepa
 	if err := h.PutFile(ctx, stage.File{Path: d.f.Target, Content: d.f.Content, Mode: d.f.Mode}); err != nil {
 		return nil, err
 	}
+	rec.Source = driver.DigestBytes(d.f.Content)
 	return nil, d.r.seen(ctx, d.f.Target, rec)
 }
 
@@ -83,6 +83,23 @@ func (r *Reconciler) seen(ctx context.Context, target string, rec *stage.Prepare
 type inputDoer struct {
 	r *Reconciler
 	f File
+}
+
+// skill returns the name of the skill that the input is taken of, "" for none.
+func (d *inputDoer) skill() string {
+	rest, ok := strings.CutPrefix(d.r.st.Inside(*d.f.Input), stage.DirSkills+"/")
+	if !ok || !strings.HasPrefix(d.f.Input.From, "skill:") {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func (d *inputDoer) looksAt() []string {
+	if name := d.r.st.Inside(*d.f.Input); name != "" {
+		return []string{name}
+	}
+	return nil
 }
 
 func (d *inputDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
@@ -112,92 +129,18 @@ func (d *inputDoer) apply(ctx context.Context, h *stage.Session, rec *stage.Prep
 	return nil, err
 }
 
-// templateDoer fills the workspace, once for each state of the template.
-type templateDoer struct {
-	r   *Reconciler
-	dir string
-}
-
-func (d *templateDoer) judge(context.Context, stage.PreparedRecord) (verdict, error) {
-	look, err := stage.Look(d.dir)
-	if err != nil {
-		return verdict{}, err
-	}
-	return verdict{fingerprint: fingerprint("template", d.dir, look)}, nil
-}
-
-func (d *templateDoer) apply(ctx context.Context, h *stage.Session, _ *stage.PreparedRecord) ([]string, error) {
-	res, err := h.FillWorkspace(ctx, d.dir, nil)
-	return leftOut(res), err
-}
-
-// leftOut tells what of a tree stayed out, and why.
-func leftOut(res workspace.ImportResult) []string {
-	var notes []string
-	for _, s := range res.Skipped {
-		notes = append(notes, fmt.Sprintf("%q stays out: %s", s.Path, s.Reason))
-	}
-	if more := res.Skips - len(res.Skipped); more > 0 {
-		notes = append(notes, fmt.Sprintf("%d more stay out", more))
-	}
-	return notes
-}
-
-// skillDoer stages a skill.
-type skillDoer struct {
-	r *Reconciler
-	k Skill
-}
-
-func (d *skillDoer) target() string { return path.Join(stage.DirSkills, d.k.Name) }
-
-// judge reads the skill only where it looks otherwise than the last time.
-func (d *skillDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
-	look, err := stage.Look(d.k.Dir)
-	if err != nil {
-		return verdict{}, err
-	}
-	next := rec
-	if rec.Source != look {
-		sum, err := stage.DirDigest(ctx, d.k.Dir, stage.AlgorithmCroft)
-		if err != nil {
-			return verdict{}, err
-		}
-		next.Source, next.Digest = look, sum
-	}
-	v := verdict{fingerprint: fingerprint("skill", d.k.Name, next.Digest, strconv.FormatBool(d.k.ReadOnly))}
-	if next != rec {
-		v.refreshed = &next
-	}
-	gone, err := d.r.missing(ctx, path.Join(d.target(), SkillFile))
-	if err != nil && fault.Of(err) != fault.SandboxViolation {
-		return verdict{}, err
-	}
-	if gone || err != nil {
-		v.drift = SkillFile + " is gone"
-	}
-	return v, nil
-}
-
-func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
-	res, err := h.StageDirectory(ctx, d.k.Dir, d.target(), &stage.DirectoryOptions{ReadOnly: d.k.ReadOnly})
-	if err != nil {
-		return nil, err
-	}
-	h.Skills[d.k.Name] = stage.SkillMeta{
-		Name: d.k.Name, RelPath: d.target(), Digest: rec.Digest, StagedAt: d.r.now().UTC(), Mounted: res.Method == driver.ImportMount,
-	}
-	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.target()) // for prune: a working copy may be worked on
-	return leftOut(res), err
-}
-
 // commandDoer runs a command.
 type commandDoer struct {
 	r *Reconciler
 	c Command
 }
 
+func (d *commandDoer) looksAt() []string { return d.c.FingerprintInputs }
+
 func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+	if !d.r.ws.Capabilities().Has(driver.CapShell) {
+		return verdict{}, fmt.Errorf("run %s: %w: this workspace has no shell", d.c.Cmd, fault.Unsupported)
+	}
 	look := ""
 	for _, name := range d.c.FingerprintInputs {
 		l, err := stage.LookInside(ctx, d.r.ws, name)
@@ -224,7 +167,7 @@ func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verd
 		}
 		gone, err := d.r.missing(ctx, name)
 		if err != nil {
-			return verdict{}, err
+			return verdict{}, fmt.Errorf("path %q: %w", name, err)
 		}
 		if gone && v.drift == "" {
 			v.drift = name + " is gone"
@@ -246,12 +189,46 @@ func (d *commandDoer) inputs(ctx context.Context) (string, error) {
 	return fingerprint(parts...), nil
 }
 
-func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, _ *stage.PreparedRecord) ([]string, error) {
-	return nil, d.c.apply(ctx, d.r)
+func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+	if err := d.c.run(ctx, d.r); err != nil {
+		return nil, err
+	}
+	if err := d.mark(ctx, rec); err != nil {
+		return nil, fmt.Errorf("marker %q: %w", d.c.MarkerPath, err)
+	}
+	var notes []string
+	for _, name := range d.c.ObservedPaths {
+		gone, err := d.r.missing(ctx, name)
+		if err != nil {
+			return notes, fmt.Errorf("path %q: %w", name, err)
+		}
+		if gone {
+			notes = append(notes, fmt.Sprintf("it was run and did not make %q, which is observed: it is run again each time", name))
+		}
+	}
+	return notes, nil
 }
 
-// apply runs the command, and leaves its mark.
-func (c Command) apply(ctx context.Context, r *Reconciler) error {
+// mark makes the file that says that the command was run, where the command made
+// nothing, and notes how it looks: what the record knows is ours to remove.
+func (d *commandDoer) mark(ctx context.Context, rec *stage.PreparedRecord) error {
+	if d.c.MarkerPath == "" {
+		return nil
+	}
+	gone, err := d.r.missing(ctx, d.c.MarkerPath)
+	if err != nil || !gone {
+		return err
+	}
+	text := "reconciled at " + d.r.now().UTC().Format("2006-01-02T15:04:05Z07:00") + "\n"
+	if _, err := d.r.ws.WriteFile(ctx, d.c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true}); err != nil {
+		return err
+	}
+	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.c.MarkerPath)
+	return err
+}
+
+// run runs the command. One that does not end well is an error.
+func (c Command) run(ctx context.Context, r *Reconciler) error {
 	cmd := driver.Command{
 		Argv: append([]string{c.Cmd}, c.Args...), Env: c.Env, Dir: c.Cwd, Timeout: c.Timeout, Limits: c.Limits, Stdin: strings.NewReader(c.Stdin),
 	}
@@ -262,16 +239,7 @@ func (c Command) apply(ctx context.Context, r *Reconciler) error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", c.Cmd, err)
 	}
-	if err := runError(c.Cmd, res); err != nil || c.MarkerPath == "" {
-		return err
-	}
-	gone, err := r.missing(ctx, c.MarkerPath)
-	if err != nil || !gone {
-		return err
-	}
-	text := "reconciled at " + r.now().UTC().Format("2006-01-02T15:04:05Z07:00") + "\n"
-	_, err = r.ws.WriteFile(ctx, c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true})
-	return err
+	return runError(c.Cmd, res)
 }
 
 // runError is the error of a command that did not end well, with what it said.

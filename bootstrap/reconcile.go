@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +49,9 @@ const (
 	ActionCreate Action = "create" // it was never done here
 	ActionUpdate Action = "update" // the entry, or what it comes from, changed
 	ActionRepair Action = "repair" // what it made is not as it was
-	ActionPrune  Action = "prune"  // it is no longer wanted
-	ActionFailed Action = "failed" // optional, and it failed before; it is not tried again until it is changed
+	ActionPrune  Action = "prune"  // it is no longer wanted, and removed
+	ActionForget Action = "forget" // it is no longer wanted, and what it made stays, for the reason that is given
+	ActionFailed Action = "failed" // it failed; an optional one that failed before is not tried again until it is changed
 )
 
 // A Step is what was, or would be, done about one entry.
@@ -66,7 +66,7 @@ type Step struct {
 // A Report says what Apply did, or Plan would do.
 type Report struct {
 	Steps    []Step   `json:"steps"`
-	Warnings []string `json:"warnings,omitempty"` // of optional entries that failed, and of what stayed out of a tree
+	Warnings []string `json:"warnings,omitempty"` // of optional entries that failed, and of what stayed out of a tree, or as others left it
 }
 
 // Changed reports whether anything is to be done.
@@ -88,9 +88,13 @@ type doer interface {
 // A verdict is what judge found.
 type verdict struct {
 	fingerprint string
-	drift       string // what is not as it was, "" for nothing
+	drift       string   // what is not as it was, "" for nothing
+	notes       []string // what the caller should know in any case
 	refreshed   *stage.PreparedRecord
 }
+
+// A looker is a doer that looks at paths of the workspace which others may make.
+type looker interface{ looksAt() []string }
 
 // Apply brings the workspace to the state of the spec. The report has what was
 // done, also where it returns an error: that of the first required entry that
@@ -143,16 +147,24 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	rec, known := h.Prepared[e.key]
 	step := Step{Key: e.key, Kind: e.kind, Target: e.target}
 	v, err := e.do.judge(ctx, rec)
-	if !apply && fault.Of(err) == fault.NotFound && len(report.Steps) > 0 {
+	if !apply && fault.Of(err) == fault.NotFound && report.Changed() {
 		step.Action, step.Reason = ActionCreate, "unless what is done before it changes that: "+err.Error()
 		report.Steps = append(report.Steps, step)
 		return false, nil
 	}
 	if err != nil {
+		step.Action = ActionFailed
+		report.Steps = append(report.Steps, step)
 		return false, r.failed(ctx, h, e, "", apply, err, report)
 	}
 	step.Action, step.Reason = decide(rec, known, v)
+	if !apply && step.Action == ActionNone {
+		step.Action, step.Reason = foresee(e, report.Steps)
+	}
 	report.Steps = append(report.Steps, step)
+	for _, n := range v.notes {
+		report.Warnings = append(report.Warnings, e.key+": "+n)
+	}
 	switch step.Action {
 	case ActionNone:
 		if v.refreshed != nil {
@@ -166,21 +178,50 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	if !apply {
 		return false, nil
 	}
-	next := stage.PreparedRecord{Key: e.key, Kind: e.kind, Fingerprint: v.fingerprint, Target: e.target, Source: rec.Source, Digest: rec.Digest}
+	return false, r.do(ctx, h, e, rec, v, report)
+}
+
+// do does an entry, and records it.
+func (r *Reconciler) do(ctx context.Context, h *stage.Session, e entry, rec stage.PreparedRecord, v verdict, report *Report) error {
+	next := stage.PreparedRecord{
+		Key: e.key, Kind: e.kind, Fingerprint: v.fingerprint, Target: e.target, Source: rec.Source, Digest: rec.Digest, Seen: rec.Seen, Made: rec.Made,
+	}
 	if v.refreshed != nil {
-		next.Source, next.Digest = v.refreshed.Source, v.refreshed.Digest
+		next.Source, next.Digest, next.Made = v.refreshed.Source, v.refreshed.Digest, v.refreshed.Made
 	}
 	notes, err := e.do.apply(ctx, h, &next)
 	for _, n := range notes {
 		report.Warnings = append(report.Warnings, e.key+": "+n)
 	}
 	if err != nil {
-		return false, r.failed(ctx, h, e, v.fingerprint, apply, err, report)
+		report.Steps[len(report.Steps)-1].Action = ActionFailed
+		return r.failed(ctx, h, e, v.fingerprint, true, err, report)
 	}
 	next.PreparedAt = r.now().UTC()
 	h.Prepared[e.key] = next
-	return false, h.Save(ctx)
+	return h.Save(ctx)
 }
+
+// foresee says what becomes of an entry with nothing to do, where what it looks at
+// is to change before its turn.
+func foresee(e entry, before []Step) (Action, string) {
+	l, ok := e.do.(looker)
+	if !ok {
+		return ActionNone, ""
+	}
+	for _, name := range l.looksAt() {
+		for _, s := range before {
+			does := s.Action == ActionCreate || s.Action == ActionUpdate || s.Action == ActionRepair
+			if does && s.Kind != KindCommand && s.Target != "" && (within(name, s.Target) || within(s.Target, name)) {
+				return ActionUpdate, s.Target + " changes before it"
+			}
+		}
+	}
+	return ActionNone, ""
+}
+
+// within reports whether a path is another, or below it.
+func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // decide compares what is wanted with what is recorded.
 func decide(rec stage.PreparedRecord, known bool, v verdict) (Action, string) {
@@ -212,51 +253,13 @@ func (r *Reconciler) failed(ctx context.Context, h *stage.Session, e entry, prin
 	return h.Save(ctx)
 }
 
-// prune undoes what is recorded and no longer wanted.
-func (r *Reconciler) prune(ctx context.Context, h *stage.Session, entries []entry, apply bool, report *Report) error {
-	wanted := map[string]bool{}
-	for _, e := range entries {
-		wanted[e.key] = true
-		if e.target != "" {
-			wanted["target:"+e.target] = true
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(h.Prepared)) {
-		rec := h.Prepared[key]
-		if wanted[key] {
-			continue
-		}
-		step := Step{Key: key, Kind: rec.Kind, Target: rec.Target, Action: ActionPrune}
-		remove := rec.Target != "" && !wanted["target:"+rec.Target] && rec.Warning == ""
-		if remove && rec.Seen != "" {
-			if now, err := stage.LookInside(ctx, r.ws, rec.Target); err == nil && now != rec.Seen {
-				remove, step.Reason = false, "it was changed since, and stays"
-				report.Warnings = append(report.Warnings, key+": "+rec.Target+" was changed since it was prepared, and stays")
-			}
-		}
-		report.Steps = append(report.Steps, step)
-		if !apply {
-			continue
-		}
-		if remove {
-			if err := r.st.Remove(ctx, rec.Target); err != nil {
-				return fmt.Errorf("bootstrap: prune %s: %w", key, err)
-			}
-		}
-		delete(h.Prepared, key)
-		if name, ok := strings.CutPrefix(key, "skill:"); ok {
-			delete(h.Skills, name)
-		}
-		if err := h.Save(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// missing reports whether nothing is at a path.
+// missing reports whether nothing is at a path. A symlink that leads out of the
+// workspace, such as that to the interpreter of a virtual environment, is something.
 func (r *Reconciler) missing(ctx context.Context, name string) (bool, error) {
 	_, err := r.ws.Stat(ctx, name, nil)
+	if fault.Of(err) == fault.SandboxViolation {
+		_, err = r.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})
+	}
 	switch fault.Of(err) {
 	case "":
 		return false, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/nested"
@@ -96,13 +97,40 @@ func readSkill(dir string) (SkillInfo, bool) {
 		Name        string `yaml:"name"`
 		Description string `yaml:"description"`
 	}
-	if front, _ := frontMatter(data); nested.TooDeep(front) == 0 && yaml.Unmarshal([]byte(front), &head) == nil {
-		info.Description = head.Description
+	if front, _ := frontMatter(data); decodeFront(front, &head) == nil {
+		info.Description = oneLine(head.Description)
 		if stage.CheckSkillName(head.Name) == nil {
 			info.Name = head.Name
 		}
 	}
 	return info, stage.CheckSkillName(info.Name) == nil
+}
+
+// decodeFront reads what describes a skill, which is as plain as what prep reads: a
+// few lines must not mean gigabytes.
+func decodeFront(front string, v any) error {
+	if nested.TooDeep(front) > 0 {
+		return fmt.Errorf("%w: it is nested too deeply", fault.InvalidArgument)
+	}
+	file, err := parser.ParseBytes([]byte(front), 0)
+	if err != nil {
+		return err
+	}
+	if err := checkPlain(file); err != nil {
+		return err
+	}
+	return yaml.Unmarshal([]byte(front), v)
+}
+
+// oneLine makes one line of a text, and cuts it where it is longer than a
+// description should be: it stands in a list.
+func oneLine(text string) string {
+	const most = 1024
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
 }
 
 // frontMatter splits what is between two lines of dashes from the rest.

@@ -1,12 +1,14 @@
 package bootstrap
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"time"
@@ -18,13 +20,17 @@ import (
 
 // A Spec is what must exist in a workspace before anyone works in it.
 type Spec struct {
-	Template string // a directory of the host whose contents the workspace has at its top; "" is none
+	// Template is a directory of the host whose contents the workspace has at its
+	// top; "" is none. What of it is gone is put back, and what changes there is
+	// brought in; what somebody changed in the workspace is their work, and stays.
+	Template string
 	Files    []File
 	Skills   []Skill
 	Commands []Command
 
 	// Prune undoes what an earlier spec brought about and this one does not have:
-	// files, inputs and skills are removed unless they were changed since.
+	// what was put there, and is still as it was, is removed. What was changed
+	// since, and what commands made, stays.
 	Prune bool
 }
 
@@ -44,6 +50,8 @@ type Skill struct {
 	Dir      string // of the host
 	ReadOnly bool   // programs can't write to it; by default they may, as to any working copy
 	Optional bool
+
+	Lost error // why there is no Dir; it is what preparing the skill fails with
 }
 
 // A Command is a program that must have been run.
@@ -57,8 +65,8 @@ type Command struct {
 	Timeout time.Duration // 0 is DefaultTimeout
 	Limits  driver.Limits
 
-	MarkerPath        string   // a file that says that it was run; made after it, and run again without
-	ObservedPaths     []string // files and directories without which it is run again
+	MarkerPath        string   // what says that it was run, by being there; a file is made where the command makes nothing, and it is run again without
+	ObservedPaths     []string // files and directories that it makes, without which it is run again
 	FingerprintInputs []string // files whose content counts
 	FingerprintSalt   string   // what else counts
 	Optional          bool
@@ -87,32 +95,82 @@ type entry struct {
 func (s Spec) entries(r *Reconciler) ([]entry, error) {
 	var list []entry
 	if s.Template != "" {
-		list = append(list, entry{key: "template", kind: KindTemplate, do: &templateDoer{r, s.Template}})
+		list = append(list, entry{key: "template", kind: KindTemplate, do: &templateDoer{r, s.Template, s.Prune}})
+	}
+	skills := map[string]entry{}
+	for _, k := range s.Skills {
+		if err := k.check(); err != nil {
+			return nil, err
+		}
+		if _, dup := skills[k.Name]; dup {
+			return nil, fmt.Errorf("bootstrap: skill %q: %w: two entries have this name", k.Name, fault.InvalidArgument)
+		}
+		skills[k.Name] = entry{"skill:" + k.Name, KindSkill, k.Optional, k.target(), &skillDoer{r, k}}
+	}
+	take := func(name string) {
+		if e, left := skills[name]; left {
+			list = append(list, e)
+			delete(skills, name)
+		}
 	}
 	for _, f := range s.Files {
 		e, err := f.entry(r)
 		if err != nil {
 			return nil, err
 		}
+		if in, ok := e.do.(*inputDoer); ok {
+			take(in.skill()) // before what is taken of it
+		}
 		list = append(list, e)
 	}
 	for _, k := range s.Skills {
-		if err := stage.CheckSkillName(k.Name); err != nil {
-			return nil, err
-		}
-		list = append(list, entry{"skill:" + k.Name, KindSkill, k.Optional, stage.DirSkills + "/" + k.Name, &skillDoer{r, k}})
+		take(k.Name)
 	}
 	for _, c := range s.Commands {
-		if c.Cmd == "" {
-			return nil, fmt.Errorf("bootstrap: command: %w: cmd is empty", fault.InvalidArgument)
+		e, err := c.entry(r)
+		if err != nil {
+			return nil, err
 		}
-		key := c.Key
-		if key == "" {
-			key = "cmd:" + c.base()[:16]
-		}
-		list = append(list, entry{key, KindCommand, c.Optional, c.MarkerPath, &commandDoer{r, c}})
+		list = append(list, e)
 	}
 	return distinct(list)
+}
+
+func (k Skill) target() string { return path.Join(stage.DirSkills, k.Name) }
+
+func (k Skill) check() error {
+	if k.Dir == "" && k.Lost == nil {
+		return fmt.Errorf("bootstrap: skill %.80q: %w: it has no directory", k.Name, fault.InvalidArgument)
+	}
+	return stage.CheckSkillName(k.Name)
+}
+
+func (c Command) entry(r *Reconciler) (entry, error) {
+	if c.Cmd == "" {
+		return entry{}, fmt.Errorf("bootstrap: command: %w: cmd is empty", fault.InvalidArgument)
+	}
+	key := c.Key
+	if key == "" {
+		key = "cmd:" + c.base()[:16]
+	}
+	if c.MarkerPath != "" {
+		marker, err := r.ws.Clean(c.MarkerPath)
+		if err != nil {
+			return entry{}, fmt.Errorf("bootstrap: %s: marker: %w", key, err)
+		}
+		if marker == "." {
+			return entry{}, fmt.Errorf("bootstrap: %s: marker %q: %w: it is the workspace itself, which is always there", key, c.MarkerPath, fault.InvalidArgument)
+		}
+		c.MarkerPath = marker
+	}
+	for _, list := range [][]string{c.ObservedPaths, c.FingerprintInputs} {
+		for _, name := range list {
+			if _, err := r.ws.Clean(name); err != nil || name == "" {
+				return entry{}, fmt.Errorf("bootstrap: %s: path %q: %w", key, name, cmp.Or(err, error(fault.InvalidArgument)))
+			}
+		}
+	}
+	return entry{key, KindCommand, c.Optional, c.MarkerPath, &commandDoer{r, c}}, nil
 }
 
 func (f File) entry(r *Reconciler) (entry, error) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,9 +165,20 @@ func (c *client) refuse(req *http.Request, host string, why *refusal, keep bool)
 		body = nil
 	}
 	_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
-	fmt.Fprintf(c.conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nProxy-Status: croft; error=%s\r\n%s\r\n%s",
-		status, statusText(status), len(body), proxyStatus(why.code), connection, body)
+	// Of an answer to CONNECT programs show the status line at most.
+	fmt.Fprintf(c.conn, "HTTP/1.1 %d %s (croft: %s)\r\nContent-Type: application/json\r\nContent-Length: %d\r\nProxy-Status: croft; error=%s; details=%q\r\n%s\r\n%s",
+		status, statusText(status), lineText(why.reason), len(body), proxyStatus(why.code), lineText(why.reason), connection, body)
 	return status
+}
+
+// lineText is a reason as a header may have it: one line of ASCII.
+func lineText(reason string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '?'
+		}
+		return r
+	}, reason)
 }
 
 // proxyStatus names a code as RFC 9209 does.

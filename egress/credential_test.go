@@ -246,6 +246,16 @@ func TestUntrustedServer(t *testing.T) {
 	}
 }
 
+// Programs show of a tunnel that was not made no more than the status line.
+func TestStatusLineSaysWhy(t *testing.T) {
+	w := newWorld(t, allow("api.test"), nil)
+	got := w.talk("CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n")
+	line, rest, _ := strings.Cut(got, "\r\n")
+	if !strings.HasPrefix(line, "HTTP/1.1 503 Service Unavailable (croft: its name ") || !strings.Contains(rest, `details="its name `) {
+		t.Errorf("the answer is %q", got)
+	}
+}
+
 func TestStreamKeepsItsPace(t *testing.T) {
 	w := newWorld(t, credentialed("api.test"), nil)
 	next := make(chan struct{})

@@ -351,16 +351,27 @@ func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.Read
 
 // Versions lists the versions of a name, lowest first; none is no error.
 func (a *Artifacts) Versions(ctx context.Context, name string) ([]int, error) {
+	all, err := a.History(ctx, name)
+	var list []int
+	for _, art := range all {
+		list = append(list, art.Version)
+	}
+	return list, err
+}
+
+// History describes the versions of a name, lowest first; none is no error. What is
+// listed has no MIME type.
+func (a *Artifacts) History(ctx context.Context, name string) ([]Artifact, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	var list []int
-	err := a.each(ctx, a.key(name), func(key string, _ *blob.ListObject) {
+	list := []Artifact{}
+	err := a.each(ctx, a.key(name), func(key string, obj *blob.ListObject) {
 		if v, ok := version(key); ok {
-			list = append(list, v)
+			list = append(list, Artifact{Name: name, Version: v, Size: obj.Size, Created: obj.ModTime.UTC()})
 		}
 	})
-	slices.Sort(list)
+	slices.SortFunc(list, func(a, b Artifact) int { return a.Version - b.Version })
 	return list, err
 }
 

@@ -187,51 +187,36 @@ func (d *digester) files(dir string) ([]string, error) {
 // content: the digest of the paths, sizes, times, modes and inodes below it. While
 // it is the same, so is the content, unless someone set the clock back.
 func Look(dir string) (string, error) {
+	return LookEach(dir, func(string, fs.FileMode) {})
+}
+
+// LookEach is Look, and tells of each entry below the directory: its slash path and
+// its mode.
+func LookEach(dir string, each func(name string, mode fs.FileMode)) (string, error) {
 	h := driver.NewDigest()
-	var buf []byte
-	err := walkLook(dir, ".", func(at string, fi fs.FileInfo) {
-		buf = appendLook(buf[:0], at, fi)
-		h.Write(buf)
-	})
+	l := looker{each: each, add: func(buf []byte) { h.Write(buf) }}
+	fi, err := os.Stat(dir)
+	if err == nil {
+		l.info(".", fi)
+		if fi.IsDir() {
+			err = l.below(dir, "")
+		}
+	}
 	if err != nil {
 		return "", fmt.Errorf("stage: look at %s: %w: %w", dir, fault.Of(err), err)
 	}
 	return driver.SumDigest(h), nil
 }
 
-// walkLook visits a file, or a directory and all below it.
-func walkLook(top, rel string, visit func(string, fs.FileInfo)) error {
-	fi, err := os.Stat(top)
-	if err != nil {
-		return err
-	}
-	visit(rel, fi)
-	if !fi.IsDir() {
-		return nil
-	}
-	return lookBelow(top, rel, visit)
+// A looker goes through a tree of the host.
+type looker struct {
+	each func(name string, mode fs.FileMode)
+	add  func(buf []byte)
+	buf  []byte
 }
 
-func lookBelow(dir, rel string, visit func(string, fs.FileInfo)) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		fi, err := e.Info()
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		at := rel + "/" + e.Name()
-		visit(at, fi)
-		if e.IsDir() {
-			if err := lookBelow(dir+"/"+e.Name(), at, visit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// info notes how an entry looks.
+func (l *looker) info(at string, fi fs.FileInfo) {
+	l.buf = appendLook(l.buf[:0], at, fi)
+	l.add(l.buf)
 }

@@ -163,6 +163,61 @@ func (s *Stage) spread(ctx context.Context, h *Session, whole string) error {
 	return h.transact(ctx, steps, func() {})
 }
 
+// PutFrom brings some of what is below a directory of the host to the same paths of
+// the workspace, replacing what is there: all of it or, where anything fails,
+// nothing. Of a directory that is named, what is in it is not brought along.
+func (h *Session) PutFrom(ctx context.Context, src string, names []string) error {
+	dir, err := hostDir(src)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("stage: directory %s: %w: %w", src, fault.Of(err), err)
+	}
+	defer root.Close() //nolint:errcheck // only read from
+	steps := make([]step, 0, len(names))
+	for _, name := range names {
+		target, err := h.s.target(name)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, step{target, func(ctx context.Context, at string) error { return h.s.bring(ctx, root, name, at) }})
+	}
+	if err := h.transact(ctx, steps, func() {}); err != nil {
+		return fmt.Errorf("stage: stage %d of %s: %w", len(names), src, err)
+	}
+	return nil
+}
+
+// bring makes one entry of the host's at a path of the workspace.
+func (s *Stage) bring(ctx context.Context, root *os.Root, name, at string) error {
+	info, err := root.Lstat(name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		var to string
+		if to, err = root.Readlink(name); err == nil {
+			return s.ws.Symlink(ctx, filepath.ToSlash(to), at)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("stage: read %q: %w: %w", name, fault.Of(err), err)
+	}
+	if info.IsDir() {
+		return s.ws.Mkdir(ctx, at, &driver.MkdirOptions{Mode: info.Mode().Perm()})
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return fmt.Errorf("stage: read %q: %w: %w", name, fault.Of(err), err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("stage: read %q: %w: it is not a file any more", name, fault.Unavailable)
+	}
+	mode := info.Mode().Perm()
+	_, err = s.ws.Write(ctx, at, f, &driver.WriteOptions{Mode: mode, SetMode: mode != 0, CreateOnly: true, ModTime: info.ModTime()})
+	return err
+}
+
 // underRoot opens a path of the host that is below one of the allowed roots. No
 // symlink on the way leads out of that root.
 func (s *Stage) underRoot(name string) (root *os.Root, rel string, err error) {

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -389,36 +388,82 @@ func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
 	return fmt.Sprintf("%s@%d", src.name, list[len(list)-1]), nil
 }
 
-// LookInside describes how a file or a tree of a workspace looks, without reading
-// it. Whoever can set times can make a change look like none.
+// LookInside describes how a file or a tree of a workspace looks. Where the
+// provider tells of each entry whether it was changed, nothing is read, and who sets
+// times back does not hide a change; elsewhere files are read for it.
 func LookInside(ctx context.Context, ws *workspace.Workspace, name string) (string, error) {
-	info, err := ws.Stat(ctx, name, nil)
+	info, err := ws.Stat(ctx, name, &driver.StatOptions{Mark: true})
 	if err != nil {
 		return "", err
 	}
 	h := driver.NewDigest()
-	note := func(i workspace.Info) {
-		fmt.Fprintf(h, "%q %s %d %o %d %q\n", i.Path, i.Type, i.Size, i.Mode, i.ModTime.UnixNano(), i.Target)
-	}
 	if info.Type != driver.TypeDir {
-		note(info)
-		return driver.SumDigest(h), nil
+		line, err := LookAt(ctx, ws, info)
+		io.WriteString(h, line) //nolint:errcheck // a hash never fails
+		return driver.SumDigest(h), err
 	}
-	for after := ""; ; {
-		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: -1, Limit: driver.MaxListLimit, After: after})
+	err = eachInside(ctx, ws, name, -1, func(e workspace.Info) error {
+		line, err := LookAt(ctx, ws, e)
+		fmt.Fprintf(h, "%q %s", e.Path, line)
+		return err
+	})
+	return driver.SumDigest(h), err
+}
+
+// LookAt describes how one entry of a workspace looks, which was listed or asked for
+// with its mark. Of a directory it does not count what is in it.
+func LookAt(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (string, error) {
+	when := i.ModTime.UnixNano()
+	switch {
+	case i.Type == driver.TypeDir:
+		i.Mark, when = "", 0 // both change with what is in it
+	case i.Type == driver.TypeFile && i.Mark == "":
+		now, err := ws.Stat(ctx, i.Path, &driver.StatOptions{Digest: true})
 		if err != nil {
 			return "", err
 		}
+		i.Mark = now.Digest
+	}
+	return fmt.Sprintf("%s %d %o %d %q %s\n", i.Type, i.Size, i.Mode, when, i.Target, i.Mark), nil
+}
+
+// eachInside visits what is below a directory of a workspace, with marks.
+func eachInside(ctx context.Context, ws *workspace.Workspace, name string, depth int, visit func(workspace.Info) error) error {
+	for after := ""; ; {
+		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: depth, Limit: driver.MaxListLimit, After: after, Mark: true})
+		if err != nil {
+			return err
+		}
 		for _, e := range page.Entries {
-			if e.Type == driver.TypeDir {
-				e.ModTime = time.Time{} // which what is in it has changed
+			if err := visit(e); err != nil {
+				return err
 			}
-			note(e)
 		}
 		if after = page.Next; after == "" {
-			return driver.SumDigest(h), nil
+			return nil
 		}
 	}
+}
+
+// ListInside lists what is below a directory of a workspace, to the given depth,
+// with marks; -1 is all.
+func ListInside(ctx context.Context, ws *workspace.Workspace, name string, depth int) ([]workspace.Info, error) {
+	var list []workspace.Info
+	err := eachInside(ctx, ws, name, depth, func(i workspace.Info) error {
+		list = append(list, i)
+		return nil
+	})
+	return list, err
+}
+
+// Inside returns the path of the workspace that an input comes from, "" where it
+// comes from elsewhere.
+func (s *Stage) Inside(in Input) string {
+	src, err := s.parseInput(in)
+	if err != nil || src.scheme != schemeWorkspace && src.scheme != schemeSkill {
+		return ""
+	}
+	return src.rest
 }
 
 // Target returns where an input goes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +80,10 @@ type PreparedRecord struct {
 	// Source is how the source looked, likewise, and Digest of what it was then.
 	Source string `json:"source,omitempty"`
 	Digest string `json:"digest,omitempty"`
+
+	// Made lists what was made, where that is more than Target, in a form of
+	// package bootstrap.
+	Made string `json:"made,omitempty"`
 
 	// Warning is why an optional entry could not be prepared.
 	Warning string `json:"warning,omitempty"`
@@ -340,6 +345,11 @@ func (h *Session) copyInside(ctx context.Context) {
 	shown := *h.Metadata
 	if now, err := h.s.opts.State.Load(ctx, h.s.ws.ID()); err == nil && now != nil {
 		shown.Outputs = now.Outputs // of those who collected meanwhile
+	}
+	shown.Prepared = maps.Clone(shown.Prepared)
+	for key, rec := range shown.Prepared {
+		rec.Made = "" // which nobody reads
+		shown.Prepared[key] = rec
 	}
 	data, err := json.MarshalIndent(shown, "", "  ")
 	if err == nil {

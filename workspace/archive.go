@@ -39,7 +39,13 @@ func (w *Workspace) ImportArchive(ctx context.Context, stream io.Reader, path st
 			treeImport: treeImport{fs: fs, to: name, opts: opts, maxSize: w.opts.MaxFileSize, res: ImportResult{Method: driver.ImportCopy}},
 			modes:      map[string]iofs.FileMode{".": 0},
 		}
-		if err := i.all(ctx, tar.NewReader(stream)); err != nil {
+		err := i.all(ctx, tar.NewReader(stream))
+		if err == nil && opts.ReadOnly && fs.Protect != nil {
+			if err = fs.Protect(ctx, name); errors.Is(err, fault.Unsupported) {
+				err = nil // by its modes alone
+			}
+		}
+		if err != nil {
 			return errors.Join(err, cleanUp(ctx, fs, name))
 		}
 		res = i.res

@@ -162,6 +162,9 @@ func (w *Workspace) leave(ctx context.Context, v *verb, why error, last func(con
 // Pause stops the processes of the workspace and frees what they hold.
 func (w *Workspace) Pause(ctx context.Context) error {
 	return w.do(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
+		if d.Life.Pause == nil && d.Life.NoPause != "" {
+			return fmt.Errorf("workspace %s: pausing: %w: %s", w.id, fault.Unsupported, d.Life.NoPause)
+		}
 		if d.Life.Pause == nil {
 			return w.lacks("pausing", d)
 		}

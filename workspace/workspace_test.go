@@ -434,6 +434,14 @@ func TestACanceledCallHasNoEffect(t *testing.T) {
 	}
 }
 
+func TestPauseSaysWhyItCannot(t *testing.T) {
+	d := *openMemory(t, new(memory.Provider))
+	d.Life.Pause, d.Life.NoPause = nil, "there is no freezer"
+	if err := newHandle(t, &d, nil).Pause(t.Context()); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "there is no freezer") {
+		t.Errorf("Pause = %v", err)
+	}
+}
+
 func TestWhatAProviderLacksIsUnsupported(t *testing.T) {
 	w := newMemory(t, nil)
 	ctx := t.Context()

@@ -18,7 +18,7 @@ func (a *app) complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.complete(c)
 	}
-	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "NAME" {
+	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "NAME" && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = a.completeName
 	}
 	for flag, values := range map[string]func(context.Context) []string{"provider": a.kinds, "state": stateNames} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,9 @@ func (a *app) configPrintCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.server != "" {
+				a.note("croft: this is the configuration here, in which the server at %s has no part; croft config print on its host prints its own", a.server)
+			}
 			return a.answer(c, func(w io.Writer) error {
 				_, err := w.Write(c.YAML())
 				return err
@@ -79,9 +83,13 @@ func (a *app) configCheckCommand() *cobra.Command {
 				return err
 			}
 			out := struct {
-				OK   bool   `json:"ok"`
-				File string `json:"file,omitempty"`
-			}{true, c.File()}
+				OK       bool     `json:"ok"`
+				File     string   `json:"file,omitempty"`
+				Warnings []string `json:"warnings,omitempty"`
+			}{true, c.File(), missingDirs(c)}
+			for _, w := range out.Warnings {
+				a.note("warning: %s", w)
+			}
 			return a.answer(out, func(w io.Writer) error {
 				file := out.File
 				if file == "" {
@@ -92,6 +100,21 @@ func (a *app) configCheckCommand() *cobra.Command {
 			})
 		}),
 	}
+}
+
+// missingDirs tells of directories that are named and are not there: they may be
+// made later, or be a slip.
+func missingDirs(c *config.Config) []string {
+	var warnings []string
+	for key, dirs := range map[string][]string{"skills": c.Skills, "hostRoots": c.HostRoots} {
+		for _, dir := range dirs {
+			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+				warnings = append(warnings, fmt.Sprintf("%s: %s: there is no such directory", key, dir))
+			}
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func (a *app) configSchemaCommand() *cobra.Command {

@@ -49,13 +49,17 @@ func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
 	filter := remote.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}
 	err := c.Events(ctx, filter, func(data json.RawMessage) error {
 		e, err := event.Unmarshal(data)
-		if err != nil || e.Fields[event.FieldVerdict] != event.VerdictDeny {
+		refused := e.Fields[event.FieldVerdict] == event.VerdictDeny
+		if err != nil || !refused && e.Fields[event.FieldCode] == nil {
 			return err
 		}
 		at := net.JoinHostPort(fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort]))
-		line := refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
+		line := "refused: " + refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
+		if !refused {
+			line = "allowed, and not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])
+		}
 		if len(told) < mostRefusals && !told[line] {
-			a.note("croft: refused: %s", printable(line))
+			a.note("croft: %s", printable(line))
 		}
 		told[line] = true
 		return nil

@@ -94,3 +94,16 @@ func (t *transfer) finish(err error) error {
 
 // below returns the path of an entry as the user would write it.
 func below(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+
+// hostError gives an error of the host's files its code.
+func hostError(verb, name string, err error) error {
+	var coded fault.Code
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s %s: %w: %w", verb, printable(name), fault.Of(err), err)
+}

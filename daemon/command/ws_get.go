@@ -100,7 +100,7 @@ func (g *getter) single(ctx context.Context, info driver.Info) error {
 	}
 	root, err := os.OpenRoot(filepath.Dir(dest))
 	if err != nil {
-		return err
+		return hostError("get to", filepath.Dir(dest), err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
@@ -111,11 +111,11 @@ func (g *getter) single(ctx context.Context, info driver.Info) error {
 // what is in a workspace is not to be trusted.
 func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
-		return err
+		return hostError("get to", g.opts.dest, err)
 	}
 	root, err := os.OpenRoot(g.opts.dest)
 	if err != nil {
-		return err
+		return hostError("get to", g.opts.dest, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root

@@ -86,7 +86,7 @@ func (p *putter) put(ctx context.Context) error {
 	}
 	info, err := os.Stat(p.opts.src)
 	if err != nil {
-		return err
+		return hostError("put", p.opts.src, err)
 	}
 	switch {
 	case info.IsDir():
@@ -109,7 +109,7 @@ func (p *putter) single(ctx context.Context, info fs.FileInfo) error {
 	}
 	f, err := os.Open(p.opts.src)
 	if err != nil {
-		return err
+		return hostError("put", p.opts.src, err)
 	}
 	defer f.Close()
 	return p.file(ctx, f, dest, info.Mode().Perm())
@@ -137,7 +137,7 @@ func (p *putter) file(ctx context.Context, body io.Reader, dest string, mode fs.
 func (p *putter) tree(ctx context.Context) error {
 	root, err := os.OpenRoot(p.opts.src)
 	if err != nil {
-		return err
+		return hostError("put", p.opts.src, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	listed, err := listTree(root)

@@ -99,7 +99,7 @@ func (c *copier) top(ctx context.Context, info driver.Info, from, to string) err
 func dirMode(info driver.Info) fs.FileMode { return info.Mode.Perm() | 0o700 }
 
 func (c *copier) below(ctx context.Context, from, to string) error {
-	infos, err := c.r.sys.readDir(target{name: from})
+	infos, err := c.r.sys.readDir(target{name: from}, false)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (p *poller) look() map[string]driver.Info {
 	seen := map[string]driver.Info{}
 	var visit func(name string)
 	visit = func(name string) {
-		infos, err := p.sys.readDir(target{name: name})
+		infos, err := p.sys.readDir(target{name: name}, false)
 		if err != nil {
 			return
 		}

@@ -129,7 +129,8 @@ func (f *reader) Close() error {
 	return failed("close", "file", err)
 }
 
-func (s system) readDir(t target) ([]driver.Info, error) {
+// readDir lists a directory, with marks where they are asked for.
+func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
 	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func (s system) readDir(t target) ([]driver.Info, error) {
 	}
 	infos := make([]driver.Info, 0, len(names))
 	for _, base := range names {
-		info, err := lstat(fd, base, join(t.name, base))
+		info, err := lstat(fd, base, join(t.name, base), marks)
 		if errors.Is(err, unix.ENOENT) { // it went since it was listed
 			continue
 		}
@@ -154,12 +155,15 @@ func (s system) readDir(t target) ([]driver.Info, error) {
 }
 
 // lstat describes an entry of a directory, never what it points to.
-func lstat(fd int, base, name string) (driver.Info, error) {
+func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
 	var st unix.Stat_t
 	if _, err := retry(func() (int, error) { return 0, unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return driver.Info{}, err
 	}
 	info := infoOf(name, &st)
+	if marked {
+		info.Mark = mark(&st)
+	}
 	var err error
 	if info.Type == driver.TypeSymlink {
 		info.Target, err = readlink(fd, base)

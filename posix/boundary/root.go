@@ -179,7 +179,7 @@ func (r *Root) ReadDir(ctx context.Context, name string) ([]driver.Info, error) 
 		return nil, err
 	}
 	defer r.done()
-	infos, err := r.sys.readDir(t)
+	infos, err := r.sys.readDir(t, false)
 	return infos, failed("list", name, err)
 }
 

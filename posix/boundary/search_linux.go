@@ -58,7 +58,7 @@ func (g *globber) entries(w *worker, d *dir) {
 			continue
 		}
 		if it.sub == nil && g.opts.Stat {
-			info, err := lstat(d.fd, it.path[d.prefix():], it.path)
+			info, err := lstat(d.fd, it.path[d.prefix():], it.path, false)
 			if err != nil {
 				continue // it went since it was listed
 			}

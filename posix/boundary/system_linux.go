@@ -187,6 +187,9 @@ func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driv
 		// is opened again and not the name.
 		info, err = s.statDigest(ctx, t)
 	}
+	if o.Mark {
+		info.Mark = mark(&st)
+	}
 	return info, err
 }
 
@@ -216,6 +219,13 @@ func infoOf(name string, st *unix.Stat_t) driver.Info {
 		info.Type = driver.TypeSymlink
 	}
 	return info
+}
+
+// mark tells an inode from others and from what it was before it was changed.
+func mark(st *unix.Stat_t) string {
+	const base = 36
+	buf := strconv.AppendInt(make([]byte, 0, 24), st.Ctim.Nano(), base)
+	return string(strconv.AppendUint(append(buf, '.'), st.Ino, base))
 }
 
 // readlink returns what a symlink says. base may be "" where fd is the symlink.

@@ -158,7 +158,8 @@ func goMode(bits fs.FileMode) fs.FileMode {
 	return m
 }
 
-func (s system) readDir(t target) ([]driver.Info, error) {
+// readDir lists a directory. There are no marks here.
+func (s system) readDir(t target, _ bool) ([]driver.Info, error) {
 	f, err := s.root.Open(t.name)
 	if err != nil {
 		return nil, judge(err)

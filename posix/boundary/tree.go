@@ -88,7 +88,7 @@ func (r *Root) digestDir(ctx context.Context, sum *driver.TreeDigest, name, rel 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	infos, err := r.sys.readDir(target{name: name})
+	infos, err := r.sys.readDir(target{name: name}, false)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (l *lister) dir(ctx context.Context, name string, depth int, top string) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	infos, err := l.sys.readDir(target{name: name})
+	infos, err := l.sys.readDir(target{name: name}, l.opts.Mark)
 	if err != nil && name != top && fault.Of(err) != fault.ResourceExhausted {
 		return nil // it went while we listed, or is not ours to read; it is listed itself
 	}

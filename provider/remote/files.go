@@ -89,7 +89,7 @@ func (f *files) do(ctx context.Context, method, route string, p params) error {
 }
 
 func (f *files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask[driver.Info](ctx, f, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest))
+	return ask[driver.Info](ctx, f, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("mark", opts.Mark))
 }
 
 func (f *files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
@@ -160,7 +160,7 @@ func (f *files) Remove(ctx context.Context, name string, opts *driver.RemoveOpti
 
 func (f *files) list(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
 	return ask[driver.Listing](ctx, f, http.MethodGet, "/list",
-		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After))
+		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("mark", opts.Mark))
 }
 
 func (f *files) edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {

@@ -87,6 +87,23 @@ func (c *Client) ArtifactVersions(ctx context.Context, nameOrID, name string) (j
 	return out.Artifacts, err
 }
 
+// Artifacts lists the latest version of every artifact of every workspace, also of
+// those that are gone: each a stage.Artifact with the id of its "workspace".
+func (c *Client) Artifacts(ctx context.Context) (json.RawMessage, error) {
+	type list struct {
+		Artifacts json.RawMessage `json:"artifacts"`
+	}
+	out, err := get[list](ctx, c, request{method: http.MethodGet, path: "/v1/artifacts"})
+	return out.Artifacts, err
+}
+
+// DeleteArtifact deletes a version of an artifact; -1 is all of them.
+func (c *Client) DeleteArtifact(ctx context.Context, nameOrID, name string, version int) error {
+	return c.call(ctx, request{
+		method: http.MethodDelete, path: at(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},
+	}, nil)
+}
+
 // SaveArtifact saves a new version, and returns it: a stage.Artifact.
 func (c *Client) SaveArtifact(ctx context.Context, nameOrID, name, mime string, body io.Reader) (json.RawMessage, error) {
 	q := url.Values{"name": {name}}

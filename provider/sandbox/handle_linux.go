@@ -300,6 +300,19 @@ func (h *handle) destroy(ctx context.Context) error {
 	return h.release(ctx)
 }
 
+// noPause says why nothing of the workspace can be frozen, "" where it can.
+func (h *handle) noPause(l *level) string {
+	switch err := hostControllers()["freezer"].err; {
+	case l.kernel:
+		return "what runs in gVisor is not frozen"
+	case h.opts.Throwaway:
+		return "the workspace is for one command"
+	case err != nil:
+		return "this user has no control group to freeze processes in: " + err.Error()
+	}
+	return ""
+}
+
 // pause freezes all that runs in the workspace. Files can still be used.
 func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause", true) }
 

@@ -404,7 +404,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		return nil, errors.Join(err, h.plot.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
-	if hostControllers()["freezer"].err == nil && !h.opts.Throwaway && !l.kernel {
+	if life.NoPause = h.noPause(l); life.NoPause == "" {
 		life.Pause, life.Resume = h.pause, h.resume
 	}
 	if caps.Has(driver.CapSnapshot) {
@@ -413,7 +413,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	}
 	files := h.plot.FS()
 	if h.stages {
-		files.Import = h.importDir(files.Import)
+		files.Import, files.Protect = h.importDir(files.Import), h.protect
 	}
 	if h.opts.Template != "" {
 		files.Touched = h.touched

@@ -205,10 +205,10 @@ func (h *handle) importDir(copied func(ctx context.Context, dir, name string, op
 			}
 		}
 		res, err := copied(ctx, dir, name, opts)
-		if err != nil || !opts.ReadOnly || !plain {
+		if err != nil || !opts.ReadOnly {
 			return res, err
 		}
-		_, err = h.stage(ctx, "", name, true)
+		err = h.protect(ctx, name)
 		if errors.Is(err, fault.Unsupported) {
 			return res, nil // by its mode alone
 		}
@@ -217,6 +217,15 @@ func (h *handle) importDir(copied func(ctx context.Context, dir, name string, op
 		}
 		return res, nil
 	}
+}
+
+// protect makes what was brought in without permission to write a read-only mount.
+func (h *handle) protect(ctx context.Context, name string) error {
+	if o := h.shape(); len(o.lower()) > 0 {
+		return fmt.Errorf("sandbox: make %s a read-only mount: %w: the workspace lies over a template", name, fault.Unsupported)
+	}
+	_, err := h.stage(ctx, "", name, true)
+	return err
 }
 
 // stage makes a mount at name, where nothing may be unless the source is "", which

@@ -138,6 +138,30 @@ func TestImportReadOnlyHoldsAgainstChmod(t *testing.T) {
 	}
 }
 
+// What was written read-only entry by entry, as an archive is, is held likewise.
+func TestProtectHoldsAgainstChmod(t *testing.T) {
+	if !mounts() {
+		t.Skip("read-only by mode alone: this host, or this level, has no mounts for it")
+	}
+	ws := open(t, newProvider(t, t.TempDir()))
+	if err := ws.FS.Mkdir(t.Context(), "lib", &driver.MkdirOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(ws, t, "lib/f", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.FS.Protect(t.Context(), "lib"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.FS.Rename(t.Context(), "lib", "moved", &driver.RenameOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	res := script(t, ws, "chmod u+w moved moved/f; echo y > moved/f; rm -rf moved; cat moved/f")
+	if string(res.Stdout) != "x" || !strings.Contains(string(res.Stderr), "Read-only file system") {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestSnapshotHasWhatMountsShow(t *testing.T) {
 	source := t.TempDir()
 	put(t, filepath.Join(source, "f"), "x")

@@ -77,6 +77,7 @@ type loadOutput struct {
 	Description  string                `json:"description,omitempty"`
 	Instructions string                `json:"instructions,omitempty"`
 	Docs         []doc                 `json:"docs,omitempty"`
+	LeftOut      []string              `json:"left_out,omitempty" jsonschema:"documents that did not fit into the answer; ask for them by name"`
 }
 
 type doc struct {
@@ -98,6 +99,9 @@ func (o loadOutput) Text() string {
 	fmt.Fprintf(&b, "loaded: %s\n\n%s", o.Name, o.Instructions)
 	for _, d := range o.Docs {
 		fmt.Fprintf(&b, "\n\n--- %s ---\n%s", d.Path, d.Content)
+	}
+	if len(o.LeftOut) > 0 {
+		fmt.Fprintf(&b, "\n\n[%d documents did not fit; ask for them by name: %s]", len(o.LeftOut), strings.Join(o.LeftOut, ", "))
 	}
 	return b.String()
 }
@@ -124,15 +128,34 @@ func (f *family) loadTool() *tool.Tool {
 				return loadOutput{}, err
 			}
 		}
-		for _, name := range in.Docs {
-			text, err := s.Doc(name)
-			if err != nil {
-				return loadOutput{}, err
-			}
-			out.Docs = append(out.Docs, doc{name, text})
-		}
-		return out, nil
+		err = out.readDocs(s, in.Docs)
+		return out, err
 	})
+}
+
+// maxDocs bounds the documents in one answer, which a model has to read. The first
+// is in it in any case.
+const maxDocs = 256 << 10
+
+func (o *loadOutput) readDocs(s bootstrap.SkillInfo, names []string) error {
+	room := maxDocs
+	for _, name := range names {
+		if room <= 0 {
+			o.LeftOut = append(o.LeftOut, name)
+			continue
+		}
+		text, err := s.Doc(name)
+		if err != nil {
+			return err
+		}
+		if len(text) > room && len(o.Docs) > 0 {
+			o.LeftOut = append(o.LeftOut, name)
+			continue
+		}
+		room -= len(text)
+		o.Docs = append(o.Docs, doc{name, text})
+	}
+	return nil
 }
 
 type listDocsInput struct {
@@ -242,6 +265,9 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 	if in.Command == "" {
 		return runOutput{}, tool.Errorf(fault.InvalidArgument, "command is required")
 	}
+	if in.Timeout < 0 {
+		return runOutput{}, tool.Errorf(fault.InvalidArgument, "timeout must not be negative")
+	}
 	s, err := f.opts.Skills.Find(ctx, in.Skill)
 	if err != nil {
 		return runOutput{}, err
@@ -250,7 +276,12 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 	if err != nil {
 		return runOutput{}, err
 	}
-	if _, err := bootstrap.New(st, nil).Apply(ctx, bootstrap.Spec{Skills: []bootstrap.Skill{s.Skill()}}); err != nil {
+	spec, err := f.needed(ctx, s, in.Inputs)
+	if err != nil {
+		return runOutput{}, err
+	}
+	report, err := bootstrap.New(st, nil).Apply(ctx, spec)
+	if err != nil {
 		return runOutput{}, err
 	}
 	if err := stageInputs(ctx, st, in.Inputs); err != nil {
@@ -262,7 +293,7 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 		return runOutput{}, tool.Errorf(fault.SandboxViolation, "cwd must stay in the skill")
 	}
 	const defaultSeconds, mostSeconds = 300, 24 * 60 * 60
-	if in.Timeout <= 0 {
+	if in.Timeout == 0 {
 		in.Timeout = defaultSeconds
 	}
 	in.Timeout = min(in.Timeout, mostSeconds)
@@ -275,9 +306,30 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 	if err != nil {
 		return runOutput{}, err
 	}
-	out := runOutput{ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, Stdout: string(res.Stdout), Stderr: string(res.Stderr), DurationMS: res.Duration.Milliseconds()}
+	out := runOutput{Warnings: report.Warnings, ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, Stdout: string(res.Stdout), Stderr: string(res.Stderr), DurationMS: res.Duration.Milliseconds()}
 	err = collect(ctx, st, in.Outputs, &out)
 	return out, err
+}
+
+// needed says which skills must be there: the one that is run, and those that
+// inputs are taken of.
+func (f *family) needed(ctx context.Context, s bootstrap.SkillInfo, inputs []input) (bootstrap.Spec, error) {
+	spec := bootstrap.Spec{Skills: []bootstrap.Skill{s.Skill()}}
+	have := map[string]bool{s.Name: true}
+	for _, i := range inputs {
+		rest, ok := strings.CutPrefix(i.From, "skill://")
+		name, _, _ := strings.Cut(rest, "/")
+		if !ok || have[name] || stage.CheckSkillName(name) != nil {
+			continue // what is wrong with it, staging says
+		}
+		have[name] = true
+		other, err := f.opts.Skills.Find(ctx, name)
+		if err != nil {
+			return spec, err
+		}
+		spec.Skills = append(spec.Skills, other.Skill())
+	}
+	return spec, nil
 }
 
 func stageInputs(ctx context.Context, st *stage.Stage, list []input) error {

@@ -3,6 +3,7 @@ package skill_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,19 @@ func TestTools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	other := filepath.Join(root, "other")
+	if err := os.Mkdir(other, 0o755); err != nil { //nolint:gosec // a test's
+		t.Fatal(err)
+	}
+	texts := map[string]string{"SKILL.md": "# Other\n", "more.md": "of the other", "z.md": "the last"}
+	for i := range 20 {
+		texts[fmt.Sprintf("n%02d.md", i)] = strings.Repeat("x", 30<<10)
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o644); err != nil { //nolint:gosec // a test's
+			t.Fatal(err)
+		}
+	}
 	bucket := memblob.OpenBucket(nil)
 	defer bucket.Close()
 	env := newEnv(t, skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "")})
@@ -46,6 +60,9 @@ func TestTools(t *testing.T) {
 		{"skill_run", `{"skill":"pdf","command":"cat ../../work/inputs/r.txt","inputs":[{"from":"artifact://out/r.txt@0"}]}`, "pdf hi\n\n[exit status 0]"},
 		{"skill_run", `{"skill":"pdf","command":"sleep 20","timeout":1}`, "[timed out]"},
 		{"skill_run", `{"skill":"pdf","command":"truncate -s 5G $OUTPUT_DIR/big.bin","timeout":99999999999,"outputs":{"globs":["out/big.bin"],"inline":true,"max_file_bytes":99999999999,"max_total_bytes":99999999999}}`, "out/big.bin (application/octet-stream, 5368709120 bytes)"},
+		{"skill_run", `{"skill":"pdf","command":"cat $WORK_DIR/inputs/more.md","inputs":[{"from":"skill://other/more.md"}]}`, "of the other"},
+		{"skill_load", `{"skill":"other","include_all_docs":true}`, "documents did not fit; ask for them by name: "},
+		{"skill_load", `{"skill":"other","docs":["z.md"]}`, "the last"},
 		{"workspace_save_artifact", `{"path":"out/r.txt"}`, "saved out/r.txt as artifact://out/r.txt@1"},
 	} {
 		res, err := call(test.tool, test.args)
@@ -62,6 +79,8 @@ func TestTools(t *testing.T) {
 		{"skill_run", `{"skill":"pdf","command":"true","inputs":[{"from":"host:///etc/passwd"}]}`, fault.PermissionDenied},
 		{"skill_run", `{"skill":"pdf","command":"true","cwd":"../.."}`, fault.SandboxViolation},
 		{"skill_run", `{"skill":"pdf","command":""}`, fault.InvalidArgument},
+		{"skill_run", `{"skill":"pdf","command":"true","timeout":-1}`, fault.InvalidArgument},
+		{"skill_run", `{"skill":"pdf","command":"true","inputs":[{"from":"skill://nope/x"}]}`, fault.NotFound},
 		{"workspace_save_artifact", `{"path":"skills/pdf/SKILL.md"}`, fault.InvalidArgument},
 		{"workspace_save_artifact", `{"path":"../x"}`, fault.SandboxViolation},
 		{"workspace_save_artifact", `{"path":"out/nothing"}`, fault.NotFound},

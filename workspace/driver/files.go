@@ -52,6 +52,10 @@ type FS struct {
 	// Unsupported means that it made nothing, and leaves the work to Write.
 	Import func(ctx context.Context, dir, name string, opts *ImportOptions) (ImportResult, error)
 
+	// Protect keeps programs from making writable again what was brought to name
+	// without permission to write. Unsupported leaves that to the modes.
+	Protect func(ctx context.Context, name string) error
+
 	// Touched lists where the workspace may differ from the template that it
 	// started from; elsewhere it does not. Unsupported means that only a look at
 	// everything tells.
@@ -132,6 +136,12 @@ type Info struct {
 	ModTime time.Time   `json:"mtime,omitzero"`
 	Target  string      `json:"target,omitempty"` // of a symlink, as it is written there
 	Digest  string      `json:"digest,omitempty"` // where it was asked for
+
+	// Mark is other than it was where the entry may have been changed or replaced,
+	// whatever times and sizes say: of an inode, its number and when it changed,
+	// which programs can't set. It is there where it was asked for and the provider
+	// has one, and means nothing else.
+	Mark string `json:"mark,omitempty"`
 }
 
 // Name returns the last element of Path.
@@ -141,6 +151,7 @@ func (i Info) Name() string { return i.Path[strings.LastIndexByte(i.Path, '/')+1
 type StatOptions struct {
 	NoFollow bool // describe a symlink itself
 	Digest   bool // fill Info.Digest of a regular file
+	Mark     bool // fill Info.Mark, where the provider can
 }
 
 // ReadOptions are the options of Read.
@@ -209,6 +220,7 @@ type ListOptions struct {
 	Depth int    // levels below name; 0 is 1, and -1 is all
 	Limit int    // at most so many entries in a page; 0 is 1000, and MaxListLimit the most
 	After string // the Next of the page before
+	Mark  bool   // fill Info.Mark, where the provider can
 }
 
 // Listing is one page of List, parents before children, siblings sorted by name.

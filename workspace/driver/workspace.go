@@ -37,6 +37,10 @@ type Life struct {
 	Pause  func(ctx context.Context) error
 	Resume func(ctx context.Context) error
 
+	// NoPause is why there is no Pause, where there is a reason beside the
+	// provider's kind.
+	NoPause string
+
 	// Update changes the policy in place. The ref that it returns has a higher
 	// revision; from then on an older one is refused by Resolve, and the handle
 	// itself obeys the new policy.

@@ -14,6 +14,7 @@ import (
 var readChecks = []Check{
 	{"Stat/describes-files-and-directories", needFS, statDescribes},
 	{"Stat/gives-the-digest-on-request", needFS, statDigest},
+	{"Stat/gives-a-mark-that-changes-with-the-content", needFS, statMark},
 	{"Stat/of-what-is-missing-is-NotFound", needFS, statMissing},
 	{"Read/returns-what-was-written", needFS, readBack},
 	{"Read/of-what-is-missing-is-NotFound", needFS, readMissing},
@@ -69,6 +70,38 @@ func statDigest(t testing.TB, e *Env) {
 	}
 	_, err = p.Stat(t.Context(), ".", &workspace.StatOptions{Digest: true})
 	wantNil(t, "Stat of a directory with digest", err)
+}
+
+// statMark wants of a mark, where there is one, that it stays while nothing changes
+// and tells of a change behind the same size and time.
+func statMark(t testing.TB, e *Env) {
+	p := e.open(t)
+	p.write(t, "file", "good")
+	marked := func() (stat, listed workspace.Info) {
+		t.Helper()
+		stat, err := p.Stat(t.Context(), "file", &workspace.StatOptions{Mark: true})
+		wantNil(t, "Stat", err)
+		page, err := p.List(t.Context(), ".", &workspace.ListOptions{Mark: true})
+		if !wantNil(t, "List", err) || len(page.Entries) != 1 {
+			t.Fatalf("List gives %+v", page.Entries)
+		}
+		return stat, page.Entries[0]
+	}
+	before, listed := marked()
+	if again, _ := marked(); again.Mark != before.Mark || listed.Mark != before.Mark {
+		t.Errorf("the mark is %q, then %q, and %q in a list", before.Mark, again.Mark, listed.Mark)
+	}
+	time.Sleep(20 * time.Millisecond) // as long as the time of an inode may stand still
+	_, err := p.Write(t.Context(), "file", strings.NewReader("evil"), &workspace.WriteOptions{ModTime: before.ModTime, InPlace: true})
+	wantNil(t, "Write", err)
+	after, _ := marked()
+	if before.Mark != "" && after.Mark == before.Mark {
+		t.Errorf("the mark is %q also after the content was changed", after.Mark)
+	}
+	plain, err := p.Stat(t.Context(), "file", nil)
+	if wantNil(t, "Stat", err) && plain.Mark != "" {
+		t.Errorf("the mark is %q where it was not asked for", plain.Mark)
+	}
 }
 
 func statMissing(t testing.TB, e *Env) {
