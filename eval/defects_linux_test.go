@@ -85,6 +85,40 @@ export default [{ id: "a", prompt: "true", tags: ["slow"], assert() {} }];`})
 	}
 }
 
+// TestProgramsBehindShims: what pyenv and its like put on the PATH starts something that
+// lies beside it, and a virtual environment is more than its programs.
+func TestProgramsBehindShims(t *testing.T) {
+	dir := project(t, map[string]string{"suite.mjs": isolated("") + `
+export default [{ id: "a", prompt: "p", assert(r) { assert.equal(r.finalOutput, "of the chosen version"); } }];`})
+	tools := t.TempDir()
+	for name, text := range map[string]string{
+		"env/shims/pick":             "#!/bin/sh\nexec " + tools + "/env/versions/1/run\n",
+		"env/versions/1/run":         "#!/bin/sh\necho of the chosen version\n",
+		"venv/bin/pick":              "#!/bin/sh\ncat " + tools + "/venv/lib/text\n",
+		"venv/lib/text":              "of the chosen version",
+		"venv/pyvenv.cfg":            "home = /usr/bin\n",
+		"python/bin/pick":            "#!/bin/sh\ncat " + tools + "/python/lib/python3.9/os.py\n",
+		"python/lib/python3.9/os.py": "of the chosen version",
+	} {
+		path := filepath.Join(tools, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // programs
+			t.Fatal(err)
+		}
+	}
+	for _, bin := range []string{"env/shims", "venv/bin", "python/bin"} {
+		t.Setenv("PATH", filepath.Join(tools, bin)+":/usr/bin:/bin")
+		if err := os.WriteFile(filepath.Join(dir, "skillgym.config.mjs"), []byte(`export default { runners: { main: { agent: { type: "command", command: "pick" } } } };`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)}), "a"); !e.Passed {
+			t.Errorf("%s: %+v", bin, e.Error)
+		}
+	}
+}
+
 // TestSoftAssertions: all of them are told.
 func TestSoftAssertions(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": `import { assert } from "skillgym";

@@ -197,7 +197,7 @@ func programDirs(program, path string) []string {
 	if at == "" || !filepath.IsAbs(at) {
 		return nil
 	}
-	dirs := realDirs([]string{filepath.Dir(at)})
+	dirs := realDirs(installed(filepath.Dir(at)))
 	real, err := filepath.EvalSymlinks(at)
 	if err != nil {
 		return dirs
@@ -206,11 +206,27 @@ func programDirs(program, path string) []string {
 	if before, _, ok := strings.Cut(real, "/node_modules/"); ok {
 		pkg = before + "/node_modules"
 	}
-	dirs = append(dirs, realDirs([]string{pkg})...)
+	dirs = append(dirs, realDirs(installed(pkg))...)
 	if name := interpreter(real); name != "" && name != program {
 		dirs = append(dirs, programDirs(name, path)...)
 	}
 	return dirs
+}
+
+// installed is a directory of programs, with what lies beside it where they need that:
+// behind the shims of pyenv, asdf and the like are the programs that they choose from,
+// and beside Python, or a virtual environment of it, is its library.
+func installed(bin string) []string {
+	beside := filepath.Dir(bin)
+	if filepath.Base(bin) == "shims" {
+		return []string{bin, beside}
+	}
+	for _, sign := range []string{"pyvenv.cfg", "lib/python3*/os.py"} {
+		if found, err := filepath.Glob(filepath.Join(beside, sign)); err == nil && len(found) > 0 {
+			return []string{bin, beside}
+		}
+	}
+	return []string{bin}
 }
 
 // lookIn finds a program on a PATH.

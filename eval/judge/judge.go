@@ -115,7 +115,7 @@ func (j *Judge) Ask(ctx context.Context, q Question) (Verdict, error) {
 			v.InputTokens, v.OutputTokens = spent.InputTokens, spent.OutputTokens
 			return v, nil
 		}
-		bad = err
+		bad = fmt.Errorf("%w; it answered %.200q", err, said.text)
 		talk = append(talk, message{"assistant", said.text},
 			message{"user", "That is not the form asked for (" + err.Error() + "). Answer with the JSON object alone."})
 	}

@@ -126,6 +126,17 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+func TestAnswersThatAreNoVerdictAreQuoted(t *testing.T) {
+	srv, _ := endpoint(t, OpenAI, "I am not sure.")
+	j, err := New(Config{Style: OpenAI, BaseURL: srv.URL, Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Ask(t.Context(), question); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), `it answered "I am not sure."`) {
+		t.Errorf("got %v, want what was answered", err)
+	}
+}
+
 func TestStatuses(t *testing.T) {
 	for status, want := range map[int]fault.Code{401: fault.Unauthenticated, 403: fault.PermissionDenied, 404: fault.NotFound, 429: fault.ResourceExhausted, 500: fault.Unavailable, 400: fault.InvalidArgument} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
