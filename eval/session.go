@@ -93,6 +93,9 @@ func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionRe
 	if d.place != nil {
 		m.opts.requests.forget(d.place.Workspace.ID())
 	}
+	if told, err := pruned(res.ArtifactDir); err != nil || told != "" {
+		m.note("eval: %s: %s", e.name(), errorOr(told, err))
+	}
 	keep := !res.Passed && ctx.Err() == nil
 	if keep && d.path != "" {
 		res.WorkspacePath = d.path
@@ -100,7 +103,17 @@ func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionRe
 	if err := d.settle(ctx, keep, res.ArtifactDir, m.ahead.end); err != nil {
 		m.note("eval: %s: the workspace: %v", e.name(), err)
 	}
+	if p := d.file.Preserved; p != nil && !*p {
+		res.WorkspacePath = ""
+	}
 	return outcome, d.file.Cwd
+}
+
+func errorOr(text string, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }

@@ -262,6 +262,9 @@ func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err
 		return true, nil
 	}
 	d.file.LeftOut, err = takeOut(ctx, d.place.Workspace, d.path)
+	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
+		return false, errors.Join(err, removeTree(d.path))
+	}
 	return true, err
 }
 

@@ -1,0 +1,88 @@
+package eval
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Artifacts are on the host's disk, where nothing limits what an agent writes. What
+// it left beyond a bound goes when its session has ended, the largest files first, so
+// that those that follow have room, and the results.
+const (
+	maxArtifacts = 1 << 30  // bytes of the artifacts of a session
+	scarce       = 64 << 20 // bytes: a disk with less is as good as full
+	maxScarce    = 1 << 20  // maxArtifacts then
+)
+
+// logs are files of artifacts that are bounded by themselves, and tell what happened.
+var logs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
+
+// pruned makes the artifacts of a session that has ended small enough, and says what
+// went, "" where nothing did.
+func pruned(dir string) (told string, err error) {
+	most, why := int64(maxArtifacts), "they took more than is kept"
+	if free, err := freeBytes(dir); err == nil && free < scarce {
+		most, why = maxScarce, "the disk is full"
+	}
+	files, room, err := prune(dir, most)
+	if files > 0 {
+		told = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
+	}
+	return told, err
+}
+
+// prune removes the largest files in a directory until all take at most so much.
+func prune(dir string, most int64) (files int, room int64, err error) {
+	type file struct {
+		path string
+		size int64
+	}
+	var all []file
+	total := int64(0)
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil //nolint:nilerr // what can't be looked at stays
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil //nolint:nilerr // likewise
+		}
+		size := info.Size()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			size = st.Blocks * 512
+		}
+		if total += size; filepath.Dir(path) != dir || !slices.Contains(logs, e.Name()) {
+			all = append(all, file{path, size})
+		}
+		return nil
+	})
+	if err != nil || total <= most {
+		return 0, 0, err
+	}
+	slices.SortFunc(all, func(a, b file) int { return int(min(1, max(-1, b.size-a.size))) })
+	for _, f := range all {
+		if total <= most {
+			break
+		}
+		if err := os.Remove(f.path); err != nil {
+			return files, room, fmt.Errorf("eval: remove artifacts: %w: %w", fault.Of(err), err)
+		}
+		files, room, total = files+1, room+f.size, total-f.size
+	}
+	return files, room, nil
+}
+
+// freeBytes is how much room there is for us where a directory is.
+func freeBytes(dir string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert,gosec // their types differ from system to system
+}
