@@ -264,6 +264,28 @@ func idleContextsEnd(t *testing.T, m *driver.Interpreter) {
 	}
 }
 
+// A context that takes longer to restart than it may be idle is not idle.
+func TestRestartIsNoIdleness(t *testing.T) {
+	testenv.NeedsJupyter(t)
+	ws := open(t)
+	m := kernelsIn(t, ws, &jupyter.Options{Idle: time.Second})
+	write := func(name, text string) {
+		t.Helper()
+		if _, err := ws.FS.Write(t.Context(), name, strings.NewReader(text), new(driver.WriteOptions)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("sitecustomize.py", "import os, time\nif os.path.exists(os.path.join(os.path.dirname(__file__), 'slow')): time.sleep(3)\n")
+	c, err := m.CreateContext(t.Context(), "", &driver.ContextOptions{Env: map[string]string{"PYTHONPATH": ws.Traits.Root}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("slow", "")
+	if err := m.Restart(t.Context(), c.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	m := kernels(t, nil)
 	_, err := m.CreateContext(t.Context(), "cobol", &driver.ContextOptions{})

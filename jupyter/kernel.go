@@ -63,6 +63,7 @@ type kernel struct {
 	session *driver.Session
 	life    context.Context // without a deadline; for what outlives a call
 	idle    *time.Timer
+	users   int // calls that use it; as live is of Kernels, under its mu
 
 	messages chan message  // to whoever waits: start or run
 	restarts chan int      // ids of restarts that were done
@@ -226,8 +227,6 @@ func (kn *kernel) ended() bool {
 		return false
 	}
 }
-
-func (kn *kernel) busy() bool { return len(kn.turn) > 0 }
 
 // close ends the kernel.
 func (kn *kernel) close(ctx context.Context) error {

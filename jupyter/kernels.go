@@ -157,7 +157,34 @@ func (k *Kernels) get(id string) (*kernel, error) {
 	if kn := k.live[id]; kn != nil && !kn.ended() {
 		return kn, nil
 	}
-	return nil, fmt.Errorf("jupyter: context %q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
+	return nil, gone(id)
+}
+
+// use returns a context's kernel for a call, which keeps it from being idle until
+// done is called.
+func (k *Kernels) use(id string) (kn *kernel, done func(), err error) {
+	kn, err = k.get(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.live[id] != kn {
+		return nil, nil, gone(id) // just now
+	}
+	kn.users++
+	return kn, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		kn.users--
+		if k.live[id] == kn {
+			kn.idle.Reset(k.opts.Idle)
+		}
+	}, nil
+}
+
+func gone(id string) error {
+	return fmt.Errorf("jupyter: context %q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
 }
 
 func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
@@ -197,7 +224,7 @@ func (k *Kernels) reap(id string) {
 		k.mu.Unlock()
 		return
 	}
-	if kn.busy() {
+	if kn.users > 0 {
 		kn.idle.Reset(k.opts.Idle)
 		k.mu.Unlock()
 		return
@@ -212,18 +239,20 @@ func (k *Kernels) reap(id string) {
 }
 
 func (k *Kernels) interrupt(ctx context.Context, id string) error {
-	kn, err := k.get(id)
+	kn, done, err := k.use(id)
 	if err != nil {
 		return err
 	}
+	defer done()
 	return kn.order(ctx, request{Op: "interrupt"})
 }
 
 func (k *Kernels) restart(ctx context.Context, id string) error {
-	kn, err := k.get(id)
+	kn, done, err := k.use(id)
 	if err != nil {
 		return err
 	}
+	defer done()
 	return kn.restart(ctx, k.opts.Start)
 }
 
@@ -232,21 +261,22 @@ func (k *Kernels) RunCode(ctx context.Context, code driver.Code) (driver.CodeRes
 	if code.Timeout <= 0 {
 		code.Timeout = k.opts.Timeout
 	}
-	if code.Context == "" {
+	id := code.Context
+	if id == "" {
 		kn, err := k.start(ctx, code.Language, code.Dir, code.Env)
 		if err != nil {
 			return driver.CodeResult{}, err
 		}
-		defer func() { _ = k.remove(context.WithoutCancel(ctx), kn.info.ID) }() // it may have been closed with the workspace
-		return kn.run(ctx, code, k.opts)
+		id = kn.info.ID
+		defer func() { _ = k.remove(context.WithoutCancel(ctx), id) }() // it may have been closed with the workspace
 	}
-	kn, err := k.get(code.Context)
+	kn, done, err := k.use(id)
 	if err != nil {
 		return driver.CodeResult{}, err
 	}
+	defer done()
 	if code.Language != "" && !strings.EqualFold(code.Language, kn.info.Language) {
 		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: it runs %s, not %s", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
 	}
-	defer kn.idle.Reset(k.opts.Idle)
 	return kn.run(ctx, code, k.opts)
 }
