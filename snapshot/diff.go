@@ -268,7 +268,10 @@ func (d *comparing) sameDir(ctx context.Context, a, b Directory, o, n *Node, nam
 // descend compares directories, either of which may be missing.
 func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	from, to := Directory(empty{}), Directory(empty{})
-	var err error
+	below, err := into("", name)
+	if err != nil {
+		return err
+	}
 	if o != nil {
 		if from, err = a.Dir(ctx, o); err != nil {
 			return err
@@ -281,7 +284,7 @@ func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, nam
 		}
 		defer to.Close()
 	}
-	return d.dirs(ctx, from, to, name+"/")
+	return d.dirs(ctx, from, to, below)
 }
 
 func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {

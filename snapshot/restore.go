@@ -210,6 +210,10 @@ func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *No
 	if !c.enters(name) || c.opts.Keep != nil && c.opts.Keep(name) {
 		return nil
 	}
+	below, err := into("", name)
+	if err != nil {
+		return err
+	}
 	from, err := src.Dir(ctx, w)
 	if err != nil {
 		return err
@@ -220,7 +224,7 @@ func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *No
 		return err
 	}
 	defer to.Close()
-	changed, err := c.compare(ctx, from, to.(*hostDir), name+"/")
+	changed, err := c.compare(ctx, from, to.(*hostDir), below)
 	if err != nil {
 		return err
 	}

@@ -466,3 +466,34 @@ func FuzzDecodeManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestPathsWithoutEnd: directories in directories, thousands deep, would take memory
+// that grows with the square of that. Far beyond what can be named they are refused,
+// in words that can be read.
+func TestPathsWithoutEnd(t *testing.T) {
+	deep := func(levels int) string {
+		dir := t.TempDir()
+		at, err := os.OpenRoot(dir)
+		must0(t, err)
+		for range levels {
+			must0(t, at.Mkdir(strings.Repeat("n", 200), 0o755))
+			next, err := at.OpenRoot(strings.Repeat("n", 200))
+			must0(t, err)
+			must0(t, at.Close())
+			at = next
+		}
+		must0(t, at.Close())
+		return dir
+	}
+	s := Open(Memory(), nil)
+	take(t, s, deep(60), nil)
+	tree := HostDir(deep(100), nil)
+	_, err := s.Take(t.Context(), tree, nil)
+	_, walked := Digest(t.Context(), tree)
+	_, compared := Diff(t.Context(), Empty, tree, nil)
+	for _, err := range []error{err, walked, compared} {
+		if fault.Of(err) != fault.ResourceExhausted || len(err.Error()) > 1000 {
+			t.Errorf("%v, want %v in few words", err, fault.ResourceExhausted)
+		}
+	}
+}

@@ -272,6 +272,10 @@ func (k *taker) leaves(at string, n *Node) bool {
 }
 
 func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, out *treeDir) error {
+	below, err := into(at, n.Name)
+	if err != nil {
+		return err
+	}
 	sub, err := dir.Dir(ctx, n)
 	if vanished(err) {
 		n.Type = ""
@@ -281,7 +285,7 @@ func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, o
 		return within(at, err)
 	}
 	defer sub.Close()
-	if err := k.dir(ctx, sub, at+n.Name+"/", out); err != nil {
+	if err := k.dir(ctx, sub, below, out); err != nil {
 		return err
 	}
 	n.Content = out.id
@@ -298,7 +302,7 @@ func within(at string, err error) error {
 	if at == "" {
 		return err
 	}
-	return fmt.Errorf("in %s: %w", strings.TrimSuffix(at, "/"), err)
+	return fmt.Errorf("in %s: %w", brief(strings.TrimSuffix(at, "/")), err)
 }
 
 // someFiles takes the files among nodes.

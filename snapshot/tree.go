@@ -44,6 +44,28 @@ func Walk(ctx context.Context, t Tree, visit func(path string, dir Directory, n 
 	return walk(ctx, root, "", visit)
 }
 
+// maxPath is how many bytes the path of a directory in a tree may have: four times
+// of what can be named. Who walks a tree holds the paths of all that leads to where
+// it is, which grow with the square of this.
+const maxPath = 16 << 10
+
+// into returns the prefix of all that is in a directory.
+func into(at, name string) (string, error) {
+	if len(at)+len(name) > maxPath {
+		return "", fmt.Errorf("snapshot: directory %s: %w: its path has more than %d bytes", brief(at+name), fault.ResourceExhausted, maxPath)
+	}
+	return at + name + "/", nil
+}
+
+// brief is the end of a path that is too long to be read.
+func brief(path string) string {
+	const most = 300
+	if len(path) <= most {
+		return path
+	}
+	return "..." + strings.ToValidUTF8(path[len(path)-most:], "?")
+}
+
 func walk(ctx context.Context, dir Directory, at string, visit func(string, Directory, *Node) (bool, error)) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: walk: %w", err)
@@ -62,11 +84,15 @@ func walk(ctx context.Context, dir Directory, at string, visit func(string, Dire
 		if n.Type != driver.TypeDir || !descend {
 			continue
 		}
+		below, err := into(at, n.Name)
+		if err != nil {
+			return err
+		}
 		sub, err := dir.Dir(ctx, n)
 		if err != nil {
 			return err
 		}
-		err = walk(ctx, sub, name+"/", visit)
+		err = walk(ctx, sub, below, visit)
 		sub.Close()
 		if err != nil {
 			return err

@@ -132,7 +132,7 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 		return s, err
 	}
 	s.seen, _ = c.Seen(s.old.path)
-	next, err := applyHunks(op.path, string(s.old.content), op.hunks)
+	next, err := applyHunks(ctx, op.path, string(s.old.content), op.hunks)
 	s.next = []byte(next)
 	return s, err
 }
@@ -194,7 +194,7 @@ func (c *Call) putBack(ctx context.Context, s patchStep) error {
 		return err
 	}
 	if s.seen.Digest == s.old.digest {
-		c.mark(s.old.path, s.seen.Digest, s.seen.marks, s.seen.Spans...)
+		c.mark(s.old.path, s.seen.Digest, s.seen.Lines, s.seen.marks, s.seen.Spans...)
 	}
 	return nil
 }

@@ -92,9 +92,13 @@ const maxHintLines = 20
 // stale is the refusal of a file that has changed since it was read, with what is
 // there now.
 func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
-	span := seen.changed(marksOf(content))
+	marks := marksOf(content)
+	span := seen.changed(marks)
 	var b strings.Builder
 	fmt.Fprintf(&b, "refusing to %s %s: it changed since it was read; Read it again\n", verb, name)
+	if seen.marks == nil && seen.Lines > 0 || marks == nil { // there are too many lines to say which
+		return &textError{text: b.String(), code: fault.Conflict}
+	}
 	if span.Last < span.First {
 		fmt.Fprintf(&b, "--- lines are missing now at line %d ---\n", span.First)
 		return &textError{text: b.String(), code: fault.Conflict}
@@ -126,7 +130,7 @@ func (c *Call) save(ctx context.Context, verb, name string, f file, content []by
 		if lerr != nil {
 			return res, lerr
 		}
-		return res, c.stale(verb, name, Seen{marks: marksOf(f.content)}, now.content)
+		return res, c.stale(verb, name, Seen{Lines: countLines(f.content), marks: marksOf(f.content)}, now.content)
 	}
 	if err != nil {
 		return res, PathError(verb, name, err)

@@ -96,6 +96,9 @@ func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) (
 	case n > 1 && !e.All:
 		return nil, 0, Errorf(fault.Conflict, "old_string matched %d times in %s; add context to make it unique or set %s=true", n, name, all)
 	}
+	if size := driver.Replaced(len(content), n, len(e.Old), len(e.New)); size > maxEditSize {
+		return nil, 0, Errorf(fault.ResourceExhausted, "edit: %s would have %d bytes; at most %d can be edited as text", name, size, maxEditSize)
+	}
 	if err := seen.move(content, e, name); err != nil {
 		return nil, 0, err
 	}
@@ -118,40 +121,36 @@ func asInFile(content []byte, e workspace.Edit) workspace.Edit {
 // move checks that the lines of every occurrence were shown, and returns with the
 // spans where the edit moves them.
 func (s *Seen) move(content []byte, e workspace.Edit, name string) error {
-	type place struct{ first, last int }
-	var places []place
 	old, height := []byte(e.Old), strings.Count(e.Old, "\n")
 	if strings.HasSuffix(e.Old, "\n") {
 		height--
 	}
+	total, at := 0, 0
+	counts := make([]int, len(s.Spans)) // of the occurrences in each
 	for line, rest := 1, content; ; {
 		i := bytes.Index(rest, old)
 		if i < 0 {
 			break
 		}
 		line += bytes.Count(rest[:i], []byte("\n"))
-		if !s.Has(line, line+height) {
+		for at < len(s.Spans) && s.Spans[at].Last < line {
+			at++
+		}
+		if at == len(s.Spans) || line < s.Spans[at].First || s.Spans[at].Last < line+height {
 			return Errorf(fault.PermissionDenied, "refusing to edit %s: lines %d-%d were not read; Read them first", name, line, line+height)
 		}
-		places = append(places, place{line, line + height})
+		counts[at]++
+		total++
 		line += strings.Count(e.Old, "\n")
 		rest = rest[i+len(old):]
 	}
 	delta := strings.Count(e.New, "\n") - strings.Count(e.Old, "\n")
-	spans := make([]Span, 0, len(s.Spans))
-	for _, p := range s.Spans {
-		moved := p
-		for _, at := range places {
-			if at.first < p.First {
-				moved.First += delta
-			}
-			if at.first <= p.Last {
-				moved.Last += delta
-			}
-		}
-		spans = append(spans, moved)
+	spans, before := make([]Span, 0, len(s.Spans)), 0
+	for i, p := range s.Spans {
+		spans = append(spans, Span{p.First + delta*before, p.Last + delta*(before+counts[i])})
+		before += counts[i]
 	}
 	s.Spans = merge(spans)
-	s.Lines += delta * len(places)
+	s.Lines += delta * total
 	return nil
 }

@@ -44,7 +44,7 @@ func (c *Call) Refresh(ctx context.Context, path string) {
 	if !ok || !seen.Whole() {
 		return
 	}
-	data, err := c.Workspace.ReadFile(ctx, path)
+	data, err := c.Workspace.ReadFileMax(ctx, path, maxEditSize)
 	if err != nil {
 		return // it counts as changed, and is read again
 	}

@@ -1,12 +1,14 @@
 package tool
 
+import "context"
+
 // TryPatch parses a patch and applies it to a text, for the fuzzer.
-func TryPatch(patch, content string) {
+func TryPatch(ctx context.Context, patch, content string) {
 	ops, err := parsePatch(patch)
 	if err != nil {
 		return
 	}
 	for _, op := range ops {
-		_, _ = applyHunks(op.path, content, op.hunks)
+		_, _ = applyHunks(ctx, op.path, content, op.hunks)
 	}
 }

@@ -382,7 +382,7 @@ func TestApplyPatchTakesBack(t *testing.T) {
 func FuzzParsePatch(f *testing.F) {
 	f.Add("*** Begin Patch\n*** Update File: m\n@@ x\n-a\n+b\n*** End Patch", "a\nx\na\n")
 	f.Add("--- a/m\n+++ b/m\n@@ -1,2 +1,3 @@\n one\n+half\n two\n", "one\ntwo\n")
-	f.Fuzz(func(t *testing.T, patch, content string) { tool.TryPatch(patch, content) })
+	f.Fuzz(func(t *testing.T, patch, content string) { tool.TryPatch(t.Context(), patch, content) })
 }
 
 // A symlink that leaves is refused by every tool, also while it is swapped in and

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -275,10 +276,16 @@ func atoi(s string, otherwise int) int {
 	return n
 }
 
+// maxPatchLines is how many lines a file may have that is patched.
+const maxPatchLines = 2 << 20
+
 // applyHunks returns a text with hunks applied, in order. Each must fit exactly;
 // of several places the one nearest to where the patch has it is taken, and
 // without such a hint there may be only one.
-func applyHunks(name, text string, hunks []hunk) (string, error) {
+func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, error) {
+	if n := strings.Count(text, "\n"); n > maxPatchLines {
+		return "", Errorf(fault.ResourceExhausted, "patch: %s has %d lines; at most %d can be patched", name, n, maxPatchLines)
+	}
 	eol := "\n"
 	if strings.Contains(text, "\r\n") {
 		eol = "\r\n"
@@ -290,6 +297,9 @@ func applyHunks(name, text string, hunks []hunk) (string, error) {
 	}
 	from, moved := 0, 0
 	for i, h := range hunks {
+		if err := ctx.Err(); err != nil { // each looks at the whole file
+			return "", fmt.Errorf("patch: %w", err)
+		}
 		at, err := h.find(lines, from, moved)
 		if err != nil {
 			return "", Errorf(fault.Conflict, "patch: hunk %d of %s: %s", i+1, name, ErrorText(err))

@@ -23,8 +23,10 @@ import (
 // Limits of Read.
 const (
 	defaultReadLines = 2000
-	maxReadText      = 8 << 20 // bytes of one answer; what follows is read with an offset
-	binaryLook       = 8 << 10 // bytes in which a NUL makes a file binary
+	maxReadText      = 8 << 20  // bytes of one answer; what follows is read with an offset
+	maxReadLine      = 16 << 20 // bytes of a line that is shown
+	maxReadFile      = 4 << 30  // bytes of a file, all of which is looked at
+	binaryLook       = 8 << 10  // bytes in which a NUL makes a file binary
 )
 
 type readInput struct {
@@ -97,11 +99,16 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 		return readOutput{}, c.fileError(ctx, "read", name, err)
 	}
 	defer body.Close()
-	digest, quoted, err := c.scan(&w, body, info.Size)
-	if err != nil {
-		if errors.Is(err, errBinary) {
-			return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
-		}
+	if info.Size > maxReadFile {
+		return readOutput{}, Errorf(fault.ResourceExhausted, "read: %s has %d bytes; at most %d can be read, and a command can show a part of it", name, info.Size, int64(maxReadFile))
+	}
+	digest, quoted, err := c.scan(&w, contextReader{ctx, body}, info.Size)
+	switch {
+	case errors.Is(err, errBinary):
+		return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
+	case errors.Is(err, errLongLine):
+		return readOutput{}, Errorf(fault.ResourceExhausted, "read: line %d of %s has more than %d bytes; a command can show a part of it", w.lines, name, maxReadLine)
+	case err != nil:
 		return readOutput{}, fmt.Errorf("read: %w", err)
 	}
 	if w.first > max(w.lines, 1) {
@@ -114,7 +121,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if quoted {
 		*c.quoted = append(quote.Body(*c.quoted, []byte(out.more())), '"')
 	}
-	c.mark(info.Path, out.Digest, w.marks, Span{w.first, w.shown})
+	c.mark(info.Path, out.Digest, w.lines, w.marks, Span{w.first, w.shown})
 	return out, nil
 }
 
@@ -196,7 +203,23 @@ func (c *Call) fileError(ctx context.Context, verb, name string, err error) erro
 	return PathError(verb, name, err)
 }
 
-var errBinary = errors.New("binary")
+var (
+	errBinary   = errors.New("binary")
+	errLongLine = errors.New("a line is too long")
+)
+
+// contextReader ends with a context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
 
 // A window collects some lines of a file and counts all of them.
 type window struct {
@@ -204,9 +227,9 @@ type window struct {
 	numbered     bool
 
 	text  strings.Builder
-	lines int // of the file
-	shown int // the last line in text; first-1 is none
-	marks []uint32
+	lines int      // of the file
+	shown int      // the last line in text; first-1 is none
+	marks []uint32 // of every line; nil where there are too many
 
 	inLine bool         // the last part did not end its line
 	hash   maphash.Hash // of the line that came in parts
@@ -267,7 +290,9 @@ func (w *window) scan(s *scanner, r io.Reader) (digest string, err error) {
 		if whole == 0 {
 			whole = len(data) // of a line that is longer
 		}
-		w.take(data[:whole])
+		if w.take(data[:whole]); w.long() {
+			return "", errLongLine
+		}
 		kept = copy(s.chunk, data[whole:])
 	}
 	if w.inLine {
@@ -292,7 +317,7 @@ func (w *window) take(data []byte) {
 		w.add(part, !w.inLine)
 		switch {
 		case i >= 0 && !w.inLine:
-			w.marks = append(w.marks, uint32(maphash.Bytes(seed, part)))
+			w.mark(uint32(maphash.Bytes(seed, part)))
 		case i >= 0:
 			w.hash.Write(part)
 			w.endMark()
@@ -321,7 +346,7 @@ func (w *window) quote(buf, data []byte) []byte {
 		} else if n = bytes.IndexByte(data, '\n') + 1; n == 0 {
 			n = len(data)
 		}
-		w.marks = append(w.marks, uint32(maphash.Bytes(seed, data[:n])))
+		w.mark(uint32(maphash.Bytes(seed, data[:n])))
 		data = data[n:]
 	}
 	return buf
@@ -374,9 +399,21 @@ func (w *window) add(part []byte, first bool) {
 
 // endMark notes the mark of the line that ends.
 func (w *window) endMark() {
-	w.marks = append(w.marks, uint32(w.hash.Sum64()))
+	w.mark(uint32(w.hash.Sum64()))
 	w.hash.Reset()
 }
+
+// mark notes the mark of a line, unless there are too many.
+func (w *window) mark(m uint32) {
+	if w.lines <= maxMarks {
+		w.marks = append(w.marks, m)
+	} else {
+		w.marks = nil
+	}
+}
+
+// long reports whether the line that is shown is too long to be.
+func (w *window) long() bool { return w.text.Len() > maxReadText+maxReadLine }
 
 // end ends a line of the text.
 func (w *window) end() {

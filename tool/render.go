@@ -107,7 +107,7 @@ func (r renderer) place(ctx context.Context, c *Call, temp, to, format string) (
 	if err := c.Workspace.Rename(ctx, temp, to, &driver.RenameOptions{Parents: true}); err != nil {
 		return renderOutput{}, PathError(r.tool, to, err)
 	}
-	if data, err := c.Workspace.ReadFile(ctx, to); err == nil {
+	if data, err := c.Workspace.ReadFileMax(ctx, to, maxRenderOutput); err == nil {
 		c.Mark(c.clean(to), data)
 	}
 	return renderOutput{Path: to, Bytes: info.Size, Format: format}, nil

@@ -102,7 +102,7 @@ type Seen struct {
 	Lines  int    // of the file
 	Spans  []Span // that were shown, sorted, apart from each other
 
-	marks []uint32 // of every line, to tell later which have changed
+	marks []uint32 // of every line, to tell later which have changed; nil where there are too many
 }
 
 // A Span is the lines First to Last.
@@ -134,14 +134,14 @@ func (s Seen) Gap() Span {
 // where there are spans, so many of its lines. path is as Info.Path has it. A
 // file with another content than before starts anew.
 func (c *Call) Mark(path string, content []byte, spans ...Span) {
-	m := marksOf(content)
+	n := countLines(content)
 	if len(spans) == 0 {
-		spans = []Span{{1, len(m)}}
+		spans = []Span{{1, n}}
 	}
-	c.mark(path, driver.DigestBytes(content), m, spans...)
+	c.mark(path, driver.DigestBytes(content), n, marksOf(content), spans...)
 }
 
-func (c *Call) mark(path, digest string, marks []uint32, spans ...Span) {
+func (c *Call) mark(path, digest string, lines int, marks []uint32, spans ...Span) {
 	t, key := c.Env.Reads, c.trackKey(path)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *Call) mark(path, digest string, marks []uint32, spans ...Span) {
 	if s.Digest != digest {
 		s = Seen{Digest: digest}
 	}
-	s.Lines, s.marks = len(marks), marks
+	s.Lines, s.marks = lines, marks
 	s.Spans = merge(append(slices.Clone(s.Spans), spans...))
 	t.putLocked(key, s)
 }
@@ -197,9 +197,24 @@ func merge(spans []Span) []Span {
 
 var seed = maphash.MakeSeed()
 
-// marksOf returns a mark for each line of a text.
+// maxMarks is how many lines a file may have of which each is marked.
+const maxMarks = 1 << 20
+
+func countLines(content []byte) int {
+	n := bytes.Count(content, []byte("\n"))
+	if len(content) > 0 && content[len(content)-1] != '\n' {
+		n++
+	}
+	return n
+}
+
+// marksOf returns a mark for each line of a text; nil where there are too many.
 func marksOf(content []byte) []uint32 {
-	out := make([]uint32, 0, bytes.Count(content, []byte("\n"))+1)
+	n := countLines(content)
+	if n > maxMarks {
+		return nil
+	}
+	out := make([]uint32, 0, n)
 	for line := range bytes.Lines(content) {
 		out = append(out, uint32(maphash.Bytes(seed, line)))
 	}

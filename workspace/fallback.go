@@ -155,7 +155,7 @@ func fileDigest(ctx context.Context, fs *driver.FS, name string) (string, error)
 func edit(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions, maxSize int64) (EditResult, error) {
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
-		old, err := readAll(ctx, fs, name)
+		old, err := readAll(ctx, fs, name, driver.MaxEdit)
 		if err != nil {
 			return EditResult{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	iofs "io/fs"
+	"math"
 	"path"
 
 	"github.com/croft-run/croft/fault"
@@ -139,18 +140,35 @@ func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (b
 // ReadFile returns the content of a file.
 func (w *Workspace) ReadFile(ctx context.Context, path string) (data []byte, err error) {
 	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
-		data, err = readAll(ctx, fs, name)
+		data, err = readAll(ctx, fs, name, math.MaxInt64)
 		return err
 	})
 	return data, err
 }
 
-func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
+// ReadFileMax is ReadFile for a file that may have at most so many bytes: one that
+// has more is fault.ResourceExhausted, and not read. Whoever reads what somebody
+// else made does so, since a file without content can have any size.
+func (w *Workspace) ReadFileMax(ctx context.Context, path string, most int64) (data []byte, err error) {
+	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		data, err = readAll(ctx, fs, name, most)
+		return err
+	})
+	return data, err
+}
+
+func readAll(ctx context.Context, fs *driver.FS, name string, limit int64) ([]byte, error) {
 	body, info, err := fs.Read(ctx, name, &driver.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
+	tooBig := func(size int64) error {
+		return fmt.Errorf("read %s: %w: it has %d bytes or more, and at most %d are read", name, fault.ResourceExhausted, size, limit)
+	}
+	if info.Size > limit {
+		return nil, tooBig(info.Size)
+	}
 	const most = 64 << 20 // to believe a size before it is read
 	buf := make([]byte, 0, max(min(info.Size, most), 0)+1)
 	for {
@@ -161,6 +179,9 @@ func readAll(ctx context.Context, fs *driver.FS, name string) ([]byte, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if int64(len(buf)) > limit {
+			return nil, tooBig(int64(len(buf)))
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]

@@ -44,12 +44,19 @@ func (r *Root) editOnce(ctx context.Context, name string, edits []driver.Edit, o
 		return res, false, err
 	}
 	defer r.done()
-	body, _, err := r.Read(ctx, name, nil)
+	body, info, err := r.Read(ctx, name, nil)
 	if err != nil {
 		return res, false, err
 	}
-	content, err := io.ReadAll(withContext(ctx, body))
+	err = driver.CheckEdit(info.Size)
+	var content []byte
+	if err == nil {
+		content, err = io.ReadAll(io.LimitReader(withContext(ctx, body), driver.MaxEdit+1))
+	}
 	body.Close()
+	if err == nil {
+		err = driver.CheckEdit(int64(len(content)))
+	}
 	if err != nil {
 		return res, false, err
 	}

@@ -113,7 +113,7 @@ func (n *notifier) watchDir(path string, report bool) error {
 	})
 	for _, sub := range subs {
 		if err == nil {
-			err = unlessGone(n.watchDir(sub, report))
+			err = unlessDeep(n.watchDir(sub, report))
 		}
 	}
 	return err
@@ -125,6 +125,14 @@ func unlessGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// unlessDeep is unlessGone, also of directories that lie too deep to have a name.
+func unlessDeep(err error) error {
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil
+	}
+	return unlessGone(err)
 }
 
 // inotify returns the descriptor of n.file. It does not make it blocking, as
@@ -199,7 +207,7 @@ func (n *notifier) appeared(d *watched, base, path string, mask uint32) {
 	d.names[base] = true
 	n.report(path, base, op)
 	if mask&unix.IN_ISDIR != 0 && n.deep {
-		if unlessGone(n.watchDir(path, true)) != nil {
+		if unlessDeep(n.watchDir(path, true)) != nil {
 			n.batch.lost() // too many watches: from here on it is blind
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,4 +138,26 @@ func TestWatchEnds(t *testing.T) {
 	must(t, w.Close())
 	_, err = r.Watch(t.Context(), "none", nil)
 	wantCode(t, err, fault.NotFound)
+}
+
+// TestWatchTooDeep: directories that lie too deep to have a name do not keep the
+// others from being watched.
+func TestWatchTooDeep(t *testing.T) {
+	r, dir := open(t, nil)
+	at, err := os.OpenRoot(dir)
+	must(t, err)
+	name := strings.Repeat("n", 250)
+	for range 20 { // beyond what a path may have
+		must(t, at.Mkdir(name, 0o755))
+		next, err := at.OpenRoot(name)
+		must(t, err)
+		must(t, at.Close())
+		at = next
+	}
+	must(t, at.Close())
+	w := watch(t, r, ".", &driver.WatchOptions{Recursive: true})
+	put(t, r, "f", "x")
+	if diff := cmp.Diff(map[string]driver.ChangeOp{"f": driver.OpCreate}, until(t, r, w, "mark")); diff != "" {
+		t.Error(diff)
+	}
 }

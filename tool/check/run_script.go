@@ -73,10 +73,13 @@ func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptO
 	return runScriptOutput{Run: r, text: b.String()}, nil
 }
 
+// maxManifest is how large a package.json may be.
+const maxManifest = 16 << 20
+
 // hasScript refuses a script that the manifest does not have, with those that it
 // has.
 func hasScript(ctx context.Context, c *tool.Call, p profile.Profile, dir, name string) error {
-	data, err := c.Workspace.ReadFile(ctx, path.Join(dir, "package.json"))
+	data, err := c.Workspace.ReadFileMax(ctx, path.Join(dir, "package.json"), maxManifest)
 	if errors.Is(err, fault.NotFound) {
 		for _, q := range p.Projects {
 			if q.Dir == dir {

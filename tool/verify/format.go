@@ -101,7 +101,7 @@ func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map
 			out[f] = fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)
 			continue
 		}
-		data, err := ws.ReadFile(ctx, f)
+		data, err := ws.ReadFileMax(ctx, f, maxFormatted)
 		if err != nil {
 			return nil, fmt.Errorf("verify: format %s: %w", f, err)
 		}

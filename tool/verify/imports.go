@@ -45,17 +45,21 @@ func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 		if strings.Contains("/"+e.Path, "/node_modules/") {
 			continue
 		}
-		data, err := ws.ReadFile(ctx, e.Path)
+		data, err := ws.ReadFileMax(ctx, e.Path, maxSource)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("verify: tests covering %s: %w", file, ctx.Err())
 			}
-			continue // gone since it was listed
+			continue // gone since it was listed, or no source that anyone wrote
 		}
 		read(e.Path, data)
 	}
 	return g.tests(path.Clean(file)), nil
 }
+
+// maxSource is how large a file may be that is read to know what it imports or
+// starts.
+const maxSource = 16 << 20
 
 // graph knows what imports what. A node is a file, or for Go the directory of a
 // package.

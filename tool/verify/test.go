@@ -124,7 +124,7 @@ func (t *testRun) throughScript(ctx context.Context, j *job) {
 	if !ok || len(j.argv) != 3 || j.argv[1] != "run" {
 		return
 	}
-	data, err := t.ws.ReadFile(ctx, path.Join(j.dir, "package.json"))
+	data, err := t.ws.ReadFileMax(ctx, path.Join(j.dir, "package.json"), maxSource)
 	var manifest struct{ Scripts map[string]string }
 	if err != nil || json.Unmarshal(data, &manifest) != nil {
 		return

@@ -26,10 +26,23 @@ type EditResult struct {
 	Replaced []int       `json:"replaced"` // occurrences, for each edit
 }
 
+// MaxEdit is how many bytes a file may have that is edited, before and after: all
+// of it is held in memory.
+const MaxEdit = 256 << 20
+
+// CheckEdit refuses to edit a file of so many bytes.
+func CheckEdit(size int64) error {
+	if size > MaxEdit {
+		return fmt.Errorf("edit: %w: the file has, or would have, %d bytes; at most %d can be edited", fault.ResourceExhausted, size, MaxEdit)
+	}
+	return nil
+}
+
 // ApplyEdits applies edits in order, each to what the one before left, and
 // returns the new content and how many occurrences each replaced. If any can't
 // be applied nothing is: the error says which edit and why, with NotFound where
-// its text does not occur and Conflict where it occurs more than once.
+// its text does not occur, Conflict where it occurs more than once, and
+// ResourceExhausted where the content would have more than MaxEdit bytes.
 func ApplyEdits(content []byte, edits []Edit) ([]byte, []int, error) {
 	if len(edits) == 0 {
 		return nil, nil, fmt.Errorf("edit: %w: no edits given", fault.InvalidArgument)
@@ -51,7 +64,16 @@ func ApplyEdits(content []byte, edits []Edit) ([]byte, []int, error) {
 			return nil, nil, fmt.Errorf("edit %d of %d: the text to replace occurs %d times: %w: add context to make it unique, or replace all",
 				i+1, len(edits), counts[i], fault.Conflict)
 		}
+		if err := CheckEdit(Replaced(len(content), counts[i], len(old), len(e.New))); err != nil {
+			return nil, nil, fmt.Errorf("edit %d of %d: %w", i+1, len(edits), err)
+		}
 		content = bytes.ReplaceAll(content, old, []byte(e.New))
 	}
 	return content, counts, nil
+}
+
+// Replaced is how many bytes a text of size bytes has when so many occurrences of a
+// text are replaced by another.
+func Replaced(size, count, oldSize, newSize int) int64 {
+	return int64(size) + int64(count)*(int64(newSize)-int64(oldSize))
 }
