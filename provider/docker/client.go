@@ -63,6 +63,9 @@ func Connect(host string) (Engine, error) {
 			opts = append(opts, client.FromEnv)
 		}
 	}
+	if scheme, _, _ := strings.Cut(host, "://"); !slices.Contains([]string{"unix", "tcp", "ssh", "http", "https"}, scheme) {
+		return nil, fmt.Errorf("docker: engine at %q: %w: it is unix://PATH, tcp://HOST:PORT or ssh://HOST", host, fault.InvalidArgument)
+	}
 	own := client.WithHost(host)
 	if strings.HasPrefix(host, "ssh://") {
 		dial, err := sshDialer(host)
@@ -90,7 +93,7 @@ func coded(verb string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("docker: %s: %w", verb, err)
-	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), isReset(err):
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), errors.Is(err, fault.Unavailable), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), isReset(err):
 		code = fault.Unavailable
 	case errdefs.IsNotFound(err):
 		code = fault.NotFound

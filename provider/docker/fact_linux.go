@@ -46,6 +46,10 @@ func (p *Provider) runtime(ctx context.Context, policy driver.Policy, opts optio
 	if runtime == "" {
 		runtime = p.cfg.Runtime
 	}
+	if policy.Isolation.Rank() > driver.IsolationGVisor.Rank() {
+		return "", fmt.Errorf("isolation %q: %w: a container gives %q, and %q with the runtime %s", policy.Isolation, fault.Unsupported,
+			driver.IsolationContainer, driver.IsolationGVisor, gvisorRuntime)
+	}
 	if runtime == "" && policy.Isolation.Rank() >= driver.IsolationGVisor.Rank() {
 		runtime = gvisorRuntime
 	}

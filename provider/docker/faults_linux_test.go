@@ -313,6 +313,17 @@ func TestEngineHangs(t *testing.T) {
 	}
 }
 
+func TestIsolationThatNoContainerGives(t *testing.T) {
+	p, err := New(&Config{Root: t.TempDir(), Engine: newFake(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.runtime(t.Context(), driver.Policy{Isolation: driver.IsolationVM}, options{})
+	if fault.Of(err) != fault.Unsupported || !strings.HasPrefix(err.Error(), `isolation "vm": `) {
+		t.Errorf("got %v, want that the isolation is not to be had", err)
+	}
+}
+
 func TestPullIsSlow(t *testing.T) {
 	engine := newFake(nil)
 	engine.on("Pull", hang)

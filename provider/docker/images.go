@@ -65,8 +65,8 @@ func (i Images) Remove(ctx context.Context, image string) error {
 }
 
 // Import brings in an image under a name. source is the path of an OCI layout (a
-// directory), of a tarball as "docker save" writes it, or of a Dockerfile, whose
-// directory it may copy from, but for what its .dockerignore names.
+// directory), of a tarball as "docker save" writes it, or of a Dockerfile, or the
+// directory that it is in and may copy from, but for what its .dockerignore names.
 func (i Images) Import(ctx context.Context, source, image string) error {
 	if err := checkImageName(image); err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -75,7 +75,13 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if err != nil {
 		return fmt.Errorf("docker: import %s: %w: %w", source, fault.Of(err), err)
 	}
+	if file := filepath.Join(source, "Dockerfile"); info.IsDir() && !isFile(filepath.Join(source, "index.json")) && isFile(file) {
+		return i.dockerfile(ctx, file, image)
+	}
 	if !info.IsDir() && !isTar(source) {
+		if named := filepath.Ext(source); named == ".tar" || named == ".tgz" || named == ".gz" {
+			return fmt.Errorf("docker: import %s: %w: it is no tarball", source, fault.InvalidArgument)
+		}
 		return i.dockerfile(ctx, source, image)
 	}
 	img, err := readImage(source, info.IsDir())
@@ -110,6 +116,11 @@ func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) e
 	return err
 }
 
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // isTar reports whether a file is a tar, compressed or not, by how it begins.
 func isTar(path string) bool {
 	f, err := os.Open(path)
@@ -134,7 +145,7 @@ func readImage(path string, dir bool) (v1.Image, error) {
 	}
 	index, err := layout.ImageIndexFromPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: it is no OCI layout, and has no Dockerfile: %w", fault.InvalidArgument, err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {

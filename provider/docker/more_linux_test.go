@@ -156,10 +156,17 @@ func TestImagesAreBroughtIn(t *testing.T) {
 	if err := os.Symlink("etc", filepath.Join(files, "link")); err != nil {
 		t.Fatal(err)
 	}
+	project, junk := t.TempDir(), filepath.Join(dir, "junk.tar")
+	for path, text := range map[string]string{filepath.Join(project, "Dockerfile"): "FROM scratch\nCOPY x /x\n", filepath.Join(project, "x"): "x", junk: "junk"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	images := p.Images()
 	bring := map[string]func(image string) error{
 		"croft-test/tar:1": func(image string) error { return images.Import(t.Context(), archive, image) },
 		"croft-test/oci:1": func(image string) error { return images.Import(t.Context(), oci, image) },
+		"croft-test/dir:1": func(image string) error { return images.Import(t.Context(), project, image) },
 		"croft-test/tree:1": func(image string) error {
 			return images.FromTree(t.Context(), snapshot.HostDir(files, nil), "a test", image)
 		},
@@ -182,6 +189,7 @@ func TestImagesAreBroughtIn(t *testing.T) {
 	for what, err := range map[string]error{
 		"no file":  images.Import(t.Context(), filepath.Join(dir, "none"), "croft-test/x:1"),
 		"no image": images.Import(t.Context(), files, "croft-test/x:1"),
+		"no tar":   images.Import(t.Context(), junk, "croft-test/x:1"),
 		"no name":  images.Import(t.Context(), archive, "Not A Name"),
 		"no such":  images.Remove(t.Context(), "croft-test/none:1"),
 	} {

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -43,6 +45,31 @@ type commandConn struct {
 	in  io.WriteCloser
 	out io.ReadCloser
 	end sync.Once
+
+	spoke atomic.Bool // the program has written something
+	said  complaint
+}
+
+// A complaint is the end of what a program wrote to its standard error.
+type complaint struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write keeps the end.
+func (c *complaint) Write(p []byte) (int, error) {
+	const most = 1 << 10
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, p...)
+	c.text = c.text[max(0, len(c.text)-most):]
+	return len(p), nil
+}
+
+func (c *complaint) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(strings.Fields(strings.ToValidUTF8(string(c.text), "")), " ")
 }
 
 // dialCommand starts a program to speak to. It ends with the connection.
@@ -56,17 +83,40 @@ func dialCommand(ctx context.Context, name string, args ...string) (net.Conn, er
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w: %w", fault.Internal, err)
 	}
+	c := &commandConn{cmd: cmd, in: in, out: out}
+	cmd.Stderr, cmd.WaitDelay = &c.said, time.Second // what it started may have it open for longer
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("docker: start %s: %w: %w", name, fault.Unavailable, err)
 	}
-	return &commandConn{cmd: cmd, in: in, out: out}, nil
+	return c, nil
 }
 
 // Read reads what the program writes.
-func (c *commandConn) Read(p []byte) (int, error) { return c.out.Read(p) }
+func (c *commandConn) Read(p []byte) (int, error) {
+	n, err := c.out.Read(p)
+	if n > 0 {
+		c.spoke.Store(true)
+	}
+	return n, c.why(err)
+}
 
 // Write writes what it reads.
-func (c *commandConn) Write(p []byte) (int, error) { return c.in.Write(p) }
+func (c *commandConn) Write(p []byte) (int, error) {
+	n, err := c.in.Write(p)
+	return n, c.why(err)
+}
+
+// why makes the end of a program that never spoke what it complained of.
+func (c *commandConn) why(err error) error {
+	if err == nil || c.spoke.Load() {
+		return err
+	}
+	c.Close() //nolint:errcheck // it always succeeds; what the program said is complete then
+	if text := c.said.String(); text != "" {
+		return fmt.Errorf("%w: %s", fault.Unavailable, text)
+	}
+	return err
+}
 
 // CloseWrite says that nothing more is written.
 func (c *commandConn) CloseWrite() error { return c.in.Close() }

@@ -127,8 +127,25 @@ func TestEngineOverSSH(t *testing.T) {
 	}
 }
 
+// TestSSHComplains: what ssh says is what is told, and not that a stream ended.
+func TestSSHComplains(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho 'ssh: Could not resolve hostname nowhere' >&2\nexit 255\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	e, err := Connect("ssh://nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Info(t.Context()); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "Could not resolve hostname nowhere") {
+		t.Errorf("got %v, want what ssh said", err)
+	}
+}
+
 func TestSSHAddresses(t *testing.T) {
-	for _, host := range []string{"ssh://", "ssh://-oProxyCommand=x", "ssh://host/path", "ssh://host?x=1", "ssh://ho st"} {
+	for _, host := range []string{"foo://x", "/var/run/docker.sock", "ssh://", "ssh://-oProxyCommand=x", "ssh://host/path", "ssh://host?x=1", "ssh://ho st"} {
 		if _, err := Connect(host); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%q gives %v, want %v", host, err, fault.InvalidArgument)
 		}
