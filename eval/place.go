@@ -109,8 +109,8 @@ type Places interface {
 	// Ready says why no place can be opened on this host, if that is so.
 	Ready(ctx context.Context) error
 
-	// Open makes a place. The mount point req.Dir exists and is empty, or is the
-	// directory to work in, in place.
+	// Open makes a place. At req.Dir there is nothing, or it is the directory to
+	// work in, in place.
 	Open(ctx context.Context, req PlaceRequest) (*Place, error)
 }
 

@@ -85,6 +85,11 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
+		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return within(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
+				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
+			}
+		}
 	}
 	if req.Exclude != "" {
 		return nil, fmt.Errorf("eval: a template without %s: %w", req.Exclude, fault.Internal) // the run has made one without it

@@ -114,7 +114,7 @@ func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
 		if err := p.ready(); err != nil {
 			return d, err
 		}
-		if err := mountPoint(d.path); err != nil {
+		if err := removeTree(d.path); err != nil {
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
@@ -258,8 +258,8 @@ func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err
 	if !keep {
 		return false, removeTree(d.path)
 	}
-	if d.place == nil || d.place.onHost {
-		return true, nil
+	if err := os.MkdirAll(d.path, 0o755); err != nil || d.place == nil || d.place.onHost {
+		return true, err
 	}
 	d.file.LeftOut, err = takeOut(ctx, d.place.Workspace, d.path)
 	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full

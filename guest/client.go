@@ -37,10 +37,15 @@ type Client struct {
 
 	lane      *lane // nil where another process started the guest
 	workspace string
-	hello     *guestpb.HelloResponse
-	gone      chan struct{} // closed when the connection is
-	lose      func()        // closes gone, once: whoever sees the end of the connection first says so
-	shut      atomic.Bool   // Shutdown was called: what is lost from then on was ended on purpose
+	version   string
+	greeting  sync.Mutex             // held by who says hello
+	hello     *guestpb.HelloResponse // +checklocks:greeting; nil until then
+	holds     bool                   // +checklocks:greeting; the guest was told that it has an owner
+	closed    bool                   // +checklocks:greeting
+	sole      bool                   // no other client ever speaks to the guest
+	gone      chan struct{}          // closed when the connection is
+	lose      func()                 // closes gone, once: whoever sees the end of the connection first says so
+	shut      atomic.Bool            // Shutdown was called: what is lost from then on was ended on purpose
 	hold      sync.WaitGroup
 	closeOnce sync.Once
 }
@@ -51,25 +56,61 @@ const helloTimeout = 10 * time.Second
 // NewClient speaks to a guest over conn, which it takes over. It fails with
 // Evicted if the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
-	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
+	c := newClient(conn, version, workspace)
+	if err := c.greet(ctx); err != nil {
+		c.Close() //nolint:errcheck // nothing is lost with it
+		return nil, err
+	}
+	return c, nil
+}
+
+// newClient is NewClient for a guest that has nobody else to talk to, and that the
+// caller has started: it says hello when it first has something to say. What goes
+// over the lane is not said to the protocol.
+func newClient(conn net.Conn, version, workspace string) *Client {
+	c := &Client{name: driver.NewID(), workspace: workspace, version: version, gone: make(chan struct{})}
 	c.lose = sync.OnceFunc(func() { close(c.gone) })
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose), ttrpc.WithUnaryClientInterceptor(c.greeted))
 	c.svc = guestpb.NewGuestClient(c.rpc)
+	return c
+}
+
+// greeted says hello before any other call.
+func (c *Client) greeted(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
+	if !strings.HasSuffix(info.FullMethod, "/Hello") && !strings.HasSuffix(info.FullMethod, "/Hold") {
+		if err := c.greet(ctx); err != nil {
+			return err
+		}
+	}
+	return invoke(ctx, req, resp)
+}
+
+// greet says hello, once.
+func (c *Client) greet(ctx context.Context) error {
+	c.greeting.Lock()
+	defer c.greeting.Unlock()
+	if c.hello != nil {
+		return nil
+	}
+	if c.closed {
+		return ttrpc.ErrClosed
+	}
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	c.hold.Go(c.keepHold)
-	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: version, Workspace: workspace, Client: c.name})
+	if !c.holds {
+		c.holds = true
+		c.hold.Go(c.keepHold)
+	}
+	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: c.version, Workspace: c.workspace, Client: c.name})
 	if err == nil {
 		err = fromError(hello.Error)
 	} else {
 		err = c.broken("say hello", err)
 	}
-	if err != nil {
-		c.Close() //nolint:errcheck // nothing is lost with it
-		return nil, err
+	if err == nil {
+		c.hello = hello
 	}
-	c.hello = hello
-	return c, nil
+	return err
 }
 
 // keepHold tells the guest that it has an owner, until the connection ends.
@@ -78,15 +119,6 @@ func (c *Client) keepHold() {
 	defer cancel()
 	c.svc.Hold(ctx, &guestpb.HoldRequest{Client: c.name}) //nolint:errcheck // it ends with an error, always
 }
-
-// PID is the guest's process id as it sees itself.
-func (c *Client) PID() int { return int(c.hello.Pid) }
-
-// Started is when the guest started.
-func (c *Client) Started() time.Time { return time.Unix(0, c.hello.StartedUnixNano) }
-
-// Facts is what the guest found out about itself. It is hearsay.
-func (c *Client) Facts() map[string]string { return c.hello.Facts }
 
 // Gone is closed when the connection ends.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
@@ -99,6 +131,9 @@ func (c *Client) Close() error {
 		if c.lane != nil {
 			c.lane.close()
 		}
+		c.greeting.Lock()
+		c.closed = true
+		c.greeting.Unlock()
 		c.hold.Wait()
 	})
 	return err
@@ -189,7 +224,7 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
-	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
+	if more {
 		return c.runSession(ctx, cmd, small, more)
 	}
 	if err := c.ready(); err != nil {
@@ -207,7 +242,11 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 		c.svc.Cancel(told, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
 	})
 	defer stop()
-	res, err := c.send(call, &cmd, small, tag, most)
+	res, err, ran := c.send(call, &cmd, small, tag, most)
+	if !ran {
+		stop()
+		return c.runSession(ctx, cmd, small, more)
+	}
 	if call.Err() != nil { // it was told to end the command, and does not answer
 		return c.left(tag, most), nil
 	}
@@ -220,18 +259,23 @@ func patience(grace time.Duration) time.Duration { return max(grace, 0) + cancel
 
 var cancelTime = 30 * time.Second // tests have less
 
-// send runs a command over the lane, or by the protocol.
-func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error) {
+// send runs a command over the lane, or by the protocol. It answers false where
+// that takes more than one exchange, and nothing was sent.
+func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error, bool) { //nolint:revive // whether it ran is no part of the error
 	if plain(cmd) {
 		res, err, ran := c.lane.run(ctx, &order{client: c.name, tag: tag, cmd: *cmd, stdin: small})
 		if ran && ctx.Err() == nil {
-			return c.came(res, err, tag, most)
+			res, err = c.came(res, err, tag, most)
 		}
-		if ran {
-			return res, err // nobody waits for it any more
+		if ran { // and perhaps nobody waits for it any more
+			return res, err, true
 		}
 	}
-	return c.exchange(ctx, cmd, small, tag, most)
+	if cmd.OnStdout != nil || cmd.OnStderr != nil {
+		return driver.Result{}, nil, false
+	}
+	res, err := c.exchange(ctx, cmd, small, tag, most)
+	return res, err, true
 }
 
 // came turns what came over the lane into a result.
@@ -332,6 +376,9 @@ func firstInput(r io.Reader) (data []byte, more bool, err error) {
 func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	if err := c.ready(); err != nil {
 		return nil, err
+	}
+	if c.sole && c.tags.Load() == 0 {
+		return nil, nil // nobody has started any
 	}
 	resp, err := c.svc.Sessions(ctx, &guestpb.Empty{})
 	if err != nil {

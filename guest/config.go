@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 4
+const Protocol = 5
 
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, as JSON, to a descriptor that the guest
@@ -22,11 +22,11 @@ type Config struct {
 	Root      string           `json:"root"` // path of the workspace as its processes see it
 
 	// What is made of the world before the first process starts.
-	NewRoot  string  `json:"newRoot,omitempty"`  // an empty directory to build the file system on; "" keeps the present one
-	Mounts   []Mount `json:"mounts,omitempty"`   // in order, targets below NewRoot
-	Same     []Same  `json:"same,omitempty"`     // looked at when all are in place
-	Hostname string  `json:"hostname,omitempty"` // needs a UTS namespace
-	Loopback bool    `json:"loopback,omitempty"` // bring lo up; needs a network namespace
+	NewRoot  string `json:"newRoot,omitempty"`  // an empty directory to build the file system on; "" keeps the present one
+	Mounts   Mounts `json:"mounts,omitempty"`   // in order, targets below NewRoot
+	Same     []Same `json:"same,omitempty"`     // looked at when all are in place
+	Hostname string `json:"hostname,omitempty"` // needs a UTS namespace
+	Loopback bool   `json:"loopback,omitempty"` // bring lo up; needs a network namespace
 
 	// What the workload is.
 	UID     int               `json:"uid"` // inside; -1 keeps the guest's own

@@ -17,9 +17,9 @@ import (
 // commands are short and come one by one, right after other programs have had the
 // caches of the processor; then every layer between the caller and the fork shows.
 // The lane has none: both ends sit in the kernel, and what they say has a form that
-// takes no time to read. A command that is not plain, or comes while another has
-// the lane, goes by the protocol, as does all else about it, such as its
-// cancellation.
+// takes no time to read. What a command writes comes as it is written, where it is
+// asked for. A command that is not plain, or comes while another has the lane, goes
+// by the protocol, as does all else about it, such as its cancellation.
 
 const (
 	// maxOrder is the largest command that the lane takes.
@@ -33,12 +33,18 @@ type order struct {
 	client, tag string
 	cmd         driver.Command // without what makes it not plain
 	stdin       []byte
+	streams     int64 // which outputs come as they are written: a bit for each
 }
+
+// Bits of order.streams, and kinds of pieces.
+const (
+	streamStdout = 1 << iota
+	streamStderr
+)
 
 // plain reports whether a command needs nothing but what an order has.
 func plain(cmd *driver.Command) bool {
-	return cmd.TTY == nil && !cmd.Interactive && !cmd.Detached && len(cmd.Labels) == 0 && cmd.Limits == (driver.Limits{}) &&
-		cmd.OnStdout == nil && cmd.OnStderr == nil
+	return cmd.TTY == nil && !cmd.Interactive && !cmd.Detached && len(cmd.Labels) == 0 && cmd.Limits == (driver.Limits{})
 }
 
 // append writes the order to buf.
@@ -57,7 +63,7 @@ func (o *order) append(buf []byte) []byte {
 	if o.cmd.Clean {
 		clean = 1
 	}
-	for _, n := range []int64{clean, int64(o.cmd.Timeout), int64(o.cmd.Grace), o.cmd.MaxOutput} {
+	for _, n := range []int64{clean, int64(o.cmd.Timeout), int64(o.cmd.Grace), o.cmd.MaxOutput, o.streams} {
 		buf = binary.AppendVarint(buf, n)
 	}
 	return putText(buf, string(o.stdin))
@@ -80,6 +86,7 @@ func parseOrder(data []byte) (*order, error) {
 	}
 	o.cmd.Clean = r.number() != 0
 	o.cmd.Timeout, o.cmd.Grace, o.cmd.MaxOutput = time.Duration(r.number()), time.Duration(r.number()), r.number()
+	o.streams = r.number()
 	o.stdin = []byte(r.text())
 	return o, r.end()
 }
@@ -88,7 +95,16 @@ func parseOrder(data []byte) (*order, error) {
 const (
 	answerResult = 0
 	answerError  = 1
+	answerPiece  = 2 // of an output: a bit of order.streams, and what was written
 )
+
+// piece takes a message apart that is a piece of an output.
+func piece(data []byte) (stream byte, text []byte, is bool) {
+	if len(data) < 2 || data[0] != answerPiece {
+		return 0, nil, false
+	}
+	return data[1], data[2:], true
+}
 
 // appendAnswer writes how a command ended, or why it did not run.
 func appendAnswer(buf []byte, res *driver.Result, err error) []byte {

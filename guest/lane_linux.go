@@ -32,6 +32,7 @@ type lane struct {
 
 	mu     sync.Mutex // held by who has a command on the lane
 	buf    []byte
+	rest   []byte // of buf: what came and was not looked at yet
 	broken bool
 }
 
@@ -68,6 +69,7 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	if l.broken {
 		return driver.Result{}, nil, false
 	}
+	o.streams = streams(&o.cmd)
 	frame := o.append(append(l.buf[:0], make([]byte, frameHead)...))
 	l.buf = frame
 	if len(frame) > maxOrder {
@@ -79,14 +81,43 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 		l.broken = true
 		return driver.Result{}, io.EOF, true
 	}
-	data, err := l.receive()
+	out := carry(&o.cmd)
+	data, err := l.answer(ctx, out)
+	if ended := out.end(ctx); err == nil {
+		err = ended
+	}
+	if err == nil && len(l.rest) > 0 {
+		err = errNonsense // one answer for one order
+	}
 	if err != nil {
 		l.broken = true
 		return driver.Result{}, err, true
 	}
 	res, err := parseAnswer(data)
 	l.broken = l.broken || errors.Is(err, errNonsense)
+	res.CallbackErrors = out.said()
+	l.reuse()
 	return res, err, true
+}
+
+// answer waits for how the command ended, and hands on what it writes until then.
+func (l *lane) answer(ctx context.Context, out *carriers) ([]byte, error) {
+	fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
+	unix.Poll(fds, laneSpell) //nolint:errcheck // reading tells
+	l.rest = nil
+	for {
+		data, err := l.receive()
+		if err != nil {
+			return nil, err
+		}
+		stream, text, is := piece(data)
+		if !is {
+			return data, nil
+		}
+		if err := out.put(ctx, stream, text); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // endWith shuts the lane when ctx ends, until the function that it returns is
@@ -108,40 +139,40 @@ func (l *lane) endWith(ctx context.Context) (let func()) {
 	}
 }
 
-// receive waits for a message, in the kernel for as long as most take.
+// receive waits for the next message, which is good until the one after it.
 func (l *lane) receive() ([]byte, error) {
-	fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
-	unix.Poll(fds, laneSpell) //nolint:errcheck // reading tells
-	buf := l.buf[:cap(l.buf)]
-	if len(buf) < 4<<10 {
-		buf = make([]byte, 4<<10)
-	}
-	have, need := 0, frameHead
-	for have < need {
-		n, err := l.file.Read(buf[have:])
+	for {
+		size := 0
+		if len(l.rest) >= frameHead {
+			if size = int(binary.BigEndian.Uint32(l.rest)); size > maxAnswer {
+				return nil, errNonsense
+			}
+			if end := frameHead + size; len(l.rest) >= end {
+				data := l.rest[frameHead:end]
+				l.rest = l.rest[end:]
+				return data, nil
+			}
+		}
+		const least = 4 << 10
+		room := l.buf[:cap(l.buf)]
+		if need := max(frameHead+size, len(l.rest)+1, least); len(room) < need {
+			room = make([]byte, need)
+		}
+		have := copy(room, l.rest)
+		n, err := l.file.Read(room[have:])
 		if err != nil {
 			return nil, io.EOF
 		}
-		have += n
-		if have < frameHead || need > frameHead {
-			continue
-		}
-		size := int(binary.BigEndian.Uint32(buf))
-		if size > maxAnswer {
-			return nil, errNonsense
-		}
-		if need = frameHead + size; need > len(buf) {
-			buf = append(buf[:have], make([]byte, need-have)...)
-		}
+		l.buf, l.rest = room, room[:have+n]
 	}
-	if have != need {
-		return nil, errNonsense // one answer for one order
-	}
-	l.buf = buf[:0]
-	if cap(buf) > 64<<10 {
+}
+
+// reuse keeps the buffer for the next command, unless it is large.
+func (l *lane) reuse() {
+	l.rest, l.buf = nil, l.buf[:0]
+	if cap(l.buf) > 64<<10 {
 		l.buf = nil
 	}
-	return buf[frameHead:need], nil
 }
 
 // serveLane is the guest's end. It sits in read(2), on a thread of its own, and
@@ -159,7 +190,7 @@ func (s *server) serveLane(fd int) {
 		if err != nil {
 			return
 		}
-		res, err := s.obey(o)
+		res, err := s.obey(o, fd)
 		out = appendAnswer(append(out[:0], make([]byte, frameHead)...), &res, err)
 		binary.BigEndian.PutUint32(out, uint32(len(out)-frameHead))
 		if writeAll(fd, out) != nil {
@@ -171,8 +202,9 @@ func (s *server) serveLane(fd int) {
 	}
 }
 
-// obey runs a command until its client is gone.
-func (s *server) obey(o *order) (driver.Result, error) {
+// obey runs a command until its client is gone. What it writes goes to the lane,
+// where that is asked for.
+func (s *server) obey(o *order, lane int) (driver.Result, error) {
 	ctx, cancel := context.WithCancel(s.lifeOf(o.client))
 	defer cancel()
 	defer s.cancelable(o.tag, cancel)()
@@ -180,7 +212,34 @@ func (s *server) obey(o *order) (driver.Result, error) {
 	if len(o.stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(o.stdin)
 	}
+	if o.streams == 0 {
+		return s.shell.Run(process.Named(ctx, o.tag), cmd)
+	}
+	var mu sync.Mutex // a piece is written as a whole
+	for bit, take := range map[byte]*func([]byte) error{streamStdout: &cmd.OnStdout, streamStderr: &cmd.OnStderr} {
+		if o.streams&int64(bit) == 0 {
+			continue
+		}
+		*take = func(text []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return writePieces(lane, bit, text)
+		}
+	}
 	return s.shell.Run(process.Named(ctx, o.tag), cmd)
+}
+
+// writePieces writes what a command wrote.
+func writePieces(fd int, stream byte, text []byte) error {
+	for len(text) > 0 {
+		n := min(len(text), maxChunk)
+		frame := binary.BigEndian.AppendUint32(make([]byte, 0, frameHead+2+n), uint32(2+n))
+		if err := writeAll(fd, append(append(frame, answerPiece, stream), text[:n]...)); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
 }
 
 // readFrame reads a message into buf, which it makes larger where it must.

@@ -349,17 +349,26 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
 		}
 	}
-	conn := s.stream
-	if s.launch.Socket != "" {
-		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
-			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
-		}
-	}
-	s.stream = nil
-	if r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace); err != nil || s.lane == nil {
+	if err := s.connect(ctx, r); err != nil || s.lane == nil {
 		return err
 	}
 	r.lane, err = newLane(s.lane)
+	return err
+}
+
+// connect gives a guest that has started its client.
+func (s *starting) connect(ctx context.Context, r *Running) error {
+	version, workspace := s.launch.Config.Version, s.launch.Config.Workspace
+	if s.launch.Socket == "" {
+		r.Client = newClient(s.stream, version, workspace)
+		r.Client.sole, s.stream = true, nil
+		return nil
+	}
+	conn, err := dial(ctx, s.launch.Socket, s.launch.Serving().Token)
+	if err != nil {
+		return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
+	}
+	r.Client, err = NewClient(ctx, conn, version, workspace)
 	return err
 }
 

@@ -28,6 +28,9 @@ type server struct {
 	end     func()        // ends the guest
 	done    chan struct{} // closed when the guest is about to end
 
+	// life, where set, is that of the guest, which ends with its only client.
+	life context.Context
+
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc // of Runs under way, by tag
 	early   map[string]bool               // tags whose Cancel came before them
@@ -134,6 +137,9 @@ func (s *server) unhold(client string) {
 
 // lifeOf is the context of a session that client starts and does not detach.
 func (s *server) lifeOf(client string) context.Context {
+	if s.life != nil {
+		return s.life
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.holds[client]; o != nil {

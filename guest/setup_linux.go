@@ -88,14 +88,19 @@ func buildRoot(cfg *Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return setupError("make the mounts private", err)
 	}
+	defer unix.Umask(unix.Umask(0o022)) // what is made is everyone's to see, whoever starts the guest
 	root := cfg.NewRoot
 	if err := unix.Mount("croft", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return setupError("mount the root", err)
 	}
+	b := &builder{cfg: cfg, blanks: map[bool]string{}}
 	for _, m := range cfg.Mounts {
-		if err := place(cfg, root, m); err != nil {
+		if err := b.place(root, m); err != nil {
 			return err
 		}
+	}
+	if err := b.end(); err != nil {
+		return setupError("remove what covers were made of", err)
 	}
 	if err := pivot(root); err != nil {
 		return err
@@ -122,10 +127,16 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
+// A builder puts mounts in their places.
+type builder struct {
+	cfg    *Config
+	blanks map[bool]string // a file and a directory with nothing in them, by whether it is the latter
+}
+
 // place puts one mount in its place below root.
-func place(cfg *Config, root string, m Mount) error {
+func (b *builder) place(root string, m Mount) error {
 	target := filepath.Join(root, m.Target)
-	err := placeAt(cfg, target, m)
+	err := b.placeAt(target, m)
 	if err != nil && m.Optional && errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -135,19 +146,24 @@ func place(cfg *Config, root string, m Mount) error {
 	return nil
 }
 
-func placeAt(cfg *Config, target string, m Mount) error {
+func (b *builder) placeAt(target string, m Mount) error {
+	cfg := b.cfg
 	switch m.Kind {
 	case MountDir:
 		return makeDir(target, m.Mode)
 	case MountSymlink:
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return err
+		err := os.Symlink(m.Source, target)
+		if errors.Is(err, os.ErrNotExist) {
+			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+				return err
+			}
+			err = os.Symlink(m.Source, target)
 		}
-		return os.Symlink(m.Source, target)
+		return err
 	case MountFile:
 		return makeFile(target, m.Source, m.Mode)
 	case MountCover:
-		return cover(cfg.NewRoot, target, m)
+		return b.cover(target, m)
 	case MountBind:
 		return bind(target, m)
 	case MountHold:
@@ -172,14 +188,27 @@ func makeDir(target string, mode uint32) error {
 	if mode == 0 {
 		mode = 0o755
 	}
-	if err := os.MkdirAll(target, 0o755); err != nil {
+	made, err := mkdirAll(target)
+	if err != nil || made && mode == 0o755 {
 		return err
 	}
-	err := os.Chmod(target, toFileMode(mode))
+	err = os.Chmod(target, toFileMode(mode))
 	if errors.Is(err, unix.EROFS) { // it is there, in what is read-only, and is covered
 		return nil
 	}
 	return err
+}
+
+// mkdirAll makes a directory with those above it, and tells whether it was not
+// there. It asks first for what is needed nearly always.
+func mkdirAll(dir string) (made bool, err error) {
+	switch err := unix.Mkdir(dir, 0o755); {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, unix.ENOENT):
+		return false, os.MkdirAll(dir, 0o755) // which tells what is there
+	}
+	return true, os.MkdirAll(dir, 0o755)
 }
 
 // toFileMode turns the bits of chmod(2) into those of package os.
@@ -265,25 +294,63 @@ func hold(target string, m Mount) error {
 
 // cover hides what is at target, which may be in a tree that can't be written:
 // a file behind one that is made for it, a directory behind an empty one.
-func cover(root, target string, m Mount) error {
+func (b *builder) cover(target string, m Mount) error {
 	info, err := os.Stat(target)
 	if err != nil {
 		return err
 	}
-	made := filepath.Join(root, ".cover")
-	if info.IsDir() {
-		err = os.Mkdir(made, 0o755)
-	} else {
-		err = makeFile(made, m.Source, m.Mode)
+	m.ReadOnly = true
+	if info.IsDir() || m.Source == "" && m.Mode == 0 && !m.NoExec {
+		made, err := b.blank(info.IsDir())
+		if err != nil {
+			return err
+		}
+		return unix.Mount(made, target, "", unix.MS_BIND, "")
 	}
-	if err != nil {
+	made := filepath.Join(b.cfg.NewRoot, ".cover")
+	if err := makeFile(made, m.Source, m.Mode); err != nil {
 		return err
 	}
 	if err := unix.Mount(made, target, "", unix.MS_BIND, ""); err != nil {
 		return errors.Join(err, os.Remove(made))
 	}
-	m.ReadOnly = true
 	return errors.Join(m.restrict(target, 0), os.Remove(made))
+}
+
+// blank returns a file or a directory with nothing in it, which is a mount that is
+// read-only: so is what is bound from it.
+func (b *builder) blank(dir bool) (string, error) {
+	if made := b.blanks[dir]; made != "" {
+		return made, nil
+	}
+	made, err := filepath.Join(b.cfg.NewRoot, ".blank"), error(nil)
+	if dir {
+		made = filepath.Join(b.cfg.NewRoot, ".none")
+		err = os.Mkdir(made, 0o755)
+	} else {
+		err = makeFile(made, "", 0)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Mount(made, made, "", unix.MS_BIND, ""); err != nil {
+		return "", err
+	}
+	b.blanks[dir] = made
+	return made, Mount{ReadOnly: true}.restrict(made, 0)
+}
+
+// end removes the names of what covers were made of.
+func (b *builder) end() error {
+	for _, made := range b.blanks {
+		if err := unix.Unmount(made, unix.MNT_DETACH); err != nil {
+			return err
+		}
+		if err := os.Remove(made); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mountPoint makes target a directory or a file, as source is one.
@@ -293,16 +360,20 @@ func mountPoint(source, target string) error {
 		return err
 	}
 	if info.IsDir() {
-		return os.MkdirAll(target, 0o755)
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		_, err := mkdirAll(target)
 		return err
 	}
-	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
-	if err != nil {
-		return err
+	err = unix.Mknod(target, unix.S_IFREG|0o644, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		err = unix.Mknod(target, unix.S_IFREG|0o644, 0)
 	}
-	return f.Close()
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }
 
 // moveMount puts a detached mount, made by the host, in its place.

@@ -304,6 +304,10 @@ func spawnMain() int {
 	}
 }
 
+// manyEnv is the environment of a guest that is one of many: there is another one for
+// each processor, and what it would start threads for it does not have.
+var manyEnv = []string{"GOMAXPROCS=1"}
+
 // obeyOrder starts what an order names.
 func obeyOrder(data []byte, fds []int) (spawnedAnswer, int) {
 	var o spawnOrder
@@ -319,7 +323,7 @@ func obeyOrder(data []byte, fds []int) (spawnedAnswer, int) {
 	for _, fd := range fds {
 		files = append(files, uintptr(fd))
 	}
-	pid, err := syscall.ForkExec(o.Path, o.Args, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: o.Sys})
+	pid, err := syscall.ForkExec(o.Path, o.Args, &syscall.ProcAttr{Dir: "/", Env: manyEnv, Files: files, Sys: o.Sys})
 	if err == nil && pidfd < 0 {
 		syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // a kernel without pidfds has nothing for the host to hold
 		syscall.Wait4(pid, nil, 0, nil)    //nolint:errcheck // likewise

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -138,6 +139,7 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 			config = cfg
 		}
 	}
+	debug.SetGCPercent(evalGCPercent)
 	defer a.beginEarly(ctx, &o.place)(&err)
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
@@ -146,6 +148,10 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
 	return a.evaluate(ctx, s, cfg, opts, &o)
 }
+
+// evalGCPercent lets an evaluation, which needs little memory and is over soon, have
+// more garbage before it is looked for.
+const evalGCPercent = 400
 
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {

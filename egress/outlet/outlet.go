@@ -32,6 +32,11 @@ type Places struct {
 	Socket    string // where it listens; its directory is made
 	Authority string // keys of the workspace's authorities: nothing inside may read it
 	Roots     string // directory of the bundle, made where a policy allows something
+
+	// Shared is a file, on the same file system as Roots, that all workspaces without
+	// an authority of their own have the roots of the system from; "" gives each a
+	// copy.
+	Shared string
 }
 
 // Outlets are the proxies of a provider, by workspace.
@@ -42,6 +47,8 @@ type Outlets struct {
 
 	mu   sync.Mutex
 	open map[string]*out // +checklocks:mu
+
+	shared shared
 }
 
 // New returns outlets that serve until ctx ends. common is what their proxies
@@ -56,6 +63,8 @@ type out struct {
 	refused Refusals
 	socket  string
 	roots   string
+	source  string // Places.Shared
+	shared  *shared
 	held    int
 	serve   sync.WaitGroup
 }
@@ -142,7 +151,7 @@ func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	one := &out{socket: at.Socket, roots: at.Roots}
+	one := &out{socket: at.Socket, roots: at.Roots, source: at.Shared, shared: &o.shared}
 	opts := o.common
 	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
@@ -185,15 +194,18 @@ func (one *out) bundle() error {
 	if err := os.Mkdir(one.roots, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	tmp, at := filepath.Join(one.roots, "."+driver.NewID()), filepath.Join(one.roots, BundleName)
+	if len(one.proxy.CAPEM()) == 0 && one.source != "" && one.shared.link(one.source, tmp) == nil {
+		return os.Rename(tmp, at)
+	}
 	roots, err := egress.SystemRoots()
 	if err != nil && len(one.proxy.CAPEM()) > 0 {
 		return err // what a program then trusts must not depend on who is asked
 	}
-	tmp := filepath.Join(one.roots, "."+driver.NewID())
 	if err := os.WriteFile(tmp, one.proxy.Bundle(roots), 0o644); err != nil { //nolint:gosec // everyone inside reads it
 		return err
 	}
-	return os.Rename(tmp, filepath.Join(one.roots, BundleName))
+	return os.Rename(tmp, at)
 }
 
 // listen listens on a socket that takes the place of any that is there.

@@ -50,6 +50,10 @@ type Record struct {
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
+
+	// Alone says that no other process reads the record while it is written: the
+	// guest is this process's alone, and ends with it.
+	Alone bool `json:"-"`
 }
 
 // Read returns the record in dir; nil without an error for one that a power
@@ -71,6 +75,9 @@ func (r *Record) Write(dir string) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
+	}
+	if r.Alone {
+		return os.WriteFile(filepath.Join(dir, RecordName), data, 0o600)
 	}
 	temp := filepath.Join(dir, RecordName+".new")
 	if err := os.WriteFile(temp, data, 0o600); err != nil {

@@ -19,7 +19,8 @@
 //
 // It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
 // renamed to <root>/.dead-<kind>-<id> before it is removed. So a name tells in
-// which state a crash left a directory, and sweeping needs no other record.
+// which state a crash left a directory, and sweeping needs no other record. Dead ones
+// that Config.Later leaves to it are in <root>/.later-<kind>.
 //
 // # What is promised
 //

@@ -71,7 +71,9 @@ type Ground struct {
 
 	late bool // Config.HoldLate
 
-	newPrefix, deadPrefix, lockName, metaName string // with the kind in them, because others may work in the same directory
+	known known // what forbidden is
+
+	newPrefix, deadPrefix, laterName, lockName, metaName string // with the kind in them, because others may work in the same directory
 }
 
 // New returns the ground that cfg describes. Nothing is made yet.
@@ -85,7 +87,7 @@ func New(cfg *Config) (*Ground, error) {
 	}
 	g := &Ground{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1),
-		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
+		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", laterName: ".later-" + cfg.Kind, lockName: LockName(cfg.Kind),
 		metaName: MetaName(cfg.Kind), late: cfg.HoldLate,
 	}
 	for _, dir := range append([]string{root}, cfg.Forbidden...) {

@@ -315,7 +315,7 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	if err := h.g.end(ctx, dead, end); err != nil {
 		return err
 	}
-	if h.g.leaves(h.g.Path(dead)) {
+	if h.g.leaves(h.g.Path(dead)) && h.g.putAside(dead) {
 		return nil
 	}
 	if err := h.g.discard(dead); err != nil {

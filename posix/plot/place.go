@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
@@ -124,7 +126,7 @@ func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error
 		return err
 	}
 	for _, dir := range g.forbidden {
-		line, inside, err := nearest(dir)
+		line, inside, err := g.known.nearest(dir)
 		if err != nil {
 			return err
 		}
@@ -136,7 +138,7 @@ func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error
 		}
 		grounds := line[:1]
 		if deep {
-			grounds = append(slices.Clone(grounds), below(dir)...)
+			grounds = append(slices.Clone(grounds), below(dir, g.deadPrefix)...)
 		}
 		if slices.ContainsFunc(above, func(a boundary.Identity) bool { return slices.Contains(grounds, a) }) {
 			return errGround
@@ -175,8 +177,43 @@ func nearest(dir string) (line []boundary.Identity, exists bool, err error) {
 	}
 }
 
-// below identifies the directories in a directory, as far as that can be told.
-func below(dir string) []boundary.Identity {
+// knownFor is how long it is not asked again which directories forbidden ground is:
+// they are Croft's own, and one workspace that is made asks for each of what it is
+// to show.
+const knownFor = time.Second
+
+// known remembers what nearest has answered.
+type known struct {
+	mu sync.Mutex
+	by map[string]knownLine // +checklocks:mu
+}
+
+type knownLine struct {
+	line []boundary.Identity
+	at   time.Time
+}
+
+// nearest is nearest for a directory that is there, and was looked at lately.
+func (k *known) nearest(dir string) ([]boundary.Identity, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l, ok := k.by[dir]; ok && time.Since(l.at) < knownFor {
+		return l.line, true, nil
+	}
+	line, exists, err := nearest(dir)
+	if err != nil || !exists {
+		return line, exists, err
+	}
+	if k.by == nil {
+		k.by = map[string]knownLine{}
+	}
+	k.by[dir] = knownLine{line, time.Now()}
+	return line, true, nil
+}
+
+// below identifies the directories in a directory, as far as that can be told, but
+// for those of workspaces that are dead.
+func below(dir, dead string) []boundary.Identity {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil
@@ -187,7 +224,7 @@ func below(dir string) []boundary.Identity {
 	}
 	var all []boundary.Identity
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), dead) {
 			continue
 		}
 		if is, err := boundary.Identify(filepath.Join(real, e.Name())); err == nil {

@@ -27,6 +27,9 @@ func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.
 		err = errors.Join(err, g.remove(ctx, name, end))
 		driver.Step(ctx, "removed")
 	}
+	if ctx.Err() == nil {
+		err = errors.Join(err, RemoveTree(g.Path(g.laterName)))
+	}
 	if err != nil {
 		return fmt.Errorf("%s: sweep: %w", g.kind, err)
 	}
@@ -89,6 +92,18 @@ func (g *Ground) leaves(dir string) bool {
 		return nil
 	})
 	return err == nil && entries <= littleEntries && size <= littleBytes && g.later.Add(-1) >= 0
+}
+
+// putAside moves the directory of a dead workspace, whose end has come, to those
+// that are left to Sweep: who looks through the root need not pass them. It answers
+// false where it can't.
+func (g *Ground) putAside(dead string) bool {
+	to := g.Path(g.laterName, dead)
+	err := os.Rename(g.Path(dead), to)
+	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(g.Path(g.laterName), 0o700) == nil {
+		err = os.Rename(g.Path(dead), to)
+	}
+	return err == nil
 }
 
 // bury gives what is to be removed a name that says so, and returns all such names.

@@ -18,15 +18,16 @@ import (
 
 // A journal is the file in LogDir that says which sessions there are: a line of
 // JSON when one starts, when it ends, and when it is forgotten. A line that a
-// crash cut short is passed over.
+// crash cut short is passed over. There is no file before there is a line.
 type journal struct {
 	path string
-	lock *os.File
+	lock *os.File // the directory
 
-	mu    sync.Mutex
-	file  *os.File
-	lines int
-	live  map[string]record // what the file must still tell
+	mu     sync.Mutex
+	file   *os.File // nil until there is something to tell
+	lines  int
+	live   map[string]record // what the file must still tell
+	closed bool
 }
 
 // Operations of records.
@@ -54,7 +55,7 @@ func openJournal(dir string) (*journal, map[string]record, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.Open(dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -72,6 +73,9 @@ func openJournal(dir string) (*journal, map[string]record, error) {
 	found := make(map[string]record, len(j.live))
 	for id, r := range j.live {
 		found[id] = r
+	}
+	if len(data) == 0 {
+		return j, found, nil
 	}
 	if err := j.rewriteLocked(); err != nil { // nobody else has it yet
 		lock.Close()
@@ -137,13 +141,19 @@ func (j *journal) forget(id string) {
 func (j *journal) append(r record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file == nil {
+	if j.closed {
 		return
 	}
 	if r.Op == opForget {
 		delete(j.live, r.Info.ID)
 	} else {
 		j.live[r.Info.ID] = r
+	}
+	if j.file == nil {
+		if len(j.live) > 0 {
+			j.rewriteLocked() //nolint:errcheck // see above
+		}
+		return
 	}
 	if j.lines++; j.lines > 1000+4*len(j.live) && j.rewriteLocked() == nil {
 		return
@@ -188,6 +198,7 @@ func (j *journal) close() {
 		j.file.Close()
 		j.file = nil
 	}
+	j.closed = true
 	j.lock.Close()
 }
 

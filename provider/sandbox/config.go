@@ -54,6 +54,10 @@ type Config struct {
 	// Sweep; see plot.Config.
 	Later int
 
+	// Brief says that all workspaces are throw-away ones of this process: nobody
+	// else looks for what it leaves in them when it dies, but to remove them.
+	Brief bool
+
 	// Spawner lets a small process beside this one start guests: for who starts
 	// many, and has much memory. It ends with Close.
 	Spawner bool

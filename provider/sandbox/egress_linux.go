@@ -27,6 +27,7 @@ const (
 	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
 	relayPort     = egress.RelayPort
 	rootsName     = "roots"      // directory of the bundle
+	sharedRoots   = ".roots.pem" // where all are brief: the bundle of those without an authority, in the root
 	bundleDir     = "/run/croft" // that directory inside
 )
 
@@ -40,9 +41,13 @@ func (p *Provider) newOutlets() *outlet.Outlets {
 
 // places says where the proxy of a workspace keeps what is its own.
 func (p *Provider) places(id string) outlet.Places {
-	return outlet.Places{
+	at := outlet.Places{
 		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
+	if p.cfg.Brief {
+		at.Shared = p.ground.Path(sharedRoots)
+	}
+	return at
 }
 
 // connect gives a guest that is to be launched its way out.

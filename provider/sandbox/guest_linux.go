@@ -86,6 +86,8 @@ type live struct {
 	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
 	files *driver.FS     // on root
 
+	watched *watched // what was found in directories of the user's, where this process started the guest
+
 	held   *holding // of a directory in place; nil where the guest makes every change
 	module atomic.Pointer[placed]
 
@@ -150,8 +152,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
 	}
-	if err := u.watched.write(dir); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+	if !u.throwaway {
+		if err := u.watched.write(dir); err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+		}
 	}
 	if proxied {
 		out, err := p.connect(l, u)
@@ -167,9 +171,11 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if !u.throwaway {
 		l.Serving().Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
-	if err := rec.Write(dir); err != nil { // before there is anything that only it tells of
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made, Alone: u.throwaway}
+	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
+		if err := rec.Write(dir); err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
+		}
 	}
 	more, err := groups(l, u)
 	defer closeAll(more)
@@ -181,10 +187,10 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
-	g := &live{Client: r.Client}
+	g := &live{Client: r.Client, watched: u.watched}
 	g.WhyLost, g.Left = oomSince(u), guest.LeftIn(u.log)
 	if r.Root != nil {
-		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil {
+		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // which nobody adopts
 			err = rec.Write(dir)
 		}
 		switch {

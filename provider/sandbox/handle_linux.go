@@ -171,6 +171,9 @@ func (h *handle) find(ctx context.Context, want *plan) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.shape().Throwaway {
+		h.looking.keep(c.watched)
+	}
 	return h.complete(c)
 }
 

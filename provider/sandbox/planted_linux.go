@@ -52,6 +52,14 @@ func readWatched(dir string) (*watched, error) {
 type looking struct {
 	mu   sync.Mutex
 	next time.Time // not before
+	seen *watched  // of a throw-away workspace, whose guest nobody else finds; nil is that the file tells
+}
+
+// keep remembers what was there when the guest started.
+func (l *looking) keep(w *watched) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = w
 }
 
 // rest is how many times as long as a look takes is the pause after it.
@@ -74,10 +82,12 @@ func (h *handle) planted(must bool) []string {
 	if start.Before(h.looking.next) && !must {
 		return nil
 	}
-	dir := h.p.ground.Path(h.id)
-	w, err := readWatched(dir)
-	if err != nil {
-		return nil // no guest has started yet, or all is read-only
+	dir, w := h.p.ground.Path(h.id), h.looking.seen
+	if w == nil {
+		var err error
+		if w, err = readWatched(dir); err != nil {
+			return nil // no guest has started yet, or all is read-only
+		}
 	}
 	var found []string
 	for _, at := range slices.Sorted(maps.Keys(w.Dirs)) {
@@ -99,7 +109,7 @@ func (h *handle) planted(must bool) []string {
 		}
 		w.Dirs[at] = s.signs
 	}
-	if len(found) > 0 {
+	if len(found) > 0 && h.looking.seen == nil {
 		if err := w.write(dir); err != nil {
 			h.p.log.Warn("sandbox: what was told can't be noted", "workspace", h.id, "error", err)
 		}
