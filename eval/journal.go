@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // journalName is the file of a run that says, line by line, what is done: first
@@ -38,6 +39,20 @@ type plan struct {
 	RepeatFail  int      `json:"repeatFailure"`
 	Provider    string   `json:"provider"`
 	Cwd         string   `json:"cwd"`
+	Made        *Made    `json:"made,omitempty"` // nil is not known
+}
+
+// Made is how a run was made, as far as one that goes on with it must be like it.
+type Made struct {
+	Provider   string           `json:"provider"`
+	Isolation  driver.Isolation `json:"isolation,omitempty"`
+	Tools      string           `json:"tools,omitempty"`  // Options.Toolset
+	Record     string           `json:"record,omitempty"` // directory
+	Replay     string           `json:"replay,omitempty"`
+	AllowNet   []string         `json:"allowNet,omitempty"` // as in Options, and so are those below
+	NoModelNet bool             `json:"noModelNet,omitempty"`
+	Read       []string         `json:"read,omitempty"`
+	Limits     *driver.Limits   `json:"limits,omitempty"`
 }
 
 const journalVersion = 1

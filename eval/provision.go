@@ -12,6 +12,7 @@ import (
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/scratch"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -115,6 +116,9 @@ func (m *matrix) shown(ctx context.Context, p *provision, o *Options) {
 		return
 	}
 	p.read = realDirs(slices.Concat([]string{filepath.Dir(m.opts.suite.Path()), m.opts.config.Dir}, o.Read))
+	if o.Tmp != "" {
+		p.read = append(p.read, realDirs([]string{o.Tmp})...)
+	}
 	if b := p.spec.Bootstrap; b != nil {
 		p.read = append(p.read, programDirs(b.Command, os.Getenv("PATH"))...)
 		for _, a := range b.Args {
@@ -143,11 +147,11 @@ func (m *matrix) shown(ctx context.Context, p *provision, o *Options) {
 
 // dryRun asks an agent how it would be started.
 func dryRun(ctx context.Context, r *plannedRunner) (agent.Invocation, error) {
-	dir, err := os.MkdirTemp("", "croft-eval-")
+	dir, err := scratch.Make(suite.ScratchPrefix)
 	if err != nil {
 		return agent.Invocation{}, err
 	}
-	defer os.RemoveAll(dir)
+	defer scratch.Remove(dir) //nolint:errcheck // the next evaluation removes it
 	return r.agent.Prepare(ctx, agent.Input{Runner: r.info, Prompt: "-", Dir: dir, Artifacts: dir, Fenced: true})
 }
 

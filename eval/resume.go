@@ -10,9 +10,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// resume goes on with the run in dir: what its journal has is done. The plan is
-// that of the journal.
-func (m *matrix) resume(dir string) error {
+// resume goes on with the run in o.Resume: what its journal has is done. The plan
+// is that of the journal.
+func (m *matrix) resume(o *Options) error {
+	dir := o.Resume
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -32,6 +33,11 @@ func (m *matrix) resume(dir string) error {
 		return err
 	}
 	m.journal = j
+	if p.Made != nil {
+		if err := m.made(o).like(p.Made); err != nil {
+			return err
+		}
+	}
 	if err := m.adopt(p); err != nil {
 		return errors.Join(err, j.close())
 	}
@@ -72,11 +78,40 @@ func (m *matrix) adopt(p plan) error {
 	return nil
 }
 
-// Resumable returns the suite and the configuration of the run in dir.
-func Resumable(dir string) (suitePath, configPath string, err error) {
+// like refuses to go on with a run in another way than it was begun: its results
+// would be of neither.
+func (m *Made) like(was *Made) error {
+	for _, x := range []struct{ what, was, is string }{
+		{"provider", was.Provider, m.Provider}, {"tools", was.Tools, m.Tools}, {"record", was.Record, m.Record}, {"replay", was.Replay, m.Replay},
+	} {
+		if x.was != x.is {
+			return fmt.Errorf("eval: resume: %w: %s is %q, and the run was begun with %q: it must go on as it was begun", fault.InvalidArgument, x.what, x.is, x.was)
+		}
+	}
+	return nil
+}
+
+// made is how this run is made.
+func (m *matrix) made(o *Options) *Made {
+	made := &Made{Provider: m.opts.places.Kind(), Tools: o.Toolset, Record: m.opts.record, Replay: m.opts.replay,
+		AllowNet: o.AllowNet, NoModelNet: o.NoModelNet, Read: o.Read, Limits: o.Limits}
+	if s, ok := m.opts.places.(*Sandbox); ok {
+		made.Isolation = s.Isolation
+	}
+	return made
+}
+
+// A Begun is a run that was cut short.
+type Begun struct {
+	Suite, Config string // files
+	Made          *Made  // nil is not known: an earlier version began it
+}
+
+// Resumable returns what is known of the run in dir.
+func Resumable(dir string) (*Begun, error) {
 	j, p, err := openJournal(dir, func(*done, span) {})
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	return p.Suite, p.Config, j.close()
+	return &Begun{p.Suite, p.Config, p.Made}, j.close()
 }

@@ -60,9 +60,12 @@ type Options struct {
 	NoModelNet bool           // the latter are not reached by themselves
 	Limits     *driver.Limits // of each workspace
 	Read       []string       // further directories of the host that are shown, read-only
+	Tmp        string         // the suite's directory for temporary files, which is shown, too; "" is none
 
-	// Tools, where set, gives each agent a server of tools over its workspace.
-	Tools Tools
+	// Tools, where set, gives each agent a server of tools over its workspace, and
+	// Toolset is its name: a run that goes on with this one must have the same.
+	Tools   Tools
+	Toolset string
 
 	// Record is a directory to which the traffic with models is recorded, Replay one
 	// from which models are answered: without them, and without their network.
@@ -329,7 +332,7 @@ func (m *matrix) baseline(o *Options) (*Baseline, error) {
 // to go on with.
 func (m *matrix) begin(o *Options) (err error) {
 	if o.Resume != "" {
-		return m.resume(o.Resume)
+		return m.resume(o)
 	}
 	out := o.OutputDir
 	if out == "" {
@@ -342,7 +345,7 @@ func (m *matrix) begin(o *Options) (err error) {
 		return err
 	}
 	m.plan()
-	m.journal, err = newJournal(m.runDir, m.planLine())
+	m.journal, err = newJournal(m.runDir, m.planLine(o))
 	return err
 }
 
@@ -359,9 +362,9 @@ func (m *matrix) plan() {
 	}
 }
 
-func (m *matrix) planLine() plan {
+func (m *matrix) planLine(o *Options) plan {
 	p := plan{Version: journalVersion, Suite: m.opts.suite.Path(), Config: m.opts.config.Path, StartedAt: m.startedAt, Tags: m.opts.tags, Schedule: m.opts.schedule,
-		MaxParallel: m.opts.maxParallel, Repeat: m.opts.repeat, RepeatFail: m.opts.repeatFailure, Provider: m.opts.places.Kind(), Cwd: m.opts.dir}
+		MaxParallel: m.opts.maxParallel, Repeat: m.opts.repeat, RepeatFail: m.opts.repeatFailure, Provider: m.opts.places.Kind(), Cwd: m.opts.dir, Made: m.made(o)}
 	for _, c := range m.cases {
 		p.Cases = append(p.Cases, c.ID)
 	}

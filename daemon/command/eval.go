@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/scratch"
 	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/workspace"
 )
@@ -99,7 +100,7 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 	if err != nil {
 		return err
 	}
-	if opts.Tools, err = a.evalTools(p, cfg, settings); err != nil {
+	if opts.Tools, opts.Toolset, err = a.evalTools(p, cfg, settings); err != nil {
 		return err
 	}
 	kind := p.provider
@@ -160,19 +161,18 @@ func (a *app) withProvider(ctx context.Context, kind string, opts *eval.Options,
 }
 
 // evalTools makes the tools that agents are given, nil where none are asked for.
-func (a *app) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (eval.Tools, error) {
-	name := p.tools
-	if name == "" {
+func (a *app) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+	if name = p.tools; name == "" {
 		name = cfg.Croft.Tools
 	}
 	if name == "" {
-		return nil, nil
+		return nil, "", nil
 	}
 	set, err := mcpserver.ParseToolset(name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return system.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, nil
+	return system.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, name, nil
 }
 
 // A loadedSuite is a suite with its temporary directory, which the configuration,
@@ -183,20 +183,20 @@ type loadedSuite struct {
 }
 
 // Close ends the suite and removes its directory.
-func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), os.RemoveAll(s.tmp)) }
+func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), scratch.Remove(s.tmp)) }
 
 // loadSuite reads a suite and its configuration.
 func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
 	if _, err := os.Stat(path); err != nil { // before anybody misses its configuration
 		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
 	}
-	tmp, err := os.MkdirTemp("", "croft-eval-")
+	tmp, err := scratch.Make(suite.ScratchPrefix)
 	if err != nil {
 		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
+			err = errors.Join(err, scratch.Remove(tmp))
 		}
 	}()
 	l := suite.Loader{TmpDir: tmp}

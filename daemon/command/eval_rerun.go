@@ -36,10 +36,11 @@ func (a *app) evalRerun(ctx context.Context, dir string, o evalRunOptions, all b
 	if err != nil {
 		return err
 	}
-	path, config, err := eval.Resumable(dir)
+	begun, err := eval.Resumable(dir)
 	if err != nil {
 		return err
 	}
+	path, config := begun.Suite, begun.Config
 	if o.config != "" {
 		config = o.config
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/scratch"
 )
 
 type evalRunOptions struct {
@@ -128,16 +129,17 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 	}
 	config := o.config
 	if o.resume != "" {
-		was, cfg, err := eval.Resumable(o.resume)
+		begun, err := eval.Resumable(o.resume)
 		if err != nil {
 			return err
 		}
 		if path == "" {
-			path = was
+			path = begun.Suite
 		}
 		if config == "" {
-			config = cfg
+			config = begun.Config
 		}
+		o.goOn(begun.Made, opts, f)
 	}
 	debug.SetGCPercent(evalGCPercent)
 	defer a.beginEarly(ctx, &o.place)(&err)
@@ -145,8 +147,37 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	defer scratch.Sweep(suite.ScratchPrefix) // once nobody waits for the first case
+	defer s.Close()                          //nolint:errcheck // its temporary files are told of nowhere
 	return a.evaluate(ctx, s, cfg, opts, &o)
+}
+
+// goOn takes over how a run was made, but for what the flags say: of those some are
+// refused later, because the run must go on as it was begun.
+func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.FlagSet) {
+	if made == nil {
+		return
+	}
+	isolation := string(made.Isolation)
+	for flag, x := range map[string]struct{ to, from *string }{
+		"provider": {&o.place.provider, &made.Provider}, "isolation": {&o.place.isolation, &isolation}, "tools": {&o.place.tools, &made.Tools},
+		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
+	} {
+		if !f.Changed(flag) {
+			*x.to = *x.from
+		}
+	}
+	for flag, x := range map[string]struct{ to, from *[]string }{"allow-net": {&opts.AllowNet, &made.AllowNet}, "ro": {&opts.Read, &made.Read}} {
+		if !f.Changed(flag) {
+			*x.to = *x.from
+		}
+	}
+	if !f.Changed("no-model-net") {
+		opts.NoModelNet = made.NoModelNet
+	}
+	if opts.Limits == nil {
+		opts.Limits = made.Limits
+	}
 }
 
 // evalGCPercent lets an evaluation, which needs little memory and is over soon, have
@@ -156,7 +187,7 @@ const evalGCPercent = 400
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
-	opts.Read = append(opts.Read, s.tmp)
+	opts.Tmp = s.tmp
 	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err

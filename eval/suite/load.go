@@ -13,6 +13,7 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/scratch"
 )
 
 // A Loader reads suites and configurations. Its zero value is ready to use.
@@ -185,12 +186,15 @@ func sourceOf(path string) (source, error) {
 		Message: "a suite ends in .ts, .mts, .cts, .tsx, .js, .mjs, .cjs, .jsx, .yaml or .yml"}
 }
 
+// ScratchPrefix begins the names of the temporary directories of evaluations.
+const ScratchPrefix = "croft-eval-"
+
 // withTmp returns the loader with a temporary directory, and that directory where it
 // is new.
 func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
 	copied := *l
 	if copied.TmpDir == "" {
-		if tmp, err = os.MkdirTemp("", "croft-eval-"); err != nil {
+		if tmp, err = scratch.Make(ScratchPrefix); err != nil {
 			return nil, "", fmt.Errorf("suite: make a temporary directory: %w: %w", fault.Of(err), err)
 		}
 		copied.TmpDir = tmp
@@ -204,7 +208,7 @@ func removal(tmp string) func() error {
 		if tmp == "" {
 			return nil
 		}
-		return os.RemoveAll(tmp)
+		return scratch.Remove(tmp)
 	}
 }
 
