@@ -361,7 +361,7 @@ func (s *starting) connect(ctx context.Context, r *Running) error {
 	version, workspace := s.launch.Config.Version, s.launch.Config.Workspace
 	if s.launch.Socket == "" {
 		r.Client = newClient(s.stream, version, workspace)
-		r.Client.sole, s.stream = true, nil
+		r.sole, s.stream = true, nil
 		return nil
 	}
 	conn, err := dial(ctx, s.launch.Socket, s.launch.Serving().Token)
