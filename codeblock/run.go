@@ -67,7 +67,7 @@ func find(language string) (runner, error) {
 			return r, nil
 		}
 	}
-	return runner{}, fmt.Errorf("codeblock: language %q: %w: the languages are %s", language, fault.Unsupported, strings.Join(Languages(), ", "))
+	return runner{}, fmt.Errorf("codeblock: language %.80q: %w: the languages are %s", language, fault.Unsupported, strings.Join(Languages(), ", "))
 }
 
 // Runnable reports whether Run knows how to run a block; language is that of blocks

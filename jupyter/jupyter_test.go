@@ -292,6 +292,10 @@ func TestRefusals(t *testing.T) {
 	if fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "installed: python") {
 		t.Errorf("got %v", err)
 	}
+	_, err = m.CreateContext(t.Context(), strings.Repeat("x", 1<<20), &driver.ContextOptions{})
+	if fault.Of(err) != fault.InvalidArgument || len(err.Error()) > 1000 {
+		t.Errorf("got %.2000v", err)
+	}
 }
 
 // TestNothingInstalled has a path on which no Python can be found.

@@ -102,10 +102,16 @@ func (k *Kernels) create(ctx context.Context, language string, opts *driver.Cont
 	return kn.info, nil
 }
 
+// maxLanguage is how long the name of a language or a kernel may be.
+const maxLanguage = 100
+
 // start starts a kernel and keeps it under a fresh id.
 func (k *Kernels) start(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
 	if language == "" {
 		language = DefaultLanguage
+	}
+	if len(language) > maxLanguage {
+		return nil, fmt.Errorf("jupyter: language %.80q: %w: it has %d bytes, and at most %d are allowed", language, fault.InvalidArgument, len(language), maxLanguage)
 	}
 	id := driver.NewID()
 	if err := k.reserve(id); err != nil {
@@ -184,7 +190,7 @@ func (k *Kernels) use(id string) (kn *kernel, done func(), err error) {
 }
 
 func gone(id string) error {
-	return fmt.Errorf("jupyter: context %q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
+	return fmt.Errorf("jupyter: context %.80q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
 }
 
 func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
@@ -276,7 +282,7 @@ func (k *Kernels) RunCode(ctx context.Context, code driver.Code) (driver.CodeRes
 	}
 	defer done()
 	if code.Language != "" && !strings.EqualFold(code.Language, kn.info.Language) {
-		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: it runs %s, not %s", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
+		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: it runs %s, not %.80q", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
 	}
 	return kn.run(ctx, code, k.opts)
 }

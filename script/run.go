@@ -87,10 +87,10 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 		language = Languages[0]
 	}
 	if !slices.Contains(Languages, language) {
-		return driver.CodeResult{}, fmt.Errorf("script: language %q: %w: the languages are %v", language, fault.InvalidArgument, Languages)
+		return driver.CodeResult{}, fmt.Errorf("script: language %.80q: %w: the languages are %v", language, fault.InvalidArgument, Languages)
 	}
 	if code.Context != "" {
-		return driver.CodeResult{}, fmt.Errorf("script: context %q: %w: a script keeps no state", code.Context, fault.Unsupported)
+		return driver.CodeResult{}, fmt.Errorf("script: context %.80q: %w: a script keeps no state", code.Context, fault.Unsupported)
 	}
 	release, err := m.engine.acquire(ctx)
 	if err != nil {

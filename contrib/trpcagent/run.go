@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"strings"
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
@@ -26,8 +27,8 @@ func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
 		cmd.Timeout = e.opts.Timeout
 	}
 	const percent, mib = 10, 1 << 20 // thousandths of a core
-	cmd.Limits.CPU.Max = int64(spec.Limits.CPUPercent) * percent
-	cmd.Limits.Memory.Max = int64(spec.Limits.MemoryMB) * mib
+	cmd.Limits.CPU.Max = times(int64(spec.Limits.CPUPercent), percent)
+	cmd.Limits.Memory.Max = times(int64(spec.Limits.MemoryMB), mib)
 	cmd.Limits.PIDs.Max = int64(spec.Limits.MaxPIDs)
 	if cmd.Env == nil {
 		cmd.Env = map[string]string{}
@@ -36,6 +37,15 @@ func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
 		cmd.Env["PATH"] = cleanPath
 	}
 	return cmd
+}
+
+// times multiplies, and stays at the most there is: a limit that is beyond measure
+// must not become none.
+func times(n, unit int64) int64 {
+	if n > math.MaxInt64/unit {
+		return math.MaxInt64
+	}
+	return n * unit
 }
 
 // RunProgram runs a program to its end, or to that of its time, with all that it
