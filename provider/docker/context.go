@@ -123,7 +123,7 @@ func tarOne(t *tar.Writer, root *os.Root, name string, d fs.DirEntry) error {
 			return err
 		}
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return fmt.Errorf("%s: %w: it is neither a file, a directory nor a link", name, fault.InvalidArgument)
+		return nil // a socket, a pipe, a device
 	}
 	h, err := tar.FileInfoHeader(info, link)
 	if err != nil {

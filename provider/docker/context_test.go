@@ -3,14 +3,20 @@ package docker
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // TestBuildContext: what a directory says is not for builds is not sent to one, and
@@ -27,6 +33,9 @@ func TestBuildContext(t *testing.T) {
 		}
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
@@ -63,4 +72,52 @@ func FuzzParseIgnoring(f *testing.F) {
 		}
 		list.out(filepath.ToSlash(filepath.Clean(name)))
 	})
+}
+
+// TestTarballs: an image is read from a tarball that is compressed, too, and a few
+// bytes that say that they are gigabytes of a description are not believed.
+func TestTarballs(t *testing.T) {
+	var plain, small bytes.Buffer
+	tag, err := name.NewTag("x:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.Write(tag, empty.Image, &plain); err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(&small)
+	if _, err := z.Write(plain.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var bomb bytes.Buffer
+	z = gzip.NewWriter(&bomb)
+	w := tar.NewWriter(z)
+	manifest := `[{"Config":"config.json","Layers":[]}]`
+	for _, file := range []struct{ name, text string }{{"manifest.json", manifest}, {"config.json", strings.Repeat("0", maxDescription+1)}} {
+		if err := w.WriteHeader(&tar.Header{Name: file.name, Size: int64(len(file.text)), Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, file.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for what, tt := range map[string]struct {
+		data []byte
+		want string
+	}{"plain": {plain.Bytes(), ""}, "compressed": {small.Bytes(), ""}, "bomb": {bomb.Bytes(), "config.json has 16777217 bytes"}, "torn": {small.Bytes()[:40], "no tarball"}} {
+		path := filepath.Join(t.TempDir(), "image")
+		if err := os.WriteFile(path, tt.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readImage(path, false)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", what, err, tt.want)
+		}
+	}
 }

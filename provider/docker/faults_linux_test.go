@@ -196,7 +196,7 @@ func TestImageIsDeleted(t *testing.T) {
 	const name = "croft-test/gone:1"
 	bring := func() {
 		t.Helper()
-		if _, err := p.ensureImage(t.Context(), BaseImage); err != nil {
+		if _, err := newProvider(t, dir).ensureImage(t.Context(), BaseImage); err != nil { // which takes its time
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "Dockerfile")

@@ -2,7 +2,11 @@ package docker
 
 import (
 	"archive/tar"
+	"bufio"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -110,7 +114,7 @@ func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) e
 	}()
 	err := read(r)
 	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
-	if werr := <-done; err == nil && werr != nil {
+	if werr := <-done; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
 		return fmt.Errorf("docker: send an image: %w: %w", fault.Of(werr), werr)
 	}
 	return err
@@ -137,7 +141,12 @@ func isTar(path string) bool {
 // readImage reads an image of this host.
 func readImage(path string, dir bool) (v1.Image, error) {
 	if !dir {
-		img, err := tarball.ImageFromPath(path, nil)
+		open := func() (io.ReadCloser, error) { return openTar(path) }
+		err := checkTar(open)
+		var img v1.Image
+		if err == nil {
+			img, err = tarball.Image(open, nil)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: it is no tarball of one image: %w", fault.InvalidArgument, err)
 		}
@@ -157,6 +166,70 @@ func readImage(path string, dir bool) (v1.Image, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: it holds no image for linux/%s", fault.NotFound, runtime.GOARCH)
+}
+
+// openTar opens a tar, compressed or not.
+func openTar(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	buffered := bufio.NewReader(f)
+	if head, err := buffered.Peek(2); err != nil || head[0] != 0x1f || head[1] != 0x8b {
+		return readCloser{buffered, f}, nil //nolint:nilerr // whoever reads it finds out
+	}
+	plain, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return readCloser{plain, f}, nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// maxDescription is how large the files of a tarball may be that are read as a whole:
+// those that describe the image. A few bytes of a compressed one may say anything.
+const maxDescription = 16 << 20
+
+// checkTar refuses a tarball with a larger description.
+func checkTar(open func() (io.ReadCloser, error)) error {
+	f, err := open()
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	var manifest []struct{ Config string }
+	sizes := map[string]int64{}
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Size > maxDescription {
+			sizes[h.Name] = h.Size
+		}
+		if h.Name == "manifest.json" && h.Size <= maxDescription {
+			if err := json.NewDecoder(r).Decode(&manifest); err != nil {
+				return err
+			}
+		}
+	}
+	names := []string{"manifest.json"}
+	for _, m := range manifest {
+		names = append(names, m.Config)
+	}
+	for _, name := range names {
+		if size := sizes[name]; size > 0 {
+			return fmt.Errorf("%s has %d bytes, and at most %d are read", name, size, int64(maxDescription))
+		}
+	}
+	return nil
 }
 
 // dockerfile builds an image by a Dockerfile.
