@@ -220,7 +220,7 @@ func (m *merger) conflict(name, reason string, text []TextConflict) {
 
 // directory replaces or removes a directory, whose own files have had their turn.
 func (m *merger) directory(ctx context.Context, name string, t *Node) error {
-	dir, _, err := openDir(ctx, &edited{m.ours, m.out.patches}, name)
+	dir, _, err := openDir(ctx, newEdited(m.ours, m.out.patches), name)
 	if err != nil {
 		return err
 	}
@@ -429,7 +429,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 		return res, nil
 	}
 	paths := slices.Sorted(maps.Keys(m.patches))
-	next := &edited{ours, m.patches}
+	next := newEdited(ours, m.patches)
 	if opts.Undo != nil {
 		if res.Undo, err = keepUndo(ctx, opts, ours, next, paths); err != nil {
 			return nil, err

@@ -375,15 +375,27 @@ func (d *comparing) renames() {
 	}
 }
 
+// maxTexts is how many bytes of texts are compared in all; what comes after is too
+// big.
+const maxTexts = 256 << 20
+
 // texts compares what is in files.
 func (d *comparing) texts(ctx context.Context) error {
 	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
 		return nil
 	}
+	left := maxTexts
 	for i := range d.out.Changes {
 		c := &d.out.Changes[i]
 		if c.Kind == ModeOnly || c.Kind == Renamed || c.isDir() {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("snapshot: diff: %w", err)
+		}
+		if left < 0 { // what differs is in memory, all of it
+			c.TooBig = true
 			continue
 		}
 		old, err := d.load(ctx, d.a, c.Path, c.Old, c)
@@ -397,6 +409,7 @@ func (d *comparing) texts(ctx context.Context) error {
 		if c.Binary || c.TooBig {
 			continue
 		}
+		left -= len(old) + len(now)
 		a, b := splitLines(old), splitLines(now)
 		c.Hunks = hunks(a, b, diffLines(a, b), d.opts.Context)
 		for _, h := range c.Hunks {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -414,4 +417,75 @@ func TestPathsAsPeopleWriteThem(t *testing.T) {
 			t.Errorf("hunks at %q: %v, want %v", p, err, fault.InvalidArgument)
 		}
 	}
+}
+
+// TestManyChangesInOneDirectory: who looks for each of many files in a large
+// directory must not list it every time; the lists are counted, not timed. A
+// comparison whose caller has gone ends.
+func TestManyChangesInOneDirectory(t *testing.T) {
+	const files = 300
+	old, now := map[string]string{}, map[string]string{}
+	for i := range files {
+		name := "d/" + strconv.Itoa(i)
+		old[name], now[name] = "1\n", "2\n"
+	}
+	s := Open(Memory(), nil)
+	a, b, target := take(t, s, plant(t, old), nil), take(t, s, plant(t, now), nil), plant(t, old)
+	lists := &counting{Tree: s.StoredTree(a.Root)}
+	d, err := Diff(t.Context(), lists, s.StoredTree(b.Root), &DiffOptions{Text: true})
+	must0(t, err)
+	if len(d.Changes) != files || d.Stats.LinesAdded != files || d.Stats.LinesRemoved != files {
+		t.Errorf("%d changes, %+v", len(d.Changes), d.Stats)
+	}
+	if n := lists.n.Load(); n > 10 {
+		t.Errorf("directories were listed %d times to compare %d files", n, files)
+	}
+	lists.n.Store(0)
+	if _, err := Apply(t.Context(), lists, s.StoredTree(b.Root), target, &ApplyOptions{Undo: s}); err != nil {
+		t.Fatal(err)
+	}
+	if n := lists.n.Load(); n > 10 {
+		t.Errorf("directories were listed %d times to apply %d files", n, files)
+	}
+	if diff := cmp.Diff(now, harvest(t, target)); diff != "" {
+		t.Error(diff)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := Lookup(ctx, s.StoredTree(a.Root), "d/1"); fault.Of(err) != fault.Canceled {
+		t.Errorf("a look for somebody who has gone: %v, want %v", err, fault.Canceled)
+	}
+}
+
+// counting counts how often directories of a tree are listed.
+type counting struct {
+	Tree
+	n atomic.Int64
+}
+
+func (c *counting) Root(ctx context.Context) (Directory, error) {
+	dir, err := c.Tree.Root(ctx)
+	return &countingDir{dir, c}, err
+}
+
+type countingDir struct {
+	Directory
+	c *counting
+}
+
+func (d *countingDir) Nodes(ctx context.Context) ([]Node, error) {
+	d.c.n.Add(1)
+	return d.Directory.Nodes(ctx)
+}
+
+func (d *countingDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+	sub, err := d.Directory.Dir(ctx, n)
+	return &countingDir{sub, d.c}, err
+}
+
+func (d *countingDir) find(ctx context.Context, name string) (*Node, error) {
+	if _, ok := d.Directory.(finder); !ok {
+		d.c.n.Add(1)
+	}
+	return find(ctx, d.Directory, name)
 }

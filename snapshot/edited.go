@@ -4,19 +4,23 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Subset returns, of a tree, what is at the given paths and below them, and the
 // directories that lead there.
-func Subset(t Tree, paths []string) Tree { return &subset{t, paths} }
+func Subset(t Tree, paths []string) Tree {
+	return &subset{t, newPathSet(slices.Clip(append([]string{}, paths...)))}
+}
 
 type subset struct {
 	t     Tree
-	paths []string
+	paths *pathSet
 }
 
 func (s *subset) Root(ctx context.Context) (Directory, error) {
@@ -26,7 +30,7 @@ func (s *subset) Root(ctx context.Context) (Directory, error) {
 
 type subsetDir struct {
 	Directory
-	paths []string
+	paths *pathSet
 	at    string
 }
 
@@ -34,9 +38,7 @@ func (d *subsetDir) Nodes(ctx context.Context) ([]Node, error) {
 	nodes, err := d.Directory.Nodes(ctx)
 	return slices.DeleteFunc(nodes, func(n Node) bool {
 		name := d.at + n.Name
-		return !slices.ContainsFunc(d.paths, func(p string) bool {
-			return p == name || strings.HasPrefix(name, p+"/") || n.Type == driver.TypeDir && strings.HasPrefix(p, name+"/")
-		})
+		return !d.paths.has(name) && (n.Type != driver.TypeDir || !d.paths.leads(name))
 	}), err
 }
 
@@ -61,6 +63,21 @@ type opener = func(ctx context.Context) (io.ReadCloser, error)
 type edited struct {
 	t       Tree
 	patches map[string]patch
+	below   func() map[string][]string // names that patches make, by the directory that they are in
+}
+
+func newEdited(t Tree, patches map[string]patch) *edited {
+	return &edited{t, patches, sync.OnceValue(func() map[string][]string {
+		below := map[string][]string{}
+		for name, p := range patches {
+			if p.node == nil {
+				continue
+			}
+			dir, base := path.Split(name)
+			below[dir] = append(below[dir], base)
+		}
+		return below
+	})}
 }
 
 func (e *edited) Root(ctx context.Context) (Directory, error) {
@@ -88,14 +105,8 @@ func (d *editedDir) Nodes(ctx context.Context) ([]Node, error) {
 			nodes = append(nodes, n)
 		}
 	}
-	for name, p := range d.e.patches {
-		if p.node == nil || !strings.HasPrefix(name, d.at) || strings.Contains(name[len(d.at):], "/") {
-			continue
-		}
-		n := *p.node
-		n.Name = name[len(d.at):]
-		n.stat = nil
-		nodes = append(nodes, n)
+	for _, name := range d.e.below()[d.at] {
+		nodes = append(nodes, *d.patched(name))
 	}
 	for i := range nodes {
 		if nodes[i].Type == driver.TypeDir {
@@ -104,6 +115,29 @@ func (d *editedDir) Nodes(ctx context.Context) ([]Node, error) {
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, nil
+}
+
+// patched is what a patch puts under a name; nil where there is none, or it goes.
+func (d *editedDir) patched(name string) *Node {
+	p := d.e.patches[d.at+name]
+	if p.node == nil {
+		return nil
+	}
+	n := *p.node
+	n.Name, n.stat = name, nil
+	return &n
+}
+
+func (d *editedDir) find(ctx context.Context, name string) (n *Node, err error) {
+	if _, ok := d.e.patches[d.at+name]; ok {
+		n = d.patched(name)
+	} else if d.dir != nil {
+		n, err = find(ctx, d.dir, name)
+	}
+	if n != nil && n.Type == driver.TypeDir {
+		n.Content = ID{} // what is in it may have changed
+	}
+	return n, err
 }
 
 func (d *editedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {

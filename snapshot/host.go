@@ -119,6 +119,20 @@ type entryName struct {
 	file bool // it is known to be a regular file
 }
 
+func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
+	if strings.HasPrefix(name, boundary.TempPrefix) {
+		return nil, nil
+	}
+	n, err := d.node(name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, hostError("stat", name, err)
+	}
+	return &n, nil
+}
+
 // node describes an entry.
 func (d *hostDir) node(name string) (Node, error) {
 	var st unix.Stat_t

@@ -71,12 +71,7 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 		if n.Type == TypeWhiteout {
 			continue
 		}
-		if n.Type == driver.TypeDir {
-			if !n.Opaque && d.lower != nil {
-				n.Content = ID{} // it may have more in it than the upper one has
-			}
-			n.Opaque = false
-		}
+		d.shown(&n)
 		all = append(all, n)
 	}
 	if nodes, err = d.list(ctx, d.lower, &d.lowerList); err != nil {
@@ -93,16 +88,52 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 
 // in finds a node by name in one of the layers; nil where it has none.
 func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
-	nodes, err := d.list(ctx, dir, kept)
-	if err != nil {
-		return nil, err
-	}
-	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
-	if !ok {
+	if dir == nil {
 		return nil, nil
 	}
+	d.mu.Lock()
+	nodes := *kept
+	d.mu.Unlock()
+	if nodes == nil {
+		return find(ctx, dir, name)
+	}
+	return entryOf(nodes, name), nil
+}
+
+func (d *layeredDir) find(ctx context.Context, name string) (*Node, error) {
+	up, err := d.in(ctx, d.upper, &d.upperList, name)
+	if err != nil || up == nil {
+		if err == nil {
+			up, err = d.in(ctx, d.lower, &d.lowerList, name)
+		}
+		return up, err
+	}
+	if up.Type == TypeWhiteout {
+		return nil, nil
+	}
+	d.shown(up)
+	return up, nil
+}
+
+// shown makes an entry of the upper layer what both layers show.
+func (d *layeredDir) shown(n *Node) {
+	if n.Type != driver.TypeDir {
+		return
+	}
+	if !n.Opaque && d.lower != nil {
+		n.Content = ID{} // it may have more in it than the upper one has
+	}
+	n.Opaque = false
+}
+
+// entryOf finds a node by name in a list that is in order; nil where it has none.
+func entryOf(nodes []Node, name string) *Node {
+	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+	if !ok {
+		return nil
+	}
 	n := nodes[at]
-	return &n, nil
+	return &n
 }
 
 func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {

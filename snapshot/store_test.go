@@ -497,3 +497,21 @@ func TestPathsWithoutEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestFileOfHoles: a file that takes no room can have any size, and to read it may
+// take days.
+func TestFileOfHoles(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "holes"))
+	must0(t, err)
+	defer f.Close()
+	if err := f.Truncate(3 << 40); err != nil {
+		t.Skipf("the file system of %s has no files of 3 TiB: %v", dir, err)
+	}
+	s := Open(Memory(), nil)
+	if _, err := s.Take(t.Context(), HostDir(dir, nil), nil); fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("%v, want %v", err, fault.ResourceExhausted)
+	}
+	must0(t, f.Truncate(20<<20))
+	take(t, s, dir, nil)
+}

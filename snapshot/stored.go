@@ -3,29 +3,71 @@ package snapshot
 import (
 	"context"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 )
 
 // StoredTree returns the tree in the store whose object is root.
-func (s *Store) StoredTree(root ID) Tree { return &storedTree{s, root} }
+func (s *Store) StoredTree(root ID) Tree { return &storedTree{s: s, root: root} }
 
 type storedTree struct {
 	s    *Store
 	root ID
+
+	mu   sync.Mutex
+	last []listing // +checklocks:mu; directories in which something was looked for
 }
 
-func (t *storedTree) Root(context.Context) (Directory, error) { return &storedDir{t.s, t.root}, nil }
+type listing struct {
+	id    ID
+	nodes []Node
+}
+
+// listings is how many directories a tree keeps, for who looks for much in them.
+const listings = 4
+
+func (t *storedTree) Root(context.Context) (Directory, error) { return &storedDir{t.s, t, t.root}, nil }
+
+// listed lists a directory for who changes nothing in what it gets.
+func (t *storedTree) listed(ctx context.Context, id ID) ([]Node, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.last {
+		if l.id == id {
+			return l.nodes, nil
+		}
+	}
+	nodes, err := t.s.tree(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.last) == listings {
+		t.last = slices.Delete(t.last, 0, 1)
+	}
+	t.last = append(t.last, listing{id, nodes})
+	return nodes, nil
+}
 
 type storedDir struct {
 	s  *Store
+	t  *storedTree
 	id ID
+}
+
+func (d *storedDir) find(ctx context.Context, name string) (*Node, error) {
+	nodes, err := d.t.listed(ctx, d.id)
+	if err != nil {
+		return nil, err
+	}
+	return entryOf(nodes, name), nil
 }
 
 func (d *storedDir) Nodes(ctx context.Context) ([]Node, error) { return d.s.tree(ctx, d.id) }
 
 func (d *storedDir) Dir(_ context.Context, n *Node) (Directory, error) {
-	return &storedDir{d.s, n.Content}, nil
+	return &storedDir{d.s, d.t, n.Content}, nil
 }
 
 func (d *storedDir) Close() {}

@@ -420,6 +420,15 @@ func (k *taker) small(r io.Reader, n *Node, most int) (first []byte, err error) 
 	return nil, k.w.fed(f, n.Content, count)
 }
 
+// maxFile is how many bytes a file may have: its chunks are listed in one object.
+// One that is larger is refused before it is read, which for a file of holes could
+// take days.
+const maxFile = maxObject / int64(len(ID{})) * ChunkSize
+
+func tooLarge(n *Node, size int64) error {
+	return fmt.Errorf("snapshot: file %s: %w: it has %d bytes; at most %d can be kept", n.Name, fault.ResourceExhausted, size, maxFile)
+}
+
 // A list collects the chunks of a large file.
 type list struct {
 	k     *taker
@@ -465,6 +474,9 @@ func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
 	chunk := b.get(ChunkSize)[:ChunkSize]
 	for {
 		count, err := io.ReadFull(rest, chunk)
+		if l.size > maxFile-ChunkSize && count > 0 {
+			return tooLarge(n, l.size+int64(count))
+		}
 		if count > 0 {
 			if err := l.add(chunk[:count]); err != nil {
 				return err
@@ -481,6 +493,9 @@ func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
 
 // host takes a large file of this host; what is a hole in it is not read.
 func (k *taker) host(ctx context.Context, f *hostFile, n *Node) error {
+	if f.size > maxFile {
+		return tooLarge(n, f.size)
+	}
 	l := &list{k: k, whole: driver.NewDigest()}
 	var b buffer
 	defer b.release()

@@ -181,7 +181,20 @@ func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) 
 	panic("unreachable")
 }
 
+// A finder is a directory that need not be listed to find one entry: who looks for
+// many in a large one would list it as often.
+type finder interface {
+	find(ctx context.Context, name string) (*Node, error)
+}
+
+// find returns what is under a name; nil is nothing.
 func find(ctx context.Context, dir Directory, name string) (*Node, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	if f, ok := dir.(finder); ok {
+		return f.find(ctx, name)
+	}
 	nodes, err := dir.Nodes(ctx)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ type Progress struct {
 // Progress tells the client how the call goes, if it wants to know.
 func (c *Call) Progress(p Progress) {
 	if c.progress != nil {
+		p.Message = c.scrub.String(p.Message)
 		c.progress(p)
 	}
 }

@@ -329,7 +329,7 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 		defer cancel()
 		if err := end(ctx); err != nil {
 			e.Log.Warn("after a call", "tool", t.Name, "workspace", c.Name, "error", err)
-			return "\n\nafter the call: " + ErrorText(err) + "\n"
+			return "\n\nafter the call: " + c.scrub.String(ErrorText(err)) + "\n"
 		}
 		return ""
 	}, nil

@@ -230,3 +230,30 @@ func TestEffects(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestSecretsBesideTheAnswer: what is told while a call runs, and what is added to
+// its answer afterwards, holds no value either.
+func TestSecretsBesideTheAnswer(t *testing.T) {
+	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=hunter2hunter2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := tool.New(tool.Spec{Name: "tell"}, func(_ context.Context, c *tool.Call, _ struct{}) (tool.Message, error) {
+		c.Progress(tool.Progress{Done: 1, Message: "TestX/hunter2hunter2"})
+		return tool.Message{}, nil
+	})
+	env := newEnv(t, tool.Config{Tools: []*tool.Tool{tell}, Workspaces: newSet(t, "w"), Secrets: store, Around: func(context.Context, *tool.Call, *tool.Tool, string) (func(context.Context) error, error) {
+		return func(context.Context) error { return errors.New("at hunter2hunter2") }, nil
+	}})
+	var told string
+	res, err := env.Run(t.Context(), tool.Request{Tool: "tell", Args: json.RawMessage(`{}`), Progress: func(p tool.Progress) { told = p.Message }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "TestX/[REDACTED:token]"; told != want {
+		t.Errorf("progress is %q, want %q", told, want)
+	}
+	if !strings.Contains(res.Text, "after the call: ") || strings.Contains(res.Text, "hunter2") {
+		t.Errorf("the answer is %q", res.Text)
+	}
+}
