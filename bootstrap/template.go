@@ -237,8 +237,10 @@ func (c *TemplateCommand) run(ctx context.Context, st *stage.Stage, env Template
 	}
 	cmd.Argv = argv
 	out, err := st.Workspace().Run(ctx, cmd)
-	if err == nil {
-		err = st.Remove(ctx, bootstrapDir)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	if rerr := st.Remove(after, bootstrapDir); err == nil {
+		err = rerr
 	}
 	res := &CommandResult{Command: c.Command, Args: slices.Clone(c.Args), DurationMS: out.Duration.Milliseconds(), ExitCode: out.ExitCode}
 	if werr := res.logs(env.ArtifactDir, out); werr != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -404,7 +405,7 @@ func LookInside(ctx context.Context, ws *workspace.Workspace, name string) (stri
 	}
 	err = eachInside(ctx, ws, name, -1, func(e workspace.Info) error {
 		line, err := LookAt(ctx, ws, e)
-		fmt.Fprintf(h, "%q %s", e.Path, line)
+		io.WriteString(h, strconv.Quote(e.Path)+" "+line) //nolint:errcheck // a hash never fails
 		return err
 	})
 	return driver.SumDigest(h), err
@@ -424,7 +425,15 @@ func LookAt(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (str
 		}
 		i.Mark = now.Digest
 	}
-	return fmt.Sprintf("%s %d %o %d %q %s\n", i.Type, i.Size, i.Mode, when, i.Target, i.Mark), nil
+	const decimal, octal = 10, 8
+	buf := append(make([]byte, 0, 96), i.Type...)
+	buf = strconv.AppendInt(append(buf, ' '), i.Size, decimal)
+	buf = strconv.AppendUint(append(buf, ' '), uint64(i.Mode), octal)
+	buf = strconv.AppendInt(append(buf, ' '), when, decimal)
+	if i.Target != "" {
+		buf = strconv.AppendQuote(append(buf, ' '), i.Target)
+	}
+	return string(append(append(append(buf, ' '), i.Mark...), '\n')), nil
 }
 
 // eachInside visits what is below a directory of a workspace, with marks.
