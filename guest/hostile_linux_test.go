@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,11 +132,16 @@ func (e evil) WatchClose(context.Context, *guestpb.WatchRequest) (*guestpb.Statu
 // meetEvil returns a client of an evil guest.
 func meetEvil(t *testing.T) *Client {
 	t.Helper()
+	return meet(t, evil{big: bytes.Repeat([]byte("z"), 3<<20)})
+}
+
+func meet(t *testing.T, svc guestpb.GuestService) *Client {
+	t.Helper()
 	server, err := ttrpc.NewServer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestpb.RegisterGuestService(server, evil{big: bytes.Repeat([]byte("z"), 3<<20)})
+	guestpb.RegisterGuestService(server, svc)
 	ours, theirs := net.Pipe()
 	served := make(chan struct{})
 	go func() {
@@ -152,6 +158,48 @@ func meetEvil(t *testing.T) *Client {
 		<-served
 	})
 	return c
+}
+
+// restless has a connection to be carried that never says anything, and never waits.
+type restless struct {
+	evil
+	offered atomic.Bool
+	closed  chan struct{}
+}
+
+func (r *restless) RelayNext(ctx context.Context, _ *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	if r.offered.CompareAndSwap(false, true) {
+		return &guestpb.RelayResponse{Id: 1}, nil
+	}
+	return nil, silence(ctx)
+}
+
+func (r *restless) RelayRead(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return &guestpb.RelayResponse{}, nil
+}
+
+func (r *restless) RelayWrite(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return &guestpb.RelayResponse{End: true}, nil
+}
+
+func (r *restless) RelayClose(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	close(r.closed)
+	return &guestpb.RelayResponse{}, nil
+}
+
+// TestNothingIsCarried: a guest that sends neither data nor an end keeps the host busy
+// once.
+func TestNothingIsCarried(t *testing.T) {
+	r := &restless{closed: make(chan struct{})}
+	c := meet(t, r)
+	proxy, far := net.Pipe()
+	defer far.Close()
+	c.Relay(func(context.Context) (net.Conn, error) { return proxy, nil })
+	select {
+	case <-r.closed:
+	case <-time.After(30 * time.Second):
+		t.Error("it is asked again and again")
+	}
 }
 
 func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {

@@ -73,7 +73,7 @@ func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Cont
 func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
 	for {
 		resp, err := c.svc.RelayRead(ctx, &guestpb.RelayRequest{Id: id})
-		if err != nil || resp.Error != nil {
+		if err != nil || resp.Error != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
 			return false
 		}
 		if _, err := out.Write(resp.Data); err != nil {
