@@ -1,7 +1,5 @@
 package secret
 
-import "encoding/binary"
-
 // An automaton finds many texts in one pass (Aho and Corasick). Its nodes are
 // the prefixes of the texts. The transitions are not spelt out, because most
 // nodes have one child and a long secret has thousands of nodes; instead the
@@ -50,6 +48,7 @@ func (a *automaton) link() {
 	if len(a.nodes) == 0 {
 		return
 	}
+	a.heads.seal()
 	queue := make([]int32, 0, len(a.nodes))
 	for c := a.nodes[0].child; c != 0; c = a.nodes[c].sibling {
 		queue = append(queue, c)
@@ -108,63 +107,6 @@ func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, w
 		}
 	}
 	return at
-}
-
-// hash maps four bytes to 16 bits.
-func hash(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
-
-// A filter finds the places at which one of many texts may begin: those whose
-// next four bytes are, but for collisions, the first four of a text. It asks at
-// every second place for the first three of these bytes or the last three, which
-// is quicker than to ask everywhere, and then looks closer.
-type filter struct {
-	four  [1024]uint64 // a bit for the hash of the first four bytes of each text
-	three [1024]uint64 // a bit for the hashes of three of these
-}
-
-// add enters a text of four bytes or more.
-func (f *filter) add(text []byte) {
-	set := func(table *[1024]uint64, h uint32) { table[h>>6] |= 1 << (h & 63) }
-	set(&f.four, hash(text))
-	w := binary.LittleEndian.Uint32(text)
-	set(&f.three, hashThree(w))
-	set(&f.three, hashThree(w>>8))
-}
-
-// hashThree maps the three low bytes of a word to 16 bits.
-func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
-
-// next returns the first index from i on at which a text may begin, or the first
-// that is closer than four bytes to the end.
-func (f *filter) next(p []byte, i int) int {
-	from := i
-	for ; i+8 <= len(p); i += 6 {
-		w := binary.LittleEndian.Uint64(p[i:])
-		// The hashes of three bytes at i, i+2 and i+4, as hashThree has them.
-		a, b, c := uint32(w<<8)*0x9e3779b1, (uint32(w>>8)&^0xff)*0x9e3779b1, (uint32(w>>24)&^0xff)*0x9e3779b1
-		if f.three[a>>22]>>(a>>16&63)&1|f.three[b>>22]>>(b>>16&63)&1|f.three[c>>22]>>(c>>16&63)&1 == 0 {
-			continue
-		}
-		if at := f.closer(p, max(i-1, from), i+5); at >= 0 {
-			return at
-		}
-	}
-	i = max(i-1, from)
-	if at := f.closer(p, i, len(p)-3); at >= 0 {
-		return at
-	}
-	return max(i, len(p)-3)
-}
-
-// closer returns the first index from i on, and before end, at which a text may
-// begin, or -1.
-func (f *filter) closer(p []byte, i, end int) int {
-	for ; i < end; i++ {
-		if h := hash(p[i:]); f.four[h>>6]&(1<<(h&63)) != 0 {
-			return i
-		}
-	}
-	return -1
 }
 
 // skip returns the first index from i on at which a text may begin.

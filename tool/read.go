@@ -102,7 +102,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if info.Size > maxReadFile {
 		return readOutput{}, Errorf(fault.ResourceExhausted, "read: %s has %d bytes; at most %d can be read, and a command can show a part of it", name, info.Size, int64(maxReadFile))
 	}
-	digest, quoted, err := c.scan(&w, contextReader{ctx, body}, info.Size)
+	digest, quoted, err := c.scan(&w, info.Path, contextReader{ctx, body}, info.Size)
 	switch {
 	case errors.Is(err, errBinary):
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
@@ -128,7 +128,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 // scan reads a file through a window and returns its digest. Where the caller wants
 // the text as JSON it is put there, if there is nothing in it to hide: what is read
 // is then looked at once, and not copied.
-func (c *Call) scan(w *window, body io.Reader, size int64) (digest string, quoted bool, err error) {
+func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest string, quoted bool, err error) {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
 	most := size + int64(min(w.count, maxQuoted))*maxNumber // of the text
@@ -154,38 +154,18 @@ func (c *Call) scan(w *window, body io.Reader, size int64) (digest string, quote
 	if bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
 		return "", false, errBinary
 	}
-	clean := c.beginLook(data)
-	start, whole := len(*c.quoted), *w
-	*c.quoted = whole.quote(append(slices.Grow(*c.quoted, n+n/8+64), '"'), data)
-	digest = driver.DigestBytes(data)
-	if !clean() {
-		*c.quoted = (*c.quoted)[:start]
+	if !c.scrub.Clean(data) {
 		return again()
 	}
-	*w = whole
+	*c.quoted = w.quote(append(slices.Grow(*c.quoted, n+n/8+64), '"'), data)
+	digest = driver.DigestBytes(data)
+	if seen, ok := c.Seen(path); ok && seen.Digest == digest { // then its lines are known
+		w.marks = seen.marks
+	} else {
+		w.marks = marksOf(data)
+	}
 	return digest, true, nil
 }
-
-// beginLook begins to look for secrets in data. What it returns waits for the
-// answer, whether there are none. A large text is looked at by somebody else
-// meanwhile.
-func (c *Call) beginLook(data []byte) (clean func() bool) {
-	if c.scrub == nil || len(data) < lookAside {
-		return func() bool { return c.scrub.Clean(data) }
-	}
-	found := make(chan bool, 1)
-	go func() { // waited for by clean
-		ok := false
-		defer func() { found <- ok }() // a panic there is one below, where the text is looked at again
-		defer func() { _ = recover() }()
-		ok = c.scrub.Clean(data)
-	}()
-	return func() bool { return <-found }
-}
-
-// lookAside is the size of a text that takes longer to look at than to have
-// somebody else do so.
-const lookAside = 32 << 10
 
 const (
 	maxQuoted = 256 << 10 // the size of a file that is not read in one piece
@@ -329,9 +309,8 @@ func (w *window) take(data []byte) {
 }
 
 // quote is take for a whole file, whose numbered lines are appended to buf as they
-// are within a string of JSON.
+// are within a string of JSON. It notes no marks.
 func (w *window) quote(buf, data []byte) []byte {
-	w.marks = make([]uint32, 0, min(len(data)/24, 4096)+1)
 	w.shown = w.first - 1
 	number := strconv.AppendInt(make([]byte, 0, 24), int64(w.first), 10)
 	for len(data) > 0 {
@@ -346,7 +325,6 @@ func (w *window) quote(buf, data []byte) []byte {
 		} else if n = bytes.IndexByte(data, '\n') + 1; n == 0 {
 			n = len(data)
 		}
-		w.mark(uint32(maphash.Bytes(seed, data[:n])))
 		data = data[n:]
 	}
 	return buf

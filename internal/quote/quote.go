@@ -1,5 +1,5 @@
 // Package quote writes strings as JSON, and takes objects of JSON apart without
-// decoding what is in them. It looks at eight bytes at a time, because what tools
+// decoding what is in them. It looks at many bytes at a time, because what tools
 // are given and answer are texts of which few bytes need an escape.
 package quote
 
@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 	"unsafe"
 )
+
+// blockSize is how many bytes a processor with vectors looks at together.
+const blockSize = 32
 
 const (
 	ones  = 0x0101010101010101
@@ -24,9 +27,15 @@ func special(w uint64) uint64 {
 }
 
 // plain returns how many bytes at the start of s a JSON string can hold as they
-// are, eight at a time.
+// are.
 func plain(s []byte) int {
 	n := 0
+	if hasBlocks && len(s) >= blockSize {
+		var found bool
+		if n, found = plainBlocks(&s[0], len(s)); found {
+			return n
+		}
+	}
 	for ; len(s)-n >= 32; n += 32 {
 		next := s[n : n+32]
 		a, b := binary.LittleEndian.Uint64(next), binary.LittleEndian.Uint64(next[8:])

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package secret
+
+const hasBlocks = false
+
+func nextPlace(*groups, *[1024]uint64, *byte, int) (at int, found bool) { return 0, false }
