@@ -39,7 +39,7 @@ func AsUser(f *driver.FS, uid int) *driver.FS {
 	if f.Import != nil {
 		own.Import = func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 			o := *opts
-			o.Make = func(step func() error) error { return asUser(uid, step) }
+			o.Make = StepAs(uid)
 			return f.Import(ctx, dir, name, &o)
 		}
 	}
@@ -104,19 +104,41 @@ func setFS(who ids) (was ids, err error) {
 	return was, nil
 }
 
+// StepAs returns what makes a step as a user, as AsUser makes changes.
+func StepAs(uid int) func(step func() error) error {
+	return func(step func() error) error { return asUser(uid, step) }
+}
+
 // Elsewhere lets a gate look as this process, where the change is made by a thread
 // that is another user for files (see AsUser) and can't read what the gate looks
-// at. The thread is that user again while it makes the change.
+// at. The thread is that user again from the change on.
 func Elsewhere(gate func(change func() error) error) func(change func() error) error {
 	if gate == nil {
 		return nil
 	}
+	self := ids{os.Geteuid(), os.Getegid()}
 	return func(change func() error) error {
-		self := ids{os.Geteuid(), os.Getegid()}
-		return as(self, func(user ids) error {
-			return gate(func() error {
-				return as(user, func(ids) error { return change() })
-			})
+		runtime.LockOSThread()
+		user, err := setFS(self)
+		changing := false
+		defer func() {
+			back := error(nil)
+			if !changing {
+				_, back = setFS(user)
+			}
+			if back == nil {
+				runtime.UnlockOSThread() // as in as
+			}
+		}()
+		if err != nil {
+			return fmt.Errorf("guest: look as who serves the workload: %w: %w", fault.Failed, err)
+		}
+		return gate(func() error {
+			if _, err := setFS(user); err != nil {
+				return fmt.Errorf("guest: become the workload: %w: %w", fault.Failed, err)
+			}
+			changing = true
+			return change()
 		})
 	}
 }

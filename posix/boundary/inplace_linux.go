@@ -53,20 +53,8 @@ func (w *writer) overwrite(ctx context.Context) error {
 
 // refill gives an open file the content of the temporary one.
 func (w *writer) refill(fd int) error {
-	pooled := bodyBuffers.Get().(*[]byte)
-	defer bodyBuffers.Put(pooled)
-	for off := int64(0); off < w.size; {
-		n, err := pread(w.fd, *pooled, off)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("%w: the temporary file shrank", fault.Internal)
-		}
-		if err := pwriteAll(fd, (*pooled)[:n], off); err != nil {
-			return err
-		}
-		off += int64(n)
+	if err := copyContent(w.fd, fd, w.size); err != nil {
+		return err
 	}
 	if err := unix.Ftruncate(fd, w.size); err != nil {
 		return err

@@ -35,6 +35,14 @@ type Options struct {
 	// and returns its error, or returns why the change may not be made any more.
 	// So a permission that is withdrawn while a body is on its way counts.
 	Commit func(change func() error) error
+
+	// Ahead, where it is set, has the root make the file of its next Write that
+	// depends on what is there (IfMatch) before it is asked for, and let go of what
+	// the last one replaced after it was answered. It calls step as whom Write is
+	// called: root, say, may be another user for files in its calls. It is for
+	// Linux, where such a file has no name and so is nobody's to see. Close waits
+	// for what is done so.
+	Ahead func(step func() error) error
 }
 
 // commit is Options.Commit, and calls change where that is nil.
@@ -73,7 +81,7 @@ func Open(dir string, opts *Options) (*Root, error) {
 
 func newRoot(s system, opts *Options) *Root {
 	r := &Root{opts: *orZero(opts), sys: s}
-	r.sys.commit, r.sys.keepMounts = r.opts.Commit, r.opts.KeepMounts
+	r.sys.commit, r.sys.keepMounts, r.sys.spares = r.opts.Commit, r.opts.KeepMounts, newSpares(r.opts.Ahead)
 	r.refs.Store(1)
 	return r
 }

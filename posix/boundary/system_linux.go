@@ -22,6 +22,7 @@ type system struct {
 	fd         int
 	commit     commit
 	keepMounts bool
+	spares     *spares
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
@@ -58,7 +59,10 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 	return newRoot(system{fd: dir}, opts), nil
 }
 
-func (s system) close() error { return unix.Close(s.fd) }
+func (s system) close() error {
+	s.spares.close()
+	return unix.Close(s.fd)
+}
 
 // again opens the same directory once more.
 func (s system) again() (system, error) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"path"
-	"strconv"
 	"sync"
 	"time"
 
@@ -24,7 +22,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 			return driver.WriteResult{}, err
 		}
 	}
-	w := writer{opts: o, commit: s.commit, fd: -1}
+	w := writer{opts: o, commit: s.commit, spares: s.spares, fd: -1}
 	var err error
 	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
 		return driver.WriteResult{}, err
@@ -127,9 +125,10 @@ func linked(name, dest string) (string, error) {
 type writer struct {
 	opts   *driver.WriteOptions
 	commit commit
+	spares *spares
 	place  place
 	was    unix.Stat_t // what was there when the write began; a hint until the lock is held
-	temp   string      // name of the temporary file, "" when there is none
+	temp   string      // name of the temporary file, "" when there is none, or it has none yet
 	fd     int         // of the temporary file, -1 when there is none
 	size   int64
 	res    driver.WriteResult
@@ -268,56 +267,6 @@ func (w *writer) newMode(was *unix.Stat_t) uint32 {
 	return uint32(w.opts.Mode)
 }
 
-func tempName() string {
-	return TempPrefix + strconv.FormatUint(rand.Uint64(), 36)
-}
-
-// makeTemp makes the temporary file and locks it, so that CleanTemps of another
-// process knows that it is in use.
-func (w *writer) makeTemp() error {
-	const tries = 100
-	for range tries {
-		w.temp = tempName()
-		fd, err := retry(func() (int, error) {
-			return unix.Openat(w.place.fd, w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, w.newMode(&w.was)&0o777)
-		})
-		if err == nil {
-			if lockTemp(fd) {
-				w.fd = fd
-				return nil
-			}
-			closeFD(fd)
-			continue // it was taken for one that a crash left, before it was locked
-		}
-		w.temp = ""
-		if !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: no name is free for a temporary file", fault.Unavailable)
-}
-
-// lockTemp locks a new temporary file and reports whether it is still there. On
-// a file system without locks nobody removes it, either.
-func lockTemp(fd int) bool {
-	_, _ = retry(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_EX) }) // a cleaner holds it for a moment only
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) != nil || st.Nlink > 0
-}
-
-// discard lets go of the temporary file, and removes it unless it has become
-// the file.
-func (w *writer) discard() {
-	if w.fd >= 0 {
-		closeFD(w.fd)
-		w.fd = -1
-	}
-	if w.temp != "" {
-		_ = unix.Unlinkat(w.place.fd, w.temp, 0) // CleanTemps gets what stays
-		w.temp = ""
-	}
-}
-
 // replace makes the temporary file the file.
 func (w *writer) replace(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
@@ -329,14 +278,21 @@ func (w *writer) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if old >= 0 {
-		defer closeFD(old)
+	err = w.install(old)
+	switch {
+	case old >= 0 && err == nil && w.ahead():
+		w.spares.follow(w.place.fd, old)
+	case old >= 0:
+		closeFD(old)
 	}
-	return w.install(old)
+	return err
 }
 
 // install gives the temporary file what belongs to the name, and the name.
 func (w *writer) install(old int) error {
+	if err := w.nameTemp(); err != nil {
+		return err
+	}
 	if err := w.dress(old); err != nil {
 		return err
 	}

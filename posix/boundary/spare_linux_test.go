@@ -1,0 +1,207 @@
+package boundary
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// openAhead returns a root that makes files ahead, and a file in it.
+func openAhead(t *testing.T) (r *Root, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	file = filepath.Join(dir, "f")
+	if err := os.WriteFile(file, []byte("one"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(dir, &Options{Ahead: func(step func() error) error { return step() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r, file
+}
+
+// change replaces a text by another one, if it is still there, and waits for what
+// follows.
+func change(t *testing.T, r *Root, old, now string) driver.WriteResult {
+	t.Helper()
+	res, err := r.Write(t.Context(), "f", strings.NewReader(now), &driver.WriteOptions{IfMatch: driver.DigestBytes([]byte(old))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.sys.spares.busy.Wait()
+	return res
+}
+
+// spareInode is that of the file that was made ahead; 0 is none.
+func spareInode(t *testing.T, r *Root) uint64 {
+	t.Helper()
+	s := r.sys.spares
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
+		return 0
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(s.fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Nlink != 0 {
+		t.Errorf("the file that was made ahead has %d names", st.Nlink)
+	}
+	return st.Ino
+}
+
+// checkFile checks what is in the directory of a file: it alone.
+func checkFile(t *testing.T, file, want string, inode uint64) {
+	t.Helper()
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != want {
+		t.Errorf("the file has %q, %v; want %q", got, err, want)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Mode&0o7777 != 0o640 || st.Nlink != 1 {
+		t.Errorf("the file has mode %o and %d names, want 640 and 1", st.Mode&0o7777, st.Nlink)
+	}
+	if inode != 0 && st.Ino != inode {
+		t.Errorf("the file is inode %d, want %d, which was made ahead", st.Ino, inode)
+	}
+	entries, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the directory has %v, %v; want the file alone", entries, err)
+	}
+}
+
+func TestFilesAreMadeAhead(t *testing.T) {
+	r, file := openAhead(t)
+	change(t, r, "one", "two")
+	checkFile(t, file, "two", 0)
+	inode := spareInode(t, r)
+	if inode == 0 {
+		t.Skip("the file system has no files without a name")
+	}
+	res := change(t, r, "two", "three")
+	checkFile(t, file, "three", inode)
+	if res.Digest != driver.DigestBytes([]byte("three")) || res.Created || res.Info.Size != 5 || res.Info.Mode != 0o640 {
+		t.Errorf("the result is %+v", res)
+	}
+	_, err := r.Write(t.Context(), "f", strings.NewReader("x"), &driver.WriteOptions{IfMatch: driver.DigestBytes([]byte("two"))})
+	if fault.Of(err) != fault.Conflict {
+		t.Errorf("a write on what is not there: %v, want a conflict", err)
+	}
+	checkFile(t, file, "three", inode)
+	big := strings.Repeat("a line that is longer\n", 10_000)
+	change(t, r, "three", big)
+	checkFile(t, file, big, 0)
+}
+
+func TestNoFileIsMadeAheadForOtherWrites(t *testing.T) {
+	r, file := openAhead(t)
+	if _, err := r.Write(t.Context(), "f", strings.NewReader("two"), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.sys.spares.busy.Wait()
+	if spareInode(t, r) != 0 {
+		t.Error("a file was made ahead after a write that depends on nothing")
+	}
+	checkFile(t, file, "two", 0)
+}
+
+// A file that was made ahead has what files get from their directory as it was.
+func TestFilesOfAnotherDirectoryAreNotTaken(t *testing.T) {
+	r, file := openAhead(t)
+	change(t, r, "one", "two")
+	inode := spareInode(t, r)
+	if inode == 0 {
+		t.Skip("the file system has no files without a name")
+	}
+	if err := os.Chmod(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if fd := r.sys.spares.take(r.sys.fd); fd >= 0 {
+		closeFD(fd)
+		t.Error("a file was taken that was made when the directory had another mode")
+	}
+	change(t, r, "two", "three") // makes another one
+	checkFile(t, file, "three", 0)
+	if now := spareInode(t, r); now == 0 {
+		t.Error("no file was made ahead in the directory as it is now")
+	}
+}
+
+// Where a file can't be given a name, its content is copied.
+func TestFilesWithoutANameAreCopied(t *testing.T) {
+	r, file := openAhead(t)
+	lost := filepath.Join(t.TempDir(), "lost")
+	fd, err := unix.Open(lost, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(lost); err != nil { // nothing gives it a name again
+		t.Fatal(err)
+	}
+	key, err := dirKeyOf(r.sys.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.sys.spares
+	s.mu.Lock()
+	s.fd, s.dir = fd, key
+	s.mu.Unlock()
+	change(t, r, "one", "two")
+	checkFile(t, file, "two", 0)
+	if spareInode(t, r) != 0 {
+		t.Error("files are made ahead where they can't be named")
+	}
+}
+
+func TestFilesMadeAheadAreLetGo(t *testing.T) {
+	r, _ := openAhead(t)
+	change(t, r, "one", "two")
+	inode := spareInode(t, r)
+	if inode == 0 {
+		t.Skip("the file system has no files without a name")
+	}
+	s := r.sys.spares
+	s.mu.Lock()
+	s.idle.Reset(time.Nanosecond) // it has waited long enough
+	s.mu.Unlock()
+	for spareInode(t, r) != 0 {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	change(t, r, "two", "three")
+	before := openFiles(t)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := openFiles(t); after != before-2 { // of the directory, and what was made ahead
+		t.Errorf("%d descriptors were open, and %d after the root was closed; want 2 fewer", before, after)
+	}
+	if _, err := r.Write(context.WithoutCancel(t.Context()), "f", strings.NewReader("x"), nil); err == nil {
+		t.Error("a closed root was written to")
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
