@@ -11,13 +11,10 @@ import (
 // this process may not set are left out, as is the case where a file system has
 // none at all.
 func copyXattrs(from, to int) error {
-	var room [1024]byte
-	list := room[:]
+	pooled := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(pooled)
+	list := *pooled
 	n, err := unix.Flistxattr(from, list)
-	if errors.Is(err, unix.ERANGE) {
-		list = make([]byte, 64<<10) // XATTR_LIST_MAX
-		n, err = unix.Flistxattr(from, list)
-	}
 	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && n == 0 {
 		return nil
 	}

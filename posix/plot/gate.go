@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -51,11 +52,15 @@ func (g *gate) commit(change func() error) error {
 	return change()
 }
 
+// metaBuffers are for metas, most of which are smaller.
+var metaBuffers = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
+
 // judge asks the meta on disk whether a change may be made.
 func (g *gate) judge(meta io.Reader) error {
-	var room [4 << 10]byte // most are smaller
-	n, err := io.ReadFull(meta, room[:])
-	data := room[:n]
+	room := metaBuffers.Get().(*[]byte)
+	defer metaBuffers.Put(room)
+	n, err := io.ReadFull(meta, *room)
+	data := (*room)[:n:n]
 	switch {
 	case err == nil:
 		rest, err := io.ReadAll(meta)
