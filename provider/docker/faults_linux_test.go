@@ -313,6 +313,30 @@ func TestEngineHangs(t *testing.T) {
 	}
 }
 
+// TestCreatingIsHeardOut: an engine makes what it was asked for although nobody waits any
+// more, so that it must be waited for, or nobody removes it.
+func TestCreatingIsHeardOut(t *testing.T) {
+	engine := newFake(nil)
+	p, err := New(&Config{Root: t.TempDir(), Engine: engine, AnswerTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	engine.on("Create", func(asked context.Context) error {
+		cancel()
+		return asked.Err()
+	})
+	if _, err := p.create(ctx, Unit{Name: "late"}); fault.Of(err) != fault.Canceled {
+		t.Errorf("it answers %v, want %v", err, fault.Canceled)
+	}
+	if engine.units["late"] == nil {
+		t.Error("the engine was not heard out")
+	}
+	if _, err := p.create(ctx, Unit{Name: "never"}); fault.Of(err) != fault.Canceled || len(engine.called("Create")) != 1 {
+		t.Errorf("of one that was given up before: %v, %q", err, engine.called("Create"))
+	}
+}
+
 func TestIsolationThatNoContainerGives(t *testing.T) {
 	p, err := New(&Config{Root: t.TempDir(), Engine: newFake(nil)})
 	if err != nil {

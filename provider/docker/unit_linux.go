@@ -99,14 +99,32 @@ func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) 
 // create makes a container in place of any that has its name, which a crash has
 // left: the lock is held.
 func (p *Provider) create(ctx context.Context, u Unit) (id string, err error) {
-	id, err = p.engine.Create(ctx, u)
+	id, err = p.ask(ctx, u)
 	if fault.Of(err) == fault.AlreadyExists {
 		if err = p.removeUnit(ctx, u.Name); err == nil {
-			id, err = p.engine.Create(ctx, u)
+			id, err = p.ask(ctx, u)
 		}
 	}
 	if err == nil {
 		driver.Step(ctx, "container created")
+	}
+	return id, err
+}
+
+// ask has the engine make a container, and hears the answer also where the caller gives
+// up meanwhile: an engine that was asked goes on, and what it makes after its maker has
+// looked for it would be nobody's. One that does not answer is not waited for long.
+func (p *Provider) ask(ctx context.Context, u Unit) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("docker: create %s: %w", u.Name, err)
+	}
+	const patience = 2 * time.Second
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(min(patience, p.cfg.AnswerTimeout), cancel) })()
+	id, err := p.engine.Create(whole, u)
+	if cut := ctx.Err(); cut != nil {
+		return "", fmt.Errorf("docker: create %s: %w", u.Name, cut)
 	}
 	return id, err
 }
