@@ -283,7 +283,7 @@ func (m *matrix) chooseRunners(o *Options) error {
 		if len(o.Runners) > 0 && !slices.Contains(o.Runners, r.ID) {
 			continue
 		}
-		c := agent.Config{Type: r.Agent.Type, Model: r.Agent.Model, Command: r.Agent.Command, CommandArgs: r.Agent.CommandArgs, Env: r.Agent.Env}
+		c := agent.Config{Type: r.Agent.Type, Model: r.Agent.Model, Command: r.Agent.Command, CommandArgs: r.Agent.CommandArgs, Env: r.Agent.Env, UserHome: o.UserHome}
 		a, err := agent.New(c)
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ type Config struct {
 	Command     string            // the program; "" is the type's own
 	CommandArgs []string          // before all other arguments
 	Env         map[string]string // over the environment
+	UserHome    string            // of the user, whose settings some programs have; "" is none
 
 	behind []string // arguments of Redirect, behind the word for what the program is to do
 }

@@ -42,8 +42,11 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 		return Invocation{}, err
 	}
 	env := c.env(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
-	return Invocation{Argv: c.line(in, tools), Env: env, Dir: in.Dir,
-		Hosts: c.hosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")}, nil
+	hosts := c.hosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")
+	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // of settings that are wrong it says so itself
+		hosts = []string{base.Host}
+	}
+	return Invocation{Argv: c.line(in, tools), Env: env, Dir: in.Dir, Hosts: hosts}, nil
 }
 
 // line returns the command line. The program is npx by default, which is told the

@@ -13,8 +13,8 @@ import (
 
 // Redirect returns a configuration with which an agent asks its model at base
 // instead of where it is, and where that is: so a recorder, a tape or a gateway can
-// be put between them. A provider that Codex has from a file of its own is not
-// moved. Base is a URL such as http://127.0.0.1:4000; behind it come the paths of the
+// be put between them. Codex is asked for the provider that its settings in
+// cfg.UserHome name. Base is a URL such as http://127.0.0.1:4000; behind it come the paths of the
 // upstream. A program of the user's own is moved where its configuration sets one of
 // ModelVariables; of one that sets none, which may have no model, the upstream is nil.
 // Agents that have no switch for it are Unsupported.
@@ -32,13 +32,7 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 	case "gemini":
 		return moved(cfg, "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", base)
 	case "codex":
-		up, err := url.Parse(or(cfg.Env["OPENAI_BASE_URL"], "https://api.openai.com/v1"))
-		if err != nil || up.Host == "" {
-			return cfg, nil, fmt.Errorf("agent: redirect codex: %w: OPENAI_BASE_URL is %q, want a URL", fault.InvalidArgument, cfg.Env["OPENAI_BASE_URL"])
-		}
-		cfg.behind = []string{"-c", fmt.Sprintf("openai_base_url=%q", base+up.Path)}
-		up.Path = ""
-		return cfg, up, nil
+		return redirectCodex(cfg, base)
 	case "opencode":
 		return movedProvider(cfg, base)
 	case "copilot":

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// codexSettings is what of Codex's settings says where its model is.
+type codexSettings struct {
+	Profile   string                   `toml:"profile"`
+	Provider  string                   `toml:"model_provider"`
+	OpenAI    string                   `toml:"openai_base_url"`
+	Providers map[string]codexProvider `toml:"model_providers"`
+	Profiles  map[string]codexSettings `toml:"profiles"`
+}
+
+type codexProvider struct {
+	Base string `toml:"base_url"`
+}
+
+// codexKnown are providers that Codex knows by itself, beside openai.
+var codexKnown = map[string]string{"ollama": "http://localhost:11434/v1", "lmstudio": "http://localhost:1234/v1"}
+
+// codexModel returns the provider that Codex asks, "" for OpenAI's, and where it is:
+// what its file of settings says, and over that its arguments.
+func codexModel(cfg Config) (provider string, base *url.URL, err error) {
+	var s codexSettings
+	if cfg.UserHome != "" {
+		data, err := os.ReadFile(filepath.Join(cfg.UserHome, ".codex", "config.toml"))
+		if err == nil {
+			err = toml.Unmarshal(data, &s)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", nil, fmt.Errorf("agent: settings of codex: %w: %w", fault.InvalidArgument, err)
+		}
+	}
+	s.override(cfg.CommandArgs)
+	provider = s.Provider
+	if p := s.Profiles[s.Profile]; p.Provider != "" {
+		provider = p.Provider
+	}
+	at := or(s.Providers[provider].Base, codexKnown[provider])
+	if provider == "" || provider == "openai" {
+		provider, at = "", or(cfg.Env["OPENAI_BASE_URL"], or(s.OpenAI, "https://api.openai.com/v1"))
+	}
+	if base, err = url.Parse(at); err != nil || base.Host == "" {
+		if provider == "" {
+			return "", nil, fmt.Errorf("agent: the model of codex: %w: OPENAI_BASE_URL is %q, want a URL", fault.InvalidArgument, at)
+		}
+		return "", nil, fmt.Errorf("agent: the model of codex: %w: model_providers.%s.base_url is %q, want a URL", fault.InvalidArgument, provider, at)
+	}
+	return provider, base, nil
+}
+
+// override takes over what arguments set: -c KEY=VALUE, and a profile.
+func (s *codexSettings) override(args []string) {
+	for i, arg := range args {
+		flag, value, joined := strings.Cut(arg, "=")
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch flag {
+		case "-p", "--profile":
+			s.Profile = value
+		case "-c", "--config":
+			key, value, _ := strings.Cut(value, "=")
+			s.set(strings.TrimSpace(key), literal(value))
+		}
+	}
+}
+
+var codexBase = regexp.MustCompile(`^model_providers\.([A-Za-z0-9_-]+)\.base_url$`)
+
+func (s *codexSettings) set(key, value string) {
+	switch key {
+	case "profile":
+		s.Profile = value
+	case "model_provider":
+		s.Provider = value
+	case "openai_base_url":
+		s.OpenAI = value
+	}
+	if m := codexBase.FindStringSubmatch(key); m != nil {
+		if s.Providers == nil {
+			s.Providers = map[string]codexProvider{}
+		}
+		s.Providers[m[1]] = codexProvider{value}
+	}
+}
+
+// literal is a value of TOML that is a text, or the text itself where it is none, as
+// Codex takes it.
+func literal(value string) string {
+	var v struct{ V string }
+	if toml.Unmarshal([]byte("V = "+value), &v) == nil {
+		return v.V
+	}
+	return value
+}
+
+// redirectCodex lets Codex ask at base.
+func redirectCodex(cfg Config, base string) (Config, *url.URL, error) {
+	provider, up, err := codexModel(cfg)
+	if err != nil {
+		return cfg, nil, err
+	}
+	key := "openai_base_url"
+	if provider != "" {
+		if key = "model_providers." + provider + ".base_url"; !codexBase.MatchString(key) {
+			return cfg, nil, fmt.Errorf("agent: redirect codex: %w: the provider %q has a name that no argument can have", fault.Unsupported, provider)
+		}
+	}
+	cfg.behind = []string{"-c", fmt.Sprintf("%s=%q", key, base+up.Path)}
+	up.Path = ""
+	return cfg, up, nil
+}
