@@ -48,7 +48,7 @@ func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts str
 		return k, err
 	}
 	k.ends = append(k.ends, func() error { stop(); return nil })
-	if k.traffic, err = m.trafficOf(artifacts, m.dirsOf(d, artifacts)); err != nil {
+	if k.traffic, err = m.trafficOf(artifacts, m.dirsOf(d, artifacts), d.place.way); err != nil {
 		return k, err
 	}
 	if k.traffic != nil {
@@ -87,7 +87,7 @@ func (k *kit) redirect(cfg agent.Config, base string, mux *http.ServeMux) error 
 		return err
 	}
 	k.traffic.moved = true
-	mux.Handle(modelPath+"/", http.StripPrefix(modelPath, replay.Handler(up, k.traffic)))
+	mux.Handle(modelPath+"/", http.StripPrefix(modelPath, replay.Handler(up, ofAgent{k.traffic})))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ type Place struct {
 	fenced  bool              // what runs here can't reach the host
 	inside  *Inside           // answers what runs here; nil is nothing, unless it is not fenced
 	onHost  bool              // dir is a directory of the host with the very files
+	way     http.RoundTripper // asks hosts as what runs here would; nil is that nothing is in between
 	destroy func(ctx context.Context) error
 
 	apart    bool   // nothing of the host is shown inside

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -113,7 +114,35 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	env := insideEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
 	maps.Copy(env, req.Env)
-	return &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}, nil
+	p := &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}
+	if t, ok := s.Provider.(outward); ok {
+		p.way = lateWay{t, spec.ID}
+	}
+	return p, nil
+}
+
+// An outward one is a provider that asks hosts in the place of what runs in a workspace.
+type outward interface {
+	Transport(workspace string) (http.RoundTripper, error)
+}
+
+// lateWay finds the way out of a workspace when there is something to ask: most
+// sessions have nothing.
+type lateWay struct {
+	provider  outward
+	workspace string
+}
+
+// RoundTrip asks by a way of its own, which ends with the answer.
+func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
+	t, err := l.provider.Transport(l.workspace)
+	if err != nil {
+		return nil, err
+	}
+	if one, ok := t.(*http.Transport); ok {
+		one.DisableKeepAlives = true
+	}
+	return t.RoundTrip(r)
 }
 
 // policyOf is the policy of a place: what the suite's configuration says, with the

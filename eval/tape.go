@@ -1,17 +1,20 @@
 package eval
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/eval/replay"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Traffic with models is recorded, and replayed, by session: what one session says
@@ -64,18 +67,53 @@ func (t *traffic) doubt() error {
 }
 
 // trafficOf opens the tape of a session; nil is that models are asked directly.
-// dirs are those that differ from run to run.
-func (m *matrix) trafficOf(artifacts string, dirs []string) (*traffic, error) {
+// dirs are those that differ from run to run, and way is how the agent would ask.
+func (m *matrix) trafficOf(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
 	switch {
 	case m.opts.record != "":
-		return m.recordTo(artifacts, dirs)
+		return m.recordTo(artifacts, dirs, way)
 	case m.opts.replay != "":
 		return m.replayFrom(artifacts, dirs)
 	}
 	return nil, nil
 }
 
-func (m *matrix) recordTo(artifacts string, dirs []string) (*traffic, error) {
+// ways are how hosts are asked that are recorded: directly, and those for which the
+// policy of the agent's workspace names a credential as the agent would ask them, so
+// that it is added. A judge, which works outside, asks directly.
+type ways struct {
+	agent http.RoundTripper // nil is directly
+	rules []driver.NetRule  // that allow something
+}
+
+// agentKey is the key of a context of what an agent asks.
+type agentKey struct{}
+
+func (w ways) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Context().Value(agentKey{}) != nil && w.agent != nil && slices.ContainsFunc(w.rules, func(rule driver.NetRule) bool {
+		return rule.Credential != "" && named(rule.Host, r.URL.Hostname())
+	}) {
+		return w.agent.RoundTrip(r)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// named reports whether a rule names a host: as it is, or by "*." and its end.
+func named(rule, host string) bool {
+	rule, host = strings.ToLower(rule), strings.ToLower(host)
+	end, wild := strings.CutPrefix(rule, "*")
+	return rule == host || wild && strings.HasSuffix(host, end)
+}
+
+// ofAgent is the traffic of the agent.
+type ofAgent struct{ *traffic }
+
+// RoundTrip marks what is asked.
+func (t ofAgent) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.traffic.RoundTrip(r.WithContext(context.WithValue(r.Context(), agentKey{}, true)))
+}
+
+func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
 	path, err := m.tapePath(m.opts.record, artifacts)
 	if err != nil {
 		return nil, err
@@ -87,7 +125,7 @@ func (m *matrix) recordTo(artifacts string, dirs []string) (*traffic, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
 	}
-	rec := replay.NewRecorder(http.DefaultTransport, f)
+	rec := replay.NewRecorder(ways{way, m.provision.policy.Network.Allow}, f)
 	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -48,6 +49,11 @@ func (p *Provider) places(id string) outlet.Places {
 		at.Shared = p.ground.Path(sharedRoots)
 	}
 	return at
+}
+
+// Transport asks in the place of a program of a workspace; see outlet.Outlets.
+func (p *Provider) Transport(workspace string) (http.RoundTripper, error) {
+	return p.ways().Transport(workspace)
 }
 
 // connect gives a guest that is to be launched its way out.

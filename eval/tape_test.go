@@ -1,0 +1,49 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// tripping is a function as a RoundTripper.
+type tripping func(*http.Request) (*http.Response, error)
+
+func (f tripping) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestCredentialsAreAddedWhileRecording asks hosts with and without one, for an agent
+// and for a judge: nobody listens where it is asked directly.
+func TestCredentialsAreAddedWhileRecording(t *testing.T) {
+	through := errors.New("through the fence")
+	w := ways{tripping(func(*http.Request) (*http.Response, error) { return nil, through }),
+		[]driver.NetRule{{Host: "127.0.0.1", Credential: "key"}, {Host: "*.localhost", Credential: "key"}, {Host: "localhost"}}}
+	agent := context.WithValue(t.Context(), agentKey{}, true)
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		host string
+		want bool
+	}{
+		"the agent":                 {agent, "127.0.0.1", true},
+		"the agent, by a pattern":   {agent, "model.LOCALHOST", true},
+		"the agent, elsewhere":      {agent, "127.0.0.2", false},
+		"the agent, no credential":  {agent, "localhost", false},
+		"a judge, of the same host": {t.Context(), "127.0.0.1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(c.ctx, http.MethodGet, "http://"+c.host+":1/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := w.RoundTrip(r)
+			if err == nil {
+				resp.Body.Close()
+			}
+			if got := errors.Is(err, through); got != c.want {
+				t.Errorf("through the fence: %v (%v), want %v", got, err, c.want)
+			}
+		})
+	}
+}
