@@ -44,6 +44,7 @@ func TestExtract(t *testing.T) {
 		{"behind a marker", "- ```sh\n  ls\n  ```\n* ```sh\n  pwd\n  ```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n", Line: 1}, {Language: "sh", Info: "sh", Code: "pwd\n", Line: 4}}},
 		{"in an item, with tabs", "-\tdo\n\n\t```sh\n\tls\n\t\t-l\n\t```\n", nil, []block{{Language: "sh", Info: "sh", Code: "ls\n\t-l\n", Line: 3}}},
 		{"behind an item", "- a\n\nb\n\n    ```sh\n    ls\n    ```\n", nil, nil},
+		{"items without end", strings.Repeat("- ", 1<<19) + "```sh\n```\n", nil, []block{{Line: 2, Cut: true}}},
 		{"too far in an item", "- a\n\n      ```sh\n      ls\n      ```\n", nil, nil},
 		{"code with less indent than its fence", "1. a\n   ```py\nx = 1\n   ```\n", nil, []block{{Language: "py", Info: "py", Code: "x = 1\n", Line: 2}}},
 		{"empty", "```sh\n```", nil, []block{{Language: "sh", Info: "sh", Line: 1}}},

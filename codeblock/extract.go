@@ -93,6 +93,9 @@ func indented(line string, from int) (rest string, column int) {
 	return "", column
 }
 
+// maxDepth is how deeply items may be nested; a fence further in is not looked for.
+const maxDepth = 100
+
 // A list has the columns at which the items begin that a line may be in, the
 // outermost first.
 type list []int
@@ -109,7 +112,7 @@ func (in *list) enter(line string) int {
 		*in = (*in)[:len(*in)-1]
 	}
 	at := in.innermost()
-	for column-at <= maxIndent {
+	for column-at <= maxIndent && len(*in) < maxDepth {
 		n := marker(rest)
 		if n == 0 {
 			break

@@ -52,12 +52,12 @@ are given; one beyond them is told and not written.`,
 }
 
 func (a *app) collect(ctx context.Context, opts collectOptions) error {
-	sink, done, err := sinkOf(opts.to)
-	if err != nil {
-		return err
-	}
-	defer done()
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
+		sink, done, err := sinkOf(opts.to)
+		if err != nil {
+			return err
+		}
+		defer done()
 		man, failed := st.CollectTo(ctx, opts.spec, sink)
 		if failed != nil && len(man.Files) == 0 {
 			return failed
