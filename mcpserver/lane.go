@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -142,9 +143,9 @@ func (l *lane) take(ctx context.Context, line []byte) (call *laneCall, over bool
 	return call, l.begin(ctx, call)
 }
 
-// validID reports whether an id is a string or a number.
+// validID reports whether an id is a string or a number. It is sent back as it is.
 func validID(id json.RawMessage) bool {
-	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
+	return len(id) > 0 && utf8.Valid(id) && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
 // begin notes a call; false where one of the same id runs.

@@ -78,10 +78,24 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 	return a.Otherwise, "otherwise " + string(a.Otherwise)
 }
 
+// strictest returns the decision on a call that is about several things, and which
+// of them it is for: all of them must be allowed.
+func (a *Approval) strictest(tool string, about []string) (Decision, string, string) {
+	order := map[Decision]int{Allow: 0, Ask: 1, Deny: 2}
+	what := about[0]
+	d, rule := a.decide(tool, what)
+	for _, other := range about[1:] {
+		if od, orule := a.decide(tool, other); order[od] > order[d] {
+			d, rule, what = od, orule, other
+		}
+	}
+	return d, rule, what
+}
+
 // allow returns nil where the call may go on. Each decision that a rule made is
 // told of.
-func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, what string) error {
-	d, rule := a.decide(t.Name, what)
+func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, about []string) error {
+	d, rule, what := a.strictest(t.Name, about)
 	if rule == "" {
 		return nil
 	}
@@ -135,10 +149,7 @@ func about(args map[string]json.RawMessage, root string) subject {
 		}
 		switch k {
 		case "file_path", "path", "output_path", "file", "from":
-			s = path.Clean(s)
-			if below, ok := strings.CutPrefix(s, root+"/"); ok && root != "" {
-				s = below
-			}
+			s = spelled(s, root)
 		case "cmd":
 			var words []string
 			if raw, ok := args["args"]; ok && json.Unmarshal(raw, &words) == nil {
@@ -148,6 +159,40 @@ func about(args map[string]json.RawMessage, root string) subject {
 		return subject{k, s}
 	}
 	return subject{}
+}
+
+// spelled is a path as rules have it.
+func spelled(s, root string) string {
+	s = path.Clean(s)
+	if below, ok := strings.CutPrefix(s, root+"/"); ok && root != "" {
+		return below
+	}
+	return s
+}
+
+// all returns all that a call is about: what it moves also where to, and of a patch
+// the files in it.
+func (s subject) all(args map[string]json.RawMessage, root string) []string {
+	list := []string{s.text}
+	var to, patch string
+	if json.Unmarshal(args["to"], &to) == nil && to != "" {
+		list = append(list, spelled(to, root))
+	}
+	if json.Unmarshal(args["patch"], &patch) != nil {
+		return list
+	}
+	ops, err := parsePatch(patch)
+	if err != nil {
+		return list // the call says why
+	}
+	for _, op := range ops {
+		for _, name := range []string{op.path, op.to} {
+			if name != "" {
+				list = append(list, spelled(name, root))
+			}
+		}
+	}
+	return list
 }
 
 // wild matches text with a pattern in which * stands for any text.

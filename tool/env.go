@@ -299,7 +299,7 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	if t.ReadOnly { // nothing is added to its text
 		c.quoted = req.Quoted
 	}
-	if err := e.Approval.allow(ctx, c, req, t, what.text); err != nil {
+	if err := e.allow(ctx, c, req, t, what, args); err != nil {
 		return Result{}, err
 	}
 	after, err := e.around(ctx, t, c, what.text)
@@ -308,6 +308,14 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	}
 	a, err := e.protected(ctx, t, c, args)
 	return e.finish(t, c, a, after(), err)
+}
+
+// allow asks the rules, if there are any.
+func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, what subject, args map[string]json.RawMessage) error {
+	if e.Approval == nil {
+		return nil
+	}
+	return e.Approval.allow(ctx, c, req, t, what.all(args, c.Root()))
 }
 
 // around prepares for a call that may change something. What it returns is called
