@@ -42,7 +42,7 @@ var may = []struct{ pkg, imports string }{
 	{"workspace", "fault event workspace/driver internal/search internal/near"},
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
 	{"egress", "fault event secret workspace/driver"},
-	{"egress/outlet", "egress workspace/driver"},
+	{"egress/outlet", "fault egress workspace/driver"},
 	{"posix/boundary", "fault workspace/driver internal/search"},
 	{"posix/process", "fault event workspace/driver"},
 	{"posix/guard", "fault event workspace/driver posix/boundary"},
