@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,8 +77,9 @@ func (b *Builder) Report(runner Runner, prompt string) *Report {
 	if b.Events != nil {
 		r.Events = b.Events
 	}
-	r.FinalOutput = b.finalOutput()
-	r.Usage = b.usage(prompt, r.FinalOutput)
+	output := b.finalOutput()
+	r.FinalOutput = bounded(output)
+	r.Usage = b.usage(prompt, output)
 	for _, p := range b.Reads {
 		r.Files.ObservedReads = append(r.Files.ObservedReads, p)
 		if strings.HasSuffix(p, skillFile) {
@@ -99,6 +101,19 @@ func (b *Builder) finalOutput() string {
 		}
 	}
 	return b.Fallback
+}
+
+// maxOutput is how much of a final output a report holds: it is written several
+// times, and the log of the agent has all of it.
+const maxOutput = 1 << 20
+
+// bounded cuts what is too long, and says so.
+func bounded(output string) string {
+	if len(output) <= maxOutput {
+		return output
+	}
+	head := strings.ToValidUTF8(output[:maxOutput], "")
+	return fmt.Sprintf("%s\n... (%d more bytes are in the log of the agent)", head, len(output)-len(head))
 }
 
 func (b *Builder) usage(prompt, output string) Usage {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -161,5 +162,22 @@ func TestManySkills(t *testing.T) {
 	}
 	if got := len(b.Report(Runner{}, "p").DetectedSkills); got != many {
 		t.Errorf("%d skills, want %d", got, many)
+	}
+}
+
+// TestFinalOutputIsBounded: an agent may print as much as it likes.
+func TestFinalOutputIsBounded(t *testing.T) {
+	said := strings.Repeat("\u00e9", maxOutput)
+	b := Builder{Output: &said}
+	r := b.Report(Runner{}, "")
+	if got := len(r.FinalOutput); got > maxOutput+100 || !strings.HasSuffix(r.FinalOutput, "bytes are in the log of the agent)") || !utf8.ValidString(r.FinalOutput) {
+		t.Errorf("the report holds %d bytes, which end in %q", got, r.FinalOutput[max(got-60, 0):])
+	}
+	if got := r.Usage.OutputChars; got != Length(said) {
+		t.Errorf("the output has %v characters, want %v", got, Length(said))
+	}
+	short := "done"
+	if got := (&Builder{Output: &short}).Report(Runner{}, "").FinalOutput; got != short {
+		t.Errorf("got %q, want %q", got, short)
 	}
 }
