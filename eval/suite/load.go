@@ -186,8 +186,9 @@ func sourceOf(path string) (source, error) {
 		Message: "a suite ends in .ts, .mts, .cts, .tsx, .js, .mjs, .cjs, .jsx, .yaml or .yml"}
 }
 
-// ScratchPrefix begins the names of the temporary directories of evaluations.
-const ScratchPrefix = "croft-eval-"
+// ScratchPrefix begins the names of the temporary directories of evaluations, and of
+// nothing else: those that nobody has locked are removed.
+const ScratchPrefix = "croft-evaluation-"
 
 // withTmp returns the loader with a temporary directory, and that directory where it
 // is new.
