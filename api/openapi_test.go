@@ -61,6 +61,8 @@ var routes = []string{
 	"POST /v1/snapshots/check",
 	"POST /v1/snapshots/gc",
 	"POST /v1/snapshots/prune",
+	"POST /v1/snapshots/import",
+	"DELETE /v1/snapshots/{snapshot}",
 	"POST /v1/snapshots/{snapshot}/export",
 	"POST /v1/templates",
 	"POST /v1/workspaces",

@@ -50,10 +50,12 @@ type Config struct {
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
 	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
 
-	// Snapshots is the store that the snapshots of workspaces are in, and Export
-	// copies one of them to the bucket of a URL. Nil are for a server without.
+	// Snapshots is the store that the snapshots of workspaces are in. Export copies
+	// one of them to the bucket of a URL, and Import back from there; without an id
+	// it lists those in the bucket. Nil are for a server without.
 	Snapshots *snapshot.Store
 	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
+	Import    func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error)
 
 	// Memory keeps what was staged, prepared and collected in workspaces, and
 	// Artifacts what was saved of them. Nil are for a server without.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -270,8 +271,8 @@ func (s *Server) apply(ctx context.Context, in *applyInput) (*body[history.Appli
 
 type diffInput struct {
 	Target
-	From         string   `query:"from" doc:"id or name of a snapshot; empty is what the workspace started from, or its newest snapshot"`
-	To           string   `query:"to" doc:"id or name of a snapshot; empty is the workspace as it is"`
+	From         string   `query:"from" doc:"id or name of a snapshot, or template:NAME, workspace:NAME or dir:PATH; empty is what the workspace started from, or its newest snapshot"`
+	To           string   `query:"to" doc:"the same; empty is the workspace as it is"`
 	Paths        []string `query:"path,explode" doc:"only these, with all below them"`
 	Context      int      `query:"context" doc:"lines around a change; 0 is 3, and -1 none"`
 	Text         bool     `query:"text" doc:"with hunks and numbers of lines"`
@@ -283,11 +284,11 @@ func (s *Server) diff(ctx context.Context, in *diffInput) (*body[snapshot.Compar
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.state(ctx, ws, in.From, Origin, in.CrossSession)
+	from, err := s.compared(ctx, ws, in, in.From, Origin)
 	if err != nil {
 		return nil, err
 	}
-	to, err := s.state(ctx, ws, in.To, Now, in.CrossSession)
+	to, err := s.compared(ctx, ws, in, in.To, Now)
 	if err != nil {
 		return nil, err
 	}
@@ -298,12 +299,33 @@ func (s *Server) diff(ctx context.Context, in *diffInput) (*body[snapshot.Compar
 	return &body[snapshot.Comparison]{*out}, nil
 }
 
-// state returns a state of a workspace by its name.
-func (s *Server) state(ctx context.Context, ws *workspace.Workspace, name, otherwise string, crossSession bool) (snapshot.Tree, error) {
+// compared returns one side of a comparison: a state of the workspace by its name,
+// or what a word before a colon says.
+func (s *Server) compared(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
 	if name == "" {
 		name = otherwise
 	}
-	files, err := s.stateFiles(ctx, ws, name, crossSession)
+	switch word, rest, _ := strings.Cut(name, ":"); word {
+	case "template":
+		c, err := s.catalog()
+		if err != nil {
+			return nil, err
+		}
+		return c.Tree(ctx, rest)
+	case "dir":
+		c, err := s.catalog()
+		if err != nil {
+			return nil, err
+		}
+		return c.Dir(rest)
+	case "workspace":
+		other, err := s.workspace(ctx, Target{ID: rest, Owner: in.Owner})
+		if err != nil {
+			return nil, err
+		}
+		return history.Tree(ctx, other, Now, nil)
+	}
+	files, err := s.stateFiles(ctx, ws, name, in.CrossSession)
 	if err != nil {
 		return nil, err
 	}

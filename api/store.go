@@ -19,6 +19,8 @@ func (s *Server) storeRoutes() {
 	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove what no snapshot needs from the store"), s.storeGC)
 	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify all that is in the store"), s.storeCheck)
 	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Forget snapshots by count and age"), s.storePrune)
+	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Forget a snapshot, also of a workspace that is gone"), s.storeDelete)
+	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Bring a snapshot back from a store in a bucket, or list what is there"), s.storeImport)
 	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
 }
 
@@ -152,4 +154,51 @@ func (s *Server) storeExport(ctx context.Context, in *exportInput) (*body[Export
 		out.LeftOut = []string{}
 	}
 	return &body[Exported]{out}, nil
+}
+
+type storeDeleteInput struct {
+	Snapshot string `path:"snapshot" doc:"id of the snapshot"`
+}
+
+// storeDelete forgets a snapshot, unless it is a template, or workspaces that are
+// there started from it.
+func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	m, err := store.Get(ctx, in.Snapshot)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
+		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; croft template rm forgets it", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+	}
+	needed, err := s.origins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if needed[in.Snapshot] {
+		return nil, fmt.Errorf("snapshot %s: %w: workspaces that are there started from it", in.Snapshot, fault.WrongState)
+	}
+	return nil, store.Delete(ctx, in.Snapshot)
+}
+
+// Import is the body of /snapshots/import.
+type Import struct {
+	From     string `json:"from" doc:"URL of the bucket: file:///path, s3://bucket?region=... or mem://"`
+	Snapshot string `json:"snapshot,omitempty" doc:"id that it has there; without one nothing is brought, and the answer lists what is there"`
+}
+
+type bringInput struct{ Body Import }
+
+func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapshots], error) {
+	if s.cfg.Import == nil {
+		return nil, fmt.Errorf("import: %w: this server knows no buckets", fault.Unsupported)
+	}
+	all, err := s.cfg.Import(ctx, in.Body.Snapshot, in.Body.From)
+	if err != nil {
+		return nil, err
+	}
+	return &body[Snapshots]{Snapshots{infos(all)}}, nil
 }

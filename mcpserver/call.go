@@ -36,6 +36,12 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 		if ask.question != "" && err != nil {
 			return res, ask.result(), nil
 		}
+		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
+			// It may have opened a workspace, of which all clients are told.
+			if rerr := s.Refresh(ctx); rerr != nil {
+				s.log.Warn("tell clients of workspaces", "error", rerr)
+			}
+		}
 		s.note(ctx, req, t.Name, time.Since(start), err)
 		return res, nil, err
 	}
@@ -168,14 +174,15 @@ func (a *asker) function() func(context.Context, string) (bool, error) {
 			a.question = question
 			return false, fmt.Errorf("mcpserver: %w", tool.ErrPending)
 		}
-		yes, _ := answer.Content["allow"].(bool)
-		return answer.Action == "accept" && yes, nil
+		// Clients that show no more than a question accept it without a content.
+		no := answer.Content["allow"] != nil && answer.Content["allow"] != true
+		return answer.Action == "accept" && !no, nil
 	}
 }
 
 func (a *asker) result() *mcp.CallToolResult {
 	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{approval: &mcp.ElicitParams{
 		Mode: "form", Message: a.question,
-		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"allow":{"type":"boolean","title":"Allow it","default":false}},"required":["allow"]}`),
+		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"allow":{"type":"boolean","title":"Allow it","default":true}}}`),
 	}}}
 }

@@ -139,6 +139,24 @@ func (c *Catalog) Delete(ctx context.Context, name string, needed func(snapshot 
 	return c.Store.Delete(ctx, t.Snapshot)
 }
 
+// Tree returns what a template holds.
+func (c *Catalog) Tree(ctx context.Context, name string) (snapshot.Tree, error) {
+	t, err := c.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	tree, _, err := c.Store.Whole(ctx, t.Snapshot)
+	return tree, err
+}
+
+// Dir returns a directory of this host as a tree, where one may be a source.
+func (c *Catalog) Dir(dir string) (snapshot.Tree, error) {
+	if err := c.allowed(dir); err != nil {
+		return nil, err
+	}
+	return snapshot.HostDir(dir, nil), nil
+}
+
 // open returns the tree of a source and what it is; done lets go of it.
 func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
 	given := 0
@@ -172,6 +190,9 @@ func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what str
 
 // commit returns the files of a commit, read by git's plumbing alone.
 func (c *Catalog) commit(ctx context.Context, s Source) (snapshot.Tree, string, error) {
+	if isURL(s.Git) {
+		return nil, "", fmt.Errorf("template: source %q: %w: it must be a repository on disk; clone it first", s.Git, fault.InvalidArgument)
+	}
 	if err := c.allowed(s.Git); err != nil {
 		return nil, "", err
 	}
@@ -217,4 +238,11 @@ func (c *Catalog) allowed(dir string) error {
 func holds(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
+}
+
+// isURL reports whether s is the address of a repository elsewhere: a URL, or
+// HOST:PATH.
+func isURL(s string) bool {
+	host, _, ok := strings.Cut(s, ":")
+	return ok && host != "" && !strings.Contains(host, "/")
 }

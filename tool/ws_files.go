@@ -159,6 +159,9 @@ func wsMkdirTool() *Tool {
 			return Message{}, err
 		}
 		if err := c.Workspace.Mkdir(ctx, in.Path, &driver.MkdirOptions{Parents: in.Recursive}); err != nil {
+			if fault.Of(err) == fault.NotFound {
+				return Message{}, Errorf(fault.NotFound, "mkdir %s: the directory above it does not exist; recursive makes it, too", in.Path)
+			}
 			return Message{}, PathError("mkdir", in.Path, err)
 		}
 		return Message{"made " + in.Path}, nil

@@ -119,6 +119,9 @@ func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 	if a.server != "" {
 		return a.relay(ctx, opts)
 	}
+	if opts.http == "" && len(opts.hosts) > 0 {
+		return usagef("--host is for --http: over standard input and output nobody asks by a name")
+	}
 	if opts.http != "" {
 		if err := system.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
 			return err

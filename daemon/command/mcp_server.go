@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,7 +51,7 @@ func (t toolFlags) forServer() error {
 		return usagef("--provider, --read-only, --approve and --checkpoints belong to workspaces that are made here; those of a server are as they were opened")
 	case p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || p.openNet || len(p.secrets) > 0 || p.memory != "" ||
 		p.disk != "" || p.cpus != "" || p.pids != 0 || p.files != 0 || p.bestEffort || len(p.env) > 0:
-		return usagef("a policy belongs to workspaces that are made here; croft ws policy changes that of a workspace on the server")
+		return usagef("a policy belongs to workspaces that are made here; those of a server are as they were opened")
 	}
 	return nil
 }
@@ -70,8 +72,14 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil || answer.Error.Code == "" {
 		return nil, fmt.Errorf("server: %w: it answered %s", fault.Unavailable, res.Status)
 	}
-	return nil, answer.Error.Err()
+	return nil, &refusal{answer.Error.Err()}
 }
+
+// A refusal is what a server said. Libraries put their own words around it, which
+// help nobody.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
 
 // relay is croft mcp on a server: what the agent says on standard input goes to
 // the server, and what that says to standard output, until either ends.
@@ -93,6 +101,9 @@ func (a *app) relay(ctx context.Context, opts mcpOptions) error {
 	if err != nil {
 		return err
 	}
+	var unasked sync.WaitGroup
+	defer unasked.Wait()
+	defer cancel()
 	ended := make(chan error, 2)
 	pass := func(from, to mcp.Connection) {
 		for {
@@ -100,7 +111,11 @@ func (a *app) relay(ctx context.Context, opts mcpOptions) error {
 			if err == nil {
 				err = to.Write(ctx, msg)
 				if r, ok := msg.(*jsonrpc.Request); err != nil && ok && r.ID.IsValid() && to == there {
-					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, err)})
+					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, serverError(a.server, err))})
+				} else if ok && err == nil && r.Method == "notifications/initialized" && to == there {
+					unasked.Go(func() {
+						announcements(ctx, transport, there.SessionID(), func(m jsonrpc.Message) error { return here.Write(ctx, m) })
+					})
 				}
 			}
 			if err != nil {
@@ -113,13 +128,16 @@ func (a *app) relay(ctx context.Context, opts mcpOptions) error {
 	go pass(there, here)
 	err = <-ended
 	cancel()
-	err = errors.Join(clientIsDone(err), there.Close())
+	err = errors.Join(clientIsDone(serverError(a.server, err)), there.Close())
 	<-ended
 	return err
 }
 
 // serverError is the error of a server that can't be reached, or its own.
 func serverError(server string, err error) error {
+	if said := (*refusal)(nil); errors.As(err, &said) {
+		return said.error
+	}
 	if fault.Of(err) != fault.Internal {
 		return err
 	}
@@ -167,6 +185,9 @@ func (a *app) toolOnServer(ctx context.Context, opts toolOptions, args []string,
 	}
 	call := func(name string, input json.RawMessage) (*mcp.CallToolResult, error) {
 		return session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: input})
+	}
+	if !slices.ContainsFunc(known, func(t toolAnswer) bool { return t.Name == args[0] }) {
+		return unknownTool(known, args[0])
 	}
 	if read := readArguments(known, args[0], input); read != nil {
 		_, _ = call("Read", read) // what can't be read, the tool itself speaks of

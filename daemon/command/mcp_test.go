@@ -232,6 +232,9 @@ func TestApprovalAsksTheUser(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked = append(asked, req.Params.Message)
+		if len(asked) > 2 {
+			return &mcp.ElicitResult{Action: "accept"}, nil // by a client that shows the question alone
+		}
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"allow": yes}}, nil
 	}}
 	a := overStdio(t, opts, "--workspace", t.TempDir(), "--approve", "ask:Bash(touch *)", "--approve", "deny:delete")
@@ -244,8 +247,45 @@ func TestApprovalAsksTheUser(t *testing.T) {
 	if got, failed := a.call("delete", m{"path": "x"}); !failed || got != "delete is not allowed here (rule deny:delete)" {
 		t.Errorf("got %q, %v", got, failed)
 	}
-	if len(asked) != 2 || !strings.HasSuffix(asked[0], "touch x") {
+	a.ok("Bash", m{"command": "touch y"})
+	if len(asked) != 3 || !strings.HasSuffix(asked[0], "touch x") {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// resources are the workspaces that a client sees.
+func (a *agent) resources() []string {
+	a.t.Helper()
+	list, err := a.ListResources(a.t.Context(), nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var names []string
+	for _, r := range list.Resources {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// changes returns a client's options, and a channel that hears that workspaces
+// came or went.
+func changes() (*mcp.ClientOptions, <-chan struct{}) {
+	heard := make(chan struct{}, 16)
+	return &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- struct{}{} }}, heard
+}
+
+// TestForkIsTold: a client hears of a fork, and sees it among the resources.
+func TestForkIsTold(t *testing.T) {
+	opts, heard := changes()
+	a := overStdio(t, opts, "--workspaces", "w="+t.TempDir())
+	a.ok("fork", m{"name": "kid"})
+	<-heard
+	if got := a.resources(); !slices.Contains(got, "kid") {
+		t.Errorf("there are %q, want kid, too", got)
+	}
+	a.ok("fork", m{"name": "twin", "workspace": "all"})
+	if got := a.resources(); !slices.Contains(got, "twin-kid") || !slices.Contains(got, "twin-w") {
+		t.Errorf("there are %q, want a twin of each", got)
 	}
 }
 

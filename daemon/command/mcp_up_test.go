@@ -3,14 +3,17 @@ package command_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -209,8 +212,33 @@ func TestAgentStartsAProgramForAServer(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("croft mcp ended with %v", err)
 	}
+	heardFromAServer(t, on)
 	out, err := on("ws", "cat", "here", "a").CombinedOutput()
 	if err != nil || string(out) != "two\n" {
 		t.Errorf("on the server there is %q, %v", out, err)
+	}
+}
+
+// heardFromAServer: what a server says unasked is passed on, too.
+func heardFromAServer(t *testing.T, on func(...string) *exec.Cmd) {
+	t.Helper()
+	opts, heard := changes()
+	s, err := newClient(opts).Connect(t.Context(), &mcp.CommandTransport{Command: lasting(on("mcp"))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{s, t}
+	for i := 0; len(heard) == 0; i++ { // the stream is opened some time after the greeting
+		must(t, on("ws", "open", fmt.Sprintf("new-%d", i), "--provider", "memory"))
+		time.Sleep(50 * time.Millisecond)
+		if i == 100 {
+			t.Fatal("nothing is heard of a workspace that was opened")
+		}
+	}
+	if got := a.resources(); !slices.Contains(got, "new-0") {
+		t.Errorf("there are %q, want new-0, too", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("croft mcp ended with %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  group,
 	}
-	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand())
+	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand(), a.snapshotImportCommand(), a.snapshotRmCommand())
 	return cmd
 }
 
@@ -57,7 +57,10 @@ templates and what a workspace that is there started from. What only they needed
 		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
 		Args:    cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
-			if r.Keep < 0 || maxAge < 0 || r.Keep == 0 && maxAge == 0 {
+			if r.Keep < 0 || maxAge < 0 {
+				return usagef("--keep and --max-age must not be negative")
+			}
+			if r.Keep == 0 && maxAge == 0 {
 				return usagef("a rule is required: --keep N, --max-age AGE, or both")
 			}
 			if maxAge > 0 {
@@ -213,4 +216,67 @@ func (a *app) snapshotExport(ctx context.Context, id, to string, credentials boo
 			return err
 		})
 	})
+}
+
+func (a *app) snapshotImportCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "import [SNAPSHOT] --from URL",
+		Short: "Bring a snapshot back from a store in a bucket, and print the id that it has here",
+		Long: `Bring a snapshot back from a store in a bucket, by the id that it has there, which is what
+croft snapshot export printed, and print the id that it has here. Without one, list what is there. The
+URL is that of croft snapshot export.`,
+		Example: "  croft snapshot import --from file:///srv/snapshots\n  croft snapshot import ID --from file:///srv/snapshots\n" +
+			"  croft template create back --snapshot ID && croft ws open again --template back",
+		Args: cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if from == "" {
+				return usagef("--from is required: the URL of a bucket")
+			}
+			return a.snapshotImport(ctx, args, from)
+		}),
+	}
+	cmd.Flags().StringVar(&from, "from", "", "URL of the bucket")
+	return cmd
+}
+
+func (a *app) snapshotImport(ctx context.Context, ids []string, from string) error {
+	return a.withClient(ctx, func(c *remote.Client) error {
+		id := strings.Join(ids, "")
+		list, err := c.ImportSnapshot(ctx, id, from)
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+		}
+		return a.answer(list[0], func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, list[0].ID)
+			return err
+		})
+	})
+}
+
+func (a *app) snapshotRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm SNAPSHOT...",
+		Short: "Forget snapshots by their ids, also of workspaces that are gone",
+		Long: `Forget snapshots by their ids, also of workspaces that are gone. One that a workspace which is
+there started from stays, and so does a template. What only they needed is removed from the disk by
+croft snapshot gc.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, ids []string) error {
+			return a.withClient(ctx, func(c *remote.Client) error {
+				for _, id := range ids {
+					if err := c.ForgetSnapshot(ctx, id); err != nil {
+						return err
+					}
+				}
+				return a.answer(map[string][]string{"removed": ids}, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, "removed", strings.Join(ids, ", "))
+					return err
+				})
+			})
+		}),
+	}
 }

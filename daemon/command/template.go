@@ -61,8 +61,8 @@ func (a *app) templateCreate(ctx context.Context, t remote.TemplateRequest) erro
 		paths = append(paths, &t.Image)
 	}
 	for _, p := range paths {
-		if *p == "" {
-			continue
+		if *p == "" || p == &t.Git && strings.Contains(*p, ":") && !isPath(*p) {
+			continue // what is no path here is none of the server's either, which says so
 		}
 		if a.server != "" && !filepath.IsAbs(*p) {
 			return usagef("%s is relative: with --server, give a path of the server's host from its root", *p)

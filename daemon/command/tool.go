@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/daemon/system"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/near"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -72,6 +74,9 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 		if len(args) == 0 || opts.schema {
 			return a.showTools(known, args, opts.schema)
 		}
+		if !slices.ContainsFunc(slices.Concat(list, env.Tools), func(t *tool.Tool) bool { return t.Name == args[0] }) {
+			return unknownTool(known, args[0])
+		}
 		if read := readArguments(known, args[0], input); read != nil {
 			// What can't be read, the tool itself speaks of.
 			_, _ = env.Run(ctx, tool.Request{Tool: "Read", Args: read, Session: "cli"})
@@ -82,6 +87,15 @@ func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
 		}
 		return a.showAnswer(res.Data(), res.Text)
 	})
+}
+
+// unknownTool refuses the name of a tool that is not there.
+func unknownTool(known []toolAnswer, name string) error {
+	var names []string
+	for _, t := range known {
+		names = append(names, t.Name)
+	}
+	return tool.Errorf(fault.NotFound, "unknown tool %q%s; croft tool lists them", name, near.Hint(name, names))
 }
 
 // showAnswer prints what a tool answered.
@@ -133,6 +147,7 @@ type toolAnswer struct {
 func (a *app) showTools(known []toolAnswer, names []string, schema bool) error {
 	var out []toolAnswer
 	rows := [][]string{{"NAME", "FAMILY", "DESCRIPTION"}}
+	families := slices.ContainsFunc(known, func(t toolAnswer) bool { return t.Family != "" })
 	for _, t := range known {
 		if len(names) > 0 && t.Name != names[0] {
 			continue
@@ -142,7 +157,12 @@ func (a *app) showTools(known []toolAnswer, names []string, schema bool) error {
 		rows = append(rows, []string{t.Name, t.Family, strings.TrimSuffix(first, ".")})
 	}
 	if len(names) > 0 && len(out) == 0 {
-		return usagef("unknown tool %q; croft tool lists them", names[0])
+		return unknownTool(known, names[0])
+	}
+	if !families {
+		for i, r := range rows {
+			rows[i] = []string{r[0], r[2]}
+		}
 	}
 	if schema && len(out) == 1 {
 		data, err := json.MarshalIndent(out[0], "", "  ")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,7 +173,7 @@ func (a *app) sides(ctx context.Context, c *remote.Client, ws *workspace.Workspa
 		return nil, nil, err
 	}
 	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, nil, fmt.Errorf("apply: %w: nothing changed there", fault.NotFound)
+		return nil, nil, fmt.Errorf("apply %s: %w: nothing changed there", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed")

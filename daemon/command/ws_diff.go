@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,10 @@ func (a *app) wsDiffCommand() *cobra.Command {
 		Use:   "diff NAME [PATH...]",
 		Short: "Show what changed in a workspace, as a patch",
 		Long: `Show what changed in a workspace, as a patch that git apply and patch(1) understand. Without
---from, since what it started from: a snapshot or a template, or else its newest snapshot.`,
-		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src",
+--from, since what it started from: a snapshot or a template, or else its newest snapshot.
+--from and --to take the id or name of a snapshot, template:NAME, workspace:NAME, or a directory
+(dir:PATH, or a path that begins with / or .), which with --server is one of the server's host.`,
+		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src\n  croft ws diff demo --from ~/src/app\n  croft ws diff demo --from workspace:other",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if opts.Context < -1 {
@@ -37,19 +40,39 @@ func (a *app) wsDiffCommand() *cobra.Command {
 			if opts.stat && opts.nameOnly {
 				return usagef("--stat and --name-only are two answers; one can be given")
 			}
+			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
+				var err error
+				if *side, err = a.sideOf(flag, *side); err != nil {
+					return err
+				}
+			}
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
 			return a.wsDiff(ctx, args[0], opts)
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.From, "from", "", "compare with this snapshot, by id or name")
-	f.StringVar(&opts.To, "to", "", "compare this snapshot instead of the workspace as it is")
+	f.StringVar(&opts.From, "from", "", "compare with this: a snapshot by id or name, template:NAME, workspace:NAME or a directory")
+	f.StringVar(&opts.To, "to", "", "compare this instead of the workspace as it is")
 	f.IntVarP(&opts.Context, "unified", "U", 0, "lines around a change; 0 is 3, and -1 none")
 	f.BoolVar(&opts.stat, "stat", false, "one line for each file, and a sum")
 	f.BoolVar(&opts.nameOnly, "name-only", false, "only the kind of change and the path")
 	f.BoolVar(&opts.CrossSession, "cross-session", false, "snapshots that another session took, too")
 	return cmd
+}
+
+// sideOf names one side of a comparison as a server does: a directory by its
+// absolute path.
+func (a *app) sideOf(flag, side string) (string, error) {
+	dir, named := strings.CutPrefix(side, "dir:")
+	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
+		return side, nil
+	}
+	if a.server != "" && !filepath.IsAbs(dir) {
+		return "", usagef("%s %s is relative: with --server, give a directory of the server's host from its root", flag, dir)
+	}
+	abs, err := filepath.Abs(dir)
+	return "dir:" + abs, err
 }
 
 func (a *app) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {

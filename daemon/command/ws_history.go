@@ -31,6 +31,9 @@ func (a *app) wsHistoryCommand() *cobra.Command {
 the state that each came from. The one that the workspace was in last is marked with *.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: it is a number of states; 0 is all", limit)
+			}
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.wsHistory(ctx, ws, limit) })
 		}),
 	}

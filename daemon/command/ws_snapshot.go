@@ -64,6 +64,9 @@ func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.Snapshot
 		if !info.Frozen {
 			a.note("the workspace was not frozen: what changed meanwhile may be in the snapshot in part")
 		}
+		if info.Skipped > 0 {
+			a.note("left out: %d pipes, sockets and devices", info.Skipped)
+		}
 		return a.answer(info, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, info.ID)
 			return err
@@ -79,6 +82,9 @@ func (a *app) wsSnapshotsCommand() *cobra.Command {
 		Short: "List the snapshots of a workspace, the newest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
+			if opts.Limit < 0 {
+				return usagef("--limit %d: it is a number of snapshots; 0 is all", opts.Limit)
+			}
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				if remove != "" {
 					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {

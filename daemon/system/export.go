@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,47 @@ func (s *System) export(roots []string) func(ctx context.Context, id, to string,
 	}
 }
 
+// imported returns what brings snapshots back from buckets, which for those in
+// directories must lie in one of roots, unless that is nil. Without an id nothing
+// is brought, and the answer is what there is.
+func (s *System) imported(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
+	return func(ctx context.Context, id, from string) (_ []*snapshot.Manifest, err error) {
+		if err := s.permitExport(from, roots); err != nil {
+			return nil, err
+		}
+		b, err := bucket.Open(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
+		there := snapshot.Open(bucket.New(b, ""), nil)
+		if id == "" {
+			return there.List(ctx)
+		}
+		m, err := s.bring(ctx, there, id)
+		if err != nil {
+			return nil, err
+		}
+		return []*snapshot.Manifest{m}, nil
+	}
+}
+
+// bring copies a snapshot from a store that others may have written: what it says
+// to lie over is no directory of this host, and labels that mean something to
+// Croft are not taken from it.
+func (s *System) bring(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
+	tree, m, err := there.Tree(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if m.Base != (snapshot.Base{}) || len(m.Paths) > 0 {
+		return nil, fmt.Errorf("system: import %s: %w: it is not whole; croft snapshot export makes one that is", id, fault.InvalidArgument)
+	}
+	info := m.SnapshotInfo
+	maps.DeleteFunc(info.Labels, func(label, _ string) bool { return strings.HasPrefix(label, "croft.") })
+	return s.snapshots.Take(ctx, tree, &snapshot.TakeOptions{Info: info})
+}
+
 func (s *System) permitExport(to string, roots []string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "file" {
@@ -37,10 +79,10 @@ func (s *System) permitExport(to string, roots []string) error {
 	}
 	path := resolved(u.Path)
 	if within(resolved(s.Dir), path) || within(path, resolved(s.Dir)) {
-		return fmt.Errorf("system: export to %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
+		return fmt.Errorf("system: bucket %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
 	}
 	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(resolved(root), path) }) {
-		return fmt.Errorf("system: export to %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
+		return fmt.Errorf("system: bucket %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	s.API, err = api.New(api.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
-		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)),
+		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)), Import: s.imported(s.hostRoots(cfg.Beyond)),
 		Memory: s.memory, Artifacts: s.artifacts,
 	})
 	if err != nil {

@@ -47,7 +47,11 @@ func (g Guard) CheckHost(hostport string) error {
 	if net.ParseIP(host) != nil {
 		return nil // an address needs no resolving, so nobody can rebind it
 	}
-	return fmt.Errorf("host %q: %w: this server answers to localhost, to addresses and to the names %q", host, fault.PermissionDenied, g.Hosts)
+	names := ""
+	if len(g.Hosts) > 0 {
+		names = fmt.Sprintf(", and to the names %q", g.Hosts)
+	}
+	return fmt.Errorf("host %q: %w: this server answers to localhost and to addresses%s; --host adds a name", host, fault.PermissionDenied, names)
 }
 
 // CheckOrigin refuses what a page of another origin makes a browser send.

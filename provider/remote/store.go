@@ -67,3 +67,27 @@ func (c *Client) ExportSnapshot(ctx context.Context, id, to string, credentials 
 	}
 	return get[Exported](ctx, c, req)
 }
+
+// ImportSnapshot brings a snapshot back from the store in a bucket, by the id that
+// it has there, and returns it as it is here. Without an id it returns what there
+// is.
+func (c *Client) ImportSnapshot(ctx context.Context, id, from string) ([]driver.SnapshotInfo, error) {
+	type bring struct {
+		From     string `json:"from"`
+		Snapshot string `json:"snapshot,omitempty"`
+	}
+	req, err := request{method: http.MethodPost, path: storePath + "/import"}.jsonBody(bring{from, id})
+	if err != nil {
+		return nil, err
+	}
+	out, err := get[snapshotList](ctx, c, req)
+	return out.Snapshots, err
+}
+
+// ForgetSnapshot forgets a snapshot by its id, also of a workspace that is gone.
+func (c *Client) ForgetSnapshot(ctx context.Context, id string) error {
+	if err := none(id); err != nil {
+		return err
+	}
+	return c.call(ctx, request{method: http.MethodDelete, path: storePath + "/" + url.PathEscape(id)}, nil)
+}

@@ -212,9 +212,21 @@ func (r repository) commit() driver.Tool {
 				}
 			}
 			// One argument with its option, so that no message is taken for another.
-			return r.git(ctx, "-c", "user.useConfigOnly=false", "commit", "--no-gpg-sign", "--message="+in.Message)
+			words := []string{"-c", "user.useConfigOnly=false"}
+			if !r.named(ctx) {
+				words = append(words, "-c", "user.name=Croft", "-c", "user.email=croft@localhost")
+			}
+			return r.git(ctx, append(words, "commit", "--no-gpg-sign", "--message="+in.Message)...)
 		},
 	}
+}
+
+// named reports whether git knows who commits. The configuration of the user who
+// runs Croft is not seen inside.
+func (r repository) named(ctx context.Context) bool {
+	_, name := r.git(ctx, "config", "--get", "user.name")
+	_, mail := r.git(ctx, "config", "--get", "user.email")
+	return name == nil && mail == nil
 }
 
 func (r repository) branch() driver.Tool {

@@ -114,3 +114,25 @@ func TestNothingIsTakenForAnOption(t *testing.T) {
 		t.Error("a branch was made")
 	}
 }
+
+// TestCommitWithoutIdentity commits where nobody has told git who does: inside a
+// workspace the user's own configuration is not seen.
+func TestCommitWithoutIdentity(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	env, _ := newEnv(t)
+	for _, c := range []struct{ setup, want string }{
+		{"git init -q -b main && echo a > a", "Croft <croft@localhost>"},
+		{"git config user.name Ada && git config user.email ada@example.com && echo b > a", "Ada <ada@example.com>"},
+	} {
+		if out, err := call(t, env, "Bash", map[string]any{"command": c.setup}); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		if _, err := call(t, env, "git_commit", map[string]any{"message": "m", "all": true}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := call(t, env, "Bash", map[string]any{"command": "git log -1 --format='%an <%ae>'"}); err != nil || got != c.want+"\n" {
+			t.Errorf("the author is %q, %v; want %q", got, err, c.want)
+		}
+	}
+}

@@ -34,6 +34,9 @@ func forkTool() *tool.Tool {
 }
 
 func fork(ctx context.Context, c *tool.Call, in forkInput) (forkOutput, error) {
+	if in.Name != "" && string(c.Args["workspace"]) == `"all"` {
+		in.Name += "-" + c.Name // one name can't be that of several
+	}
 	info, err := begin(ctx, c, in.Snapshot)
 	if err != nil {
 		return forkOutput{}, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/tool"
@@ -91,7 +92,12 @@ func (o listOutput) Text() string {
 		return "no snapshots"
 	}
 	var lines []string
+	seen := map[string]bool{}
 	for _, s := range o.Snapshots {
+		if s.Name != "" && seen[s.Name] {
+			s.Name = "" // the newest has the name; this one is called by its id
+		}
+		seen[s.Name] = true
 		lines = append(lines, s.line())
 	}
 	return strings.Join(lines, "\n") + "\n"
@@ -105,6 +111,9 @@ func listTool() *tool.Tool {
 }
 
 func list(ctx context.Context, c *tool.Call, in listInput) (listOutput, error) {
+	if in.Limit < 0 {
+		return listOutput{}, tool.Errorf(fault.InvalidArgument, "limit must not be negative")
+	}
 	all, err := c.Workspace.Snapshots(ctx, &driver.ListSnapshotsOptions{Limit: in.Limit})
 	if err != nil {
 		return listOutput{}, err

@@ -216,6 +216,9 @@ func TestRefusals(t *testing.T) {
 		{"apply", args{"source": "x"}, `unknown workspace "x"; configured: w`},
 		{"apply", args{"source": "w"}, `source and workspace are both "w"`},
 		{"workspace_restore", args{"snapshot": "x"}, `snapshot "x" not found`},
+		{"snapshot_list", args{"limit": -1}, "limit must not be negative"},
+		{"workspace_mkdir", args{"path": "a/b"}, "mkdir a/b: the directory above it does not exist; recursive makes it, too"},
+		{"Read", args{"file_path": "f", "workspace": "all"}, `unknown workspace "all"; configured: w (Read works in one at a time)`},
 	} {
 		if got, ok := a.try(c.tool, c.args); ok || got != c.want {
 			t.Errorf("%s(%v) = %q, want %q", c.tool, c.args, got, c.want)
@@ -250,6 +253,11 @@ func TestWorkspaceToolset(t *testing.T) {
 	read("restored", "old")
 	read("branched", "new")
 	contains(t, "list", a.ok("workspace_list_snapshots", args{"workspace": "w"}), "s\t")
+	a.ok("workspace_snapshot", args{"workspace": "w", "name": "s"})
+	if got := a.ok("workspace_list_snapshots", args{"workspace": "w"}); strings.Count(got, "s\t") != 1 {
+		t.Errorf("two have the name, which is that of the newest:\n%s", got)
+	}
+	a.ok("workspace_delete_snapshot", args{"workspace": "w", "snapshot": "s"})
 	a.ok("workspace_delete_snapshot", args{"workspace": "w", "snapshot": "s"})
 	if got, ok := a.try("workspace_delete_snapshot", args{"workspace": "w", "snapshot": "s"}); ok {
 		t.Errorf("deleted twice: %s", got)
