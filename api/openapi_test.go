@@ -13,6 +13,7 @@ import (
 
 // routes is every route that there is.
 var routes = []string{
+	"DELETE /v1/snapshots/{snapshot}",
 	"DELETE /v1/templates/{template}",
 	"DELETE /v1/workspaces/{id}",
 	"DELETE /v1/workspaces/{id}/artifacts/content",
@@ -60,9 +61,8 @@ var routes = []string{
 	"PATCH /v1/workspaces/{id}",
 	"POST /v1/snapshots/check",
 	"POST /v1/snapshots/gc",
-	"POST /v1/snapshots/prune",
 	"POST /v1/snapshots/import",
-	"DELETE /v1/snapshots/{snapshot}",
+	"POST /v1/snapshots/prune",
 	"POST /v1/snapshots/{snapshot}/export",
 	"POST /v1/templates",
 	"POST /v1/workspaces",
