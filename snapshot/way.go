@@ -109,7 +109,7 @@ func (w *Way) Tree(ctx context.Context, s *Store) (Tree, error) {
 
 // Leave gives the way up to who comes next.
 func (w *Way) Leave() {
-	w.lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	w.lock.Close() // the lock ends with the descriptor, whatever it answers
 }
 
 // End is the end of the way, or says that it was not begun.

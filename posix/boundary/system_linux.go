@@ -86,10 +86,10 @@ func (s system) resolve(name string, flags int, how uint64) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: how}
 	for try := 0; ; try++ {
 		fd, err := s.openat2(name, &oh)
-		switch err { //nolint:errorlint // an errno, as the kernel answers
+		switch err {
 		case nil:
 			return fd, nil
-		case unix.EINTR:
+		case unix.EINTR: //nolint:errorlint // an errno, as the kernel answers
 			continue
 		case unix.EAGAIN:
 			if try < openTries {
