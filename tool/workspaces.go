@@ -165,8 +165,5 @@ func chooseFrom(t *Tool, list []Entry, name string) ([]Entry, error) {
 			return []Entry{e}, nil
 		}
 	}
-	if name == allWorkspaces {
-		return nil, Errorf(fault.NotFound, "unknown workspace %q; configured: %s (%s works in one at a time)", name, entryNames(list), t.Name)
-	}
 	return nil, Errorf(fault.NotFound, "unknown workspace %q; configured: %s", name, entryNames(list))
 }

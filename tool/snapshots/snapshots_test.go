@@ -218,7 +218,6 @@ func TestRefusals(t *testing.T) {
 		{"workspace_restore", args{"snapshot": "x"}, `snapshot "x" not found`},
 		{"snapshot_list", args{"limit": -1}, "limit must not be negative"},
 		{"workspace_mkdir", args{"path": "a/b"}, "mkdir a/b: the directory above it does not exist; recursive makes it, too"},
-		{"Read", args{"file_path": "f", "workspace": "all"}, `unknown workspace "all"; configured: w (Read works in one at a time)`},
 	} {
 		if got, ok := a.try(c.tool, c.args); ok || got != c.want {
 			t.Errorf("%s(%v) = %q, want %q", c.tool, c.args, got, c.want)
