@@ -106,6 +106,11 @@ func (s *scan) visit(dir string) {
 			s.found = append(s.found, p)
 		}
 	}
+	if dir == "." && len(here) == 0 {
+		if p := loosePython(s, dir); p != nil {
+			here, s.found = []*Project{p}, append(s.found, p)
+		}
+	}
 	// One that can be tested is more likely what the directory is about.
 	slices.SortStableFunc(here, func(a, b *Project) int {
 		return cmp.Compare(boolRank(a.Test.IsZero()), boolRank(b.Test.IsZero()))

@@ -245,6 +245,9 @@ func TestPython(t *testing.T) {
 			"test": "python3 -m unittest discover -s tests -t . <- tests/test_a.py", "scoped": "python3 -m unittest $FILES <- tests/test_a.py"}},
 		{"pytest by use", []string{"requirements.txt", "", "test_a.py", "import pytest\n"}, w{"test": "pytest <- test_a.py"}},
 		{"django", []string{"requirements.txt", "django\n", "manage.py", ""}, w{"test": "python3 manage.py test <- manage.py", "scoped": "none"}},
+		{"tests alone", []string{"calc.py", "", "test_calc.py", "def test_a(): pass\n"}, w{"eco": "python", "test": "pytest <- test_calc.py"}},
+		{"tests of unittest alone", []string{"tests/test_calc.py", "import unittest\n"}, w{"test": "python3 -m unittest discover -s tests -t . <- tests/test_calc.py"}},
+		{"tests in Python beside another project", []string{"go.mod", "module a\n", "test_calc.py", "import pytest\n"}, w{"eco": "go"}},
 		{"nose2", []string{"pyproject.toml", "[tool.nose2]\n"}, w{"test": "nose2 <- pyproject.toml"}},
 	})
 }

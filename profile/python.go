@@ -23,6 +23,19 @@ func detectPython(s *scan, dir string) *Project {
 	if proof == "" {
 		return nil
 	}
+	return newPython(s, dir, proof)
+}
+
+// loosePython is a directory with tests in Python and without any manifest.
+func loosePython(s *scan, dir string) *Project {
+	tests := (&python{s: s, Project: &Project{Dir: dir}}).testFiles()
+	if len(tests) == 0 {
+		return nil
+	}
+	return newPython(s, dir, tests[0])
+}
+
+func newPython(s *scan, dir, proof string) *Project {
 	p := &python{s: s, Project: &Project{Dir: dir, Ecosystem: Python, Language: "python", Proof: proof}}
 	usable := p.readManifests()
 	root := s.workspaceOf(Python, dir)
@@ -336,8 +349,13 @@ func (p *python) tests(usable bool) {
 		p.ScopedTest = p.at(f, p.tool("python", "-m", "unittest", Files)...).on([]string{"*.py"}).whole(p.Test.Argv...)
 		return
 	}
-	// pytest runs whatever kind of test there is, so it is what a package gets.
-	if f := p.s.first(p.Dir, "pyproject.toml", "setup.py", "setup.cfg"); f != "" && usable {
+	// pytest runs whatever kind of test there is, so it is what a package gets, and
+	// what has tests and nothing else.
+	f := p.s.first(p.Dir, "pyproject.toml", "setup.py", "setup.cfg")
+	if f == "" && strings.HasSuffix(p.Proof, ".py") {
+		f = p.Proof
+	}
+	if f != "" && usable {
 		p.pytest(f)
 	}
 }

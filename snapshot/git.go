@@ -298,7 +298,7 @@ func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string,
 		return "", hostError("make", "an index", err)
 	}
 	defer os.RemoveAll(temp)
-	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, author(opts.Author)...)
+	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.author(ctx, opts.Author)...)
 	if _, err := r.git(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
 		return "", err
 	}
@@ -360,12 +360,26 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 	return nil
 }
 
-func author(who string) []string {
-	name, mail := "Croft", "croft@localhost"
+// author says who commits: who is named, or whom the repository's configuration
+// names, or Croft.
+func (r *Repository) author(ctx context.Context, who string) []string {
+	name, mail := r.configured(ctx, "user.name"), r.configured(ctx, "user.email")
+	if name == "" || mail == "" {
+		name, mail = "Croft", "croft@localhost"
+	}
 	if n, rest, ok := strings.Cut(who, "<"); ok {
 		name, mail = strings.TrimSpace(n), strings.TrimSuffix(strings.TrimSpace(rest), ">")
 	}
 	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
+}
+
+// configured is a value of the repository's configuration; "" is none.
+func (r *Repository) configured(ctx context.Context, key string) string {
+	out, err := r.git(ctx, nil, nil, "config", "--get", key)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // gitView is a tree as git would have it: files are 0644 or 0755. What is in a

@@ -107,3 +107,32 @@ func TestBranchesOfOddRepositories(t *testing.T) {
 		}
 	})
 }
+
+// TestBranchIsCommittedByWhomTheRepositoryNames, if it names one, and by Croft else.
+func TestBranchIsCommittedByWhomTheRepositoryNames(t *testing.T) {
+	repo := commitIn(t, map[string]string{"a": "1\n"})
+	r, err := OpenRepository(t.Context(), repo)
+	must0(t, err)
+	head, err := r.Commit(t.Context(), "HEAD")
+	must0(t, err)
+	tree, err := r.Tree(t.Context(), head)
+	must0(t, err)
+	theirs := HostDir(plant(t, map[string]string{"a": "2\n"}), nil)
+	for i, want := range []string{"Croft <croft@localhost>", "Ada <ada@example.com>", "Bob <bob@example.com>"} {
+		opts := &BranchOptions{Message: "m"}
+		switch i {
+		case 1:
+			git(t, repo, "config", "user.name", "Ada")
+			git(t, repo, "config", "user.email", "ada@example.com")
+		case 2:
+			opts.Author = want
+		}
+		branch := "agent" + strconv.Itoa(i)
+		if _, err := r.ApplyBranch(t.Context(), tree, theirs, branch, opts); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(git(t, repo, "log", "-1", "--format=%an <%ae>", branch)); got != want {
+			t.Errorf("branch %s is by %s, want %s", branch, got, want)
+		}
+	}
+}

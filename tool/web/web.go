@@ -95,6 +95,9 @@ func (f fetcher) call(ctx context.Context, args json.RawMessage) (driver.ToolRes
 		return driver.ToolResult{}, err
 	case res.Cause == driver.CauseCanceled:
 		return driver.ToolResult{}, fmt.Errorf("web_fetch: %w", fault.Canceled)
+	case len(res.Refused) > 0 && (res.ExitCode != 0 || bytes.HasPrefix(lastLine(res.Stdout), []byte("403 "))):
+		no := res.Refused[0]
+		return driver.ToolResult{}, tool.Errorf(fault.PermissionDenied, "web_fetch: the network policy of the workspace refuses %s: %s", no.Host, no.Reason)
 	case res.ExitCode != 0:
 		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: %s", strings.TrimSpace(string(res.Stderr)))
 	}
@@ -103,16 +106,16 @@ func (f fetcher) call(ctx context.Context, args json.RawMessage) (driver.ToolRes
 
 // newPage takes apart what curl wrote: the body, and a last line of our own.
 func newPage(res workspace.Result) (driver.ToolResult, error) {
-	i := bytes.LastIndexByte(res.Stdout, '\n')
-	if i < 0 {
+	last := lastLine(res.Stdout)
+	if last == nil {
 		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl answered nothing")
 	}
-	status, media, _ := strings.Cut(string(res.Stdout[i+1:]), " ")
+	status, media, _ := strings.Cut(string(last), " ")
 	code, err := strconv.Atoi(status)
 	if err != nil {
 		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl answered no status")
 	}
-	body := res.Stdout[:i]
+	body := res.Stdout[:len(res.Stdout)-len(last)-1]
 	p := page{Status: code, ContentType: media, Truncated: res.StdoutDropped > 0 || len(body) > maxBody}
 	if p.Truncated {
 		body = body[:min(maxBody, len(body))]
@@ -124,4 +127,13 @@ func newPage(res workspace.Result) (driver.ToolResult, error) {
 	data, err := json.Marshal(p)
 	text := fmt.Sprintf("Status: %d\nContent-Type: %s\nTruncated: %t\n\n%s", p.Status, p.ContentType, p.Truncated, p.Body)
 	return driver.ToolResult{Text: text, Structured: data}, err
+}
+
+// lastLine is what comes after the last newline; nil is that there is none.
+func lastLine(out []byte) []byte {
+	i := bytes.LastIndexByte(out, '\n')
+	if i < 0 {
+		return nil
+	}
+	return out[i+1:]
 }
