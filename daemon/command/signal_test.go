@@ -188,16 +188,18 @@ func TestDialogueGoesOnAfterCtrlC(t *testing.T) {
 	}
 	defer tty.Close()
 	var seen strings.Builder
+	from := 0 // what comes before was waited for; one read may bring more than that
 	until := func(text string) {
 		t.Helper()
 		buf := make([]byte, 1024)
-		for from := seen.Len(); !strings.Contains(seen.String()[from:], text); {
+		for !strings.Contains(seen.String()[from:], text) {
 			n, err := tty.Read(buf)
 			seen.Write(buf[:n])
 			if err != nil {
 				t.Fatalf("it said %q, and no %q: %v", seen.String(), text, err)
 			}
 		}
+		from += strings.Index(seen.String()[from:], text) + len(text)
 	}
 	say := func(text string) {
 		t.Helper()
