@@ -32,7 +32,10 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 	if got := a.ok("web_fetch", m{"url": "https://" + host + "/"}); !strings.HasPrefix(got, "Status: 200\nContent-Type: text/plain\nTruncated: false\n\na page for curl/") {
 		t.Errorf("the allowed host: %q", got)
 	}
-	for _, url := range []string{"https://" + host + "/away", "https://127.0.0.3:1/", "http://169.254.169.254/latest/meta-data/", "http://localhost:22/"} {
+	if got, failed := a.call("web_fetch", m{"url": "http://localhost:22/"}); !failed { // the workspace's own
+		t.Errorf("the host's loopback interface is reached: %q", got)
+	}
+	for _, url := range []string{"https://" + host + "/away", "https://127.0.0.3:1/", "http://169.254.169.254/latest/meta-data/"} {
 		if got, failed := a.call("web_fetch", m{"url": url}); !failed || !strings.Contains(got, "network policy of the workspace refuses") {
 			t.Errorf("%s gives %q, want that the policy refuses it", url, got)
 		}
