@@ -14,6 +14,7 @@ type ahead struct {
 
 	mu      sync.Mutex
 	open    map[int]*opening // +checklocks:mu; by execution
+	begun   map[int]bool     // +checklocks:mu; the executions that need none any more
 	working sync.WaitGroup
 	closing chan struct{} // a token for each that is being ended
 }
@@ -29,7 +30,7 @@ type opening struct {
 // that are an execution's own, and in which no command of the user runs first.
 func newAhead(m *matrix) *ahead {
 	const further, ending = 2, 4
-	a := &ahead{m: m, open: map[int]*opening{}, closing: make(chan struct{}, ending)}
+	a := &ahead{m: m, open: map[int]*opening{}, begun: map[int]bool{}, closing: make(chan struct{}, ending)}
 	p := m.provision
 	if p.places.Fenced() && p.spec.Mode == "isolated" && (p.spec.Bootstrap == nil || p.made) {
 		a.depth = m.opts.schedule.lanes(m.opts.maxParallel) + further - 1
@@ -37,12 +38,14 @@ func newAhead(m *matrix) *ahead {
 	return a
 }
 
-// prepare begins to prepare the workspaces of executions whose turn is near.
+// prepare begins to prepare the workspaces of executions whose turn is near. Lanes
+// that start together may have overtaken the one that asks: what has begun has its
+// workspace, and a second one would take the first one's directory away.
 func (a *ahead) prepare(ctx context.Context, next []*execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range next[:min(a.depth, len(next))] {
-		if a.open[e.index] != nil || e.runner.rejected.Load() {
+		if a.open[e.index] != nil || a.begun[e.index] || e.runner.rejected.Load() {
 			continue
 		}
 		o := &opening{ready: make(chan struct{})}
@@ -61,6 +64,7 @@ func (a *ahead) prepare(ctx context.Context, next []*execution) {
 func (a *ahead) take(ctx context.Context, e *execution, artifacts string) (*desk, error) {
 	a.mu.Lock()
 	o := a.open[e.index]
+	a.begun[e.index] = true
 	if artifacts != sessionDir(e.dir, 1, 1) {
 		o = nil // a further session starts anew
 	} else {
