@@ -1,24 +1,19 @@
 package template
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
@@ -41,9 +36,7 @@ func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done 
 		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
 	}
 	done = func() error { return removeAll(dir) }
-	files := mutate.Extract(img)
-	err = unpack(ctx, files, dir)
-	if err = errors.Join(err, files.Close()); err != nil {
+	if err := unpackImage(ctx, img, dir); err != nil {
 		return nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
 	}
 	return snapshot.HostDir(dir, nil), done, nil
@@ -116,75 +109,6 @@ func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error
 		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	return img, nil
-}
-
-// unpack writes the files of a tar stream below a directory, which no name and no
-// link of it leaves. Owners are not kept; devices and pipes are left out.
-func unpack(ctx context.Context, r io.Reader, dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("%w: %w", fault.Of(err), err)
-	}
-	defer root.Close()     //nolint:errcheck // of a directory: each file in it is closed for itself
-	var dirs []*tar.Header // whose modes and times come last
-	for tr := tar.NewReader(r); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		h.Name = path.Clean(strings.TrimLeft(h.Name, "/"))
-		if h.Name == "." {
-			continue
-		}
-		if h.Typeflag == tar.TypeDir {
-			dirs = append(dirs, h)
-		}
-		if err := entry(root, h, tr); err != nil {
-			return fmt.Errorf("%q: %w: %w", h.Name, fault.InvalidArgument, err)
-		}
-	}
-	for _, h := range slices.Backward(dirs) {
-		err := root.Chmod(h.Name, fs.FileMode(h.Mode)&fs.ModePerm)
-		if err == nil {
-			err = root.Chtimes(h.Name, h.ModTime, h.ModTime)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%q: %w: %w", h.Name, fault.Of(err), err)
-		}
-	}
-	return nil
-}
-
-// entry writes one entry of a tar stream.
-func entry(root *os.Root, h *tar.Header, body io.Reader) error {
-	if err := root.MkdirAll(path.Dir(h.Name), 0o755); err != nil {
-		return err
-	}
-	switch h.Typeflag {
-	case tar.TypeDir:
-		return root.MkdirAll(h.Name, 0o755)
-	case tar.TypeSymlink:
-		return root.Symlink(h.Linkname, h.Name)
-	case tar.TypeLink:
-		return root.Link(path.Clean(strings.TrimLeft(h.Linkname, "/")), h.Name)
-	case tar.TypeReg:
-		f, err := root.OpenFile(h.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(f, body)
-		if err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close()); err != nil {
-			return err
-		}
-		return root.Chtimes(h.Name, h.ModTime, h.ModTime)
-	}
-	return nil
 }
 
 // removeAll removes a tree, also directories that may not be written to.
