@@ -7,6 +7,7 @@ package guestbin
 
 import (
 	"crypto/sha256"
+	"debug/elf"
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/fault"
@@ -74,30 +76,84 @@ func open(path, from string) (*Binary, error) {
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		return nil, fmt.Errorf("%s of %s: %s: %w: it is not a program", Name, from, path, fault.InvalidArgument)
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	version, err := identify(f, info.Size())
+	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.Of(err), err)
 	}
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.InvalidArgument, err)
 	}
-	return &Binary{Path: path, Version: version(sum.Sum(nil)), From: from}, nil
+	return &Binary{Path: path, Version: version, From: from}, nil
 }
 
-func version(sum []byte) string { return hex.EncodeToString(sum[:12]) }
+// identify returns the version of a program. Go's linker has put a digest of the
+// content in it, the build ID, which is read in no time; what has none is read whole.
+func identify(r io.ReaderAt, size int64) (string, error) {
+	sum := sha256.New()
+	if id := buildID(r); id != "" {
+		io.WriteString(sum, "Go build ID "+id) //nolint:errcheck // a digest takes all
+	} else if _, err := io.Copy(sum, io.NewSectionReader(r, 0, size)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:12]), nil
+}
+
+// buildID returns the build ID of a program: four digests, the last one of its
+// content. It is "" of what Go did not build, and where the builder left it out.
+func buildID(r io.ReaderAt) string {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return ""
+	}
+	s := f.Section(".note.go.buildid")
+	const header, most = 16, 1 << 10 // sizes of name and text, the kind and the name "Go"
+	if s == nil || s.Size < header || s.Size > most {
+		return ""
+	}
+	note, err := s.Data()
+	if err != nil || len(note) < header {
+		return ""
+	}
+	n := f.ByteOrder.Uint32(note[4:])
+	if uint64(n) > uint64(len(note)-header) {
+		return ""
+	}
+	id := string(note[header:][:n])
+	if strings.Count(id, "/") != 3 || strings.HasSuffix(id, "/") {
+		return ""
+	}
+	return id
+}
 
 // inside puts the embedded program, once per process, where it can be started
 // and nobody can change it.
 var inside = sync.OnceValues(func() (*Binary, error) {
-	data, ok := Embedded(runtime.GOARCH)
-	if !ok || runtime.GOOS != "linux" {
+	f, err := embedded.Open("bin/linux-" + runtime.GOARCH)
+	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
 	}
-	path, err := place(data)
+	defer f.Close()
+	b, err := unpack(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: unpack the embedded one: %w: %w", Name, fault.Failed, err)
 	}
-	sum := sha256.Sum256(data)
-	return &Binary{Path: path, Version: version(sum[:]), From: "embedded"}, nil
+	return b, nil
 })
+
+func unpack(f fs.File) (*Binary, error) {
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		return nil, fmt.Errorf("%T can't be read at an offset", f)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	version, err := identify(r, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	path, err := place(f)
+	return &Binary{Path: path, Version: version, From: "embedded"}, err
+}

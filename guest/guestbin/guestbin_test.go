@@ -1,6 +1,7 @@
 package guestbin
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +68,7 @@ func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped: the host has no /bin/true")
 	}
-	path, err := place(data)
+	path, err := place(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,4 +84,54 @@ func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Errorf("it does not run: %v", err)
 	}
+}
+
+// TestVersionIsOfTheContent: programs that Go built differ where their build IDs do,
+// and one without is told by all of it.
+func TestVersionIsOfTheContent(t *testing.T) {
+	build := func(text, ldflags string) (b *Binary, id string) {
+		t.Helper()
+		dir := t.TempDir()
+		src, out := filepath.Join(dir, "main.go"), filepath.Join(dir, "main")
+		if err := os.WriteFile(src, []byte("package main\n\nfunc main() { println(\""+text+"\") }\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", ldflags, "-o", out, src)
+		cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		b, err := Find(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return b, buildID(f)
+	}
+	one, id := build("one", "-s -w")
+	if id == "" {
+		t.Error("what Go built has no build ID")
+	}
+	same, _ := build("one", "-s -w")
+	other, _ := build("two", "-s -w")
+	if one.Version != same.Version || one.Version == other.Version {
+		t.Errorf("versions of one program: %s and %s; of another: %s", one.Version, same.Version, other.Version)
+	}
+	bare, id := build("one", "-s -w -buildid=")
+	bareOther, _ := build("two", "-s -w -buildid=")
+	if id != "" || bare.Version == bareOther.Version {
+		t.Errorf("without build IDs: %q, versions %s and %s", id, bare.Version, bareOther.Version)
+	}
+}
+
+func FuzzBuildID(f *testing.F) {
+	if self, err := os.ReadFile(os.Args[0]); err == nil {
+		f.Add(self[:min(len(self), 8<<10)])
+	}
+	f.Add([]byte("\x7fELF"))
+	f.Fuzz(func(_ *testing.T, data []byte) { buildID(bytes.NewReader(data)) })
 }

@@ -3,6 +3,7 @@ package guestbin
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,7 +11,7 @@ import (
 // place writes the program to memory that is sealed: it needs no directory, and
 // ends with the last process that uses it. The descriptor stays open for the
 // life of this process.
-func place(data []byte) (string, error) {
+func place(r io.Reader) (string, error) {
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 does not know MFD_EXEC
 		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -18,19 +19,15 @@ func place(data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := fill(fd, data); err != nil {
+	if err := fill(fd, r); err != nil {
 		return "", errors.Join(err, unix.Close(fd))
 	}
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-func fill(fd int, data []byte) error {
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		data = data[max(n, 0):]
+func fill(fd int, r io.Reader) error {
+	if _, err := io.CopyBuffer(writer(fd), r, make([]byte, 256<<10)); err != nil {
+		return err
 	}
 	if err := unix.Fchmod(fd, 0o555); err != nil {
 		return err
@@ -38,4 +35,18 @@ func fill(fd int, data []byte) error {
 	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, all)
 	return err
+}
+
+// A writer writes to a descriptor that no [os.File] has: it is to stay open.
+type writer int
+
+func (w writer) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		m, err := unix.Write(int(w), p[n:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+		n += max(m, 0)
+	}
+	return n, nil
 }

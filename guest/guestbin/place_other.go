@@ -2,6 +2,9 @@
 
 package guestbin
 
-import "errors"
+import (
+	"errors"
+	"io"
+)
 
-func place([]byte) (string, error) { return "", errors.New("croft-guest runs on Linux alone") }
+func place(io.Reader) (string, error) { return "", errors.New("croft-guest runs on Linux alone") }
