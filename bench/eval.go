@@ -107,7 +107,7 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 // settle lets the disk finish what was written and removed so far: of two that are
 // measured by turns, none is to wait for what the other one left. skillgym leaves
 // thirty thousand files.
-func settle() { syscall.Sync() } //nolint:errcheck // some systems have an answer, none that says anything
+func settle() { syscall.Sync() }
 
 // run runs a suite with one of the programs and returns what it left.
 func (e *evalBench) run(ctx context.Context, ours bool, suite string, args ...string) (out string, state *os.ProcessState, err error) {

@@ -169,7 +169,8 @@ func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
 		}
 	}
 	one.serve.Go(func() {
-		if err := one.proxy.Serve(o.ctx, l); err != nil {
+		// One that is given back at once is closed before it could begin.
+		if err := one.proxy.Serve(o.ctx, l); err != nil && fault.Of(err) != fault.WrongState {
 			o.log.Error("outlet: the proxy of a workspace ended", "workspace", id, "error", err)
 		}
 	})

@@ -1,11 +1,13 @@
 package outlet
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,6 +55,25 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 	}
 	if err := o.Release(t.Context(), "ws"); err != nil {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestGivenBackAtOnce: a proxy whose work had not begun when it was closed is not a
+// fault that somebody should read about.
+func TestGivenBackAtOnce(t *testing.T) {
+	var said bytes.Buffer
+	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that most do not begin
+	for range 20 {
+		if err := o.Hold("ws", Places{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Release(t.Context(), "ws"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said.Len() != 0 {
+		t.Errorf("it was said: %s", said.String())
 	}
 }
 

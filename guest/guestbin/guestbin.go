@@ -133,9 +133,8 @@ var inside = sync.OnceValues(func() (*Binary, error) {
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
 	}
-	defer f.Close()
 	b, err := unpack(f)
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%s: unpack the embedded one: %w: %w", Name, fault.Failed, err)
 	}
 	return b, nil
