@@ -25,7 +25,9 @@
 // engine. Executions take turns on it, and while one waits (for a command in its
 // workspace, a judge, a timer) others go on; what each collects softly is kept
 // apart by its asynchronous context. Each turn has a limit in time, and one of
-// memory that is sampled, so that an assertion that never ends fails alone.
+// memory that is sampled, so that an assertion that never ends fails alone. What
+// takes much at once (a buffer, a text that is repeated, an array that is filled)
+// asks first, and is a RangeError with the code E_RESOURCE_EXHAUSTED beyond that limit.
 //
 // Stack traces name the lines and columns of the file that was written.
 //
@@ -43,7 +45,8 @@
 //
 // A suite is the user's own program: the engine is in this process, its
 // memory is watched and not fenced, and a single built-in operation (a regular
-// expression that backtracks without end) can't be interrupted. Nor can esbuild: a
+// expression that backtracks without end, a replacement that makes terabytes of a
+// text) can't be interrupted. Nor can esbuild: a
 // suite that is written to keep its parser busy, such as thousands of nested type
 // arguments, does so for hours. TypeScript of others goes through package script.
 package suite

@@ -12,46 +12,74 @@ import (
 // sample is how often a turn is looked at.
 const sample = 50 * time.Millisecond
 
-// guard interrupts the engine when a turn takes too long, or too much. What it
-// returns ends the watch and says whether it did.
-func (v *vm) guard() (stop func() error) {
-	var (
-		mu    sync.Mutex
-		over  bool
-		cause error
-		timer *time.Timer
-	)
-	began, heap := time.Now(), uint64(0)
-	mu.Lock()
-	timer = time.AfterFunc(sample, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if over || cause != nil {
-			return
-		}
-		now := heapBytes()
-		if heap == 0 {
-			heap = now
-		}
-		switch {
-		case time.Since(began) >= v.limits.turn():
-			cause = fmt.Errorf("suite: %w: it ran for %v without a pause", fault.DeadlineExceeded, v.limits.turn())
-		case now > heap && now-heap > v.limits.memory():
-			cause = fmt.Errorf("suite: %w: it took more than %d MiB of memory", fault.ResourceExhausted, v.limits.memory()>>20)
-		default:
-			timer.Reset(min(sample, max(time.Millisecond, v.limits.turn()-time.Since(began))))
-			return
-		}
-		v.rt.Interrupt(cause)
-	})
-	mu.Unlock()
-	return func() error {
-		timer.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		over = true
-		return cause
+// A watch interrupts the engine when a turn takes too long, or too much.
+type watch struct {
+	v     *vm
+	began time.Time
+
+	mu    sync.Mutex
+	timer *time.Timer // +checklocks:mu
+	heap  uint64      // +checklocks:mu; in use when it was first asked for, 0 before
+	over  bool        // +checklocks:mu
+	cause error       // +checklocks:mu; why it interrupted
+}
+
+// guard begins to watch a turn.
+func (v *vm) guard() *watch {
+	w := &watch{v: v, began: time.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(sample, w.look)
+	return w
+}
+
+func (w *watch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || w.cause != nil {
+		return
 	}
+	limits := w.v.limits
+	switch {
+	case time.Since(w.began) >= limits.turn():
+		w.cause = fmt.Errorf("suite: %w: it ran for %v without a pause", fault.DeadlineExceeded, limits.turn())
+	case w.tookLocked() > limits.memory():
+		w.cause = fmt.Errorf("suite: %w: it took more than %d MiB of memory", fault.ResourceExhausted, limits.memory()>>20)
+	default:
+		w.timer.Reset(min(sample, max(time.Millisecond, limits.turn()-time.Since(w.began))))
+		return
+	}
+	w.v.rt.Interrupt(w.cause)
+}
+
+// tookLocked is by how much the heap has grown since it was first asked for.
+func (w *watch) tookLocked() uint64 { // +checklocks:w.mu
+	now := heapBytes()
+	if w.heap == 0 {
+		w.heap = now
+	}
+	return max(now, w.heap) - w.heap
+}
+
+// room refuses what would take more memory than the turn may have. What asks is
+// a single operation of the engine, which nothing can interrupt.
+func (w *watch) room(bytes float64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	limit := w.v.limits.memory()
+	if bytes <= float64(limit) && uint64(bytes)+w.tookLocked() <= limit {
+		return nil
+	}
+	return fmt.Errorf("suite: %w: %.0f bytes at once would make it more than the %d MiB of memory that a suite may take", fault.ResourceExhausted, bytes, limit>>20)
+}
+
+// stop ends the watch, and says why it interrupted the engine if it did.
+func (w *watch) stop() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.over = true
+	return w.cause
 }
 
 func heapBytes() uint64 {

@@ -41,6 +41,7 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 	set("envAsync", v.envAsync)
 	set("unicodeClasses", unicodeClasses)
 	set("lazyNode", v.lazyNode)
+	set("room", v.room)
 	v.setFacts(set, l)
 	return h
 }
@@ -118,6 +119,17 @@ func (v *vm) exit(code int) {
 		v.current.fail(err)
 	}
 	panic(v.throwable(err))
+}
+
+// room says why there is no room for an operation of the engine: undefined where there is.
+func (v *vm) room(bytes float64) goja.Value {
+	if v.watch == nil { // the engine is being made
+		return goja.Undefined()
+	}
+	if err := v.watch.room(bytes); err != nil {
+		return v.rt.ToValue(withoutCode(err))
+	}
+	return goja.Undefined()
 }
 
 // commandValue hands a command that was taken apart to JavaScript.

@@ -32,6 +32,7 @@ type vm struct {
 
 	// The rest belongs to the goroutine.
 	current  *execution
+	watch    *watch              // of the turn
 	started  map[*execution]bool // and not yet over
 	modules  map[string]goja.Value
 	host     *goja.Object
@@ -166,11 +167,11 @@ func (v *vm) take(t turn) {
 		return
 	}
 	v.started[ex] = true
-	stop := v.guard()
+	v.watch = v.guard()
 	v.current = ex
 	err := t.run()
 	v.current = nil
-	cause := stop()
+	cause := v.watch.stop()
 	if cause == nil {
 		cause = uncatchable(err)
 	}

@@ -1,3 +1,3 @@
 // node:buffer
 "use strict";
-module.exports = host.lazyNode("buffer");
+module.exports = require("bounds")(host.lazyNode("buffer"));

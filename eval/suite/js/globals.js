@@ -24,7 +24,7 @@ lazy("console", () => require("console"));
 lazy("structuredClone", () => require("clone"));
 lazy("URL", () => require("url").URL);
 lazy("URLSearchParams", () => host.lazyNode("url").URLSearchParams);
-lazy("Buffer", () => host.lazyNode("buffer").Buffer);
+lazy("Buffer", () => require("buffer").Buffer);
 lazy("TextEncoder", () => require("text").TextEncoder);
 lazy("TextDecoder", () => require("text").TextDecoder);
 for (const name of ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "setImmediate", "clearImmediate"]) {
@@ -101,3 +101,5 @@ for (const key of Reflect.ownKeys(Native)) {
 Expression.prototype = Native.prototype;
 define(Native.prototype, "constructor", Expression);
 define(globalThis, "RegExp", Expression);
+
+require("bounds");
