@@ -2,7 +2,6 @@ package guest
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -31,7 +30,9 @@ func startRelay(cfg *Config) (*relay, error) {
 	if dir == "" && !cfg.Away {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Relay)) //nolint:noctx // a loopback port of our own namespace
+	// Of its own kind: [net.Listen] would first ask the kernel for multipath TCP, which
+	// takes longer than all the rest.
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: cfg.Relay})
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
