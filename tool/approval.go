@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/event"
@@ -78,15 +79,24 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 	return a.Otherwise, "otherwise " + string(a.Otherwise)
 }
 
+// reads reports whether a rule for the tool has a pattern, so that it matters what
+// a call is about.
+func (a *Approval) reads(tool string) bool {
+	return slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Subject != "" && wild(r.Tool, tool) })
+}
+
 // strictest returns the decision on a call that is about several things, and which
-// of them it is for: all of them must be allowed.
-func (a *Approval) strictest(tool string, about []string) (Decision, string, string) {
+// of them it is for: all of them must be allowed, as they are written and where they
+// lead.
+func (a *Approval) strictest(tool string, about []matter) (Decision, string, matter) {
 	order := map[Decision]int{Allow: 0, Ask: 1, Deny: 2}
 	what := about[0]
-	d, rule := a.decide(tool, what)
-	for _, other := range about[1:] {
-		if od, orule := a.decide(tool, other); order[od] > order[d] {
-			d, rule, what = od, orule, other
+	d, rule := a.decide(tool, what.text)
+	for _, m := range about {
+		for _, text := range m.names() {
+			if od, orule := a.decide(tool, text); order[od] > order[d] {
+				d, rule, what = od, orule, m
+			}
 		}
 	}
 	return d, rule, what
@@ -94,7 +104,7 @@ func (a *Approval) strictest(tool string, about []string) (Decision, string, str
 
 // allow returns nil where the call may go on. Each decision that a rule made is
 // told of.
-func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, about []string) error {
+func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, about []matter) error {
 	d, rule, what := a.strictest(t.Name, about)
 	if rule == "" {
 		return nil
@@ -120,7 +130,7 @@ func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, abo
 	if err != nil {
 		verdict = event.VerdictDeny
 	}
-	fields := map[string]any{event.FieldTool: t.Name, event.FieldVerdict: verdict, event.FieldRule: rule, event.FieldCommand: event.Cut(c.scrub.String(what))}
+	fields := map[string]any{event.FieldTool: t.Name, event.FieldVerdict: verdict, event.FieldRule: rule, event.FieldCommand: event.Cut(c.scrub.String(what.String()))}
 	if reason != "" {
 		fields[event.FieldReason] = reason
 	}
@@ -147,10 +157,10 @@ func about(args map[string]json.RawMessage, root string) subject {
 		if !ok && json.Unmarshal(raw, &s) != nil {
 			continue
 		}
-		switch k {
-		case "file_path", "path", "output_path", "file", "from":
+		switch {
+		case isPath(k):
 			s = spelled(s, root)
-		case "cmd":
+		case k == "cmd":
 			var words []string
 			if raw, ok := args["args"]; ok && json.Unmarshal(raw, &words) == nil {
 				s = strings.Join(append([]string{s}, words...), " ")
@@ -168,31 +178,6 @@ func spelled(s, root string) string {
 		return below
 	}
 	return s
-}
-
-// all returns all that a call is about: what it moves also where to, and of a patch
-// the files in it.
-func (s subject) all(args map[string]json.RawMessage, root string) []string {
-	list := []string{s.text}
-	var to, patch string
-	if json.Unmarshal(args["to"], &to) == nil && to != "" {
-		list = append(list, spelled(to, root))
-	}
-	if json.Unmarshal(args["patch"], &patch) != nil {
-		return list
-	}
-	ops, err := parsePatch(patch)
-	if err != nil {
-		return list // the call says why
-	}
-	for _, op := range ops {
-		for _, name := range []string{op.path, op.to} {
-			if name != "" {
-				list = append(list, spelled(name, root))
-			}
-		}
-	}
-	return list
 }
 
 // wild matches text with a pattern in which * stands for any text.

@@ -315,7 +315,7 @@ func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, what sub
 	if e.Approval == nil {
 		return nil
 	}
-	return e.Approval.allow(ctx, c, req, t, what.all(args, c.Root()))
+	return e.Approval.allow(ctx, c, req, t, c.matters(ctx, what, args, e.Approval.reads(t.Name)))
 }
 
 // around prepares for a call that may change something. What it returns is called

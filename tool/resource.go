@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -14,7 +15,7 @@ import (
 const MaxResource = 16 << 20
 
 // Resource returns a file of a workspace, or a listing of a directory, without
-// secrets. It counts as no Read.
+// secrets, where the rules allow to Read it. It counts as no Read.
 func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 	ws, err := e.Workspaces.Get(ctx, name)
 	if err != nil {
@@ -23,6 +24,13 @@ func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 	info, err := ws.Stat(ctx, path, nil)
 	if err != nil {
 		return nil, PathError("read", path, err)
+	}
+	scrub, err := e.scrubs.of(ctx, e, e.asWhom(name, ws.ID()))
+	if err != nil {
+		return nil, err
+	}
+	if err := e.allowResource(ctx, &Call{Env: e, Name: name, Workspace: ws, scrub: scrub}, info, path); err != nil {
+		return nil, err
 	}
 	var data []byte
 	if info.Type == driver.TypeDir {
@@ -52,9 +60,24 @@ func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 			return nil, fmt.Errorf("read: %w", err)
 		}
 	}
-	scrub, err := e.scrubs.of(ctx, e, e.asWhom(name, ws.ID()))
-	if err != nil {
-		return nil, err
-	}
 	return scrub.Bytes(data), nil
+}
+
+// allowResource asks the rules for the tools that answer the same. Nobody can be
+// asked for approval.
+func (e *Env) allowResource(ctx context.Context, c *Call, info workspace.Info, path string) error {
+	if e.Approval == nil {
+		return nil
+	}
+	tools := []string{"Read", "workspace_read_file"}
+	if info.Type == driver.TypeDir {
+		tools = []string{"list", "workspace_ls"}
+	}
+	for _, name := range tools {
+		about := c.pathMatters(ctx, []string{path}, e.Approval.reads(name))
+		if err := e.Approval.allow(ctx, c, Request{}, &Tool{Spec: Spec{Name: name}}, about); err != nil {
+			return err
+		}
+	}
+	return nil
 }
