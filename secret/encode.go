@@ -18,8 +18,7 @@ import (
 func encodings(text string) []string {
 	all := []string{text}
 	all = append(all, base64Forms(text)...)
-	lower := hex.EncodeToString([]byte(text))
-	all = append(all, lower, strings.ToUpper(lower))
+	all = append(all, hexForms(text)...)
 	all = append(all, urlForms(text)...)
 	all = append(all, jsonForms(text)...)
 	return append(all, html.EscapeString(text))
@@ -41,6 +40,32 @@ func base64Forms(text string) []string {
 		}
 	}
 	return all
+}
+
+// hexForms returns the text in hexadecimal digits of either case: in one piece, its
+// bytes apart, in groups of two, and escaped. A dump of many lines has no form of
+// its own (see folder).
+func hexForms(text string) []string {
+	plain := hex.EncodeToString([]byte(text))
+	apart := make([]string, 0, len(text))
+	for i := 0; i < len(plain); i += 2 {
+		apart = append(apart, plain[i:i+2])
+	}
+	var all []string
+	for _, f := range []string{plain, strings.Join(apart, " "), strings.Join(apart, ":")} {
+		all = append(all, f, strings.ToUpper(f))
+	}
+	for lead := range 2 {
+		var pairs strings.Builder
+		for i, b := range apart {
+			if i > 0 && i%2 == lead {
+				pairs.WriteByte(' ')
+			}
+			pairs.WriteString(b)
+		}
+		all = append(all, pairs.String())
+	}
+	return append(all, `\x`+strings.Join(apart, `\x`))
 }
 
 var escape = regexp.MustCompile(`%[0-9A-F]{2}`)

@@ -75,7 +75,9 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 		return p
 	}
 	st := stream{s: s}
-	st.state = s.find.scan(p, 0, 0, st.add)
+	if len(s.find.nodes) > 0 {
+		st.searchWhole(p)
+	}
 	for _, f := range s.finders {
 		for _, sp := range f.Find(p) {
 			st.spans = append(st.spans, span{start: sp.Start, end: sp.End, name: sp.Name})
@@ -86,6 +88,22 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 	}
 	slices.SortStableFunc(st.spans, func(a, b span) int { return a.start - b.start })
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
+}
+
+// atOnce is how much of a text is looked at in one way before it is in another: it
+// is still near then.
+const atOnce = 16 << 10
+
+// searchWhole finds the values in a text that is whole, also those that go on in
+// another line.
+func (st *stream) searchWhole(p []byte) {
+	f := folder{s: st.s, p: p}
+	for from := 0; from < len(p); from += atOnce {
+		end := min(from+atOnce, len(p))
+		st.state = st.s.find.scan(p[:end], from, st.state, st.add)
+		f.look(end)
+	}
+	st.spans = append(st.spans, f.spans...)
 }
 
 // Clean reports whether there is nothing in p to be replaced.
@@ -107,7 +125,8 @@ func (s *Scrubber) String(text string) string {
 	return string(out)
 }
 
-// Writer returns a writer that passes on to w what is written to it, scrubbed.
+// Writer returns a writer that passes on to w what is written to it, scrubbed, but
+// for secrets that go on in another line: these Bytes and String find.
 // It holds back only what may be the beginning of a secret; Close passes on the
 // rest. Close does not close w.
 func (s *Scrubber) Writer(w io.Writer) *Writer { return &Writer{w: w, st: stream{s: s}} }

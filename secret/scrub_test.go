@@ -27,6 +27,10 @@ func TestScrubEncodings(t *testing.T) {
 		"raw":          token,
 		"hex":          hex.EncodeToString([]byte(token)),
 		"HEX":          strings.ToUpper(hex.EncodeToString([]byte("x" + token + "y"))),
+		"hex apart":    spaced(token, " "),
+		"hex colons":   strings.ToUpper(spaced("x"+token, ":")),
+		"hex escaped":  `\x` + spaced(token, `\x`),
+		"hex pairs":    "7833 " + pairs(token),
 		"query":        url.Values{"a": {token}}.Encode(),
 		"path":         url.PathEscape(token),
 		"lower":        escape.ReplaceAllStringFunc(url.QueryEscape(token), strings.ToLower),
@@ -57,6 +61,24 @@ func TestScrubEncodings(t *testing.T) {
 			t.Errorf("%s: the neighbours changed: %q", name, got)
 		}
 	}
+}
+
+// spaced is hex with something between the bytes.
+func spaced(text, between string) string {
+	var list []string
+	for _, b := range []byte(text) {
+		list = append(list, hex.EncodeToString([]byte{b}))
+	}
+	return strings.Join(list, between)
+}
+
+// pairs is hex in groups of two bytes.
+func pairs(text string) string {
+	var list []string
+	for p := []byte(text); len(p) > 0; p = p[min(2, len(p)):] {
+		list = append(list, hex.EncodeToString(p[:min(2, len(p))]))
+	}
+	return strings.Join(list, " ")
 }
 
 func TestScrubOverlaps(t *testing.T) {
@@ -149,6 +171,9 @@ func FuzzScrub(f *testing.F) {
 			return
 		}
 		s := NewScrubber([]Value{NewValue("a", a), NewValue("b", b)}, nil)
+		if len(foldedIn(s, text)) > 0 {
+			return // what goes on in another line is found in whole texts alone
+		}
 		covered := make([]bool, len(text))
 		for _, v := range []string{a, b} {
 			for _, form := range encodings(v) {

@@ -11,10 +11,12 @@
 // one pass over a stream of any length.
 //
 // What a scrubber can't do: recognise a secret in an encoding that it does not
-// know (compressed, encrypted, reversed, encoded twice, with line breaks within),
-// or one that was let through in pieces of separate streams. Where a secret is part of a longer
-// base64 text, the characters at its two ends that hold bits of its neighbours
-// stay; each tells at most four bits.
+// know (compressed, encrypted, reversed, encoded twice, in lines of less than 47
+// characters), or one that was let through in pieces of separate streams. Base64 and
+// digits that were folded into lines, and dumps of bytes, are seen through in whole
+// texts, not in streams. Where a secret is part of a longer base64 text, the
+// characters at its two ends that hold bits of its neighbours stay; each tells at
+// most four bits.
 package secret
 
 import (

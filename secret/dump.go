@@ -1,0 +1,101 @@
+package secret
+
+// dump looks at the lines of a dump of bytes, as od, hexdump -C and xxd write them,
+// of which one is at i: an offset, bytes as two
+// hexadecimal digits each, alone or in groups, and what they are as characters. It
+// returns where to go on, or 0 where there is none.
+func (f *folder) dump(i int) int {
+	for floor := max(f.floor, i-maxDump); i > floor && f.p[i-1] != '\n'; i-- {
+	}
+	f.at, f.pieces = 0, f.pieces[:0]
+	from := i
+	for i < len(f.p) {
+		next, n := f.dumpLine(i)
+		if n == 0 {
+			break
+		}
+		if i = next; n < minDump {
+			break
+		}
+	}
+	if i == from {
+		return 0
+	}
+	return i
+}
+
+const (
+	minDump = 8   // bytes that a line of a dump shows, unless it is the last one
+	maxDump = 400 // characters that it has
+)
+
+// dumpLine hands the bytes of a line to the automaton. It returns where the next one
+// begins, and how many bytes there were.
+func (f *folder) dumpLine(line int) (next, n int) {
+	end := f.lineEnd(line, maxDump)
+	next = min(end+1, len(f.p))
+	groups, rest := f.dumpGroups(line, end)
+	tail := 0
+	if rest < end {
+		tail = end // the characters
+	}
+	for _, g := range groups {
+		f.feed(piece{g[0], g[1], tail})
+		n += (g[1] - g[0]) / 2
+	}
+	return next, n
+}
+
+// dumpGroups returns where the groups of digits of a line are, and where what is
+// behind them begins.
+func (f *folder) dumpGroups(i, end int) (groups [][2]int, rest int) {
+	i = f.dumpOffset(i, end)
+	for width, n := 0, 0; i < end; {
+		gap := i
+		for i < end && f.p[i] == ' ' {
+			i++
+		}
+		start := i
+		for i < end && isHex(f.p[i]) {
+			i++
+		}
+		digits := i - start
+		// Two blanks are before the characters, and in the middle of sixteen bytes.
+		columns := start-gap > 1 && n > 0 && (width != 2 || n != 8)
+		if columns || digits < 2 || digits%2 != 0 || width > 0 && digits > width || i < end && f.p[i] != ' ' && f.p[i] != '\r' {
+			return groups, start
+		}
+		groups = append(groups, [2]int{start, i})
+		width, n = max(width, digits), n+digits/2
+		if i < end && f.p[i] == '\r' {
+			break
+		}
+	}
+	return groups, end
+}
+
+// dumpOffset returns what is behind the number of a line and the offset of its first
+// byte, if there are any.
+func (f *folder) dumpOffset(i, end int) int {
+	for _, mark := range []byte("\t:") {
+		at := i
+		for at < end && (isHex(f.p[at]) || f.p[at] == ' ') {
+			at++
+		}
+		if at < end && f.p[at] == mark {
+			i = at + 1
+		}
+	}
+	at := i
+	for at < end && isHex(f.p[at]) {
+		at++
+	}
+	if at-i > 5 && at < end && f.p[at] == ' ' {
+		return at
+	}
+	return i
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
