@@ -36,9 +36,9 @@ type Options struct {
 	// So a permission that is withdrawn while a body is on its way counts.
 	Commit func(change func() error) error
 
-	// Ahead, where it is set, has the root make the file of its next Write that
-	// depends on what is there (IfMatch) before it is asked for, and let go of what
-	// the last one replaced after it was answered. It calls step as whom Write is
+	// Ahead, where it is set, has the root make the files of its next Writes that
+	// depend on what is there (IfMatch) before they are asked for, and let go of what
+	// the last ones replaced after they were answered. It calls step as whom Write is
 	// called: root, say, may be another user for files in its calls. It is for
 	// Linux, where such a file has no name and so is nobody's to see. Close waits
 	// for what is done so.

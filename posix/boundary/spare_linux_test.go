@@ -42,17 +42,17 @@ func change(t *testing.T, r *Root, old, now string) driver.WriteResult {
 	return res
 }
 
-// spareInode is that of the file that was made ahead; 0 is none.
+// spareInode is that of the file that the next write gets; 0 is none.
 func spareInode(t *testing.T, r *Root) uint64 {
 	t.Helper()
 	s := r.sys.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd < 0 {
+	if len(s.files) == 0 {
 		return 0
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(s.fd, &st); err != nil {
+	if err := unix.Fstat(s.files[len(s.files)-1].fd, &st); err != nil {
 		t.Fatal(err)
 	}
 	if st.Nlink != 0 {
@@ -130,8 +130,8 @@ func TestFilesOfAnotherDirectoryAreNotTaken(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(file), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if fd := r.sys.spares.take(r.sys.fd); fd >= 0 {
-		closeFD(fd)
+	if file, ok := r.sys.spares.take(r.sys.fd); ok {
+		file.close()
 		t.Error("a file was taken that was made when the directory had another mode")
 	}
 	change(t, r, "two", "three") // makes another one
@@ -158,7 +158,7 @@ func TestFilesWithoutANameAreCopied(t *testing.T) {
 	}
 	s := r.sys.spares
 	s.mu.Lock()
-	s.fd, s.dir = fd, key
+	s.files, s.dir = []spare{{fd, -1}}, key
 	s.mu.Unlock()
 	change(t, r, "one", "two")
 	checkFile(t, file, "two", 0)
@@ -169,6 +169,7 @@ func TestFilesWithoutANameAreCopied(t *testing.T) {
 
 func TestFilesMadeAheadAreLetGo(t *testing.T) {
 	r, _ := openAhead(t)
+	before := openFiles(t) - 1 // of the directory
 	change(t, r, "one", "two")
 	inode := spareInode(t, r)
 	if inode == 0 {
@@ -185,15 +186,63 @@ func TestFilesMadeAheadAreLetGo(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	change(t, r, "two", "three")
-	before := openFiles(t)
-	if err := r.Close(); err != nil {
+	if _, err := r.Write(t.Context(), "f", strings.NewReader("four"), &driver.WriteOptions{IfMatch: driver.DigestBytes([]byte("three"))}); err != nil {
 		t.Fatal(err)
 	}
-	if after := openFiles(t); after != before-2 { // of the directory, and what was made ahead
-		t.Errorf("%d descriptors were open, and %d after the root was closed; want 2 fewer", before, after)
+	if err := r.Close(); err != nil { // at once after a write
+		t.Fatal(err)
+	}
+	if after := openFiles(t); after != before {
+		t.Errorf("%d descriptors were open before the root was, and %d after it was closed", before, after)
 	}
 	if _, err := r.Write(context.WithoutCancel(t.Context()), "f", strings.NewReader("x"), nil); err == nil {
 		t.Error("a closed root was written to")
+	}
+}
+
+// Writes that follow each other at once find files that were made ahead, too, and
+// leave the disk as full as plain ones.
+func TestManyFilesAreMadeAhead(t *testing.T) {
+	r, file := openAhead(t)
+	change(t, r, "one", "two")
+	if spareInode(t, r) == 0 {
+		t.Skip("the file system has no files without a name")
+	}
+	s := r.sys.spares
+	s.mu.Lock()
+	ext4 := s.files[0].look >= 0
+	s.mu.Unlock()
+	texts := []string{"two", "three", "four", "five", "", "six", "seven"}
+	for i, now := range texts[1:] {
+		opts := &driver.WriteOptions{IfMatch: driver.DigestBytes([]byte(texts[i]))}
+		if _, err := r.Write(t.Context(), "f", strings.NewReader(now), opts); err != nil {
+			t.Fatal(err)
+		}
+		checkFile(t, file, now, 0)
+		if ext4 {
+			checkBlocks(t, file, now)
+		}
+	}
+	s.busy.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.files) != s.want || s.want < 2 || s.want > mostSpares {
+		t.Errorf("there are %d files, %d are wanted; want as many, and more than one", len(s.files), s.want)
+	}
+	if len(s.left) != 0 || s.own >= 0 {
+		t.Errorf("%v and directory %d are left", s.left, s.own)
+	}
+}
+
+// checkBlocks checks that a file has no block that it does not need.
+func checkBlocks(t *testing.T, file, text string) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		t.Fatal(err)
+	}
+	if most := (int64(len(text)) + st.Blksize - 1) / st.Blksize * st.Blksize; st.Blocks*512 > most {
+		t.Errorf("a file of %d bytes takes %d on the disk, want at most %d", len(text), st.Blocks*512, most)
 	}
 }
 

@@ -25,7 +25,8 @@ func (w *writer) ahead() bool {
 // process knows that it is in use. One that was made ahead has no name yet.
 func (w *writer) makeTemp() error {
 	if w.ahead() {
-		if w.fd = w.spares.take(w.place.fd); w.fd >= 0 {
+		if file, ok := w.spares.take(w.place.fd); ok {
+			w.fd, w.look = file.fd, file.look
 			return nil
 		}
 	}
@@ -51,13 +52,13 @@ func (w *writer) nameTemp() error {
 	// There may be no /proc, or a file system that knows better: a file that is made
 	// in its place takes the content over.
 	w.spares.disable()
-	nameless := w.fd
-	defer closeFD(nameless)
-	w.fd = -1
+	nameless := spare{w.fd, w.look}
+	defer nameless.close()
+	w.fd, w.look = -1, -1
 	if err := w.makeNamed(); err != nil {
 		return err
 	}
-	return copyContent(nameless, w.fd, w.size)
+	return copyContent(nameless.fd, w.fd, w.size)
 }
 
 // copyContent writes so many bytes of one open file to another.
@@ -119,6 +120,10 @@ func (w *writer) discard() {
 	if w.fd >= 0 {
 		closeFD(w.fd)
 		w.fd = -1
+	}
+	if w.look >= 0 {
+		closeFD(w.look)
+		w.look = -1
 	}
 	if w.temp != "" {
 		_ = unix.Unlinkat(w.place.fd, w.temp, 0) // CleanTemps gets what stays
