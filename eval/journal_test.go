@@ -2,10 +2,14 @@ package eval
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
@@ -47,6 +51,53 @@ func TestJournalGoesOnAfterACrash(t *testing.T) {
 	data, _ := os.ReadFile(path)
 	if n := bytes.Count(data, []byte("\n")); n != 3 {
 		t.Errorf("the journal has %d lines, want 3: %s", n, data)
+	}
+}
+
+// TestJournalHasAReportOnce: what is read is what was written, whatever sessions there
+// were, and no report is written twice.
+func TestJournalHasAReportOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		repeat, retries int
+		passes          []bool // of the sessions, one after another
+		reports         int
+	}{
+		"one": {1, 0, []bool{true}, 1}, "one that failed": {1, 0, []bool{false}, 1}, "tried again": {1, 2, []bool{false, false, true}, 3},
+		"repeated": {3, 0, []bool{true, true, true}, 3}, "stopped": {3, 1, []bool{true, false, false}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			try := func(_ context.Context, e *execution, dir string) *ExecutionResult {
+				r := session.Empty(session.Runner{}, "p")
+				r.FinalOutput, r.DurationMs, r.Usage.TotalTokens = "said once", new(float64(n)), new(float64(10*n))
+				n++
+				return &ExecutionResult{Passed: test.passes[n-1], DurationMs: float64(n), ExecutionDir: dir, ArtifactDir: dir, Report: r}
+			}
+			want := repeated(t.Context(), &execution{c: &plannedCase{}, runner: &plannedRunner{}}, test.repeat, test.retries, try, nil)
+			j, err := newJournal(t.TempDir(), plan{Version: journalVersion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer j.close()
+			at, err := j.add(done{"c", "r", once(want)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := j.read(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.Result, cmpopts.IgnoreUnexported(ExecutionResult{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("what was read (-want +got):\n%s", diff)
+			}
+			data, err := os.ReadFile(filepath.Join(j.dir, journalName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Count(data, []byte("said once")); got != test.reports {
+				t.Errorf("the journal has %d reports, want %d", got, test.reports)
+			}
+		})
 	}
 }
 

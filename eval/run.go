@@ -440,7 +440,7 @@ func (m *matrix) one(ctx context.Context, e *execution) {
 	if res == nil {
 		return // interrupted: it runs again when the run is resumed
 	}
-	at, err := m.journal.add(done{Case: e.c.ID, Runner: e.runner.info.ID, Result: res})
+	at, err := m.journal.add(done{Case: e.c.ID, Runner: e.runner.info.ID, Result: once(res)})
 	if err != nil {
 		m.note("%v", err)
 	}

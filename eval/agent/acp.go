@@ -211,7 +211,7 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 	if c.cfg.Model == "" {
 		return false
 	}
-	all := records(out.Stdout)
+	all := allRecords(out.Stdout)
 	if slices.ContainsFunc(all, func(r record) bool { return acpRound(r.obj("params").obj("update")) }) {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -135,6 +136,8 @@ type Output struct {
 	Started    time.Time
 	Ended      time.Time
 	Exit       Exit
+
+	log fs.FileInfo // the file at StdoutPath, which has Stdout; nil is not known
 }
 
 // Raw is what was collected of a session.

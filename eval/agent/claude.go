@@ -125,8 +125,10 @@ func keepStream(in Input, out Output) (Raw, error) {
 		return Raw{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.write(name, out.Stdout, 0o644); err != nil {
-		return Raw{}, err
+	if !d.same(out.log, name) {
+		if err := d.write(name, out.Stdout, 0o644); err != nil {
+			return Raw{}, err
+		}
 	}
 	return Raw{Output: out, Session: out.Stdout, ExportPath: d.path(name)}, nil
 }
@@ -134,7 +136,7 @@ func keepStream(in Input, out Output) (Raw, error) {
 // Normalize reads the stream.
 func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := claudeReader{in: in, calls: map[string]claudeCall{}}
-	n.b.Fallback, n.b.Tokens.Partial = string(raw.Stdout), true
+	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
 	for _, r := range records(raw.Session) {
 		switch r.kind() {
 		case "assistant":

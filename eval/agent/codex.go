@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io/fs"
@@ -138,8 +139,8 @@ func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, er
 		}
 		raw.Session, raw.SessionPath = text, d.path(kept)
 	}
-	raw.SessionID = codexSession(records(out.Stdout), raw)
-	if kept == "" && len(strings.TrimSpace(string(out.Stdout))) == 0 {
+	raw.SessionID = codexSession(allRecords(out.Stdout), raw)
+	if kept == "" && len(bytes.TrimSpace(out.Stdout)) == 0 {
 		return raw, nil
 	}
 	a, err := openDir(in.Artifacts)

@@ -12,7 +12,7 @@ import (
 // Normalize reads the session that Codex kept, or its stream.
 func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := codexReader{dir: in.Dir, calls: map[string]*codexCall{}}
-	n.b.Fallback = string(raw.Stdout)
+	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		n.at = r.str("timestamp")
 		payload := r.obj("payload")

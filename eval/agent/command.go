@@ -1,11 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
@@ -92,7 +92,7 @@ func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 // Normalize reads the stream.
 func (command) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := commandReader{dir: in.Dir}
-	n.b.Fallback, n.b.Tokens.Partial = strings.TrimSpace(string(raw.Stdout)), true
+	n.b.Fallback, n.b.Tokens.Partial = bytes.TrimSpace(raw.Stdout), true
 	for _, r := range records(raw.Session) {
 		n.read(r)
 	}
@@ -130,7 +130,7 @@ func (n *commandReader) read(r record) {
 	case "usage":
 		n.usage(r)
 	case "error":
-		n.b.Fallback = "" // the stream of one that failed is no answer
+		n.b.Fallback = nil // the stream of one that failed is no answer
 	case "output":
 		if text, ok := r.text("text"); ok {
 			n.b.Output = &text

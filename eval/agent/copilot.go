@@ -113,11 +113,11 @@ func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 // Normalize reads the stream and the telemetry.
 func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := copilotReader{dir: in.Dir, calls: map[string]copilotCall{}}
-	n.b.Fallback = string(raw.Stdout)
+	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		n.read(r.kind(), r.obj("data"), r.str("timestamp"))
 	}
-	n.b.Tokens = copilotTokens(records(raw.Telemetry))
+	n.b.Tokens = copilotTokens(allRecords(raw.Telemetry))
 	n.b.Reads = unique(n.b.Reads)
 	return n.b.Report(in.Runner, in.Prompt), nil
 }

@@ -76,7 +76,7 @@ func (cursor) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, e
 // Normalize reads the stream.
 func (cursor) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := cursorReader{dir: in.Dir, seen: map[string]bool{}, dirs: map[string]string{}, commands: map[string]int{}}
-	n.b.Fallback, n.b.Tokens.Partial = string(raw.Stdout), true
+	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
 	for _, r := range records(raw.Session) {
 		at := r.at("timestamp_ms")
 		switch kind := r.kind(); kind {

@@ -86,6 +86,19 @@ func (d *dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
+// same gives the log of the standard output a second name, which takes no room. It
+// reports whether it could: not where the agent has put something else there.
+func (d *dir) same(log fs.FileInfo, name string) bool {
+	if log == nil || d.root.RemoveAll(name) != nil || d.root.Link(stdoutName, name) != nil {
+		return false
+	}
+	info, err := d.root.Lstat(name)
+	return err == nil && os.SameFile(info, log)
+}
+
+// stdoutName is the log of the standard output.
+const stdoutName = "stdout.log"
+
 // fresh makes a file that did not exist, in the place of one that did.
 func (d *dir) fresh(name string, mode fs.FileMode) (*os.File, error) {
 	if err := d.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {

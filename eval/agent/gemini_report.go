@@ -36,7 +36,7 @@ type geminiKept struct {
 // readGemini reads a session that was kept: lines, or one document.
 func readGemini(text []byte) geminiKept {
 	k := geminiKept{results: map[string]string{}, saying: map[string][]int{}, calling: map[string][]int{}}
-	lines := records(text)
+	lines := allRecords(text)
 	if whole := parse(text); whole != nil {
 		lines = whole.list("messages")
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -21,15 +22,31 @@ type record map[string]json.RawMessage
 // ours: what comes after them is as if it had not been written.
 const maxRecords = 200_000
 
-// records reads lines of JSON. Lines that are no object are left out.
-func records(text []byte) []record {
-	var all []record
-	for line := range bytes.Lines(text) {
-		if r := parse(line); r != nil {
-			if all = append(all, r); len(all) == maxRecords {
-				break
+// records reads lines of JSON, one after another. Lines that are no object are left
+// out.
+func records(text []byte) iter.Seq2[int, record] {
+	return func(yield func(int, record) bool) {
+		n := 0
+		for line := range bytes.Lines(text) {
+			r := parse(line)
+			if r == nil {
+				continue
+			}
+			if !yield(n, r) {
+				return
+			}
+			if n++; n == maxRecords {
+				return
 			}
 		}
+	}
+}
+
+// allRecords is records at once, for who looks at them more than once.
+func allRecords(text []byte) []record {
+	var all []record
+	for _, r := range records(text) {
+		all = append(all, r)
 	}
 	return all
 }

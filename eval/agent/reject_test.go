@@ -117,7 +117,7 @@ func TestRealRejected(t *testing.T) {
 // TestEndlessStream: of a stream without an end the beginning is read.
 func TestEndlessStream(t *testing.T) {
 	text := bytes.Repeat([]byte("{}\n"), maxRecords+1000)
-	if got := len(records(text)); got != maxRecords {
+	if got := len(allRecords(text)); got != maxRecords {
 		t.Errorf("%d records, want %d", got, maxRecords)
 	}
 	list := record{"l": append(bytes.TrimSuffix(append([]byte("["), bytes.ReplaceAll(text, []byte("\n"), []byte(","))...), []byte(",")), ']')}

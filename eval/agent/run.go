@@ -134,8 +134,8 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 	if limit <= 0 {
 		limit = DefaultMaxOutput
 	}
-	o := Output{StdoutPath: d.path("stdout.log"), StderrPath: d.path("stderr.log"), Started: time.Now()}
-	outLog, err := d.log("stdout.log", limit)
+	o := Output{StdoutPath: d.path(stdoutName), StderrPath: d.path("stderr.log"), Started: time.Now()}
+	outLog, err := d.log(stdoutName, limit)
 	if err != nil {
 		return o, 0, err
 	}
@@ -155,6 +155,9 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 	w.end()
 	o.Ended = time.Now()
 	o.Stdout, o.Stderr = outLog.text(), errLog.text()
+	if info, serr := outLog.Stat(); serr == nil {
+		o.log = info
+	}
 	return o, w.steps, err
 }
 

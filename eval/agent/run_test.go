@@ -172,6 +172,39 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestAStreamIsKeptOnce: the session that was exported is the log itself, unless the
+// agent has put something else in its place.
+func TestAStreamIsKeptOnce(t *testing.T) {
+	const said = `{"type":"message","text":"mine"}`
+	for name, test := range map[string]struct {
+		also string // what the agent does besides
+		same bool
+	}{
+		"as it is": {"", true}, "a link": {"ln -sf /etc/hostname $1/stdout.log", false},
+		"a file":  {"rm $1/stdout.log; echo '{\"type\":\"message\",\"text\":\"theirs\"}' > $1/stdout.log", false},
+		"nothing": {"rm $1/stdout.log", false}, "taken": {"mkdir -p $1/session.stream.jsonl/x", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Type: "command"}
+			in := input(t, cfg)
+			cfg.Command, cfg.CommandArgs = stub(t, "echo '"+said+"'\n"+test.also+"\n"), []string{in.Artifacts}
+			out, err := Run(t.Context(), RunnerFunc(plain), mustNew(t, cfg), in)
+			if err != nil || out.Failure != nil || out.Report.FinalOutput != "mine" {
+				t.Fatalf("run: %v, %v, %+v", err, out.Failure, out.Report)
+			}
+			got, err := os.ReadFile(out.Report.RawArtifacts.ExportPath)
+			if err != nil || string(got) != said+"\n" {
+				t.Errorf("the session is %q, %v", got, err)
+			}
+			log, err := os.Lstat(out.Report.RawArtifacts.StdoutPath)
+			export, xerr := os.Lstat(out.Report.RawArtifacts.ExportPath)
+			if same := err == nil && xerr == nil && os.SameFile(log, export); same != test.same || xerr != nil {
+				t.Errorf("one file: %v, want %v: %v, %v", same, test.same, err, xerr)
+			}
+		})
+	}
+}
+
 // TestHostileArtifacts: an agent that puts links and pipes where its files are
 // expected makes us neither read, nor write, nor wait elsewhere.
 func TestHostileArtifacts(t *testing.T) {

@@ -1,9 +1,7 @@
 package session
 
 import (
-	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -15,12 +13,17 @@ type Builder struct {
 	Commands []Command
 	Tokens   Tokens
 	Output   *string // the final output; nil takes the last message of the assistant
-	Fallback string  // the final output where there is no such message
+	Fallback []byte  // the final output where there is no such message
 	Cost     *Cost
 
 	skills   []string        // loaded explicitly, in their order
 	loaded   map[string]bool // those in skills
 	evidence string
+
+	texts   int     // bytes of texts in Events
+	said    *string // the last message of the assistant, all of it; nil is none
+	thought int     // characters of what it thought
+	leftOut int     // events that are not in the report
 }
 
 // Tokens are counts as a provider tells them; nil is not told.
@@ -33,8 +36,19 @@ type Tokens struct {
 	Partial   bool     // Total can be told without Reasoning
 }
 
-// Add appends an event.
-func (b *Builder) Add(e Event) { b.Events = append(b.Events, e) }
+// Add appends an event. Of a long text, or a text after many, it keeps the
+// beginning.
+func (b *Builder) Add(e Event) {
+	if e.Type == Message && e.Role == Assistant {
+		text := e.Text
+		b.said = &text
+	}
+	if e.Type == Message && e.Phase == Thinking {
+		b.thought += Length(e.Text)
+	}
+	e.Text, e.Output = b.keep(e.Text), b.keep(e.Output)
+	b.Events = append(b.Events, e)
+}
 
 // Say adds a message of the assistant.
 func (b *Builder) Say(phase Phase, text, at string) {
@@ -74,11 +88,13 @@ func (b *Builder) Skill(name, evidence, at string) {
 // was gathered.
 func (b *Builder) Report(runner Runner, prompt string) *Report {
 	r := Empty(runner, prompt)
+	b.bound()
 	if b.Events != nil {
 		r.Events = b.Events
 	}
+	r.LeftOut = b.leftOut
 	output := b.finalOutput()
-	r.FinalOutput = bounded(output)
+	r.FinalOutput = begun(output, maxText)
 	r.Usage = b.usage(prompt, output)
 	for _, p := range b.Reads {
 		r.Files.ObservedReads = append(r.Files.ObservedReads, p)
@@ -92,28 +108,13 @@ func (b *Builder) Report(runner Runner, prompt string) *Report {
 }
 
 func (b *Builder) finalOutput() string {
-	if b.Output != nil {
+	switch {
+	case b.Output != nil:
 		return *b.Output
+	case b.said != nil:
+		return *b.said
 	}
-	for _, e := range slices.Backward(b.Events) {
-		if e.Type == Message && e.Role == Assistant {
-			return e.Text
-		}
-	}
-	return b.Fallback
-}
-
-// maxOutput is how much of a final output a report holds: it is written several
-// times, and the log of the agent has all of it.
-const maxOutput = 1 << 20
-
-// bounded cuts what is too long, and says so.
-func bounded(output string) string {
-	if len(output) <= maxOutput {
-		return output
-	}
-	head := strings.ToValidUTF8(output[:maxOutput], "")
-	return fmt.Sprintf("%s\n... (%d more bytes are in the log of the agent)", head, len(output)-len(head))
+	return string(b.Fallback)
 }
 
 func (b *Builder) usage(prompt, output string) Usage {
@@ -126,11 +127,7 @@ func (b *Builder) usage(prompt, output string) Usage {
 	if t.Input != nil && t.Output != nil && (t.Reasoning != nil || t.Partial) {
 		u.TotalTokens = new(*t.Input + *t.Output + value(t.Reasoning) - value(t.Cache))
 	}
-	for _, e := range b.Events {
-		if e.Type == Message && e.Phase == Thinking {
-			u.ReasoningChars += Length(e.Text)
-		}
-	}
+	u.ReasoningChars = b.thought
 	return u
 }
 

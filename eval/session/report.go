@@ -42,6 +42,7 @@ type Report struct {
 	Network         []Request `json:"network,omitempty"`         // to the outside, in the order in which they ended
 	Steps           int       `json:"steps,omitempty"`           // rounds with the model, as maxSteps counts them
 	Cost            *Cost     `json:"cost,omitempty"`            // nil where it is not known
+	LeftOut         int       `json:"eventsLeftOut,omitempty"`   // events that are only in the log of the agent, after those that are in Events
 	PeakMemoryBytes int64     `json:"peakMemoryBytes,omitempty"` // of the agent and all that it started; 0 is not known
 }
 

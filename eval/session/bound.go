@@ -1,0 +1,68 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A report is read into memory, handed to assertions and written several times, and
+// an agent may say whatever it likes: so a report holds what people read, and the log
+// of the agent all of it.
+const (
+	maxText   = 1 << 20  // bytes of one text: a message, the output of a tool, the final output
+	manyTexts = 8 << 20  // bytes of texts after which of each only
+	shortText = 4 << 10  // so many are kept
+	maxEvents = 16 << 20 // bytes of all events
+	maxListed = 4 << 20  // bytes of all files that were read, and of all commands
+	perEvent  = 256      // bytes of an event beside its texts, in memory
+)
+
+// begun is the beginning of a text that is too long, with a remark that says so.
+func begun(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	head := strings.ToValidUTF8(text[:most], "")
+	return fmt.Sprintf("%s\n... (%d more bytes are in the log of the agent)", head, len(text)-len(head))
+}
+
+// keep is what of a text goes into an event.
+func (b *Builder) keep(text string) string {
+	most := maxText
+	if b.texts > manyTexts {
+		most = shortText
+	}
+	text = begun(text, most)
+	b.texts += len(text)
+	return text
+}
+
+// bound leaves out what is beyond a report: events, files and commands after those
+// that fill it.
+func (b *Builder) bound() {
+	left := maxEvents
+	kept := first(b.Events, func(e Event) bool {
+		left -= perEvent + len(e.Text) + len(e.Output) + len(e.Args) + len(e.Command) + len(e.Path) + len(e.Tool) + len(e.Skill) + len(e.At)
+		return left >= 0
+	})
+	b.leftOut, b.Events = len(b.Events)-len(kept), kept
+	left = maxListed
+	b.Reads = first(b.Reads, func(p string) bool { left -= perEvent + len(p); return left >= 0 })
+	left = maxListed
+	b.Commands = first(b.Commands, func(c Command) bool {
+		left -= perEvent + len(c.Command) + len(c.Dir)
+		return left >= 0
+	})
+	left = maxListed
+	b.skills = first(b.skills, func(s string) bool { left -= perEvent + len(s); return left >= 0 })
+}
+
+// first returns the elements before the first that is refused.
+func first[T any](list []T, ok func(T) bool) []T {
+	for i, x := range list {
+		if !ok(x) {
+			return list[:i:i]
+		}
+	}
+	return list
+}
