@@ -18,17 +18,7 @@ import (
 
 // provisionFor decides, once, how the workspaces of the run are made.
 func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
-	spec := m.opts.suite.Workspace()
-	if spec == nil {
-		spec = m.opts.config.Run.Workspace
-	}
-	if spec == nil {
-		spec = &suite.Workspace{Mode: suite.ModeNone}
-	}
-	if err := m.checkOpened(spec); err != nil {
-		return err
-	}
-	p := &provision{places: m.opts.places, spec: *spec, runDir: m.runDir}
+	p := &provision{places: m.opts.places, spec: *m.workspace(), runDir: m.runDir}
 	m.provision = p
 	if err := p.setPolicy(m.opts.config, o.Limits); err != nil {
 		return err
@@ -45,6 +35,16 @@ func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
 		return p.bootstrapOnce(ctx, occasion{timeout: defaultTimeout, hosts: hosts})
 	}
 	return nil
+}
+
+// workspace is what the suite, or else the configuration, says of workspaces.
+func (m *matrix) workspace() *suite.Workspace {
+	for _, spec := range []*suite.Workspace{m.opts.suite.Workspace(), m.opts.config.Run.Workspace} {
+		if spec != nil {
+			return spec
+		}
+	}
+	return &suite.Workspace{Mode: suite.ModeNone}
 }
 
 // setPolicy takes over what the configuration asks for. Of limits that are given in
@@ -91,7 +91,14 @@ func (m *matrix) placeOf(p *provision, o *Options) error {
 	if p.spec.Mode == suite.ModeShared && p.spec.Cwd == "" {
 		m.notices = append(m.notices, `workspace mode "shared" without cwd, templateDir or bootstrap works in place, as skillgym 0.8 does; 0.9 would share an empty directory. Say mode "none" for the former, or add a template or a bootstrap for the latter.`)
 	}
-	for _, dir := range []string{o.Cwd, p.spec.Cwd, m.opts.config.Run.Cwd, m.opts.dir} {
+	var err error
+	p.cwd, err = m.workingDir(&p.spec, o)
+	return err
+}
+
+// workingDir is the directory of workspaces in place.
+func (m *matrix) workingDir(spec *suite.Workspace, o *Options) (string, error) {
+	for _, dir := range []string{o.Cwd, spec.Cwd, m.opts.config.Run.Cwd, m.opts.dir} {
 		if dir == "" {
 			continue
 		}
@@ -100,12 +107,11 @@ func (m *matrix) placeOf(p *provision, o *Options) error {
 		}
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return fmt.Errorf("eval: working directory %s: %w: %w", dir, fault.Of(err), err)
+			return "", fmt.Errorf("eval: working directory %s: %w: %w", dir, fault.Of(err), err)
 		}
-		p.cwd = real
-		return nil
+		return real, nil
 	}
-	return nil
+	return "", nil
 }
 
 // shown lists the directories that executions see besides their workspace: those

@@ -177,6 +177,12 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 	if err := m.checkTraffic(o); err != nil {
 		return nil, err
 	}
+	if err := m.checkOpened(m.workspace()); err != nil {
+		return nil, err
+	}
+	if err := m.checkTogether(o); err != nil {
+		return nil, err
+	}
 	if err := m.opts.places.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -334,19 +340,22 @@ func (m *matrix) begin(o *Options) (err error) {
 	if o.Resume != "" {
 		return m.resume(o)
 	}
-	out := o.OutputDir
-	if out == "" {
-		out = m.opts.config.Run.OutputDir
-	}
-	if out == "" {
-		out = filepath.Join(m.opts.dir, DefaultOutputDir)
-	}
-	if m.runDir, err = newRunDir(out, m.started); err != nil {
+	if m.runDir, err = newRunDir(m.outputDir(o), m.started); err != nil {
 		return err
 	}
 	m.plan()
 	m.journal, err = newJournal(m.runDir, m.planLine(o))
 	return err
+}
+
+// outputDir is where the directory of the run goes.
+func (m *matrix) outputDir(o *Options) string {
+	for _, dir := range []string{o.OutputDir, m.opts.config.Run.OutputDir} {
+		if dir != "" {
+			return dir
+		}
+	}
+	return filepath.Join(m.opts.dir, DefaultOutputDir)
 }
 
 // plan makes the executions: each case on each runner.

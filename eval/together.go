@@ -1,0 +1,75 @@
+package eval
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// checkTogether refuses agents that work at the same time in a directory that holds
+// the results. What is in that directory is theirs: one could put a link in the place
+// of a directory that is being made for another, which would lead it, and what is
+// written for it, out of the fence. One at a time, an agent is gone, and with it all
+// that it started, before the next directory is looked at. Without a fence there is
+// nothing that they could not reach anyway.
+func (m *matrix) checkTogether(o *Options) error {
+	spec := m.workspace()
+	if !spec.InPlace() || !m.opts.places.Fenced() || m.together() < 2 {
+		return nil
+	}
+	dir, err := m.workingDir(spec, o)
+	if err != nil {
+		return err
+	}
+	out := m.outputDir(o)
+	if o.Resume != "" {
+		out = o.Resume
+	}
+	for _, w := range []struct{ path, use string }{{out, "an output directory elsewhere (--output-dir)"}, {m.opts.record, "a directory of tapes elsewhere (--record)"}} {
+		real, err := realPath(w.path)
+		if err != nil {
+			return err
+		}
+		if w.path != "" && within(dir, real) {
+			return fmt.Errorf("eval: several agents at once in %s: %w: %s lies in it, where each could replace what is written for others; "+
+				"use %s, one agent at a time (--schedule serial), or workspaces of mode isolated", dir, fault.InvalidArgument, real, w.use)
+		}
+	}
+	return nil
+}
+
+// together is how many executions may run at the same time.
+func (m *matrix) together() int {
+	turns := map[[2]int]bool{}
+	for _, c := range m.cases {
+		for _, r := range m.runners {
+			turn := [2]int{c.index, r.index}
+			if m.opts.schedule == ByRunner {
+				turn[0] = 0
+			}
+			if m.opts.only == nil || m.opts.only(c.ID, r.info.ID) {
+				turns[turn] = true
+			}
+		}
+	}
+	return min(len(turns), m.opts.schedule.lanes(m.opts.maxParallel))
+}
+
+// realPath is an absolute path without symlinks, also of what is not there yet.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("eval: %s: %w: %w", path, fault.Of(err), err)
+	}
+	rest := ""
+	for at := abs; ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if at == filepath.Dir(at) {
+			return abs, nil
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
