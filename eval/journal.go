@@ -161,10 +161,10 @@ func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error
 	var p plan
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, p, fmt.Errorf("eval: resume %s: %w: there is no %s: it is not the directory of a run", dir, fault.NotFound, journalName)
+		return nil, p, fmt.Errorf("eval: the run in %s: %w: there is no %s: it is not the directory of a run", dir, fault.NotFound, journalName)
 	}
 	if err != nil {
-		return nil, p, fmt.Errorf("eval: resume %s: %w: %w", dir, fault.Of(err), err)
+		return nil, p, fmt.Errorf("eval: the run in %s: %w: %w", dir, fault.Of(err), err)
 	}
 	j := &journal{dir: dir, file: f}
 	if err := j.hold(); err != nil {
@@ -175,7 +175,7 @@ func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error
 		err = f.Truncate(good)
 	}
 	if err != nil {
-		return nil, p, errors.Join(fmt.Errorf("eval: resume %s: %w", dir, err), j.lock.Close(), f.Close())
+		return nil, p, errors.Join(fmt.Errorf("eval: the run in %s: %w", dir, err), j.lock.Close(), f.Close())
 	}
 	j.at = good
 	return j, p, nil

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
@@ -38,10 +39,23 @@ func (o *Opened) Fenced() bool { return true }
 // Ready opens a workspace that nothing runs in.
 func (o *Opened) Ready(ctx context.Context) error {
 	_, destroy, err := o.OpenWorkspace(ctx, o.spec(driver.Policy{}))
+	// A registry that has noted a failure tells it in words.
+	if err != nil && (errors.Is(err, fault.Unsupported) || strings.Contains(err.Error(), fault.Unsupported.Error())) && o.onlyFiles(ctx) {
+		return fmt.Errorf("eval: provider %s: %w: agents are programs, and its workspaces have files and no shell; suites run with sandbox (the default), local, docker, "+
+			"or any other provider that has one", o.Provider, fault.Unsupported)
+	}
 	if err != nil {
 		return err
 	}
 	return destroy(context.WithoutCancel(ctx))
+}
+
+// onlyFiles reports whether workspaces of the provider can be had without a shell.
+func (o *Opened) onlyFiles(ctx context.Context) bool {
+	spec := o.spec(driver.Policy{})
+	spec.Want = driver.NewCapabilities(driver.CapFS)
+	_, destroy, err := o.OpenWorkspace(ctx, spec)
+	return err == nil && destroy(context.WithoutCancel(ctx)) == nil
 }
 
 func (o *Opened) spec(p driver.Policy) workspace.Spec {

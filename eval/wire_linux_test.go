@@ -242,7 +242,7 @@ export default [{ id: "passes", prompt: "pass", assert: check }, { id: "fails", 
 		places eval.Places
 		want   string
 	}{
-		{"no shell", nil, opened(t, new(memory.Provider)), "shell"},
+		{"no shell", nil, opened(t, new(memory.Provider)), "files and no shell; suites run with sandbox"},
 		{"an agent with a home", map[string]string{"skillgym.config.mjs": config}, opened(t, p), "claude-code keeps its session in files"},
 		{"in place", map[string]string{"suite.mjs": `export default [{ id: "a", prompt: "true", assert() {} }];`}, opened(t, p), `workspace mode "none"`},
 	} {

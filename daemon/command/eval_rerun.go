@@ -38,7 +38,7 @@ func (a *app) evalRerun(ctx context.Context, dir string, o evalRunOptions, all b
 	}
 	begun, err := eval.Resumable(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (croft eval rerun takes the directory of a run that has ended, in its output directory)", err)
 	}
 	path, config := begun.Suite, begun.Config
 	if o.config != "" {

@@ -27,7 +27,7 @@ const (
 	someMatchers
 	someCommands
 	someTools
-	somePaths
+	somePaths // or one
 	aTrue     // true: the assertion takes nothing
 	aRun      // a command for the workspace
 	aBudget   // limits
@@ -219,8 +219,13 @@ func (r *reader) argument(v any, path string, kind paramKind) any {
 		return r.toolMatcher(v, path)
 	case someTexts:
 		return r.each(v, path, aText)
-	case someMatchers, somePaths:
+	case someMatchers:
 		return r.each(v, path, aMatcher)
+	case somePaths:
+		if _, ok := v.(list); ok {
+			return r.each(v, path, aPath)
+		}
+		return []any{r.argument(v, path, aPath)}
 	case someCommands:
 		return r.each(v, path, aCommand)
 	case someTools:

@@ -146,8 +146,10 @@ func paramSchema(kind paramKind) schema {
 		return ref("toolCall")
 	case someTexts:
 		return texts()
-	case someMatchers, somePaths:
+	case someMatchers:
 		return listOf(ref("matcher"))
+	case somePaths:
+		return schema{"oneOf": []any{ref("matcher"), listOf(ref("matcher"))}}
 	case someCommands:
 		return listOf(ref("command"))
 	case someTools:

@@ -76,6 +76,8 @@ const every = `cases:
       - files.changed: "src/**"
         kind: added
       - files.onlyChanged: [a, {regex: b}]
+      - files.onlyChanged: "src/**"
+      - files.onlyChanged: {regex: b}
       - diff.empty: true
         paths: [src]
       - workspace.run: npm test

@@ -25,8 +25,29 @@ function glob(pattern) {
   return new RegExp(`^${out}$`);
 }
 
-// A path is named exactly, by a glob, or by an expression.
-const isPath = (path, matcher) => (matcher instanceof RegExp ? m.matchesText(path, matcher) : path === matcher || glob(matcher).test(path));
+// A path is named exactly, by a glob, or by an expression. A directory, with a slash at
+// its end, is all that is in it.
+function isPath(path, matcher) {
+  if (matcher instanceof RegExp) return m.matchesText(path, matcher);
+  const name = matcher.replace(/^(\.\/)+/, "").replace(/\/$/, "/**");
+  return path === name || glob(name).test(path);
+}
+
+// aPath and somePaths refuse what names no path.
+const whatNames = "a path, a glob or a regular expression";
+const got = (value) => (value === null ? "null" : Array.isArray(value) ? "an array" : typeof value === "object" ? "an object" : typeof value);
+const names = (matcher) => (typeof matcher === "string" && matcher !== "") || matcher instanceof RegExp;
+function aPath(name, matcher) {
+  if (!names(matcher)) throw new TypeError(`assert.files.${name}: expected ${whatNames}, got ${matcher === "" ? "an empty string" : got(matcher)}`);
+  return matcher;
+}
+function somePaths(name, matchers) {
+  const list = Array.isArray(matchers) ? matchers : [matchers];
+  for (const matcher of list) {
+    if (!names(matcher)) throw new TypeError(`assert.files.${name}: expected ${whatNames}, or an array of them, got ${matcher === "" ? "an empty string" : got(matcher)}`);
+  }
+  return list;
+}
 const showChange = (change) => `${change.path} (${change.kind})`;
 
 module.exports = ({ explained, compose }) => {
@@ -91,6 +112,7 @@ module.exports = ({ explained, compose }) => {
       look(report, options, { expected: matcher, question: () => `You were expected to change a file matching ${m.describeText(matcher)}. Why did you not do that?` }, () => {
         const all = changesNow();
         const kind = options?.kind;
+        aPath("changed", matcher);
         node.ok(
           all.some((change) => isPath(change.path, matcher) && (kind === undefined || change.kind === kind)),
           compose(`Expected a file matching ${m.describeText(matcher)} to be ${kind ?? "changed"}.`, observedChanges(all), options),
@@ -99,16 +121,18 @@ module.exports = ({ explained, compose }) => {
     unchanged: (report, matcher, options) =>
       look(report, options, { expected: matcher, question: () => `You were expected not to change a file matching ${m.describeText(matcher)}. Why did you change it?` }, () => {
         const all = changesNow();
+        aPath("unchanged", matcher);
         node.ok(
           !all.some((change) => isPath(change.path, matcher)),
           compose(`Expected no file matching ${m.describeText(matcher)} to be changed.`, observedChanges(all), options),
         );
       }),
-    onlyChanged: (report, matchers, options) =>
-      look(
+    onlyChanged: (report, allowed, options) => {
+      const matchers = somePaths("onlyChanged", allowed);
+      return look(
         report,
         options,
-        { expected: matchers, question: () => `You were expected to change only files matching one of: ${matchers.map(m.describeText).join(", ") || "(none)"}. Why did you change others?` },
+        { expected: allowed, question: () => `You were expected to change only files matching one of: ${matchers.map(m.describeText).join(", ") || "(none)"}. Why did you change others?` },
         () => {
           const all = changesNow();
           const others = all.filter((change) => !matchers.some((matcher) => isPath(change.path, matcher)));
@@ -122,7 +146,8 @@ module.exports = ({ explained, compose }) => {
             ),
           );
         },
-      ),
+      );
+    },
   };
 
   const diffOf = (options) => host.env("diff", options?.paths ?? []);
