@@ -136,15 +136,22 @@ func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (drive
 	return info, nil
 }
 
-// pruneLocked forgets what is too old or too much.
+// pruneLocked forgets what is too old or too much. What a fork started from stays
+// for as long as the fork does.
 func (c *Checkpoints) pruneLocked(ctx context.Context) error {
 	var errs []error
+	var spared []driver.SnapshotInfo
 	for len(c.held) > 0 && (len(c.held) > c.limits.Count || time.Since(c.held[0].Created) > c.limits.Age) {
-		if err := c.ws.DeleteSnapshot(ctx, c.held[0].ID, nil); err != nil && fault.Of(err) != fault.NotFound {
+		switch err := c.ws.DeleteSnapshot(ctx, c.held[0].ID, nil); fault.Of(err) {
+		case "", fault.NotFound:
+		case fault.WrongState:
+			spared = append(spared, c.held[0])
+		default:
 			errs = append(errs, err)
 		}
 		c.held = c.held[1:]
 	}
+	c.held = append(spared, c.held...)
 	return errors.Join(errs...)
 }
 

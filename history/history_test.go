@@ -163,6 +163,51 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
+// TestCheckpointsSpareForks keeps a checkpoint that a fork started from beyond its
+// time, and forgets it when nobody needs it any more.
+func TestCheckpointsSpareForks(t *testing.T) {
+	needed := map[string]bool{}
+	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), &snapshot.Options{
+		Needed: func(_ context.Context, id string) (bool, error) { return needed[id], nil },
+	})}, "")
+	points := history.NewCheckpoints(ws, history.Limits{Count: 2})
+	step := func(text string) driver.SnapshotInfo {
+		t.Helper()
+		if err := points.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		write(t, ws, "f", text)
+		info, _, err := points.Step(t.Context(), "write "+text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	steps := func(want ...string) {
+		t.Helper()
+		list, err := ws.Snapshots(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range list {
+			got = append(got, s.Labels[history.StepLabel])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("kept (-want +got):\n%s", diff)
+		}
+	}
+	first := step("1")
+	needed[first.ID] = true
+	step("2")
+	step("3")
+	step("4")
+	steps("write 4", "write 3", "write 1")
+	needed[first.ID] = false
+	step("5")
+	steps("write 5", "write 4")
+}
+
 func TestParseLimits(t *testing.T) {
 	for text, want := range map[string]history.Limits{
 		"":        {Count: history.DefaultCount, Age: history.DefaultAge},

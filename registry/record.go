@@ -62,6 +62,7 @@ type Filter struct {
 	Kind   string
 	States []State
 	Labels map[string]string // all of them, with these values
+	From   string            // id of the snapshot that they started from
 }
 
 func (f Filter) matches(r Record) bool {
@@ -69,6 +70,7 @@ func (f Filter) matches(r Record) bool {
 	case f.Owner != "" && f.Owner != r.Owner,
 		f.Name != "" && f.Name != r.Name,
 		f.Kind != "" && f.Kind != r.Kind,
+		f.From != "" && f.From != r.Spec.From.Snapshot,
 		len(f.States) == 0 && r.State == Destroyed,
 		len(f.States) > 0 && !slices.Contains(f.States, r.State):
 		return false

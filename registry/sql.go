@@ -162,6 +162,9 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 			and(eq.column+" = ?", eq.value)
 		}
 	}
+	if f.From != "" && driver.ValidID(f.From) { // most of those that don't match need not be decoded
+		and("spec LIKE ?", "%"+f.From+"%")
+	}
 	if len(f.States) == 0 {
 		and("state <> ?", string(Destroyed))
 	} else {

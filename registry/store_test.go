@@ -217,6 +217,21 @@ func storeFilter(t *testing.T, url string) {
 			t.Errorf("List(%+v) (-want +got):\n%s", tt.filter, diff)
 		}
 	}
+	from := workspace.NewID()
+	for i, state := range []State{Ready, Destroyed} {
+		rec := insert(t, s, func(r *Record) {
+			r.Owner, r.Name, r.Kind, r.State, r.CreatedAt = "eve", fmt.Sprintf("from%d", i), "other", state, start.Add(time.Duration(4+i))
+			r.Spec.From.Snapshot, r.Spec.Labels = from, map[string]string{"of": b}
+		})
+		if got, err := s.List(t.Context(), Filter{From: from}); err != nil || len(got) != 1 || i == 0 && got[0].ID != rec.ID {
+			t.Errorf("those that started from %s are %v, %v", from, got, err)
+		}
+	}
+	for _, id := range []string{b, "%", "x'"} {
+		if got, err := s.List(t.Context(), Filter{From: id}); err != nil || len(got) != 0 {
+			t.Errorf("those that started from %s are %v, %v", id, got, err)
+		}
+	}
 }
 
 func holder(id string) Holder { return Holder{ID: id, Host: "h", PID: 1} }

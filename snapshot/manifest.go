@@ -158,10 +158,20 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 	return all, errors.Join(errs...)
 }
 
-// Delete forgets a snapshot. What only it needed is removed by GC.
+// Delete forgets a snapshot. What only it needed is removed by GC. One that has to
+// stay (see Options.Needed) is fault.WrongState.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	if _, err := s.Get(ctx, id); err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return err
+	}
+	if s.need != nil {
+		needed, err := s.need(ctx, id)
+		if err != nil {
+			return err
+		}
+		if needed {
+			return fmt.Errorf("snapshot: delete %s: %w: workspaces that are there started from it", id, fault.WrongState)
+		}
 	}
 	return s.be.Delete(ctx, kindSnapshots+"/"+id)
 }

@@ -34,6 +34,10 @@ type Options struct {
 	// before gc removes it; a snapshot must not take longer. 0 is a day.
 	Grace time.Duration
 
+	// Needed reports whether a snapshot, by its id, has to stay, since a workspace
+	// started from it: Delete refuses it then. nil is never.
+	Needed func(ctx context.Context, id string) (bool, error)
+
 	Log *slog.Logger // nil is silent
 }
 
@@ -47,6 +51,7 @@ type Store struct {
 	cache string
 	grace time.Duration
 	log   *slog.Logger
+	need  func(ctx context.Context, id string) (bool, error)
 
 	mu        sync.RWMutex
 	index     map[ID]location
@@ -85,7 +90,7 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, need: o.Needed, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
 // share keeps gc from removing anything until the returned function is called.

@@ -30,6 +30,15 @@ func (a *app) done(v any) error {
 	return a.answer(v, func(io.Writer) error { return nil })
 }
 
+// removed says that something was forgotten, by the name that it was called by.
+// The key deleted is what it was first called.
+func (a *app) removed(name string) error {
+	return a.answer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "removed", printable(name))
+		return err
+	})
+}
+
 // note writes commentary. With --json there is none: standard error is for an
 // error, which is JSON, too.
 func (a *app) note(format string, args ...any) {

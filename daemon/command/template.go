@@ -143,7 +143,7 @@ func (a *app) templateRmCommand() *cobra.Command {
 				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"deleted": args[0]})
+				return a.removed(args[0])
 			})
 		}),
 	}

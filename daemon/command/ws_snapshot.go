@@ -90,7 +90,7 @@ func (a *app) wsSnapshotsCommand() *cobra.Command {
 					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {
 						return err
 					}
-					return a.done(map[string]string{"deleted": remove})
+					return a.removed(remove)
 				}
 				return a.printSnapshots(ctx, ws, &opts)
 			})

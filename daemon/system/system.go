@@ -134,13 +134,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Log: s.log})
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log})
 	providers, err := s.providers(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -189,11 +189,18 @@ func (s *System) storeURL(url string) string {
 	return url
 }
 
+// needed reports whether a workspace that is there started from a snapshot: what
+// changed in it is told by comparing the two.
+func (s *System) needed(ctx context.Context, snapshot string) (bool, error) {
+	recs, err := s.store.List(ctx, registry.Filter{From: snapshot})
+	return len(recs) > 0, err
+}
+
 // providers returns ours and the caller's; of one kind there may be one. The
 // rules and the cap of the configuration hold for all of them.
 func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Data: s.Dir, Needed: s.needed, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
 		Secrets: s.secrets, Credentials: credentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@
 package all
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 
@@ -38,13 +39,17 @@ type Config struct {
 	Credentials map[string]egress.Credential
 	Events      event.Sink
 	Resolver    egress.Resolver
+
+	// Needed reports whether a snapshot has to stay, since a workspace started
+	// from it; nil is never.
+	Needed func(ctx context.Context, snapshot string) (bool, error)
 }
 
 // Snapshots returns the store of snapshots in the data directory. Nothing is made
 // on disk before it is used.
 func Snapshots(cfg Config) *snapshot.Store {
 	return snapshot.Open(snapshot.Dir(filepath.Join(cfg.Data, "store")), &snapshot.Options{
-		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Log: cfg.Log,
+		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, Log: cfg.Log,
 	})
 }
 

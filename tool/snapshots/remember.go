@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -44,7 +45,7 @@ func (o createOutput) Text() string {
 func createTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_create", Family: tool.Memory, Needs: needs, FanOut: true,
-		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced.",
+		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced; one that a fork started from stays, under its id.",
 	}, create)
 }
 
@@ -63,17 +64,20 @@ func create(ctx context.Context, c *tool.Call, in createInput) (createOutput, er
 	return createOutput{describe(info)}, forgetOlder(ctx, c.Workspace, info)
 }
 
-// forgetOlder deletes the snapshots whose name a new one took.
+// forgetOlder deletes the snapshots whose name a new one took. One that a fork
+// started from stays, under its id, for as long as the fork does.
 func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.SnapshotInfo) error {
-	list, err := ws.Snapshots(ctx, nil)
+	list, err := ws.Snapshots(ctx, nil) // the newest first
 	if err != nil {
 		return err
 	}
-	for _, s := range list {
-		if s.Name == fresh.Name && s.ID != fresh.ID && !s.Created.After(fresh.Created) {
-			if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil {
-				return err
-			}
+	at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool { return s.ID == fresh.ID })
+	for _, s := range list[at+1:] {
+		if s.Name != fresh.Name || at < 0 {
+			continue
+		}
+		if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil && fault.Of(err) != fault.WrongState && fault.Of(err) != fault.NotFound {
+			return err
 		}
 	}
 	return nil

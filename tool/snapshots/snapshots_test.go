@@ -305,3 +305,53 @@ func TestCheckpointOfEachCall(t *testing.T) {
 	contains(t, "undo", a.ok("undo", nil), "(Write a.txt)")
 	contains(t, "file", a.ok("Bash", args{"command": "cat a.txt"}), "1\n")
 }
+
+// TestReplaceUnderAFork gives the name of a snapshot that a fork started from to
+// another one: the fork is compared, merged and brought back as before, also after
+// what nobody needs is gone.
+func TestReplaceUnderAFork(t *testing.T) {
+	needed := map[string]bool{}
+	store := snapshot.Open(snapshot.Dir(t.TempDir()), &snapshot.Options{Needed: func(_ context.Context, id string) (bool, error) { return needed[id], nil }})
+	p := &memory.Provider{Snapshots: store}
+	a := newAgent(t, p, tool.Config{})
+	a.add("base", open(t, p, workspace.Spec{}))
+	in := func(ws string, more args) args {
+		more["workspace"] = ws
+		return more
+	}
+	a.ok("Write", in("base", args{"file_path": "f", "content": "one\n"}))
+	a.ok("snapshot_create", in("base", args{"name": "v"}))
+	a.ok("fork", in("base", args{"name": "kid", "snapshot": "v"}))
+	list, err := store.List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("there are %v, %v", list, err)
+	}
+	first := list[0].ID
+	needed[first] = true
+	a.ok("Read", in("kid", args{"file_path": "f"}))
+	a.ok("Write", in("kid", args{"file_path": "f", "content": "mine\n"}))
+	for _, text := range []string{"two\n", "three\n"} {
+		a.ok("Read", in("base", args{"file_path": "f"}))
+		a.ok("Write", in("base", args{"file_path": "f", "content": text}))
+		a.ok("snapshot_create", in("base", args{"name": "v"}))
+	}
+	if got, ok := a.try("snapshot_delete", in("base", args{"name": first})); ok || !strings.Contains(got, "started from it") {
+		t.Errorf("deleting what a fork started from: %s", got)
+	}
+	if list, err = store.List(t.Context()); err != nil || len(list) != 2 || list[1].ID != first {
+		t.Errorf("there are %v, %v, want the newest and what the fork started from", list, err)
+	}
+	if _, err := store.GC(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "the list", a.ok("snapshot_list", in("base", args{})), first+"\t")
+	contains(t, "what changed in the fork", a.ok("diff", in("kid", args{})), "-one\n+mine\n")
+	a.ok("undo", in("kid", args{}))
+	contains(t, "the fork as it began", a.ok("Read", in("kid", args{"file_path": "f"})), "one")
+	a.ok("undo", in("kid", args{"redo": true}))
+	a.ok("snapshot_restore", in("base", args{"name": first}))
+	a.ok("apply", in("base", args{"source": "kid"}))
+	contains(t, "what was merged", a.ok("Read", in("base", args{"file_path": "f"})), "mine")
+	needed[first] = false
+	a.ok("snapshot_delete", in("base", args{"name": first}))
+}

@@ -20,7 +20,8 @@ type Snapshots struct {
 	// name of a snapshot of this workspace.
 	Files func(ctx context.Context, id string, opts *SnapshotAccess) (*FS, error)
 
-	// Delete forgets a snapshot.
+	// Delete forgets a snapshot. One that a workspace which is there started from
+	// may be kept for it: WrongState.
 	Delete func(ctx context.Context, id string, opts *SnapshotAccess) error
 
 	// Rollback returns the workspace to a snapshot in place. It first takes a
