@@ -32,7 +32,8 @@ type keys struct {
 	find *secret.Scrubber // +checklocks:mu; of what was seen
 }
 
-// secretName is what variables are called that hold a key.
+// secretName is what variables are called that hold a key, beside those that a proxy
+// adds at the fence.
 var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|password|passwd|credentials?)$`)
 
 // of returns what hides the keys known when a request is made.
@@ -43,7 +44,7 @@ func (k *keys) of(r *http.Request) *secret.Scrubber {
 	if k.seen == nil {
 		k.seen = map[string]bool{}
 		for _, pair := range os.Environ() {
-			if name, value, _ := strings.Cut(pair, "="); secretName.MatchString(name) {
+			if name, value, _ := strings.Cut(pair, "="); secretName.MatchString(name) || strings.HasPrefix(name, secret.DefaultPrefix) {
 				k.add(value)
 			}
 		}

@@ -224,8 +224,14 @@ func FuzzKey(f *testing.F) {
 // TestKeysThatAreSaid: a key that an agent or a model says is not on the tape, and a
 // replay with another key finds the request all the same.
 func TestKeysThatAreSaid(t *testing.T) {
+	for _, variable := range []string{"SOME_API_KEY", "CROFT_SECRET_MODEL"} {
+		t.Run(variable, func(t *testing.T) { keysAreHidden(t, variable) })
+	}
+}
+
+func keysAreHidden(t *testing.T, variable string) {
 	const inHeader, inEnv, likeOne = "not-a-real-key-0001", "not-a-real-key-0002", "ghp_0123456789abcdefABCDEF0123456789abcd"
-	t.Setenv("SOME_API_KEY", inEnv)
+	t.Setenv(variable, inEnv)
 	srv, _ := model(t)
 	up, err := url.Parse(srv.URL)
 	if err != nil {
@@ -263,7 +269,7 @@ func TestKeysThatAreSaid(t *testing.T) {
 	if line, _, _ := strings.Cut(tape.String(), `"status"`); strings.Contains(line, likeOne) {
 		t.Errorf("what looks like a key is on the tape: %s", line)
 	}
-	t.Setenv("SOME_API_KEY", "another-secret-0003")
+	t.Setenv(variable, "another-secret-0003")
 	played, err := Read(&tape)
 	if err != nil {
 		t.Fatal(err)

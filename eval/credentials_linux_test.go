@@ -1,0 +1,140 @@
+package eval_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/secret"
+)
+
+// TestKeysWhileRecording: a model that asks for a key is recorded with it, whether the
+// agent has the key or the proxy adds it at the fence; then the key is in no file that
+// is left, and the same run is played without it.
+func TestKeysWhileRecording(t *testing.T) {
+	for name, test := range map[string]struct {
+		variable string // that holds the key
+		ask      string // what the agent does with what it has of it
+		policy   func(port string) string
+	}{
+		"the agent has it": {"ANTHROPIC_API_KEY", `curl -H \"x-api-key: $ANTHROPIC_API_KEY\"`, func(string) string { return "{}" }},
+		"the proxy adds it": {secret.DefaultPrefix + "MODEL", `! env | grep -q Key4Tests && curl`, func(port string) string {
+			return `{ network: { allow: [{ host: "127.0.0.1", ports: [` + port + `], credential: "MODEL" }] } }`
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const key = "sk-Key4Tests-0123456789abcdef"
+			var asked atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Api-Key") != key {
+					http.Error(w, "who are you?", http.StatusUnauthorized)
+					return
+				}
+				asked.Add(1)
+				fmt.Fprint(w, "an answer")
+			}))
+			defer srv.Close()
+			at, err := url.Parse(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := project(t, map[string]string{
+				"skillgym.config.mjs": `export default { runners: { main: { agent: { type: "claude-code", model: "m", command: "./agent.sh", env: { ANTHROPIC_BASE_URL: "` + srv.URL + `" } } } },
+					croft: { policy: ` + test.policy(at.Port()) + ` } };`,
+				"suite.mjs": isolated("") + `export default [{ id: "asks", prompt: "` + test.ask + ` -sf -d question \"$ANTHROPIC_BASE_URL/v1/messages\" > answer.txt; cat answer.txt",
+					assert(r) { assert.files.equals(r, "answer.txt", "an answer"); } },
+					{ id: "fails", prompt: "true", assert() { assert.fail("so that its workspace is kept"); } }];`,
+			})
+			tapes, ground := filepath.Join(dir, "tapes"), t.TempDir()
+			t.Setenv(test.variable, key)
+			opts := eval.Options{Places: fencedWith(t, ground), NoModelNet: true, Record: tapes, Reporters: reporters(t, dir)}
+			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed || asked.Load() != 1 {
+				log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))
+				t.Fatalf("recorded: %+v, %d requests\n%s", e.Error, asked.Load(), log)
+			}
+			srv.Close()
+			if found := holding(t, dir, "an answer"); len(found) < 2 {
+				t.Errorf("the answer is in %v, want it in the tape and the log", found)
+			}
+			for _, where := range []string{dir, ground} {
+				if found := holding(t, where, key); len(found) > 0 {
+					t.Errorf("the key is in %v", found)
+				}
+			}
+			os.Unsetenv(test.variable)
+			opts = eval.Options{Places: fencedWith(t, t.TempDir()), Replay: tapes}
+			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed {
+				t.Errorf("played without the key: %+v", e.Error)
+			}
+		})
+	}
+}
+
+// fencedWith returns places behind a fence whose proxy adds the secrets of the
+// environment.
+func fencedWith(t *testing.T, ground string) *eval.Sandbox {
+	t.Helper()
+	secrets, err := secret.New(&secret.Options{Shared: secret.Set{Prefix: secret.DefaultPrefix}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := &eval.Inside{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(ground, "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler,
+		Secrets: secrets, Credentials: map[string]egress.Credential{"MODEL": {Header: "X-Api-Key", Format: "{secret}", Plain: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return &eval.Sandbox{Provider: p, Inside: inside}
+}
+
+// reporters are all that write to a file, in a directory.
+func reporters(t *testing.T, dir string) []eval.Reporter {
+	t.Helper()
+	var list []eval.Reporter
+	for _, name := range []string{"html", "junit", "markdown", "json"} {
+		f, err := os.Create(filepath.Join(dir, "report."+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		r, err := eval.NewReporter(name, eval.ReporterConfig{Out: f, File: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// holding lists the files below a directory that have a text in them, as it is or in
+// base64.
+func holding(t *testing.T, dir, text string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(text)) || bytes.Contains(data, []byte(base64.StdEncoding.EncodeToString([]byte(text)))) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
