@@ -203,6 +203,11 @@ func (p *Provider) cleanProbes() error {
 		return nil //nolint:nilerr // there was no probe, or one is under way
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	return p.cleanAlone(p.ctx)
+}
+
+// cleanAlone does it for who holds the lock.
+func (p *Provider) cleanAlone(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(p.cfg.Cache, probePrefix+"*"))
 	if err != nil {
 		return err
@@ -211,7 +216,7 @@ func (p *Provider) cleanProbes() error {
 	for _, dir := range dirs {
 		if filepath.Base(dir) != probeLock {
 			name := namePrefix + filepath.Base(dir)
-			errs = errors.Join(errs, p.removeUnit(p.ctx, name), p.engine.RemoveVolume(p.ctx, name), os.RemoveAll(dir))
+			errs = errors.Join(errs, p.removeUnit(ctx, name), p.engine.RemoveVolume(ctx, name), os.RemoveAll(dir))
 		}
 	}
 	return errs

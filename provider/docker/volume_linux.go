@@ -117,11 +117,27 @@ func (p *Provider) removeVolume(ctx context.Context, dir string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 	defer cancel()
-	if err := p.engine.RemoveVolume(ctx, unitOf(idOf(dir))); err != nil {
+	err := p.engine.RemoveVolume(ctx, unitOf(idOf(dir)))
+	if fault.Of(err) == fault.AlreadyExists && p.releaseVolumes(ctx) == nil {
+		err = p.engine.RemoveVolume(ctx, unitOf(idOf(dir)))
+	}
+	if err != nil {
 		return p.hung(context.WithoutCancel(ctx), err)
 	}
 	driver.Step(ctx, "volume removed")
 	return nil
+}
+
+// releaseVolumes removes the containers that hold volumes without being those of
+// their workspaces: of processes that died while they filled one. It waits for those
+// that are at it now.
+func (p *Provider) releaseVolumes(ctx context.Context) error {
+	lock := flock.New(filepath.Join(p.cfg.Cache, probeLock), flock.SetFlag(os.O_RDWR))
+	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	return p.cleanAlone(ctx)
 }
 
 // probeVolume makes the volume of a probe; done removes it.

@@ -97,6 +97,33 @@ func TestVolumeIsRemoved(t *testing.T) {
 	}
 }
 
+// TestVolumeThatADeadProcessHeld: whoever died while it filled a volume left a
+// container that holds it, and the volume goes all the same.
+func TestVolumeThatADeadProcessHeld(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir, far)
+	id := driver.NewID()
+	ws := open(t, p, func(s *driver.Spec) { s.ID = id })
+	left, err := os.MkdirTemp(p.cfg.Cache, probePrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, err := p.labels(probeID, probeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := Unit{Name: namePrefix + filepath.Base(left), Image: p.cfg.Image, Labels: labels, Command: []string{guestInside}, Mounts: []Mount{{Source: unitOf(id), Target: inside, Volume: true}}}
+	if _, err := p.engine.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Life.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestEngineThatDoesNotSeeThisHost is one whose mounts of this host's directories are
 // refused, as one in a virtual machine does: it is told by trying.
 func TestEngineThatDoesNotSeeThisHost(t *testing.T) {
