@@ -180,7 +180,7 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 	if err := m.checkOpened(m.workspace()); err != nil {
 		return nil, err
 	}
-	if err := m.checkTogether(o); err != nil {
+	if err := m.apartInPlace(o); err != nil {
 		return nil, err
 	}
 	if err := m.opts.places.Ready(ctx); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// checkTogether refuses agents that work at the same time in a directory that holds
-// the results. What is in that directory is theirs: one could put a link in the place
-// of a directory that is being made for another, which would lead it, and what is
-// written for it, out of the fence. One at a time, an agent is gone, and with it all
-// that it started, before the next directory is looked at. Without a fence there is
-// nothing that they could not reach anyway.
-func (m *matrix) checkTogether(o *Options) error {
+// apartInPlace lets agents work one at a time where several would work at once in a
+// directory that holds the results. What is in that directory is theirs: one could put
+// a link in the place of a directory that is being made for another, which would lead
+// it, and what is written for it, out of the fence. One at a time, an agent is gone,
+// and with it all that it started, before the next directory is looked at. Without a
+// fence there is nothing that they could not reach anyway.
+func (m *matrix) apartInPlace(o *Options) error {
 	spec := m.workspace()
 	if !spec.InPlace() || !m.opts.places.Fenced() || m.together() < 2 {
 		return nil
@@ -32,8 +32,10 @@ func (m *matrix) checkTogether(o *Options) error {
 			return err
 		}
 		if w.path != "" && within(dir, real) {
-			return fmt.Errorf("eval: several agents at once in %s: %w: %s lies in it, where each could replace what is written for others; "+
-				"use %s, one agent at a time (--schedule serial), or workspaces of mode isolated", dir, fault.InvalidArgument, real, w.use)
+			m.notices = append(m.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
+				"several at once need %s, or workspaces of mode isolated", dir, real, w.use))
+			m.opts.schedule = Serial
+			return nil
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func TestVolumeThatADeadProcessHeld(t *testing.T) {
 	p := newProvider(t, dir, far)
 	id := driver.NewID()
 	ws := open(t, p, func(s *driver.Spec) { s.ID = id })
-	left, err := os.MkdirTemp(p.cfg.Cache, probePrefix)
+	left, err := os.MkdirTemp(p.cfg.Cache, probePrefix) //nolint:usetesting // where the provider looks
 	if err != nil {
 		t.Fatal(err)
 	}
