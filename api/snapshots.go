@@ -276,6 +276,7 @@ type diffInput struct {
 	Paths        []string `query:"path,explode" doc:"only these, with all below them"`
 	Context      int      `query:"context" doc:"lines around a change; 0 is 3, and -1 none"`
 	Text         bool     `query:"text" doc:"with hunks and numbers of lines"`
+	Binary       bool     `query:"binary" doc:"with text, and the content of files that are no text, as git diff --binary has it"`
 	CrossSession bool     `query:"crossSession"`
 }
 
@@ -292,7 +293,7 @@ func (s *Server) diff(ctx context.Context, in *diffInput) (*body[snapshot.Compar
 	if err != nil {
 		return nil, err
 	}
-	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{Text: in.Text, Context: in.Context, Only: in.Paths})
+	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths})
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,10 @@ type DiffOptions struct {
 	// was added.
 	NoRenames bool
 
+	// Binary fills, with Text, Patch for files that are no text, or have too many
+	// bytes to be compared as text.
+	Binary bool
+
 	// MaxText is how large a file may be to be compared as text; 0 is 4 MiB.
 	MaxText int64
 }
@@ -74,6 +78,10 @@ type FileChange struct {
 	LinesAdded   int    `json:"linesAdded,omitempty"`
 	LinesRemoved int    `json:"linesRemoved,omitempty"`
 	Hunks        []Hunk `json:"hunks,omitempty"`
+
+	// Patch is what git diff --binary says of a file that has no hunks: its index
+	// line, and the content of both sides. See DiffOptions.Binary.
+	Patch string `json:"patch,omitempty"`
 }
 
 // MarshalJSON adds pathB64 and fromB64 where those are not UTF-8, which JSON can't
@@ -121,16 +129,6 @@ type Side struct {
 	Size   int64           `json:"size"`
 	Digest string          `json:"digest,omitempty"`
 	Target string          `json:"target,omitempty"`
-}
-
-// A Hunk is a part of a file that differs. Lines begin with a space, a minus or a
-// plus, and keep their newline.
-type Hunk struct {
-	OldStart int      `json:"oldStart"` // 1-based; 0 where OldLines is 0 and it is before the first
-	OldLines int      `json:"oldLines"`
-	NewStart int      `json:"newStart"`
-	NewLines int      `json:"newLines"`
-	Lines    []string `json:"lines"`
 }
 
 // Diff compares two trees. Times do not count. Directories and files that have
@@ -407,6 +405,10 @@ func (d *comparing) texts(ctx context.Context) error {
 			return err
 		}
 		if c.Binary || c.TooBig {
+			if err := d.binary(ctx, c); err != nil {
+				return err
+			}
+			left -= len(c.Patch)
 			continue
 		}
 		left -= len(old) + len(now)
@@ -489,45 +491,4 @@ func (d *comparing) sum() {
 		s.LinesAdded += c.LinesAdded
 		s.LinesRemoved += c.LinesRemoved
 	}
-}
-
-// hunks puts edits together that are close to each other, with what is around them.
-func hunks(a, b []string, edits []edit, context int) []Hunk {
-	var out []Hunk
-	for len(edits) > 0 {
-		n := 1
-		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
-			n++
-		}
-		out = append(out, hunk(a, b, edits[:n], context))
-		edits = edits[n:]
-	}
-	return out
-}
-
-func hunk(a, b []string, edits []edit, context int) Hunk {
-	first, last := edits[0], edits[len(edits)-1]
-	lead := min(context, first.a0)
-	tail := min(context, len(a)-last.a1)
-	h := Hunk{OldStart: first.a0 - lead + 1, NewStart: first.b0 - lead + 1, OldLines: last.a1 - first.a0 + lead + tail, NewLines: last.b1 - first.b0 + lead + tail}
-	if h.OldLines == 0 {
-		h.OldStart--
-	}
-	if h.NewLines == 0 {
-		h.NewStart--
-	}
-	at := first.a0 - lead
-	put := func(sign string, lines []string) {
-		for _, l := range lines {
-			h.Lines = append(h.Lines, sign+l)
-		}
-	}
-	for _, e := range edits {
-		put(" ", a[at:e.a0])
-		put("-", a[e.a0:e.a1])
-		put("+", b[e.b0:e.b1])
-		at = e.a1
-	}
-	put(" ", a[at:last.a1+tail])
-	return h
 }

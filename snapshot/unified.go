@@ -24,8 +24,11 @@ func (c *Comparison) WriteUnified(w io.Writer) error {
 }
 
 func (c *FileChange) unified(b *strings.Builder) {
-	if c.isDir() && c.Kind != ModeOnly {
-		return // as git: a directory shows by what is in it
+	if c.isDir() { // as git: a directory shows by what is in it
+		if c.Kind == ModeOnly { // between patches git and patch(1) read over what is none
+			fmt.Fprintf(b, "directory %s: mode %04o -> %04o\n", quoted(c.Path), c.Old.Mode, c.New.Mode)
+		}
+		return
 	}
 	from := c.Path
 	if c.From != "" {
@@ -44,6 +47,10 @@ func (c *FileChange) unified(b *strings.Builder) {
 	default:
 		c.modes(b)
 	}
+	if c.Patch != "" {
+		b.WriteString(c.Patch)
+		return
+	}
 	if c.Binary || c.TooBig {
 		fmt.Fprintf(b, "Binary files %s and %s differ\n", c.name("a/", from, c.Old), c.name("b/", c.Path, c.New))
 		return
@@ -51,7 +58,7 @@ func (c *FileChange) unified(b *strings.Builder) {
 	if len(c.Hunks) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "--- %s\n+++ %s\n", c.name("a/", from, c.Old), c.name("b/", c.Path, c.New))
+	fmt.Fprintf(b, "--- %s\n+++ %s\n", tabbed(c.name("a/", from, c.Old)), tabbed(c.name("b/", c.Path, c.New)))
 	for _, h := range c.Hunks {
 		fmt.Fprintf(b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
 		for _, l := range h.Lines {
@@ -76,12 +83,19 @@ func (c *FileChange) name(prefix, path string, s *Side) string {
 	return quoted(prefix + path)
 }
 
+// tabbed ends a name with a space in it by a tab, as git does: patch(1) would take
+// what follows the space for a time.
+func tabbed(name string) string {
+	if strings.Contains(name, " ") {
+		return name + "\t"
+	}
+	return name
+}
+
 func gitMode(s *Side) string {
 	switch s.Type {
 	case driver.TypeSymlink:
 		return "120000"
-	case driver.TypeDir:
-		return fmt.Sprintf("04%04o", s.Mode)
 	}
 	return fmt.Sprintf("10%04o", s.Mode)
 }
@@ -93,9 +107,11 @@ func span(start, lines int) string {
 	return fmt.Sprintf("%d,%d", start, lines)
 }
 
-// quoted is a path as git writes it: in quotes where it has a special character.
+// quoted is a path as git writes it: in quotes where it has a special character,
+// and where an element of it ends in a space, after which git looks for another
+// name in a header otherwise.
 func quoted(path string) string {
-	if !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r > 0x7e }) {
+	if !strings.Contains(path+"/", " /") && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r > 0x7e }) {
 		return path
 	}
 	var b strings.Builder

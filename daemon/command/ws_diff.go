@@ -24,10 +24,13 @@ type wsDiffOptions struct {
 
 func (a *app) wsDiffCommand() *cobra.Command {
 	var opts wsDiffOptions
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "diff NAME [PATH...]",
 		Short: "Show what changed in a workspace, as a patch",
-		Long: `Show what changed in a workspace, as a patch that git apply and patch(1) understand. Without
+		Long: `Show what changed in a workspace, as a patch that git apply and patch(1) understand. Written
+to a file or a pipe it has the content of binary files, too, as git diff --binary has it, which patch(1) does
+not take: --binary=false says only that they differ, as on a terminal, where --binary shows them. Without
 --from, since what it started from: a snapshot or a template, or else its newest snapshot.
 --from and --to take the id or name of a snapshot, template:NAME, workspace:NAME, or a directory
 (dir:PATH, or a path that begins with / or .), which with --server is one of the server's host.`,
@@ -48,6 +51,10 @@ func (a *app) wsDiffCommand() *cobra.Command {
 			}
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
+			if !cmd.Flags().Changed("binary") {
+				_, screen := terminal(a.Out)
+				opts.Binary = !screen && !a.json && !opts.stat && !opts.nameOnly
+			}
 			return a.wsDiff(ctx, args[0], opts)
 		}),
 	}
@@ -57,6 +64,7 @@ func (a *app) wsDiffCommand() *cobra.Command {
 	f.IntVarP(&opts.Context, "unified", "U", 0, "lines around a change; 0 is 3, and -1 none")
 	f.BoolVar(&opts.stat, "stat", false, "one line for each file, and a sum")
 	f.BoolVar(&opts.nameOnly, "name-only", false, "only the kind of change and the path")
+	f.BoolVar(&opts.Binary, "binary", false, "with the content of binary files (default unless on a terminal or with --json)")
 	f.BoolVar(&opts.CrossSession, "cross-session", false, "snapshots that another session took, too")
 	return cmd
 }
@@ -95,9 +103,25 @@ func (a *app) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error
 				}
 				return nil
 			}
+			if opts.Binary {
+				a.noteLeftOut(d)
+			}
 			return a.writePatch(w, d)
 		})
 	})
+}
+
+// noteLeftOut tells of files that are too large to be in a patch.
+func (a *app) noteLeftOut(d *snapshot.Comparison) {
+	var names []string
+	for i := range d.Changes {
+		if c := &d.Changes[i]; (c.Binary || c.TooBig) && c.Patch == "" {
+			names = append(names, printable(c.Path))
+		}
+	}
+	if len(names) > 0 {
+		a.note("too large for a patch, which git apply refuses without them (croft ws apply takes them): %s", strings.Join(names, ", "))
+	}
 }
 
 // writePatch writes a patch, in colour on a terminal.

@@ -214,12 +214,13 @@ type DiffOptions struct {
 	Paths        []string
 	Context      int
 	Text         bool
+	Binary       bool
 	CrossSession bool
 }
 
 // Diff compares two states of a workspace. The answer, JSON, is snapshot.Comparison.
 func (c *Client) Diff(ctx context.Context, nameOrID string, opts DiffOptions) (json.RawMessage, error) {
-	q := crossing(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text)
+	q := crossing(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary)
 	for _, p := range opts.Paths {
 		q.Add("path", p)
 	}

@@ -1,0 +1,103 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1" //nolint:gosec // the names that git gives
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// maxBinary is how many bytes a file may have to be in a patch as it is.
+const maxBinary = 32 << 20
+
+// binary fills the patch of a file that is not compared as text. One that is too
+// large has none.
+func (d *comparing) binary(ctx context.Context, c *FileChange) error {
+	if !d.opts.Binary || size(c.Old) > maxBinary || size(c.New) > maxBinary {
+		return nil
+	}
+	old, err := d.bytes(ctx, d.a, c.Path, c.Old)
+	if err != nil {
+		return err
+	}
+	now, err := d.bytes(ctx, d.b, c.Path, c.New)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "index %s..%s\nGIT binary patch\n", gitName(c.Old, old), gitName(c.New, now))
+	literal(&b, now) // forth, and then back
+	literal(&b, old)
+	c.Patch = b.String()
+	return nil
+}
+
+// bytes reads a side as it is.
+func (d *comparing) bytes(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.Type == driver.TypeSymlink:
+		return []byte(s.Target), nil
+	}
+	return readFile(ctx, t, name, maxBinary)
+}
+
+// gitName is what git calls a content; zeros where there is none.
+func gitName(s *Side, data []byte) string {
+	if s == nil {
+		return strings.Repeat("0", 2*sha1.Size)
+	}
+	h := sha1.New() //nolint:gosec // see above
+	fmt.Fprintf(h, "blob %d\x00", len(data))
+	h.Write(data)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// literal writes a content as git does: deflated, in lines of at most 52 bytes,
+// each with a letter for how many there are, in base 85.
+func literal(b *strings.Builder, data []byte) {
+	var deflated bytes.Buffer
+	w := zlib.NewWriter(&deflated)
+	w.Write(data) //nolint:errcheck // to memory
+	w.Close()     //nolint:errcheck // to memory
+	fmt.Fprintf(b, "literal %d\n", len(data))
+	const most = 52
+	for deflated.Len() > 0 {
+		line := deflated.Next(most)
+		if n := byte(len(line)); n <= 26 {
+			b.WriteByte('A' + n - 1)
+		} else {
+			b.WriteByte('a' + n - 27)
+		}
+		base85(b, line)
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+}
+
+const digits85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+// base85 writes five digits for each four bytes; those that are missing are zeros.
+func base85(b *strings.Builder, data []byte) {
+	for ; len(data) > 0; data = data[min(4, len(data)):] {
+		var v uint32
+		for i := range 4 {
+			v <<= 8
+			if i < len(data) {
+				v |= uint32(data[i])
+			}
+		}
+		var five [5]byte
+		for i := range five {
+			five[4-i] = digits85[v%85]
+			v /= 85
+		}
+		b.Write(five[:])
+	}
+}
