@@ -166,8 +166,8 @@ func retyped(d *Comparison) bool {
 func TestBinaryPatch(t *testing.T) {
 	back := 0
 	defer func() {
-		if back < 5 && !t.Failed() {
-			t.Errorf("only %d patches were taken back", back)
+		if back == 0 && !t.Failed() {
+			t.Error("no patch was taken back")
 		}
 	}()
 	for seed := range uint64(30) {
