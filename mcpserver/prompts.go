@@ -3,38 +3,66 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A flow is a prompt for something that people often ask for.
-type flow struct{ name, description, text string }
+// A flow is a prompt for something that people often ask for. It is offered where
+// there are the tools that it takes.
+type flow struct {
+	name, description, text string
+	tools                   []string
+}
 
 var flows = []flow{
 	{"fix_tests", "Run the tests and fix what fails.",
 		"Run the tests%[1]s with run_tests, or by the test command that the profile tool shows. For each failure read the test and the code that it tests, find the cause, and fix the code, not the test, " +
-			"unless the test is wrong. Run the failing tests again after each change, and all tests at the end. Say what was wrong."},
+			"unless the test is wrong. Run the failing tests again after each change, and all tests at the end. Say what was wrong.",
+		[]string{"Read", "Edit", "profile", "run_tests"}},
 	{"review_changes", "Review what has changed since the last commit.",
-		"Look at what has changed%[1]s since the last commit (git status and git diff). Read the files around each change. Report mistakes, missing tests and what is hard to understand, " +
-			"with file and line, the gravest first. Change nothing."},
+		"Look at what has changed%[1]s since the last commit (git_status and git_diff). Read the files around each change. Report mistakes, missing tests and what is hard to understand, " +
+			"with file and line, the gravest first. Change nothing.",
+		[]string{"Read", "git_status", "git_diff"}},
 	{"explain_project", "Find out what a project is and how it is worked on.",
-		"Find out what the project%[1]s is: use the profile tool, list the top directories, and read the README and the main entry points. Explain in a page what it does, how it is laid out, and how to build, test and run it. Change nothing."},
+		"Find out what the project%[1]s is: use the profile tool, list the top directories, and read the README and the main entry points. Explain in a page what it does, how it is laid out, and how to build, test and run it. Change nothing.",
+		[]string{"Read", "list", "profile"}},
 }
 
-// addPrompts adds the flows.
-func (s *Server) addPrompts(m *mcp.Server) {
+// refreshPrompts offers the flows whose tools a view has now.
+func refreshPrompts(m *served) {
+	var names []string
 	for _, f := range flows {
-		m.AddPrompt(&mcp.Prompt{
-			Name: f.name, Description: f.description,
-			Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
-		}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			where := ""
-			if name := req.Params.Arguments["workspace"]; name != "" {
-				where = fmt.Sprintf(" in workspace %q", name)
-			}
-			return &mcp.GetPromptResult{Description: f.description, Messages: []*mcp.PromptMessage{
-				{Role: "user", Content: &mcp.TextContent{Text: fmt.Sprintf(f.text, where)}},
-			}}, nil
-		})
+		if len(missing(f.tools, m.tools)) > 0 {
+			continue
+		}
+		names = append(names, f.name)
+		if !slices.Contains(m.prompts, f.name) {
+			m.AddPrompt(f.prompt(), f.handler())
+		}
+	}
+	if gone := missing(m.prompts, names); len(gone) > 0 {
+		m.RemovePrompts(gone...)
+	}
+	m.prompts = names
+}
+
+// prompt is a flow in the words of the protocol.
+func (f flow) prompt() *mcp.Prompt {
+	return &mcp.Prompt{
+		Name: f.name, Description: f.description,
+		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
+	}
+}
+
+func (f flow) handler() mcp.PromptHandler {
+	return func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		where := ""
+		if name := req.Params.Arguments["workspace"]; name != "" {
+			where = fmt.Sprintf(" in workspace %q", name)
+		}
+		return &mcp.GetPromptResult{Description: f.description, Messages: []*mcp.PromptMessage{
+			{Role: "user", Content: &mcp.TextContent{Text: fmt.Sprintf(f.text, where)}},
+		}}, nil
 	}
 }

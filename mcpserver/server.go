@@ -90,6 +90,7 @@ type served struct {
 	*mcp.Server
 	calls     sync.Map // toolCall by name of the tool
 	tools     []string
+	prompts   []string
 	resources []string
 }
 
@@ -135,7 +136,6 @@ func (s *Server) served(ctx context.Context, v view) (*served, error) {
 		return nil, err
 	}
 	m.AddReceivingMiddleware(lighten, textAlone, s.noteLevels)
-	s.addPrompts(m.Server)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -181,6 +181,7 @@ func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 		}
 	}
 	m.tools = names
+	refreshPrompts(m)
 	return s.refreshResources(ctx, v, m)
 }
 

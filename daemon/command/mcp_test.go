@@ -184,6 +184,15 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 			t.Errorf("%s is offered", x.Name)
 		}
 	}
+	prompts, err := a.ListPrompts(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range prompts.Prompts {
+		if p.Name == "fix_tests" {
+			t.Error("tests are to be fixed where nothing can be changed")
+		}
+	}
 	a.ok("Read", m{"file_path": "a.go"})
 	a.ok("Grep", m{"pattern": "func"})
 	a.ok("profile", nil)
