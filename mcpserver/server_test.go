@@ -167,15 +167,23 @@ func TestViews(t *testing.T) {
 	if err != nil || !res.IsError {
 		t.Errorf("the other workspace: %+v, %v", res, err)
 	}
-	for _, query := range []string{"?workspace=none", "?toolset=none"} {
+	for query, want := range map[string]string{
+		"?workspace=none":                   `unknown workspace "none"`,
+		"?toolset=none":                     "choose coding, workspace or both",
+		"?tolset=workspace":                 `unknown parameter "tolset"; known: workspace, toolset`,
+		"?sessionid=x":                      `unknown parameter "sessionid"; known: workspace, toolset`,
+		"?toolset=coding&toolset=workspace": "the parameter toolset is given 2 times",
+		"?workspace=%zz":                    "invalid URL escape",
+	} {
 		r, err := http.Post(web.URL+query, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Body.Close()
-		if r.StatusCode < 400 {
-			t.Errorf("%s: status %d", query, r.StatusCode)
+		var answer struct{ Error fault.Wire }
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || r.StatusCode < 400 || !strings.Contains(answer.Error.Message, want) {
+			t.Errorf("%s: status %d, %+v, %v; want %q", query, r.StatusCode, answer, err, want)
 		}
+		r.Body.Close()
 	}
 }
 

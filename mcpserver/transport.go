@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -104,7 +107,7 @@ func (s *Server) Drain() { s.drain() }
 func (s *Server) SSEHandler() http.Handler {
 	h := mcp.NewSSEHandler(s.choose, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.checkView(w, r) {
+		if s.checkView(w, r, sessionParameter) {
 			r, end := s.untilDrain(r)
 			defer end()
 			if r.Method == http.MethodGet {
@@ -137,13 +140,39 @@ func (s *Server) viewOf(r *http.Request) (view, error) {
 	return v, err
 }
 
-// checkView answers a request whose choice is wrong.
-func (s *Server) checkView(w http.ResponseWriter, r *http.Request) bool {
-	if _, err := s.viewOf(r); err != nil {
-		refuse(w, err)
-		return false
+// sessionParameter is where the library has the session of a message that is posted
+// to an older client's stream.
+const sessionParameter = "sessionid"
+
+// checkParameters refuses one that is not known, or is given twice: a mistake that
+// would otherwise show as the wrong tools.
+func checkParameters(r *http.Request, known ...string) error {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("mcpserver: parameters: %w: %w", fault.InvalidArgument, err)
 	}
-	return true
+	known = append([]string{"workspace", "toolset"}, known...)
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case !slices.Contains(known, name):
+			return tool.Errorf(fault.InvalidArgument, "unknown parameter %.100q; known: workspace, toolset", name)
+		case len(q[name]) > 1:
+			return tool.Errorf(fault.InvalidArgument, "the parameter %s is given %d times", name, len(q[name]))
+		}
+	}
+	return nil
+}
+
+// checkView answers a request whose choice is wrong.
+func (s *Server) checkView(w http.ResponseWriter, r *http.Request, known ...string) bool {
+	err := checkParameters(r, known...)
+	if err == nil {
+		_, err = s.viewOf(r)
+	}
+	if err != nil {
+		refuse(w, err)
+	}
+	return err == nil
 }
 
 // choose returns the server that a new session of a request gets; nil where the

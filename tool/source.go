@@ -121,12 +121,18 @@ func (c *Call) foreign(ctx context.Context, name string, check *jsonschema.Resol
 	if err != nil {
 		return answer{}, err
 	}
-	var value any
+	var value map[string]any
 	if err := json.Unmarshal(raw, &value); err != nil {
+		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
+	}
+	if err := fit(check.Schema(), value); err != nil {
 		return answer{}, err
 	}
 	if err := check.Validate(value); err != nil {
 		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
+	}
+	if raw, err = encode(value); err != nil { // numbers as they are usually written
+		return answer{}, err
 	}
 	for _, d := range c.Env.foreign(c.Workspace) {
 		if d.Name == name {

@@ -43,8 +43,11 @@ func wsReadFileTool() *Tool {
 		if err := required("path", in.Path); err != nil {
 			return wsReadOutput{}, err
 		}
+		if in.Limit < 0 {
+			return wsReadOutput{}, Errorf(fault.InvalidArgument, "limit must not be negative")
+		}
 		w := window{first: max(in.Offset, 1), count: in.Limit}
-		if w.count <= 0 {
+		if w.count == 0 {
 			w.count = defaultReadLines
 		}
 		out, err := c.show(ctx, in.Path, w)

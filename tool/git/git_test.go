@@ -136,3 +136,12 @@ func TestCommitWithoutIdentity(t *testing.T) {
 		}
 	}
 }
+
+func TestLogNamesItsLimit(t *testing.T) {
+	env, _ := newEnv(t)
+	for _, limit := range []int{-1, 0, 501} {
+		if _, err := call(t, env, "git_log", map[string]any{"limit": limit}); fault.Of(err) != fault.InvalidArgument || tool.ErrorText(err) != "limit must be between 1 and 500" {
+			t.Errorf("a limit of %d is refused with %v", limit, err)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// fit says in words which argument of a tool that workspaces bring does not fit its
+// schema, and what would; nil where each does, as far as words go.
+func fit(schema *jsonschema.Schema, args map[string]any) error {
+	for _, name := range names(schema) {
+		value, given := args[name]
+		if !given {
+			continue
+		}
+		if err := fitOne(schema.Properties[name], name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fitOne(s *jsonschema.Schema, name string, value any) error {
+	if s.Type != "" && !isKind(s.Type, value) {
+		raw, err := encode(value)
+		if err != nil {
+			return err
+		}
+		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(s), jsonKind(raw))
+	}
+	if n, ok := value.(float64); ok && (s.Minimum != nil && n < *s.Minimum || s.Maximum != nil && n > *s.Maximum) {
+		return Errorf(fault.InvalidArgument, "%s must be %s", name, between(s.Minimum, s.Maximum))
+	}
+	if len(s.Enum) > 0 && plainValue(value) && !slices.Contains(s.Enum, value) {
+		return Errorf(fault.InvalidArgument, "%s must be one of %s", name, listed(s.Enum))
+	}
+	if items, ok := value.([]any); ok && s.Items != nil {
+		for i, item := range items {
+			if err := fitOne(s.Items, fmt.Sprintf("%s[%d]", name, i), item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isKind reports whether a value is of a type of JSON schema.
+func isKind(kind string, value any) bool {
+	switch v := value.(type) {
+	case string:
+		return kind == "string"
+	case bool:
+		return kind == "boolean"
+	case float64:
+		return kind == "number" || kind == "integer" && v == math.Trunc(v)
+	case []any:
+		return kind == "array"
+	case map[string]any:
+		return kind == "object"
+	}
+	return kind == "null"
+}
+
+// plainValue reports whether a value can be compared.
+func plainValue(value any) bool {
+	switch value.(type) {
+	case string, bool, float64, nil:
+		return true
+	}
+	return false
+}
+
+// between says what numbers are allowed. One of the bounds is there.
+func between(least, most *float64) string {
+	switch {
+	case most == nil:
+		return fmt.Sprintf("at least %v", *least)
+	case least == nil:
+		return fmt.Sprintf("at most %v", *most)
+	}
+	return fmt.Sprintf("between %v and %v", *least, *most)
+}
+
+// listed writes values with commas between them.
+func listed(values []any) string {
+	var words []string
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			words = append(words, s)
+		} else if data, err := json.Marshal(v); err == nil {
+			words = append(words, string(data))
+		}
+	}
+	return strings.Join(words, ", ")
+}
