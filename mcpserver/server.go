@@ -156,6 +156,18 @@ func (s *Server) Refresh(ctx context.Context) error {
 	return nil
 }
 
+// Connected reports whether there is a client.
+func (s *Server) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.views {
+		for range m.Sessions() {
+			return true
+		}
+	}
+	return false
+}
+
 // refresh brings a served view up to date.
 func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 	list, err := s.opts.Env.Available(ctx, v.only)

@@ -187,6 +187,16 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 	return out, nil
 }
 
+func (s *sqlStore) Revision(ctx context.Context) (string, error) {
+	var count, versions, newest int64
+	err := s.db.QueryRowContext(ctx, `SELECT count(*), CAST(coalesce(sum(version), 0) AS bigint), coalesce(max(created_at), 0) FROM workspaces`).
+		Scan(&count, &versions, &newest)
+	if err != nil {
+		return "", s.classify("revision", err)
+	}
+	return fmt.Sprintf("%d-%d-%d", count, versions, newest), nil
+}
+
 func (s *sqlStore) query(ctx context.Context, q querier, query string, args ...any) ([]Record, error) {
 	rows, err := q.QueryContext(ctx, s.rebind(query), args...)
 	if err != nil {

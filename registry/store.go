@@ -45,6 +45,10 @@ type records interface {
 	// List returns the records that match, oldest first.
 	List(ctx context.Context, filter Filter) ([]Record, error)
 
+	// Revision is another one whenever a record came, changed or went. It costs
+	// less than List.
+	Revision(ctx context.Context) (string, error)
+
 	// Put replaces the record if its version is still rec.Version, and answers
 	// fault.Conflict otherwise. LastUsed never goes back.
 	Put(ctx context.Context, rec Record) (Record, error)

@@ -46,6 +46,7 @@ var storeChecks = []struct {
 	{"names are unique per owner until destroyed", storeNames},
 	{"put is compare and swap", storeSwap},
 	{"list filters", storeFilter},
+	{"its revision changes with its records", storeRevision},
 	{"last use never goes back", storeLastUse},
 	{"a living holder keeps a record from idling", storeIdle},
 	{"a beat regains what was reaped", storeRegain},
@@ -145,6 +146,41 @@ func storeNames(t *testing.T, url string) {
 	if _, err := s.Insert(ctx, twin); err != nil {
 		t.Errorf("the name of a destroyed workspace is not free: %v", err)
 	}
+}
+
+func storeRevision(t *testing.T, url string) {
+	s, other := openStore(t, url), openStore(t, url)
+	seen := map[string]string{}
+	revision := func(what string) {
+		t.Helper()
+		now, err := s.Revision(t.Context())
+		if before, dup := seen[now]; err != nil || dup {
+			t.Errorf("the revision %s is %q, %v, as it was %s", what, now, err, before)
+		}
+		seen[now] = what
+		if again, err := s.Revision(t.Context()); err != nil || again != now {
+			t.Errorf("the revision %s is %q and then %q, %v", what, now, again, err)
+		}
+	}
+	revision("of an empty store")
+	rec := insert(t, other, nil)
+	revision("after an insert")
+	rec, err := other.Put(t.Context(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision("after a change")
+	later := insert(t, other, nil)
+	revision("of two")
+	if err := other.Delete(t.Context(), rec.ID, rec.Version); err != nil {
+		t.Fatal(err)
+	}
+	revision("after one went")
+	if err := other.Delete(t.Context(), later.ID, later.Version); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, other, nil)
+	revision("after one took the place of another")
 }
 
 func storeSwap(t *testing.T, url string) {

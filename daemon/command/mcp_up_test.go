@@ -21,7 +21,12 @@ import (
 // startUp starts croft up and returns its address. on makes commands that work on it.
 func startUp(t *testing.T) (url string, on func(args ...string) *exec.Cmd) {
 	t.Helper()
-	data := filepath.Join(t.TempDir(), "data")
+	return startUpOn(t, filepath.Join(t.TempDir(), "data"))
+}
+
+// startUpOn is startUp on a data directory.
+func startUpOn(t *testing.T, data string) (url string, on func(args ...string) *exec.Cmd) {
+	t.Helper()
 	cmd := lasting(croft(t, data, "up", "--addr", "127.0.0.1:0", "--token", httpToken))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -134,6 +139,42 @@ func TestAgentsOnUp(t *testing.T) {
 	<-changed
 	if got := a.ok("Read", m{"file_path": "f"}); got != "1\tx\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestAgentsAreToldOfOtherProcesses: a registry is shared, and clients of a server
+// hear also of what others do to it.
+func TestAgentsAreToldOfOtherProcesses(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	url, _ := startUpOn(t, data)
+	changed := make(chan struct{}, 100)
+	told := &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }}
+	s, err := newClient(told).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer{httpToken}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	resources := func() (names []string) {
+		t.Helper()
+		list, err := s.ListResources(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list.Resources {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	if got := resources(); len(got) != 0 {
+		t.Errorf("at first there are %v", got)
+	}
+	must(t, croft(t, data, "ws", "open", "one", "--provider", "local"))
+	for <-changed; !slices.Equal(resources(), []string{"one"}); {
+		<-changed
+	}
+	must(t, croft(t, data, "ws", "rm", "one"))
+	for <-changed; len(resources()) > 0; {
+		<-changed
 	}
 }
 

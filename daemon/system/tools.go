@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +12,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/config"
-	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/history"
-	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
@@ -158,7 +155,7 @@ func (s *System) Workspaces(names ...string) tool.Workspaces {
 // recorded is the workspaces of a registry.
 type recorded struct {
 	registry *registry.Registry
-	changes  *atomic.Int64 // counts what happens to workspaces in this process
+	changes  *atomic.Int64 // counts what is known to happen to workspaces
 
 	mu   sync.Mutex
 	only []string // +checklocks:mu names or ids; nil is all
@@ -259,91 +256,4 @@ func (r *recorded) Get(ctx context.Context, name string) (*workspace.Workspace, 
 		return nil, err
 	}
 	return r.registry.Acquire(ctx, rec.ID)
-}
-
-// agents is the MCP server over all workspaces. It is made when somebody first
-// asks for it, because most programs never do.
-type agents struct {
-	system *System
-	once   sync.Once
-	err    error
-
-	env    *tool.Env
-	server *mcpserver.Server
-	http   http.Handler
-	sse    http.Handler
-	events *event.Subscription
-	wg     sync.WaitGroup
-}
-
-func (a *agents) make(ctx context.Context) error {
-	a.once.Do(func() {
-		if a.env, a.err = a.system.ToolEnv(tool.Config{
-			Workspaces: a.system.Workspaces(), Readers: tool.ReadSession, SecretsOf: func(_, id string) string { return id },
-		}); a.err != nil {
-			return
-		}
-		a.server = mcpserver.New(ctx, mcpserver.Options{Env: a.env, Version: a.system.version, Log: a.system.log})
-		a.http, a.sse = a.server.Handler(), a.server.SSEHandler()
-		a.events = a.system.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
-		ctx := context.WithoutCancel(ctx)
-		a.wg.Go(func() { a.follow(ctx) })
-	})
-	return a.err
-}
-
-// follow tells clients of workspaces that come and go.
-func (a *agents) follow(ctx context.Context) {
-	for e := range a.events.C() {
-		if e.Fields[event.FieldTo] == string(registry.Destroyed) {
-			if err := a.env.Forget(ctx, e.Workspace); err != nil {
-				a.system.log.Warn("forget what tools kept of a workspace", "workspace", e.Workspace, "error", err)
-			}
-		}
-		if err := a.server.Refresh(ctx); err != nil {
-			a.system.log.Warn("tell agents of workspaces", "error", err)
-		}
-	}
-}
-
-// handler serves one of the transports.
-func (a *agents) handler(which func(*agents) http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.make(r.Context()); err != nil {
-			a.system.log.Error("serve agents", "error", err)
-			http.Error(w, "the tools can't be had; the server's log says why", http.StatusInternalServerError)
-			return
-		}
-		which(a).ServeHTTP(w, r)
-	})
-}
-
-// mounts are the routes of agents.
-func (a *agents) mounts() map[string]http.Handler {
-	return map[string]http.Handler{
-		mcpserver.Path:    a.handler(func(a *agents) http.Handler { return a.http }),
-		mcpserver.SSEPath: a.handler(func(a *agents) http.Handler { return a.sse }),
-	}
-}
-
-// drain ends connections and calls; no client is served afterwards.
-func (a *agents) drain() {
-	a.once.Do(func() { a.err = fault.Unavailable })
-	if a.server != nil {
-		a.server.Drain()
-		a.server.Close()
-	}
-}
-
-// close ends what tools keep.
-func (a *agents) close(ctx context.Context) error {
-	a.drain()
-	if a.env == nil {
-		return nil
-	}
-	if a.events != nil {
-		a.events.Close()
-	}
-	a.wg.Wait()
-	return a.env.Close(ctx)
 }
