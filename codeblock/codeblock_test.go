@@ -104,7 +104,7 @@ func TestRunLanguages(t *testing.T) {
 	} {
 		t.Run(tt.language, func(t *testing.T) {
 			if _, err := exec.LookPath(tt.program); err != nil {
-				t.Skipf("the host lacks %s", tt.program)
+				t.Skipf("skipped: host: it lacks %s", tt.program)
 			}
 			res, err := codeblock.Run(t.Context(), ws, []codeblock.Block{{Language: tt.language, Code: tt.code + "\n"}}, nil)
 			if err != nil {

@@ -73,7 +73,7 @@ func TestApply(t *testing.T) {
 // because of where it is, and read when it is named.
 func TestFindLeavesOthersFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
+		t.Skip("skipped: host: only root can give a file away")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)

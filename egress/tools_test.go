@@ -20,7 +20,7 @@ import (
 func (w *world) tool(name string, args ...string) (string, error) {
 	w.t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		w.t.Skipf("the host has no %s", name)
+		w.t.Skipf("skipped: host: it has no %s", name)
 	}
 	_, port, err := net.SplitHostPort(w.addr)
 	if err != nil {

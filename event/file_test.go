@@ -270,7 +270,7 @@ func TestFileTellsWhatItLost(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("this host has no /dev/full")
+		t.Skip("skipped: host: it has no /dev/full")
 	}
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {

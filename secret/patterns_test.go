@@ -115,7 +115,7 @@ func TestPatternsKeepTheStandardLibrary(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Skipf("the host lacks the source of Go's standard library: %v", err)
+		t.Skipf("skipped: host: it lacks the source of Go's standard library: %v", err)
 	}
 	if size < 10<<20 {
 		t.Fatalf("only %d bytes of source in %s", size, root)
@@ -134,7 +134,7 @@ func goroot(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		t.Skipf("the host lacks the go command: %v", err)
+		t.Skipf("skipped: host: it lacks the go command: %v", err)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -177,7 +177,7 @@ func FuzzPatterns(f *testing.F) {
 func BenchmarkPatterns(b *testing.B) {
 	data, err := os.ReadFile(filepath.Join(goroot(b), "src", "net", "http", "server.go"))
 	if err != nil {
-		b.Skipf("the host lacks the source of Go's standard library: %v", err)
+		b.Skipf("skipped: host: it lacks the source of Go's standard library: %v", err)
 	}
 	f, err := NewPatterns(Providers())
 	if err != nil {

@@ -506,7 +506,7 @@ func TestFileOfHoles(t *testing.T) {
 	must0(t, err)
 	defer f.Close()
 	if err := f.Truncate(3 << 40); err != nil {
-		t.Skipf("the file system of %s has no files of 3 TiB: %v", dir, err)
+		t.Skipf("skipped: host: the file system of %s has no files of 3 TiB: %v", dir, err)
 	}
 	s := Open(Memory(), nil)
 	if _, err := s.Take(t.Context(), HostDir(dir, nil), nil); fault.Of(err) != fault.ResourceExhausted {

@@ -48,7 +48,7 @@ func openFDs(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("the host has no /proc/self/fd")
+		t.Skip("skipped: host: it has no /proc/self/fd")
 	}
 	return len(fds)
 }

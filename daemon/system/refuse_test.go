@@ -20,7 +20,7 @@ import (
 // the token in it, or sends the data elsewhere.
 func TestWhatOthersMadeIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: host lacks the right to give files away (run as root)")
+		t.Skip("skipped: host: it lacks the right to give files away (run as root)")
 	}
 	for _, name := range []string{"", "token", "version"} {
 		dir := t.TempDir()

@@ -66,7 +66,7 @@ func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
 	}
 	data, err := os.ReadFile("/bin/true")
 	if err != nil {
-		t.Skip("skipped: the host has no /bin/true")
+		t.Skip("skipped: host: it has no /bin/true")
 	}
 	path, err := place(bytes.NewReader(data))
 	if err != nil {

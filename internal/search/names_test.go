@@ -109,7 +109,7 @@ const ignoreRules = "# comment\n*.o\n!keep.o\n/build\nlogs/\ndoc/*.txt\n**/deep/
 func TestIgnoreEqualsGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("the host lacks git")
+		t.Skip("skipped: host: it lacks git")
 	}
 	dir := t.TempDir()
 	if out, err := exec.Command(git, "-C", dir, "init", "-q").CombinedOutput(); err != nil {

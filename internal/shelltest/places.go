@@ -49,7 +49,7 @@ func Place(t testing.TB, kind string) (p driver.Provider, host string) {
 	}
 	if kind == sandbox.Kind {
 		if _, err := p.Probe(t.Context()); err != nil {
-			t.Skipf("the host lacks what the sandbox needs: %v", err)
+			t.Skipf("skipped: host: it lacks what the sandbox needs: %v", err)
 		}
 	}
 	return p, host

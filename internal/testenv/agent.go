@@ -14,11 +14,11 @@ func NeedsAgent(t testing.TB, name string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skipf("the host lacks a cache directory, where scripts/deps puts %s: %v", name, err)
+		t.Skipf("skipped: host: it lacks a cache directory, where scripts/deps puts %s: %v", name, err)
 	}
 	path, err := exec.LookPath(filepath.Join(cache, "croft", "agents", "node_modules", ".bin", name))
 	if err != nil {
-		t.Skipf("the host lacks %s: scripts/deps installs it from npm where npm can be reached", name)
+		t.Skipf("skipped: host: it lacks %s: scripts/deps installs it from npm where npm can be reached", name)
 	}
 	return path
 }

@@ -9,6 +9,6 @@ import (
 func NeedsJupyter(t testing.TB) {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import jupyter_client, ipykernel").Run(); err != nil {
-		t.Skip("the host lacks Jupyter's kernel for /usr/bin/python3: Debian's python3-ipykernel")
+		t.Skip("skipped: host: it lacks Jupyter's kernel for /usr/bin/python3: Debian's python3-ipykernel")
 	}
 }

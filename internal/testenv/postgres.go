@@ -33,7 +33,7 @@ func NeedsPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
-		t.Skip("the host lacks PostgreSQL: there is no /usr/lib/postgresql/*/bin/initdb")
+		t.Skip("skipped: host: it lacks PostgreSQL: there is no /usr/lib/postgresql/*/bin/initdb")
 	}
 	p := &Postgres{bin: filepath.Dir(found[len(found)-1])}
 	p.dir, err = os.MkdirTemp("", "pg") //nolint:usetesting // parents of t.TempDir are closed to the server's user, and a socket's path must be short

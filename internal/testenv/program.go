@@ -11,7 +11,7 @@ func NeedsProgram(t testing.TB, name string) string {
 	t.Helper()
 	found, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("the host lacks %s: it is not on PATH", name)
+		t.Skipf("skipped: host: it lacks %s: it is not on PATH", name)
 	}
 	return found
 }

@@ -20,7 +20,7 @@ func NeedsS3(t testing.TB) string {
 	t.Helper()
 	program := installed("versitygw")
 	if program == "" {
-		t.Skip("versitygw, a server that speaks S3, is not installed: scripts/deps installs it")
+		t.Skip("skipped: host: versitygw, a server that speaks S3, is not installed: scripts/deps installs it")
 	}
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "data", "snapshots"), 0o755); err != nil {

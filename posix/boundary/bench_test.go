@@ -82,7 +82,7 @@ func needsRipgrep(b *testing.B) string {
 	b.Helper()
 	rg, err := exec.LookPath("rg")
 	if err != nil {
-		b.Skip("the host lacks ripgrep")
+		b.Skip("skipped: host: it lacks ripgrep")
 	}
 	return rg
 }

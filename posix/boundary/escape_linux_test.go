@@ -132,7 +132,7 @@ var corpus = []struct {
 	}},
 	{"device", "dev", legal, func(t testing.TB, f *field) {
 		if err := unix.Mknod(filepath.Join(f.dir, "dev"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
-			t.Skip("the host lacks the right to mknod")
+			t.Skip("skipped: host: it lacks the right to mknod")
 		}
 	}},
 	{"NUL", "file.txt\x00", refused, nil},

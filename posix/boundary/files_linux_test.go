@@ -427,7 +427,7 @@ func TestTempsAreHiddenAndCleaned(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("croft", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skip("the host lacks the right to mount a tmpfs")
+		t.Skip("skipped: host: it lacks the right to mount a tmpfs")
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
 	r, err := boundary.Open(dir, nil)

@@ -90,7 +90,7 @@ func TestFilesAreMadeAhead(t *testing.T) {
 	checkFile(t, file, "two", 0)
 	inode := spareInode(t, r)
 	if inode == 0 {
-		t.Skip("the file system has no files without a name")
+		t.Skip("skipped: host: its file system has no files without a name")
 	}
 	res := change(t, r, "two", "three")
 	checkFile(t, file, "three", inode)
@@ -125,7 +125,7 @@ func TestFilesOfAnotherDirectoryAreNotTaken(t *testing.T) {
 	change(t, r, "one", "two")
 	inode := spareInode(t, r)
 	if inode == 0 {
-		t.Skip("the file system has no files without a name")
+		t.Skip("skipped: host: its file system has no files without a name")
 	}
 	if err := os.Chmod(filepath.Dir(file), 0o750); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestFilesMadeAheadAreLetGo(t *testing.T) {
 	change(t, r, "one", "two")
 	inode := spareInode(t, r)
 	if inode == 0 {
-		t.Skip("the file system has no files without a name")
+		t.Skip("skipped: host: its file system has no files without a name")
 	}
 	s := r.sys.spares
 	s.mu.Lock()
@@ -206,7 +206,7 @@ func TestManyFilesAreMadeAhead(t *testing.T) {
 	r, file := openAhead(t)
 	change(t, r, "one", "two")
 	if spareInode(t, r) == 0 {
-		t.Skip("the file system has no files without a name")
+		t.Skip("skipped: host: its file system has no files without a name")
 	}
 	s := r.sys.spares
 	s.mu.Lock()

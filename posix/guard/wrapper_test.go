@@ -49,10 +49,10 @@ func TestBubblewrapArguments(t *testing.T) {
 func needsBwrap(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("the host lacks bubblewrap: bwrap is not in PATH")
+		t.Skip("skipped: host: it lacks bubblewrap: bwrap is not in PATH")
 	}
 	if out, err := exec.CommandContext(t.Context(), "bwrap", "--ro-bind", "/", "/", "--unshare-user-try", "--unshare-pid", "--unshare-net", "--proc", "/proc", "true").CombinedOutput(); err != nil {
-		t.Skipf("the host lacks namespaces for bubblewrap: %v: %s", err, out)
+		t.Skipf("skipped: host: it lacks namespaces for bubblewrap: %v: %s", err, out)
 	}
 }
 

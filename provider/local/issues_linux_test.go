@@ -21,7 +21,7 @@ func TestInPlaceOnABindMountOfForbiddenGround(t *testing.T) {
 	for _, source := range []string{data, filepath.Join(data, "filestore"), filepath.Join(data, "ws"), filepath.Dir(other.Traits.Root), top} {
 		at := t.TempDir()
 		if err := unix.Mount(source, at, "", unix.MS_BIND, ""); err != nil {
-			t.Skipf("bind mounts can't be made here: %v", err)
+			t.Skipf("skipped: host: bind mounts can't be made: %v", err)
 		}
 		t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
 		_, err := p.Open(t.Context(), spec(in(at)))

@@ -140,7 +140,7 @@ func nobodyAt(t *testing.T, level driver.Isolation, run string) {
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skip("skipped: the host has no setpriv")
+		t.Skip("skipped: host: it has no setpriv")
 	}
 	dir, err := os.MkdirTemp("", "croft-nobody-") //nolint:usetesting // another user can't enter what t.TempDir is in
 	if err != nil {

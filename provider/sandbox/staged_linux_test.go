@@ -115,7 +115,7 @@ func TestImportByMountKeepsTheSourceAsItIs(t *testing.T) {
 
 func TestImportReadOnlyHoldsAgainstChmod(t *testing.T) {
 	if !mounts() {
-		t.Skip("read-only by mode alone: this host, or this level, has no mounts for it")
+		t.Skip("skipped: host: read-only by mode alone: it, or this level, has no mounts for that")
 	}
 	source := t.TempDir()
 	put(t, filepath.Join(source, "f"), "x")
@@ -141,7 +141,7 @@ func TestImportReadOnlyHoldsAgainstChmod(t *testing.T) {
 // What was written read-only entry by entry, as an archive is, is held likewise.
 func TestProtectHoldsAgainstChmod(t *testing.T) {
 	if !mounts() {
-		t.Skip("read-only by mode alone: this host, or this level, has no mounts for it")
+		t.Skip("skipped: host: read-only by mode alone: it, or this level, has no mounts for that")
 	}
 	ws := open(t, newProvider(t, t.TempDir()))
 	if err := ws.FS.Mkdir(t.Context(), "lib", &driver.MkdirOptions{}); err != nil {

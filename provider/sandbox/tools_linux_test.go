@@ -268,7 +268,7 @@ func TestToolsReachWhatIsAllowed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if path, err := exec.LookPath(tt.program); err != nil || !strings.HasPrefix(path, "/usr/") {
-				t.Skipf("the host lacks %s below /usr", tt.program)
+				t.Skipf("skipped: host: it lacks %s below /usr", tt.program)
 			}
 			res := script(t, ws, tt.script)
 			all := string(res.Stdout) + string(res.Stderr)

@@ -30,7 +30,7 @@ func needs(t *testing.T, language string) {
 			return
 		}
 	}
-	t.Skipf("host lacks a language server for %s: %s", language, spec.install)
+	t.Skipf("skipped: host: it lacks a language server for %s: %s", language, spec.install)
 }
 
 // open opens a directory in place, with files.

@@ -14,7 +14,7 @@ import (
 // and the Go below /usr/local, has no network, and what it starts is inside, too.
 func TestInSandbox(t *testing.T) {
 	if _, err := os.Stat("/usr/local/bin/gopls"); err != nil {
-		t.Skip("host lacks gopls in /usr/local/bin, where a sandbox sees it")
+		t.Skip("skipped: host: it lacks gopls in /usr/local/bin, where a sandbox sees it")
 	}
 	p, err := sandbox.New(&sandbox.Config{Root: t.TempDir()})
 	if err != nil {
@@ -22,7 +22,7 @@ func TestInSandbox(t *testing.T) {
 	}
 	t.Cleanup(func() { p.Close() })
 	if _, err := p.Probe(t.Context()); err != nil {
-		t.Skipf("host lacks isolation: %v", err)
+		t.Skipf("skipped: host: it lacks isolation: %v", err)
 	}
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: sandbox.Kind, ID: workspace.NewID()}, nil)
 	if err != nil {

@@ -138,7 +138,7 @@ func contains(t *testing.T, what, text, want string) {
 func skipUnfenced(t *testing.T, p driver.Provider) {
 	t.Helper()
 	if _, err := p.Probe(t.Context()); err != nil {
-		t.Skipf("host lacks isolation: %v", err)
+		t.Skipf("skipped: host: it lacks isolation: %v", err)
 	}
 }
 

@@ -131,7 +131,7 @@ func (p *place) context(t testing.TB) string {
 	t.Helper()
 	c, err := p.CreateContext(t.Context(), "python", nil)
 	if fault.Of(err) == fault.Unsupported {
-		t.Skipf("the host lacks a kernel: %v", err)
+		t.Skipf("skipped: host: it lacks a kernel: %v", err)
 	}
 	if err != nil {
 		t.Fatalf("CreateContext: %v", err)

@@ -104,7 +104,7 @@ func importKeepsOut(t testing.TB, e *Env) {
 		}
 	}
 	if err := mkfifo(filepath.Join(dir, "fifo")); err != nil {
-		t.Skipf("the host has no FIFOs: %v", err)
+		t.Skipf("skipped: host: it has no FIFOs: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

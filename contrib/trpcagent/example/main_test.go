@@ -14,7 +14,7 @@ func TestExample(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), shelltest.Guest(t), &out)
 	if err != nil && strings.Contains(err.Error(), "trpcagent: sandbox") {
-		t.Skipf("the host lacks what the sandbox needs: %v", err)
+		t.Skipf("skipped: host: it lacks what the sandbox needs: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

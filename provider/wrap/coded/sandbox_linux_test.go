@@ -18,7 +18,7 @@ func TestConformanceOverASandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := inner.Probe(t.Context()); err != nil {
-			t.Skipf("the host lacks what a sandbox needs: %v", err)
+			t.Skipf("skipped: host: it lacks what a sandbox needs: %v", err)
 		}
 		if c, ok := driver.Provider(inner).(io.Closer); ok {
 			t.Cleanup(func() { _ = c.Close() })
