@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/internal/tail"
 )
 
 // A Launch says how to start a guest.
@@ -68,7 +66,7 @@ type Running struct {
 	proc   child
 	waited chan struct{}
 	how    string // it ended, in words; set when waited is closed
-	stderr *tail
+	stderr *tail.Buffer
 }
 
 // A child is a process that was started, by this one or by a spawner.
@@ -288,7 +286,7 @@ func (s *starting) start() (*Running, error) {
 	if s.launch.Wrap != nil {
 		argv = s.launch.Wrap(argv)
 	}
-	r := &Running{waited: make(chan struct{}), stderr: new(tail)}
+	r := &Running{waited: make(chan struct{}), stderr: &tail.Buffer{Most: 16 << 10}}
 	cmd := &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: []string{}, Dir: "/",
 		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
 	if err := s.run(r, cmd); err != nil {
@@ -403,7 +401,7 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 		return w.Err()
 	}
 	<-r.waited
-	msg := strings.TrimSpace(r.stderr.String())
+	msg := r.stderr.String()
 	if msg == "" {
 		msg = r.how
 	}
@@ -490,27 +488,4 @@ func Stop(ctx context.Context, socket, token string) error {
 	defer c.Close() //nolint:errcheck // nothing is lost with it
 	_, err = guestpb.NewGuestClient(c).Shutdown(ctx, &guestpb.Empty{})
 	return err
-}
-
-// A tail keeps the end of what is written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	const most = 16 << 10
-	t.buf.Write(p)
-	if extra := t.buf.Len() - most; extra > 0 {
-		t.buf.Next(extra)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buf.String()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/tail"
 )
 
 // sshEngine stands for an engine that is reached by ssh, in its address.
@@ -47,29 +48,7 @@ type commandConn struct {
 	end sync.Once
 
 	spoke atomic.Bool // the program has written something
-	said  complaint
-}
-
-// A complaint is the end of what a program wrote to its standard error.
-type complaint struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// Write keeps the end.
-func (c *complaint) Write(p []byte) (int, error) {
-	const most = 1 << 10
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.text = append(c.text, p...)
-	c.text = c.text[max(0, len(c.text)-most):]
-	return len(p), nil
-}
-
-func (c *complaint) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(strings.Fields(strings.ToValidUTF8(string(c.text), "")), " ")
+	said  tail.Buffer
 }
 
 // dialCommand starts a program to speak to. It ends with the connection.
@@ -112,7 +91,7 @@ func (c *commandConn) why(err error) error {
 		return err
 	}
 	c.Close() //nolint:errcheck // it always succeeds; what the program said is complete then
-	if text := c.said.String(); text != "" {
+	if text := strings.Join(strings.Fields(c.said.String()), " "); text != "" {
 		return fmt.Errorf("%w: %s", fault.Unavailable, text)
 	}
 	return err

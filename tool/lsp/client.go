@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/tail"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -25,7 +26,7 @@ type client struct {
 	wg      sync.WaitGroup
 	stdin   io.WriteCloser
 	caps    capabilities
-	stderr  tail
+	stderr  tail.Buffer
 
 	docMu sync.Mutex
 	docs  map[string]*document // open in the server, by name; +checklocks:docMu
@@ -297,29 +298,6 @@ func (c *client) alive() bool {
 	default:
 		return true
 	}
-}
-
-// A tail keeps the end of what is written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 2 << 10
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if len(t.buf) > most {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-most:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.ToValidUTF8(string(t.buf), "?"))
 }
 
 // An Error says what can't be done, in words for the agent; Unwrap gives its code.
