@@ -67,7 +67,7 @@ func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
 	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" of an image that does not say
 	img := Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: created}
 	if in.Config != nil {
-		img.Labels, img.Env = in.Config.Labels, in.Config.Env
+		img.Labels, img.Env, img.Volumes = in.Config.Labels, in.Config.Env, slices.Sorted(maps.Keys(in.Config.Volumes))
 	}
 	return img, nil
 }

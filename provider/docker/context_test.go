@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/klauspost/compress/zstd"
 )
 
 // TestBuildContext: what a directory says is not for builds is not sent to one, and
@@ -92,6 +93,11 @@ func TestTarballs(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+	dense, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	smaller := dense.EncodeAll(plain.Bytes(), nil)
 	var bomb bytes.Buffer
 	z = gzip.NewWriter(&bomb)
 	w := tar.NewWriter(z)
@@ -110,7 +116,7 @@ func TestTarballs(t *testing.T) {
 	for what, tt := range map[string]struct {
 		data []byte
 		want string
-	}{"plain": {plain.Bytes(), ""}, "compressed": {small.Bytes(), ""}, "bomb": {bomb.Bytes(), "config.json has 16777217 bytes"}, "torn": {small.Bytes()[:40], "no tarball"}} {
+	}{"plain": {plain.Bytes(), ""}, "compressed": {small.Bytes(), ""}, "zstd": {smaller, ""}, "bomb": {bomb.Bytes(), "config.json has 16777217 bytes"}, "torn": {small.Bytes()[:40], "no tarball"}} {
 		path := filepath.Join(t.TempDir(), "image")
 		if err := os.WriteFile(path, tt.data, 0o600); err != nil {
 			t.Fatal(err)

@@ -135,6 +135,7 @@ type Image struct {
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Env     []string          `json:"-"` // NAME=VALUE, of one that was asked for by its name
+	Volumes []string          `json:"-"` // paths that it declares as such, likewise
 }
 
 // A Commit is what an image that is made of files says besides.

@@ -13,7 +13,7 @@ func needRunsc(t testing.TB) {
 	t.Helper()
 	testenv.NeedsDocker(t)
 	if testenv.Runsc() == "" {
-		t.Skip("skipped: host lacks gVisor's runsc")
+		t.Skip("skipped: host: it lacks gVisor's runsc")
 	}
 }
 

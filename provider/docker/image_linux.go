@@ -44,7 +44,7 @@ func unobtainable(ctx context.Context, name string, err error) error {
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is gone from the engine, and to pull it took too long or failed: %w: %w", name, fault.Unavailable, err)
+		return fmt.Errorf("docker: image %s is not in the engine, and to pull it took too long or failed: %w: %w", name, fault.Unavailable, err)
 	}
 	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\")", name, fault.Failed, err)
 }

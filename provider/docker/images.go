@@ -3,6 +3,7 @@ package docker
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
@@ -79,14 +81,19 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if err != nil {
 		return fmt.Errorf("docker: import %s: %w: %w", source, fault.Of(err), err)
 	}
-	if file := filepath.Join(source, "Dockerfile"); info.IsDir() && !isFile(filepath.Join(source, "index.json")) && isFile(file) {
-		return i.dockerfile(ctx, file, image)
+	file := source
+	if info.IsDir() && !isFile(filepath.Join(source, "index.json")) {
+		file = filepath.Join(source, "Dockerfile")
 	}
-	if !info.IsDir() && !isTar(source) {
-		if named := filepath.Ext(source); named == ".tar" || named == ".tgz" || named == ".gz" {
-			return fmt.Errorf("docker: import %s: %w: it is no tarball", source, fault.InvalidArgument)
-		}
-		return i.dockerfile(ctx, source, image)
+	form, err := formOf(file)
+	switch {
+	case file != source && errors.Is(err, fs.ErrNotExist), info.IsDir() && file == source: // a layout, or nothing
+	case err != nil:
+		return fmt.Errorf("docker: import %s: %w", source, err)
+	case form == formDockerfile:
+		return i.dockerfile(ctx, file, image)
+	case file != source:
+		return fmt.Errorf("docker: import %s: %w: its Dockerfile is none, but a tarball", source, fault.InvalidArgument)
 	}
 	img, err := readImage(source, info.IsDir())
 	if err != nil {
@@ -123,19 +130,6 @@ func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) e
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// isTar reports whether a file is a tar, compressed or not, by how it begins.
-func isTar(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 512)
-	n, _ := io.ReadFull(f, head) // what is too short is none
-	head = head[:n]
-	return n > 262 && string(head[257:262]) == "ustar" || n > 2 && head[0] == 0x1f && head[1] == 0x8b
 }
 
 // readImage reads an image of this host.
@@ -175,15 +169,27 @@ func openTar(path string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	buffered := bufio.NewReader(f)
-	if head, err := buffered.Peek(2); err != nil || head[0] != 0x1f || head[1] != 0x8b {
-		return readCloser{buffered, f}, nil //nolint:nilerr // whoever reads it finds out
+	head, _ := buffered.Peek(len(zstdMagic)) // what is shorter is not compressed
+	switch {
+	case bytes.HasPrefix(head, gzipMagic):
+		plain, err := gzip.NewReader(buffered)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return readCloser{plain, f}, nil
+	case bytes.HasPrefix(head, zstdMagic):
+		plain, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return readCloser{plain, closing(func() error { plain.Close(); return f.Close() })}, nil
 	}
-	plain, err := gzip.NewReader(buffered)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return readCloser{plain, f}, nil
+	return readCloser{buffered, f}, nil
 }
+
+type closing func() error
+
+func (c closing) Close() error { return c() }
 
 type readCloser struct {
 	io.Reader

@@ -163,11 +163,28 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w: %w", fault.Internal, err)
 	}
+	if err := p.obtain(ctx, spec.ID, opts.Image); err != nil {
+		return nil, p.ground.OpenFailed(ctx, "open", err)
+	}
 	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
 	return p.attach(ctx, m, p.caps())
+}
+
+// obtain makes sure that the image of a new workspace can be had, so that it is not the
+// first command that finds out. What is made of this host's packages is made for that
+// one.
+func (p *Provider) obtain(ctx context.Context, id, image string) error {
+	if _, made := recipes[image]; made {
+		return nil
+	}
+	if _, err := p.ground.Read(id); err == nil {
+		return nil
+	}
+	_, err := p.ensureImage(ctx, image)
+	return err
 }
 
 // Capabilities is what a workspace has.

@@ -10,7 +10,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/croft-run/croft/egress"
@@ -77,7 +80,7 @@ func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) 
 	if err := l.prepare(bin.version, img); err != nil {
 		return nil, fmt.Errorf("docker: prepare %s: %w: %w", l.name, fault.Of(err), err)
 	}
-	unit, err := p.unit(l, bin.path)
+	unit, err := p.unit(l, img, bin.path)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +283,7 @@ func environment(image []string, policy map[string]string) map[string]string {
 }
 
 // unit describes the container.
-func (p *Provider) unit(l *launch, program string) (Unit, error) {
+func (p *Provider) unit(l *launch, img Image, program string) (Unit, error) {
 	mounts, err := p.mounts(l, program)
 	if err != nil {
 		return Unit{}, err
@@ -313,7 +316,33 @@ func (p *Provider) unit(l *launch, program string) (Unit, error) {
 	if l.volume != "" {
 		u.Command[1], u.Stdin = guest.StdioVerb, true
 	}
-	return u, nil
+	return u, u.cover(img, private, memory)
+}
+
+// uncovered is how large what an image declares as a volume may become where memory has
+// no limit.
+const uncovered = 256 << 20
+
+// cover puts a file system in memory where the image declares a volume, which an engine
+// would make on its own disk, writable and without a limit. It is the workload's: some
+// engines give it the mode of the directory below.
+func (u *Unit) cover(img Image, private string, memory int64) error {
+	limit := size(memory, 8)
+	if limit == "" {
+		limit = fmt.Sprintf(",size=%d", uncovered)
+	}
+	for _, at := range img.Volumes {
+		at = path.Clean("/" + at)
+		_, ours := u.Tmpfs[at]
+		switch {
+		case ours || slices.ContainsFunc(u.Mounts, func(m Mount) bool { return m.Target == at }):
+		case at == "/" || strings.HasPrefix(at, inside+"/") || strings.HasPrefix(at, boxInside+"/"):
+			return fmt.Errorf("docker: image %s: %w: it declares the volume %s, where nothing but the workspace can be", u.Image, fault.Unsupported, at)
+		default:
+			u.Tmpfs[at] = "rw,nosuid,nodev,exec," + private + limit
+		}
+	}
+	return nil
 }
 
 // mounts are what the container has of this host, or of its engine.

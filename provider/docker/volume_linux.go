@@ -219,7 +219,7 @@ func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, err
 	if err != nil {
 		return nil, err
 	}
-	unit, err := p.unit(l, "")
+	unit, err := p.unit(l, img, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,89 @@
+package docker
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A form is what a file is that an image is to be made of, told by its content: names
+// say nothing.
+type form int
+
+const (
+	formTar form = iota // compressed or not
+	formDockerfile
+)
+
+// How compressed files begin.
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+	unread    = map[string][]byte{"xz": {0xfd, '7', 'z', 'X', 'Z', 0}, "bzip2": []byte("BZh"), "zip": {'P', 'K', 3, 4}}
+)
+
+// maxDockerfile is how much of a file is looked at for its first instruction.
+const maxDockerfile = 1 << 20
+
+// formOf tells what a file is.
+func formOf(path string) (form, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", fault.Of(err), err)
+	}
+	defer f.Close() // only read
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return 0, fmt.Errorf("%s: %w: it is a directory", path, fault.InvalidArgument)
+	}
+	head, err := io.ReadAll(io.LimitReader(f, maxDockerfile))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", fault.Of(err), err)
+	}
+	return formOfHead(head)
+}
+
+func formOfHead(head []byte) (form, error) {
+	if bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic) {
+		return formTar, nil
+	}
+	if _, err := tar.NewReader(bytes.NewReader(head)).Next(); err == nil {
+		return formTar, nil
+	}
+	const neither = "it is neither a tarball (plain, gzip or zstd) nor a Dockerfile"
+	for name, magic := range unread {
+		if bytes.HasPrefix(head, magic) {
+			return 0, fmt.Errorf("%w: %s: it begins as %s does", fault.InvalidArgument, neither, name)
+		}
+	}
+	word := firstInstruction(head)
+	switch {
+	case strings.EqualFold(word, "FROM"), strings.EqualFold(word, "ARG"):
+		return formDockerfile, nil
+	case word == "":
+		return 0, fmt.Errorf("%w: %s: it has no instruction", fault.InvalidArgument, neither)
+	case !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r < ' ' }):
+		return 0, fmt.Errorf("%w: %s: it is no text", fault.InvalidArgument, neither)
+	}
+	return 0, fmt.Errorf("%w: %s: it begins with %.40q, and a Dockerfile with FROM or ARG", fault.InvalidArgument, neither, word)
+}
+
+// firstInstruction is the first word of a Dockerfile that is no comment: "" where there
+// is none.
+func firstInstruction(text []byte) string {
+	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
+	lines.Buffer(nil, maxDockerfile+1)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) > 0 && !strings.HasPrefix(words[0], "#") {
+			return words[0]
+		}
+	}
+	return ""
+}
