@@ -8,11 +8,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
+// ErrClosed is the answer of a root that was closed before the call: nothing happened.
+var ErrClosed = fmt.Errorf("%w: the root is closed", fault.WrongState)
+
 // Errors of our own that several operations share. They carry their code, so
 // that failed does not judge them again.
 var (
 	errReadOnly   = fmt.Errorf("%w: the root is read-only", fault.PermissionDenied)
-	errClosed     = fmt.Errorf("%w: the root is closed", fault.WrongState)
 	errIsDir      = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
 	errNotDir     = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
 	errNotRegular = fmt.Errorf("%w: it is neither a regular file nor a directory; FIFOs, sockets and devices are refused", fault.InvalidArgument)

@@ -24,7 +24,7 @@ func Identify(dir string) (Identity, error) {
 // Identity returns the identity of the root's directory, wherever that is now.
 func (r *Root) Identity() (Identity, error) {
 	if !r.acquire() {
-		return Identity{}, failed("identify", ".", errClosed)
+		return Identity{}, failed("identify", ".", ErrClosed)
 	}
 	defer r.done()
 	is, err := r.sys.identity()

@@ -89,7 +89,7 @@ func newRoot(s system, opts *Options) *Root {
 // With returns another root at the same directory, with options of its own.
 func (r *Root) With(opts *Options) (*Root, error) {
 	if !r.acquire() {
-		return nil, failed("open", ".", errClosed)
+		return nil, failed("open", ".", ErrClosed)
 	}
 	defer r.done()
 	s, err := r.sys.again()
@@ -137,7 +137,7 @@ func (r *Root) begin(ctx context.Context, a access, verb, name string) (target, 
 		err = errReadOnly
 	}
 	if err == nil && !r.acquire() {
-		err = errClosed
+		err = ErrClosed
 	}
 	if err != nil {
 		return target{}, failed(verb, name, err)

@@ -2,11 +2,13 @@ package plot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	iofs "io/fs"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -16,37 +18,40 @@ type files struct{ h *Handle }
 
 var _ driver.Files = files{}
 
-// ask makes a call that answers something.
+// ask makes a call that answers something. Where the handle was bound anew after it
+// had told which files there are, those refuse before anything happened, and the call
+// is made of the new ones: whoever changes the policy does not disturb others.
 func ask[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
-	fs, err := h.files(ctx)
-	if err != nil {
-		var zero T
-		return zero, err
+	var zero T
+	for before := (*driver.FS)(nil); ; {
+		fs, err := h.files(ctx)
+		if err != nil {
+			return zero, err
+		}
+		got, err := call(fs)
+		if err == nil || fs == before || !errors.Is(err, boundary.ErrClosed) {
+			return got, err
+		}
+		before = fs
 	}
-	return call(fs)
 }
 
 // tell makes a call that answers nothing.
 func tell(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
-	fs, err := h.files(ctx)
-	if err != nil {
-		return err
-	}
-	return call(fs)
+	_, err := ask(ctx, h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, call(fs) })
+	return err
 }
 
 // writes makes a call that answers something and may leave temporary files where
 // the process dies.
 func writes[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
-	fs, err := h.files(ctx)
-	if err == nil {
-		err = h.Hold(ctx)
-	}
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	return call(fs)
+	return ask(ctx, h, func(fs *driver.FS) (T, error) {
+		if err := h.Hold(ctx); err != nil {
+			var zero T
+			return zero, err
+		}
+		return call(fs)
+	})
 }
 
 // FS is the module for files, each call of which is made on the workspace as it
@@ -68,11 +73,12 @@ func (f files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) 
 }
 
 func (f files) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	fs, err := f.h.files(ctx)
-	if err != nil {
-		return nil, driver.Info{}, err
-	}
-	return fs.Read(ctx, name, opts)
+	var info driver.Info
+	r, err := ask(ctx, f.h, func(fs *driver.FS) (r io.ReadCloser, err error) {
+		r, info, err = fs.Read(ctx, name, opts)
+		return r, err
+	})
+	return r, info, err
 }
 
 func (f files) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
