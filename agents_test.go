@@ -70,7 +70,7 @@ var agents = map[string]agent{
 	},
 	"gemini": {
 		bin: "gemini", section: "Gemini CLI",
-		files: map[string]string{".gemini/settings.json": ".gemini/settings.json"},
+		files: map[string]string{".gemini/settings.json": ".gemini/settings.json", ".gemini/croft.toml": ".gemini/croft.toml"},
 		off:   []string{"run_shell_command", "replace", "write_file", "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"},
 		more: func(_, _ string) map[string]string {
 			return map[string]string{"~/.gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}}`}
@@ -263,7 +263,14 @@ func agentHome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(home); err != nil {
+		// The croft that an agent started ends on its own after the agent did, and
+		// may write until then.
+		err := os.RemoveAll(home)
+		for tries := 0; err != nil && tries < 100; tries++ {
+			time.Sleep(100 * time.Millisecond)
+			err = os.RemoveAll(home)
+		}
+		if err != nil {
 			t.Errorf("remove the home: %v", err)
 		}
 	})
