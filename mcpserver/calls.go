@@ -49,11 +49,15 @@ type session struct {
 	conns int
 	calls map[*call]bool
 	gone  *time.Timer // set while it has calls and no connection
+	ended bool        // the client has said so
 }
 
 type call struct{ cancel context.CancelCauseFunc }
 
-var errVanished = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
+var (
+	errVanished = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
+	errEnded    = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
+)
 
 func (c *calls) sessionLocked(id string) *session {
 	if c.sessions == nil {
@@ -100,8 +104,12 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	if c.closed {
 		return nil, nil, fmt.Errorf("mcpserver: %w: the server shuts down", fault.Unavailable)
 	}
+	s := c.sessionLocked(id)
+	if s.ended {
+		return nil, nil, errEnded
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	s, one := c.sessionLocked(id), &call{cancel}
+	one := &call{cancel}
 	s.calls[one] = true
 	c.running.Add(1)
 	if c.active++; c.active == 1 && c.pause != nil {
@@ -156,6 +164,18 @@ func (c *calls) abandon(id string, s *session) {
 	}
 	for one := range s.calls {
 		one.cancel(errVanished)
+	}
+}
+
+// end ends the calls of a client that ends its session, over a connection that it
+// has, and lets no other begin. The library waits for them.
+func (c *calls) end(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessionLocked(id)
+	s.ended = true
+	for one := range s.calls {
+		one.cancel(errEnded)
 	}
 }
 

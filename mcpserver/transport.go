@@ -73,6 +73,9 @@ func (s *Server) Handler() http.Handler {
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			leave := s.calls.connect(id, s.opts.Vanish)
 			defer func() { leave(r.Context().Err() != nil) }()
+			if r.Method == http.MethodDelete {
+				s.calls.end(id)
+			}
 		}
 		h.ServeHTTP(w, r)
 	})
