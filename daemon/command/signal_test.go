@@ -6,8 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
@@ -103,8 +105,21 @@ func TestRunOnATerminal(t *testing.T) {
 	if err := pty.Setsize(tty, &pty.Winsize{Rows: 30, Cols: 90}); err != nil {
 		t.Fatal(err)
 	}
-	tty.WriteString("\r") // sh runs a trap once read has returned
+	// sh runs a trap once read has returned, and a line may overtake the signal.
+	typed := make(chan struct{})
+	var typing sync.WaitGroup
+	typing.Go(func() {
+		for tty.WriteString("\r"); ; tty.WriteString("\r") {
+			select {
+			case <-typed:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
 	until("30 90")
+	close(typed)
+	typing.Wait()
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != 7 {
 		t.Errorf("exit status %d, want 7; it wrote %q", got, seen)
