@@ -100,6 +100,36 @@ func TestUndoAlongTheLine(t *testing.T) {
 	move(history.Redo, "5")
 }
 
+// TestUndoWithAClockThatIsSetBack goes back in the order of what was done, also
+// where the clock said that the last came first.
+func TestUndoWithAClockThatIsSetBack(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), &snapshot.Options{Now: func() time.Time { return now }})}, "")
+	for _, text := range []string{"1", "2", "3"} {
+		write(t, ws, "f", text)
+		take(t, ws)
+		now = now.Add(-time.Hour)
+	}
+	for _, want := range []string{"2", "1"} {
+		now = now.Add(-time.Hour)
+		if _, err := history.Undo(t.Context(), ws); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, ws, "f"); got != want {
+			t.Errorf("after undo it is %q, want %q", got, want)
+		}
+	}
+	for _, want := range []string{"2", "3"} {
+		now = now.Add(-time.Hour)
+		if _, err := history.Redo(t.Context(), ws); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, ws, "f"); got != want {
+			t.Errorf("after redo it is %q, want %q", got, want)
+		}
+	}
+}
+
 func TestCheckpoints(t *testing.T) {
 	ws := open(t, provider(), "")
 	points := history.NewCheckpoints(ws, history.Limits{Count: 3})

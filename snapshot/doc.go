@@ -14,6 +14,7 @@
 //	snapshots/<id>    manifests
 //	condemned/<id>    packs that gc is about to remove (in buckets)
 //	cache/<key>       what files looked like when they were last read
+//	cache/order       the place of the newest snapshot, should the clock be set back
 //
 // A store is in a directory ([Dir]) or, through package bucket, in any bucket.
 // Any number of processes may write to it at once. They need not agree on

@@ -95,7 +95,7 @@ func (d *hostDir) list(opened bool) ([]Node, error) {
 	nodes := make([]Node, 0, len(entries))
 	for _, e := range entries {
 		switch {
-		case strings.HasPrefix(e.name, boundary.TempPrefix):
+		case boundary.IsTemp(e.name):
 			continue
 		case opened && e.file:
 			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
@@ -120,7 +120,7 @@ type entryName struct {
 }
 
 func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
-	if strings.HasPrefix(name, boundary.TempPrefix) {
+	if boundary.IsTemp(name) {
 		return nil, nil
 	}
 	n, err := d.node(name)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,9 +151,7 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 			all = append(all, m)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Manifest) int {
-		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(all, later)
 	return all, errors.Join(errs...)
 }
 

@@ -35,7 +35,7 @@ type stage struct {
 }
 
 const (
-	stagePrefix = boundary.TempPrefix + "stage-"
+	stagePrefix = boundary.StagePrefix
 	lockName    = "lock"
 	journalName = "journal"
 	journalHead = "croft-journal 1 "
@@ -260,7 +260,7 @@ func stages(above string) ([]string, error) {
 	if err != nil {
 		return nil, hostError("list", above, err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) }), nil
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) || !boundary.IsTemp(n) }), nil
 }
 
 func recoverStage(ctx context.Context, root int, dir, above, name, journals string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -16,7 +17,7 @@ import (
 // leaves.
 func plantJournal(t testing.TB, dir string, ops ...op) string {
 	t.Helper()
-	stage := filepath.Join(dir, stagePrefix+"planted")
+	stage := filepath.Join(dir, stagePrefix+"planted0000000000000")
 	must0(t, os.Mkdir(stage, 0o700))
 	body, err := json.Marshal(journal{dir, ops})
 	must0(t, err)
@@ -75,7 +76,7 @@ func TestPlantedJournal(t *testing.T) {
 	})
 	t.Run("a symlink", func(t *testing.T) {
 		dir, outside := plant(t, map[string]string{"a": "1\n"}), t.TempDir()
-		must0(t, os.Symlink(outside, filepath.Join(dir, stagePrefix+"link")))
+		must0(t, os.Symlink(outside, filepath.Join(dir, stagePrefix+"link0000000000000000")))
 		if _, err := Apply(t.Context(), base, theirs, dir, nil); err != nil {
 			t.Errorf("an apply beside it: %v", err)
 		}
@@ -144,5 +145,33 @@ func TestAttributesOfOthers(t *testing.T) {
 	data := encodeTree([]Node{{Name: "f", Type: driver.TypeFile, Xattrs: []Xattr{{Name: "user.x", Value: []byte("v")}}}})
 	if _, err := decodeTree(data); err != nil {
 		t.Errorf("a tree whose file has an attribute of the user: %v", err)
+	}
+}
+
+// TestNamesLikeTemps keeps files whose names only begin like those of temporary
+// ones: they are in a snapshot, come back, and go where they are not in it.
+func TestNamesLikeTemps(t *testing.T) {
+	ours := boundary.TempPrefix + "0123456789abc"
+	want := map[string]string{boundary.TempPrefix + "notes": "1", boundary.TempPrefix + "stage-mine": "2", "d/" + boundary.StagePrefix + "x": "3"}
+	dir := plant(t, want)
+	must0(t, os.WriteFile(filepath.Join(dir, ours), []byte("half"), 0o600))
+	s := Open(Memory(), nil)
+	m, err := s.Take(t.Context(), HostDir(dir, nil), nil)
+	must0(t, err)
+	to := plant(t, map[string]string{boundary.TempPrefix + "other": "4"})
+	_, err = Restore(t.Context(), s.StoredTree(m.Root), to, nil)
+	must0(t, err)
+	got := map[string]string{}
+	must0(t, filepath.WalkDir(to, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(to, path)
+		got[rel] = string(data)
+		return err
+	}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
 	}
 }

@@ -38,6 +38,9 @@ type Options struct {
 	// started from it: Delete refuses it then. nil is never.
 	Needed func(ctx context.Context, id string) (bool, error)
 
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+
 	Log *slog.Logger // nil is silent
 }
 
@@ -52,6 +55,7 @@ type Store struct {
 	grace time.Duration
 	log   *slog.Logger
 	need  func(ctx context.Context, id string) (bool, error)
+	now   func() time.Time
 
 	mu        sync.RWMutex
 	index     map[ID]location
@@ -59,6 +63,9 @@ type Store struct {
 	packNames []string
 	condemned map[string]bool
 	loaded    bool
+
+	placing sync.Mutex // one at a time gets its place
+	last    int64      // +checklocks:placing order of the newest snapshot
 
 	loading sync.Mutex // one at a time reads footers
 	blocks  blockCache
@@ -87,10 +94,13 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, need: o.Needed, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, need: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
 // share keeps gc from removing anything until the returned function is called.

@@ -69,6 +69,7 @@ func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest,
 	if err != nil {
 		return nil, err
 	}
+	s.place(ctx, m)
 	out, err := s.ready(ctx, m)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,8 @@ func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
 	if _, err := s.tree(ctx, m.Root); err != nil {
 		return nil, err
 	}
-	m.ID, m.Created = driver.NewID(), time.Now().UTC()
+	m.ID, m.Created = driver.NewID(), s.now().UTC()
+	s.place(ctx, &m)
 	return &m, s.publish(ctx, &m)
 }
 
@@ -163,7 +165,7 @@ func (k *taker) manifest(top *treeDir) *Manifest {
 	}
 	m.ID = driver.NewID()
 	m.Labels = maps.Clone(k.opts.Info.Labels)
-	m.Created = time.Now().UTC()
+	m.Created = k.w.s.now().UTC()
 	m.Files, m.Bytes, m.Skipped, m.Digest = k.files.Load(), k.bytes.Load(), k.special.Load(), digest.Sum()
 	return m
 }

@@ -34,8 +34,8 @@
 // without asking whether a is a symlink; a slash at the end demands a directory.
 // Names are bytes: two spellings of one Unicode letter, or of one word in two
 // cases, are two files wherever the file system says so. An element has at most
-// 255 bytes and a name at most 4095. Elements that start with [TempPrefix] are
-// reserved.
+// 255 bytes and a name at most 4095. Elements that are names
+// of temporary files (see [IsTemp]) are reserved.
 //
 // # Writing
 //
@@ -51,7 +51,7 @@
 // written so between its comparison and its rename; nor is there a lock where the
 // directory may not be read or the file system has none.
 //
-// Temporary files start with [TempPrefix], are locked while they are written, and
+// Temporary files have names that begin with [TempPrefix], are locked while they are written, and
 // appear in no listing, search, watch or digest. Those that a crash leaves are
 // unlocked, and removed by [Root.CleanTemps].
 package boundary

@@ -141,7 +141,7 @@ var corpus = []struct {
 	{"overlong element", strings.Repeat("x", 256), refused, nil},
 	{"overlong element below", "dir/" + strings.Repeat("x", 300) + "/y", refused, nil},
 	{"overlong name", strings.Repeat("dir/../", 1000) + "file.txt", refused, nil},
-	{"reserved", boundary.TempPrefix + "x", refused, nil},
+	{"reserved", boundary.TempPrefix + "0123456789abc", refused, nil},
 	{"a file as a directory", "file.txt/x", refused, nil},
 	{"slash behind a file", "file.txt/", legal, nil},
 	{"dot behind a file", "file.txt/.", legal, nil},

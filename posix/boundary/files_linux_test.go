@@ -383,13 +383,13 @@ func TestTempsAreHiddenAndCleaned(t *testing.T) {
 	put(t, r, "d/f", "needle")
 	before, err := r.Digest(t.Context(), ".")
 	must(t, err)
-	temp := filepath.Join(dir, "d", boundary.TempPrefix+"crashed")
+	temp := filepath.Join(dir, "d", boundary.TempPrefix+"00000crashed0")
 	must(t, os.WriteFile(temp, []byte("needle"), 0o600))
 	old := time.Now().Add(-time.Hour)
 	must(t, os.Chtimes(temp, old, old))
-	fresh := filepath.Join(dir, boundary.TempPrefix+"fresh")
+	fresh := filepath.Join(dir, boundary.TempPrefix+"0000000fresh0")
 	must(t, os.WriteFile(fresh, nil, 0o600))
-	locked := filepath.Join(dir, boundary.TempPrefix+"locked")
+	locked := filepath.Join(dir, boundary.TempPrefix+"000000locked0")
 	f, err := os.Create(locked)
 	must(t, err)
 	defer f.Close()
@@ -480,5 +480,23 @@ func TestMessages(t *testing.T) {
 	_, err := r.Stat(t.Context(), "none", nil)
 	if got, want := fmt.Sprint(err), `boundary: stat "none": not found: no such file or directory`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestNamesLikeTemps keeps somebody's own file whose name only begins like that of
+// a temporary one: it is read, listed, and not cleaned away.
+func TestNamesLikeTemps(t *testing.T) {
+	r, dir := open(t, nil)
+	name := boundary.TempPrefix + "notes"
+	put(t, r, name, "mine")
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(filepath.Join(dir, name), old, old))
+	must(t, r.CleanTemps(t.Context()))
+	l, err := r.List(t.Context(), ".", nil)
+	if err != nil || len(l.Entries) != 1 || l.Entries[0].Path != name {
+		t.Errorf("list shows %v, %v", l, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "mine" {
+		t.Errorf("it is %q, %v", data, err)
 	}
 }

@@ -204,7 +204,7 @@ func (m *importer) list(src int, rel string) ([]entry, error) {
 		at := join(rel, e.name)
 		switch {
 		case slices.Contains(m.opts.Exclude, at):
-		case isTemp(e.name):
+		case IsTemp(e.name):
 			m.skip(at, driver.ImportNamed)
 		default:
 			if typ == unix.DT_UNKNOWN {

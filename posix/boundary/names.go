@@ -2,15 +2,52 @@ package boundary
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TempPrefix starts the names of temporary files. Names with such an element
-// are refused, and what has such a name is not listed.
-const TempPrefix = ".croft-tmp-"
+// TempPrefix starts the names of temporary files, and StagePrefix those of
+// directories in which others put something aside; an id follows. Names with an
+// element of these very forms are refused, and what has such a name is not listed
+// (see IsTemp).
+const (
+	TempPrefix  = ".croft-tmp-"
+	StagePrefix = TempPrefix + "stage-"
+)
+
+// tempDigits is how many digits, of base 36, the name of a temporary file has.
+const tempDigits = 13
+
+func tempName() string {
+	digits := strconv.FormatUint(rand.Uint64(), 36)
+	return TempPrefix + strings.Repeat("0", tempDigits-len(digits)) + digits
+}
+
+// IsTemp reports whether an element of a name is one that we give to what is
+// temporary. Another that only begins like one is somebody's own.
+func IsTemp(elem string) bool {
+	rest, ok := strings.CutPrefix(elem, TempPrefix)
+	if !ok {
+		return false
+	}
+	if id, ok := strings.CutPrefix(elem, StagePrefix); ok {
+		return driver.ValidID(id)
+	}
+	if len(rest) != tempDigits {
+		return false
+	}
+	for _, c := range []byte(rest) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return rest[0] <= '3' // the largest number begins with it
+}
 
 const (
 	maxElem = 255  // bytes of an element, as Linux and macOS have it
@@ -78,14 +115,12 @@ func checkElems(name string) error {
 		if len(elem) > maxElem {
 			return fmt.Errorf("%w: an element of the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(elem), maxElem)
 		}
-		if isTemp(elem) {
-			return fmt.Errorf("%w: names that start with %s are reserved", fault.InvalidArgument, TempPrefix)
+		if IsTemp(elem) {
+			return fmt.Errorf("%w: %s is reserved, as the name of a temporary file", fault.InvalidArgument, elem)
 		}
 	}
 	return nil
 }
-
-func isTemp(elem string) bool { return strings.HasPrefix(elem, TempPrefix) }
 
 // shown is a name as it appears in a message.
 func shown(name string) string {

@@ -22,7 +22,7 @@ func TestClean(t *testing.T) {
 		{"..foo", target{"..foo", false}, ""}, {"a/..b", target{"a/..b", false}, ""}, {".hidden", target{".hidden", false}, ""},
 		{"", target{}, fault.InvalidArgument}, {"..", target{}, fault.SandboxViolation}, {"a/../..", target{}, fault.SandboxViolation},
 		{"/", target{}, fault.SandboxViolation}, {"a\x00", target{}, fault.InvalidArgument},
-		{strings.Repeat("a", 256), target{}, fault.InvalidArgument}, {"x/" + TempPrefix, target{}, fault.InvalidArgument},
+		{strings.Repeat("a", 256), target{}, fault.InvalidArgument}, {"x/" + tempName(), target{}, fault.InvalidArgument},
 	}
 	for _, tt := range tests {
 		got, err := clean(tt.in)
@@ -82,4 +82,24 @@ func use(ctx context.Context, r *Root, name string) map[string]error {
 	errs["mkdir"] = r.Mkdir(ctx, name, nil)
 	errs["rmdir"] = r.Remove(ctx, name, nil)
 	return errs
+}
+
+// TestIsTemp takes for temporary only the very names that we make.
+func TestIsTemp(t *testing.T) {
+	for range 1000 {
+		if name := tempName(); !IsTemp(name) {
+			t.Fatalf("%s is not taken for temporary", name)
+		}
+	}
+	if name := StagePrefix + driver.NewID(); !IsTemp(name) {
+		t.Errorf("%s is not taken for temporary", name)
+	}
+	for _, name := range []string{
+		"", "a", TempPrefix, TempPrefix + "notes", TempPrefix + "stage-", TempPrefix + "stage-mine", StagePrefix + "0123456789", "x" + tempName(), tempName() + "~",
+		TempPrefix + "4000000000000", TempPrefix + "0123456789ab", TempPrefix + "0123456789ABC", TempPrefix + "012345678-abc", strings.TrimPrefix(tempName(), "."),
+	} {
+		if IsTemp(name) {
+			t.Errorf("%q is taken for temporary", name)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -177,7 +176,7 @@ func readNames(fd int) ([]string, error) {
 	buf := dirBuffers.Get().(*[]byte)
 	defer dirBuffers.Put(buf)
 	err := eachEntry(fd, *buf, func(name []byte, _ byte) {
-		if !strings.HasPrefix(string(name), TempPrefix) {
+		if !IsTemp(string(name)) {
 			names = append(names, string(name))
 		}
 	})

@@ -188,7 +188,7 @@ func removeTemps(ctx context.Context, fd int) error {
 	var temps []string
 	buf := make([]byte, 32<<10)
 	if err := eachEntry(fd, buf, func(base []byte, _ byte) {
-		if isTemp(string(base)) {
+		if IsTemp(string(base)) {
 			temps = append(temps, string(base))
 		}
 	}); err != nil {

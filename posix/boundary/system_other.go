@@ -178,7 +178,7 @@ func (s system) readDir(t target, _ bool) ([]driver.Info, error) {
 	slices.Sort(names)
 	var infos []driver.Info
 	for _, base := range names {
-		if isTemp(base) {
+		if IsTemp(base) {
 			continue
 		}
 		fi, err := s.root.Lstat(join(t.name, base))
@@ -376,7 +376,7 @@ const staleAfter = time.Minute
 func (s system) cleanTemps(ctx context.Context) error {
 	before := time.Now().Add(-staleAfter)
 	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !isTemp(path.Base(name)) {
+		if err != nil || !IsTemp(path.Base(name)) {
 			return ctx.Err()
 		}
 		if fi, err := d.Info(); err == nil && fi.Mode().IsRegular() && fi.ModTime().Before(before) {

@@ -3,17 +3,11 @@ package boundary
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 )
-
-func tempName() string {
-	return TempPrefix + strconv.FormatUint(rand.Uint64(), 36)
-}
 
 // ahead reports whether a write is one for which a file is made ahead: what an
 // agent does again and again, and not one of many in as many directories.

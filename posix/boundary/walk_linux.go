@@ -1,7 +1,6 @@
 package boundary
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -224,7 +223,7 @@ func (w *worker) list(d *dir) error {
 	ignores := false
 	err := eachEntry(d.fd, w.dents, func(name []byte, typ byte) {
 		if name[0] == '.' {
-			if bytes.HasPrefix(name, []byte(TempPrefix)) {
+			if IsTemp(string(name)) {
 				return
 			}
 			ignores = ignores || w.plan.Reads(string(name))

@@ -97,7 +97,7 @@ func (n *notifier) watchDir(path string, report bool) error {
 	var subs []string
 	err = eachEntry(fd, make([]byte, 32<<10), func(name []byte, typ byte) {
 		base := string(name)
-		if isTemp(base) {
+		if IsTemp(base) {
 			return
 		}
 		d.names[base] = true
@@ -175,7 +175,7 @@ func (n *notifier) event(wd int32, mask uint32, base string) {
 		return
 	}
 	d := n.dirs[wd]
-	if d == nil || isTemp(base) {
+	if d == nil || IsTemp(base) {
 		return
 	}
 	if base == "" {

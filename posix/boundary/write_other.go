@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -34,7 +32,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 		return res, err
 	}
 	dir, _ := split(at)
-	temp := join(dir, TempPrefix+strconv.FormatUint(rand.Uint64(), 36))
+	temp := join(dir, tempName())
 	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return res, judge(err)

@@ -430,7 +430,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 	ws := open(t, p)
 	id := idOf(t, ws)
 	dir := ws.Traits.Root
-	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abcdef")
+	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abc")
 	if err := os.WriteFile(temp, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 func TestTemporaryFilesInPlaceAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, t.TempDir())
-	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abcdef")
+	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abc")
 	leave := func() {
 		t.Helper()
 		if err := os.WriteFile(temp, []byte("half"), 0o600); err != nil {

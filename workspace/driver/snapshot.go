@@ -88,6 +88,7 @@ type SnapshotInfo struct {
 	Workspace string            `json:"workspace"`         // id of the one it was taken of
 	Session   string            `json:"session,omitempty"` // that took it
 	Created   time.Time         `json:"created"`
+	Order     int64             `json:"order,omitempty"` // in place of Created, as nanoseconds since 1970, where it was taken after the clock was set back
 	Files     int64             `json:"files"`
 	Bytes     int64             `json:"bytes"` // of content
 	Digest    string            `json:"digest"`

@@ -1,0 +1,82 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// The order of snapshots is that of their times, except where the clock was set
+// back: what is taken then has a number of its own, behind all that was taken
+// before. The last number is noted beside the cache, once for the whole store.
+
+// order is the place of a snapshot among others.
+func (m *Manifest) order() int64 {
+	if m.Order != 0 {
+		return m.Order
+	}
+	return m.Created.UnixNano()
+}
+
+// later compares snapshots: the newest comes first.
+func later(a, b *Manifest) int {
+	return cmp.Or(cmp.Compare(b.order(), a.order()), b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+}
+
+// place puts a snapshot that is about to be published behind all others.
+func (s *Store) place(ctx context.Context, m *Manifest) {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	last := max(s.last, s.lastOrder(ctx))
+	m.Order = 0
+	if m.order() <= last {
+		m.Order = last + 1
+	}
+	s.last = m.order()
+	s.saveOrder(s.last)
+}
+
+func (s *Store) orderPath() string { return filepath.Join(s.cache, "order") }
+
+// lastOrder reads what this or another process noted. Where there is no note yet,
+// the snapshots say it.
+func (s *Store) lastOrder(ctx context.Context) int64 {
+	if s.cache == "" {
+		return 0
+	}
+	if text, err := os.ReadFile(s.orderPath()); err == nil {
+		if last, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			return last
+		}
+	}
+	all, _ := s.List(ctx) // those that can't be read have no say
+	if len(all) == 0 {
+		return 0
+	}
+	return all[0].order()
+}
+
+// saveOrder notes the last number. Like the cache it is a help: where it can't be
+// written, snapshots are in the order of the clock.
+func (s *Store) saveOrder(last int64) {
+	if s.cache == "" {
+		return
+	}
+	err := os.MkdirAll(s.cache, 0o700)
+	temp := s.orderPath() + "-" + driver.NewID()
+	if err == nil {
+		err = os.WriteFile(temp, strconv.AppendInt(nil, last, 10), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(temp, s.orderPath())
+	}
+	if err != nil {
+		os.Remove(temp)
+		s.log.Warn("snapshot: the order can't be written", "error", err)
+	}
+}
