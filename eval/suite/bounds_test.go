@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -14,18 +15,18 @@ func TestNoSingleOperationTakesAllMemory(t *testing.T) {
 	takes := []string{
 		`new ArrayBuffer(8e9)`, `new Uint8Array(8e9)`, `new Float64Array({ length: 1e9 })`, `Uint8Array.from({ length: 8e9 })`,
 		`new (class extends ArrayBuffer {})(8e9)`, `new (new Uint8Array(1).constructor)(8e9)`,
-		`"x".repeat(8e9)`, `"x".padStart(2e9)`, `"x".padEnd(2e9)`, `new Array(4e9).join("x")`, `Array(1e5).fill("x".repeat(1e5)).join("")`,
-		`"".concat(...Array(20).fill("x".repeat(5e7)))`, `new Array(4e9).fill(0)`, `Array.from({ length: 1e9 })`, `[].concat(new Array(1e9))`,
-		`"x".repeat(5e7).split("")`, `Buffer.alloc(8e9)`, `Buffer.concat(Array(100).fill(Buffer.alloc(1e7)))`,
+		`"x".repeat(8e9)`, `"x".padStart(2e9)`, `"x".padEnd(2e9)`, `new Array(4e9).join("x")`, `Array(1e3).fill(long).join("")`,
+		`"".concat(...Array(40).fill(long))`, `new Array(4e9).fill(0)`, `Array.from({ length: 1e9 })`, `Array.from(long)`, `[].concat(new Array(1e9))`,
+		`long.split("")`, `Buffer.alloc(8e9)`, `Buffer.concat(Array(100).fill(Buffer.alloc(1e7)))`,
 		`{ const all = []; for (let i = 0; i < 100; i++) all.push(new ArrayBuffer(5e7)); }`, // each of which is small enough
 	}
 	var text strings.Builder
-	text.WriteString("import { Buffer } from \"node:buffer\";\nexport default [{ id: \"fine\", prompt: \"p\", assert() { new Uint8Array(2e6).slice(1).fill(2); 'x'.repeat(2e6); } },\n")
+	text.WriteString("import { Buffer } from \"node:buffer\";\nconst long = \"x\".repeat(1e4).repeat(1e3);\nexport default [{ id: \"fine\", prompt: \"p\", assert() { new Uint8Array(2e6).slice(1).fill(2); 'x'.repeat(2e6); } },\n")
 	for _, take := range takes {
 		text.WriteString("{ id: " + quoted(take) + ", prompt: \"p\", assert() { " + take + " } },\n")
 	}
 	dir := write(t, "a.ts", text.String()+"];")
-	s, err := (&Loader{Limit: Limit{Memory: 256 << 20}}).Load(t.Context(), filepath.Join(dir, "a.ts"), nil)
+	s, err := (&Loader{Limit: Limit{Turn: time.Hour, Memory: 256 << 20}}).Load(t.Context(), filepath.Join(dir, "a.ts"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

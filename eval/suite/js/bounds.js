@@ -62,7 +62,7 @@ for (const name of ["fill", "slice", "splice", "toSpliced", "unshift", "with", "
   bound(Array.prototype, name, (list) => value * lengthOf(list));
 }
 bound(Array.prototype, "concat", (list, args) => value * (lengthOf(list) + sum(args.map((arg) => (Array.isArray(arg) ? lengthOf(arg) : 1)))));
-bound(Array, "from", (_, [items]) => (typeof items === "object" && items !== null ? value * lengthOf(items) : 0));
+bound(Array, "from", (_, [items]) => (typeof items === "string" ? 2 * value : value) * lengthOf(items));
 
 // A list of few texts may name a large one many times.
 bound(Array.prototype, "join", (list, [by]) => {
