@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -40,6 +41,12 @@ func (b *Builder) keep(text string) string {
 // bound leaves out what is beyond a report: events, files and commands after those
 // that fill it.
 func (b *Builder) bound() {
+	for i := range b.Events {
+		b.Events[i].short()
+	}
+	for i := range b.Commands {
+		b.Commands[i].Command = begun(b.Commands[i].Command, maxText)
+	}
 	left := maxEvents
 	kept := first(b.Events, func(e Event) bool {
 		left -= perEvent + len(e.Text) + len(e.Output) + len(e.Args) + len(e.Command) + len(e.Path) + len(e.Tool) + len(e.Skill) + len(e.At)
@@ -55,6 +62,15 @@ func (b *Builder) bound() {
 	})
 	left = maxListed
 	b.skills = first(b.skills, func(s string) bool { left -= perEvent + len(s); return left >= 0 })
+}
+
+// short cuts what is no text of a message or a tool, so that one event does not fill a
+// report alone.
+func (e *Event) short() {
+	e.Command, e.Path = begun(e.Command, maxText), begun(e.Path, maxText)
+	if len(e.Args) > maxText {
+		e.Args = json.RawMessage(fmt.Sprintf(`{"leftOut":"%d bytes are in the log of the agent"}`, len(e.Args)))
+	}
 }
 
 // first returns the elements before the first that is refused.

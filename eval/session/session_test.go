@@ -240,6 +240,12 @@ func TestReportIsBounded(t *testing.T) {
 		}
 	}
 	var b Builder
+	b.Add(Event{Type: ToolCall, Tool: "write", Args: json.RawMessage(`"` + strings.Repeat("x", maxEvents) + `"`)})
+	b.Run("ls", "/w", "")
+	if r := b.Report(Runner{}, ""); len(r.Events) != 2 || r.LeftOut != 0 || !json.Valid(r.Events[0].Args) || len(r.Commands) != 1 {
+		t.Errorf("after a call that would fill it alone a report has %d events and leaves %d out", len(r.Events), r.LeftOut)
+	}
+	b = Builder{}
 	b.Say(Thinking, long, "")
 	b.Say(Final, long+"end", "")
 	if r := b.Report(Runner{}, ""); r.Usage.OutputChars != len(long)+3 || r.Usage.ReasoningChars != len(long) {
