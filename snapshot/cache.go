@@ -29,14 +29,18 @@ const cacheHead = "croft-stat-cache 2\n"
 // file systems moves in steps.
 const settle = 50 * time.Millisecond
 
+// changed is when a file was last changed, as far as it shows.
+func (s *stat) changed() time.Time { return time.Unix(0, max(s.ctime, s.mtime)) }
+
+// remembers reports whether what a file looks like is kept for the next time. One
+// that was changed just now may be changed again without looking any different.
+func (k *taker) remembers(n *Node) bool {
+	return n.stat != nil && k.opts.Cache != "" && k.w.s.cache != "" && k.started.Sub(n.stat.changed()) >= settle
+}
+
 // remember notes what a file looked like, for the next time.
 func (k *taker) remember(at string, n *Node) {
-	if n.stat == nil || k.opts.Cache == "" || k.w.s.cache == "" {
-		return
-	}
-	// A file that was changed just now may be changed again without looking
-	// any different.
-	if last := max(n.stat.ctime, n.stat.mtime); k.started.UnixNano()-last < int64(settle) || n.Size != n.stat.size {
+	if !k.remembers(n) || n.Size != n.stat.size {
 		return
 	}
 	k.mu.Lock()

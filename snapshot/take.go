@@ -394,6 +394,9 @@ func (k *taker) hostFile(ctx context.Context, f *hostFile, n *Node) error {
 		return hostError("read the attributes of", n.Name, err)
 	}
 	n.Xattrs = userXattrs(attrs)
+	if k.remembers(n) && unseen(f.fd, k.started.Sub(n.stat.changed())) {
+		n.stat = nil // it is read again next time
+	}
 	if n.Size > ChunkSize {
 		return k.host(ctx, f, n)
 	}
