@@ -125,6 +125,48 @@ func TestAfterEditSilencesNothing(t *testing.T) {
 	}
 }
 
+// TestNoFormatterRuinsAFile: whatever a formatter does to a file that is no
+// formatting, the edit stays, and it is told.
+func TestNoFormatterRuinsAFile(t *testing.T) {
+	const back = "what it left of a.py was not a formatted file, and was put back as it was before"
+	const soon, late = 600 * time.Millisecond, time.Minute
+	for name, tt := range map[string]struct {
+		formatter, want string
+		bound           time.Duration
+	}{
+		"stopped":  {": > a.py; sleep 600\n", "[format: ./fmt: it was cut short: ", soon},
+		"stubborn": {"trap '' TERM INT HUP; sleep 600; sleep 600\n", "[format: ./fmt: it was cut short: ", soon},
+		"emptied":  {"echo > a.py\n", "[format: ./fmt: " + back, late},
+		"removed":  {"rm a.py\n", "[format: ./fmt: " + back, late},
+		"failed":   {": > a.py; echo no >&2; exit 4\n", "[format: ./fmt: exit status 4: no; " + back, late},
+		"lingers":  {"sleep 600 & exit 0\n", "[]", late},
+		"nonsense": {"head -c 3000000 /dev/urandom; exit 0\n", "[]", late},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				ws, p, dir := tools(t, kind, tt.formatter, "exit 0\n")
+				if err := os.Chmod(filepath.Join(dir, "a.py"), 0o755); err != nil { //nolint:gosec // it is a program
+					t.Fatal(err)
+				}
+				got := AfterEdit(t.Context(), ws, p, "a.py", &EditOptions{Bound: tt.bound})
+				if !strings.HasPrefix(fmt.Sprint(got.Notes), tt.want) || got.Formatted {
+					t.Errorf("notes %q, formatted %v; want %q", got.Notes, got.Formatted, tt.want)
+				}
+				data, err := os.ReadFile(filepath.Join(dir, "a.py"))
+				if err != nil || string(data) != "x = 1\n" {
+					t.Fatalf("the file is %q, %v", data, err)
+				}
+				if info, err := os.Stat(filepath.Join(dir, "a.py")); err != nil || info.Mode().Perm() != 0o755 {
+					t.Errorf("its mode is %v, %v", info.Mode(), err)
+				}
+				if list, err := ws.Sessions(t.Context()); err != nil || running(list) {
+					t.Errorf("left running: %+v, %v", list, err)
+				}
+			})
+		}
+	}
+}
+
 // server is a language server that knows one file.
 type server struct {
 	warm bool

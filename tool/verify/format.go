@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A Formatting says what a formatter did.
@@ -63,16 +65,31 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	case ran.ExitCode != 0:
 		out.Message = fmt.Sprintf("exit status %d: %s", ran.ExitCode, clip(strings.TrimSpace(out.Stderr+"\n"+out.Stdout), 2<<10))
 	}
-	after, err := contents(context.WithoutCancel(ctx), ws, o.Files)
+	return out, out.compare(context.WithoutCancel(ctx), ws, o.Files, before, ran.Cause != "")
+}
+
+// compare notes what was changed. A file that a formatter has ruined is put back: one
+// that it has emptied or removed, or that it was at when it was stopped.
+func (out *Formatting) compare(ctx context.Context, ws *workspace.Workspace, files []string, before map[string]content, stopped bool) error {
+	after, err := contents(ctx, ws, files)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, f := range o.Files {
-		if before[f] != after[f] {
-			out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: unified(path.Clean(f), before[f], after[f])})
+	for _, f := range files {
+		was, is := before[f], after[f]
+		if was.text == is.text {
+			continue
 		}
+		if was.whole && (stopped || strings.TrimSpace(is.text) == "" && strings.TrimSpace(was.text) != "") {
+			if _, err := ws.WriteFile(ctx, f, []byte(was.text), &workspace.WriteOptions{Mode: was.mode & driver.MaxMode}); err != nil {
+				return fmt.Errorf("verify: format %s: put it back as it was: %w", f, err)
+			}
+			out.Message = strings.TrimPrefix(out.Message+"; what it left of "+f+" was not a formatted file, and was put back as it was before", "; ")
+			continue
+		}
+		out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: unified(path.Clean(f), was.text, is.text)})
 	}
-	return out, nil
+	return nil
 }
 
 func about(files []string) string {
@@ -85,10 +102,17 @@ func about(files []string) string {
 // maxFormatted is the size of a file beyond which no difference is shown.
 const maxFormatted = 4 << 20
 
-// contents reads files, to see what a formatter does to them. One that is too
-// long, or is gone, is its size and time, or nothing.
-func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]string, error) {
-	out := map[string]string{}
+// content is what a file was before, or is after a formatter worked on it.
+type content struct {
+	text  string // of one that is too long its size and time
+	mode  fs.FileMode
+	whole bool // text is all of it
+}
+
+// contents reads files, to see what a formatter does to them. One that is gone is
+// left out.
+func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]content, error) {
+	out := map[string]content{}
 	for _, f := range files {
 		info, err := ws.Stat(ctx, f, nil)
 		if errors.Is(err, fault.NotFound) {
@@ -98,14 +122,14 @@ func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map
 			return nil, fmt.Errorf("verify: format %s: %w", f, err)
 		}
 		if info.Size > maxFormatted {
-			out[f] = fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)
+			out[f] = content{text: fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)}
 			continue
 		}
 		data, err := ws.ReadFileMax(ctx, f, maxFormatted)
 		if err != nil {
 			return nil, fmt.Errorf("verify: format %s: %w", f, err)
 		}
-		out[f] = string(data)
+		out[f] = content{string(data), info.Mode, true}
 	}
 	return out, nil
 }
