@@ -84,6 +84,7 @@ func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client,
 	c.stdin = stdin
 	c.conn = newConn(stdin, c.handleServer)
 	c.wg.Go(func() { c.serve(stdout); stdout.Close() })
+	c.wg.Go(c.pump)
 	c.wg.Go(func() {
 		_ = cmd.Wait() // how it ended is in the result
 		c.stateMu.Lock()
@@ -285,13 +286,19 @@ func (c *client) stop(ctx context.Context) {
 
 // kill ends the process and waits for all that belongs to it.
 func (c *client) kill() {
+	c.cancel() // first: nothing that waits for the server keeps it
 	c.stdin.Close()
-	c.cancel()
 	c.wg.Wait()
 }
 
-// alive reports whether the server still answers.
+// alive reports whether the server still answers, and listens.
 func (c *client) alive() bool {
+	c.outMu.Lock()
+	deaf := c.outErr != nil
+	c.outMu.Unlock()
+	if deaf {
+		return false
+	}
 	select {
 	case <-c.done:
 		return false

@@ -15,10 +15,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Bounds of what a server may send.
+// Bounds of what a server may send
 const (
 	maxMessage = 64 << 20
 	maxHeader  = 4 << 10
+	maxQueued  = 32 << 20 // and how much of what it is sent may wait
 )
 
 // A message is a request, a notification or a response.
@@ -86,22 +87,27 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-func writeMessage(w io.Writer, m message) error {
+// frame is a message as it is sent.
+func frame(m message) ([]byte, error) {
 	m.Version = "2.0"
 	data, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = w.Write(append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(data)), data...))
-	return err
+	return append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(data)), data...), nil
 }
 
-// A conn is the connection with one server.
+// A conn is the connection with one server. What is sent waits in a queue, since a
+// server that hangs does not read, and nobody shall hang with it.
 type conn struct {
 	w      io.Writer
 	handle func(method string, params json.RawMessage) (any, error) // of the server's own requests and notifications
 
-	writeMu sync.Mutex
+	outMu  sync.Mutex
+	queue  [][]byte      // +checklocks:outMu
+	queued int           // bytes that were not written yet; +checklocks:outMu
+	outErr error         // nothing is written any more; +checklocks:outMu
+	wake   chan struct{} // there is something in the queue
 
 	mu      sync.Mutex
 	next    int64
@@ -111,7 +117,7 @@ type conn struct {
 }
 
 func newConn(w io.Writer, handle func(string, json.RawMessage) (any, error)) *conn {
-	return &conn{w: w, handle: handle, pending: map[string]chan message{}, done: make(chan struct{})}
+	return &conn{w: w, handle: handle, wake: make(chan struct{}, 1), pending: map[string]chan message{}, done: make(chan struct{})}
 }
 
 // serve reads until r ends.
@@ -162,10 +168,60 @@ func (c *conn) take(m message) {
 	_ = c.write(reply) // a server that can't be written to ends its output, too
 }
 
+// write puts a message into the queue.
 func (c *conn) write(m message) error {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
-	return writeMessage(c.w, m)
+	data, err := frame(m)
+	if err != nil {
+		return err
+	}
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	if c.outErr == nil && c.queued > maxQueued {
+		c.outErr = fmt.Errorf("it does not read: %d bytes wait for it", c.queued)
+	}
+	if c.outErr != nil {
+		return c.outErr
+	}
+	c.queue, c.queued = append(c.queue, data), c.queued+len(data)
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is awake
+	}
+	return nil
+}
+
+// pump writes what is in the queue, until the server ends or can't be written to.
+func (c *conn) pump() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		for data := c.nextQueued(); data != nil; data = c.nextQueued() {
+			_, err := c.w.Write(data)
+			c.outMu.Lock()
+			c.queued -= len(data)
+			if err != nil {
+				c.outErr = err
+			}
+			c.outMu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (c *conn) nextQueued() []byte {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	if len(c.queue) == 0 {
+		return nil
+	}
+	data := c.queue[0]
+	c.queue = c.queue[1:]
+	return data
 }
 
 // notify tells the server something.

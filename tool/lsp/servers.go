@@ -117,6 +117,7 @@ const (
 	calmTime     = 100 * time.Millisecond // between two parts of loading
 	versionTime  = 100 * time.Millisecond // after diagnostics of a version, for what other files do to them
 	quietTime    = time.Second            // after diagnostics that do not say of what version they are
+	startPoll    = 10 * time.Millisecond  // how often who waits for a start looks
 	stopTime     = 5 * time.Second        // to end by itself
 	idleTime     = 10 * time.Minute       // without a question
 	firstPause   = time.Second            // after a server died early; doubled each time

@@ -109,7 +109,11 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	if err := s.follow(ctx); err != nil {
 		return nil, err
 	}
-	sl.mu.Lock()
+	for !sl.mu.TryLock() { // another question starts it, which may take its time
+		if err := pause(ctx, startPoll); err != nil {
+			return nil, err
+		}
+	}
 	defer sl.mu.Unlock()
 	if sl.client != nil && !sl.client.alive() {
 		sl.buryLocked()
