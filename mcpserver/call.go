@@ -16,12 +16,18 @@ import (
 
 // A toolCall runs a tool for a client. Where the user has to be asked first, there
 // is a result that asks instead.
-// quoted is as in tool.Request.
-type toolCall func(ctx context.Context, req *mcp.CallToolRequest, quoted *[]byte) (tool.Result, *mcp.CallToolResult, error)
+// text is where the text of the answer may go.
+type toolCall func(ctx context.Context, req *mcp.CallToolRequest, text outlet) (tool.Result, *mcp.CallToolResult, error)
+
+// An outlet is Quoted and Send of a tool.Request.
+type outlet struct {
+	quoted *[]byte
+	send   func()
+}
 
 // call returns what runs a tool.
 func (s *Server) call(t *tool.Tool, v view) toolCall {
-	return func(ctx context.Context, req *mcp.CallToolRequest, quoted *[]byte) (tool.Result, *mcp.CallToolResult, error) {
+	return func(ctx context.Context, req *mcp.CallToolRequest, text outlet) (tool.Result, *mcp.CallToolResult, error) {
 		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
 		if err != nil {
 			return tool.Result{}, nil, err
@@ -30,7 +36,7 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
-			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only, Quoted: quoted,
+			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only, Quoted: text.quoted, Send: text.send,
 			Progress: progress(ctx, req), Ask: ask.function(),
 		})
 		if ask.question != "" && err != nil {
@@ -50,7 +56,7 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 // handler is a call as the library has it.
 func (call toolCall) handler() mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res, question, err := call(ctx, req, nil)
+		res, question, err := call(ctx, req, outlet{})
 		if question != nil {
 			return question, nil
 		}

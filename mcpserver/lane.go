@@ -183,13 +183,22 @@ func (l *lane) cancel(id string) bool {
 }
 
 // run runs a call and appends the line that answers it to buf. A text that comes
-// as JSON is put in its place right away.
-func (c *laneCall) run(buf []byte) ([]byte, error) {
+// as JSON is put in its place right away. What there is of a large one is given to
+// send, before the call is over; where that takes it, run returns the rest.
+func (c *laneCall) run(buf []byte, send func(part []byte) bool) ([]byte, error) {
 	from := len(buf)
 	buf = append(append(append(buf, `{"jsonrpc":"2.0","id":`...), c.id...), `,"result":{"content":[{"type":"text","text":`...)
 	text := len(buf)
-	res, question, err := c.call(c.ctx, c.req, &buf)
-	c.done() // from here on the client may use the id again
+	sent := false
+	res, question, err := c.call(c.ctx, c.req, outlet{&buf, func() {
+		if send(buf) {
+			buf, sent = buf[:0], true
+		}
+	}})
+	c.done()                                 // from here on the client may use the id again
+	if sent && (err != nil || !res.Quoted) { // a defect: the text was sure to be the answer
+		return append(buf[:0], `"}],"isError":true}}`+"\n"...), nil
+	}
 	if err == nil && question == nil {
 		if !res.Quoted {
 			buf = quote.Append(buf[:text], res.Text)

@@ -124,6 +124,57 @@ func TestStreamsAnswerAsTheLibraryDoes(t *testing.T) {
 	}
 }
 
+// TestLargeTextsOverStreams: the text of a large file is sent before its call is
+// over. Answers are whole lines all the same, also where several are wanted at once
+// and the client has a log; and the digest is that of what was read.
+func TestLargeTextsOverStreams(t *testing.T) {
+	set := new(tool.Set)
+	if err := set.Add("w", directory(t)); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := serve(t, set, mcpserver.Options{})
+	c := converse(t, s, "2025-06-18")
+	line := strings.Repeat("lorem ipsum ", 8)
+	c.ask("2", "Write", fmt.Sprintf(`{"file_path":"big","content":%q}`, strings.Repeat(line+"\n", 1500)))
+	c.say(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"debug"}}`)
+	c.hear()
+	const calls = 8
+	for i := range calls {
+		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"Read","arguments":{"file_path":"big","offset":%d}}}`, 10+i, 1+i))
+	}
+	logs, answers := 0, map[float64]string{}
+	for logs < calls || len(answers) < calls {
+		said := c.hear()
+		if said["method"] == "notifications/message" {
+			logs++
+			continue
+		}
+		res := said["result"].(map[string]any)
+		answers[said["id"].(float64)] = res["content"].([]any)[0].(map[string]any)["text"].(string)
+	}
+	for i := range calls {
+		var want strings.Builder
+		for n := 1 + i; n <= 1500; n++ {
+			fmt.Fprintf(&want, "%d\t%s\n", n, line)
+		}
+		if got := answers[float64(10+i)]; got != want.String() {
+			t.Errorf("the answer from line %d on has %d bytes, want %d: %.100q", 1+i, len(got), want.Len(), got)
+		}
+	}
+	for _, call := range []struct{ name, args, want string }{
+		{"Read", `{"file_path":"big","offset":1501}`, "exceeds line count"},
+		{"Edit", fmt.Sprintf(`{"file_path":"big","old_string":%q,"new_string":"short","replace_all":true}`, line), "replaced 1500"},
+	} {
+		got := c.ask("90", call.name, call.args)
+		if got["method"] == "notifications/message" {
+			got = c.hear()
+		}
+		if !strings.Contains(fmt.Sprint(got), call.want) {
+			t.Errorf("%s is answered with %.300v, want %q within", call.name, got, call.want)
+		}
+	}
+}
+
 // TestStreamsLeaveTheRestToTheLibrary: what is no ordinary call gets an answer,
 // too.
 func TestStreamsLeaveTheRestToTheLibrary(t *testing.T) {

@@ -37,9 +37,13 @@ type stdio struct {
 	watch sync.WaitGroup
 	stop  context.CancelFunc // ends the watch
 
-	mu  sync.Mutex
-	out io.Writer // +checklocks:mu
-	buf []byte    // +checklocks:mu; of the line that is written, kept for the next
+	mu      sync.Mutex
+	out     io.Writer // +checklocks:mu
+	begun   bool      // +checklocks:mu; a part of a line was written, and the rest will be
+	waiting []byte    // +checklocks:mu; lines that follow it
+
+	bufM sync.Mutex
+	buf  []byte // +checklocks:bufM; of the line that is written, kept for the next
 
 	mark  string // what no text of others can contain
 	heldM sync.Mutex
@@ -119,11 +123,14 @@ var laneBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // written to is gone.
 func (s *stdio) run(call *laneCall) {
 	buf := laneBuffers.Get().(*[]byte)
-	out, err := call.run((*buf)[:0])
+	begun := false
+	out, err := call.run((*buf)[:0], func(part []byte) bool {
+		first := s.begin(part)
+		begun = begun || first
+		return first
+	})
 	if err == nil {
-		s.mu.Lock()
-		_, err = s.out.Write(out)
-		s.mu.Unlock()
+		err = s.put(out, begun)
 	}
 	if err != nil {
 		_ = s.Close() // it never fails
@@ -194,9 +201,37 @@ func (s *stdio) refuse(cause error) error {
 	if err != nil {
 		return err
 	}
+	return s.put(line, false)
+}
+
+// begin writes the first part of a line, whose rest is put. It reports false, and has
+// written nothing, where a line has begun already.
+func (s *stdio) begin(part []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.out.Write(line)
+	if s.begun {
+		return false
+	}
+	s.begun = true
+	_, _ = s.out.Write(part) // the end of the line can't be written, either, and tells
+	return true
+}
+
+// put writes a line, or the rest of the one that has begun. Where another one has
+// begun this one follows it.
+func (s *stdio) put(line []byte, rest bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun && !rest {
+		s.waiting = append(s.waiting, line...)
+		return nil
+	}
+	s.begun = false
+	_, err := s.out.Write(line)
+	if err == nil && len(s.waiting) > 0 {
+		_, err = s.out.Write(s.waiting)
+	}
+	s.waiting = nil
 	return err
 }
 
@@ -257,11 +292,11 @@ func (s *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.bufM.Lock()
+	defer s.bufM.Unlock()
 	buf := s.fill(s.buf[:0], data)
 	buf = append(buf, '\n')
-	_, err = s.out.Write(buf)
+	err = s.put(buf, false)
 	if s.buf = buf; cap(buf) > maxKeptLine {
 		s.buf = nil
 	}

@@ -22,6 +22,7 @@ type Call struct {
 	Args      map[string]json.RawMessage
 
 	quoted   *[]byte // as in Request
+	send     func()  // the same
 	progress func(Progress)
 	scrub    *secret.Scrubber
 }

@@ -71,6 +71,7 @@ type Env struct {
 	scrubs  scrubbers
 	keeper  keeper
 	turns   turns
+	beside  sync.WaitGroup // of what runs beside calls
 }
 
 // NewEnv returns an Env. It refuses two tools of one name.
@@ -95,7 +96,10 @@ func NewEnv(cfg Config) (*Env, error) {
 }
 
 // Close ends what families keep.
-func (e *Env) Close(ctx context.Context) error { return e.keeper.forget(ctx, "") }
+func (e *Env) Close(ctx context.Context) error {
+	e.beside.Wait()
+	return e.keeper.forget(ctx, "")
+}
 
 // Forget ends what is kept for a workspace, by its id.
 func (e *Env) Forget(ctx context.Context, id string) error {
@@ -178,6 +182,11 @@ type Request struct {
 	// Quoted, where it is set, is where the text of the answer may be appended as
 	// a string of JSON; Result.Quoted says that it is there.
 	Quoted *[]byte
+
+	// Send, where it is set beside Quoted, brings what is there on its way, and may
+	// leave it empty. It is called when the text is whole but for its end, and sure
+	// to be the answer: so a client takes a large one while the rest is done.
+	Send func()
 
 	// Progress is told how the call goes; nil is nobody.
 	Progress func(Progress)
@@ -297,7 +306,7 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
 	if t.ReadOnly { // nothing is added to its text
-		c.quoted = req.Quoted
+		c.quoted, c.send = req.Quoted, req.Send
 	}
 	if err := e.allow(ctx, c, req, t, what, args); err != nil {
 		return Result{}, err
@@ -388,7 +397,7 @@ func (e *Env) asWhom(name, id string) string {
 
 // fanOut runs a call in several workspaces at once.
 func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
-	req.Quoted = nil // there is one text of all
+	req.Quoted, req.Send = nil, nil // there is one text of all
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, entry := range list {

@@ -27,6 +27,7 @@ func TestReadQuotedIsReadPlain(t *testing.T) {
 		"CRLF":        {"one\r\ntwo\r\n\r\n\rthree\r", true},
 		"escapes":     {"\t\"q\"\\ \x01 <&>\n\u2028 \xff\xfe ä\n", true},
 		"many":        {strings.Repeat("a line\n", 1200), true},
+		"much":        {strings.Repeat(strings.Repeat("y", 70)+"\n", 1200), true},
 		"a secret":    {"x hunter2hunter2 y\n", false},
 		"a form":      {"-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEAx1\n", 3) + "-----END RSA PRIVATE KEY-----\n", true},
 		"large":       {strings.Repeat(strings.Repeat("x", 99)+"\n", 3000), false},
@@ -38,7 +39,15 @@ func TestReadQuotedIsReadPlain(t *testing.T) {
 			what := fmt.Sprintf("%s: %s", name, args)
 			plain, perr := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(args)})
 			buf := []byte("before")
-			res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(args), Quoted: &buf})
+			var sent []byte
+			res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(args), Quoted: &buf, Send: func() {
+				sent = append(sent, buf...)
+				buf = buf[:0]
+			}})
+			if early := sent != nil; early && (err != nil || !res.Quoted) || early != (name == "much" && err == nil && res.Quoted) {
+				t.Errorf("%s: %d bytes were sent before the end: %v", what, len(sent), err)
+			}
+			buf = append(sent, buf...)
 			if err != nil || perr != nil {
 				if fmt.Sprint(err) != fmt.Sprint(perr) {
 					t.Errorf("%s: %v, want %v", what, err, perr)

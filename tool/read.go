@@ -154,11 +154,16 @@ func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest 
 	if bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
 		return "", false, errBinary
 	}
+	sum := c.Env.digestBeside(data)
+	defer sum.get() // whose text is in a buffer that is used again
 	if !c.scrub.Clean(data) {
 		return again()
 	}
 	*c.quoted = w.quote(append(slices.Grow(*c.quoted, n+n/8+64), '"'), data)
-	digest = driver.DigestBytes(data)
+	if c.send != nil && n >= largeText && w.shown >= w.first {
+		c.send()
+	}
+	digest = sum.get()
 	if seen, ok := c.Seen(path); ok && seen.Digest == digest { // then its lines are known
 		w.marks = seen.marks
 	} else {
@@ -170,6 +175,7 @@ func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest 
 const (
 	maxQuoted = 256 << 10 // the size of a file that is not read in one piece
 	maxNumber = 8         // bytes before a line of one that is
+	largeText = 64 << 10  // the size of one that is worth some more work
 )
 
 // fileError is PathError for a file that could not be opened: it tells a

@@ -103,10 +103,6 @@ says is passed on. --ws names one of its workspaces.`,
 	return cmd
 }
 
-// busyGC is how much a server may allocate beside what it holds, in per cent,
-// before garbage is collected.
-const busyGC = 400
-
 func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
@@ -127,9 +123,6 @@ func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 			return err
 		}
 	}
-	// Between collections there is room for a few large answers; what they needed
-	// goes back when the agent thinks.
-	defer debug.SetGCPercent(debug.SetGCPercent(busyGC))
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *system.System, env *tool.Env) error {
 		server := mcpserver.New(ctx, mcpserver.Options{
 			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError), Rest: debug.FreeOSMemory,
