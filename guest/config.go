@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 5
+const Protocol = 6
 
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, as JSON, to a descriptor that the guest

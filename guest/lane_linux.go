@@ -5,14 +5,17 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -22,15 +25,18 @@ const frameHead = 4
 
 // laneSpell is how long the host's end sits in poll(2) for an answer. A command
 // that takes longer has time for Go's poller, which needs no thread.
-const laneSpell = 20 // milliseconds
+const laneSpell = 20 * time.Millisecond
 
-// A lane is the host's end.
+// A lane is the host's end. Its descriptor is not in Go's poller, which would be
+// woken by every message, there and back, besides who waits for it.
 type lane struct {
-	file *os.File // in Go's poller
-	raw  syscall.RawConn
-	fd   int
+	closed atomic.Bool
 
 	mu     sync.Mutex // held by who has a command on the lane
+	fd     int        // -1 once it is closed
+	slow   *os.File   // an epoll descriptor that has fd, itself in Go's poller; nil until a command took long
+	raw    syscall.RawConn
+	till   time.Time // end of the spell in poll
 	buf    []byte
 	rest   []byte // of buf: what came and was not looked at yet
 	broken bool
@@ -44,18 +50,40 @@ func newLane(ours *os.File) (*lane, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	l := &lane{file: os.NewFile(uintptr(fd), "lane"), fd: fd}
-	l.raw, err = l.file.SyscallConn()
-	return l, err
+	return &lane{fd: fd}, nil
 }
 
-// close wakes who waits for an answer.
+// close wakes who waits for an answer, and does not wait for who has a command on
+// the lane: that may be its own caller, in what the command waits for.
 func (l *lane) close() {
 	unix.Shutdown(l.fd, unix.SHUT_RDWR) //nolint:errcheck // it is closed below
-	l.mu.Lock()
+	l.closed.Store(true)
+	l.clear()
+}
+
+// leave gives the lane back.
+func (l *lane) leave() {
+	l.mu.Unlock()
+	if l.closed.Load() {
+		l.clear()
+	}
+}
+
+// clear closes the descriptors of a lane that is closed, unless somebody has it, who
+// then does so.
+func (l *lane) clear() {
+	if !l.mu.TryLock() {
+		return
+	}
 	defer l.mu.Unlock()
-	l.broken = true
-	l.file.Close()
+	if l.fd < 0 {
+		return
+	}
+	if l.slow != nil {
+		l.slow.Close()
+	}
+	unix.Close(l.fd) //nolint:errcheck // nothing is lost with it
+	l.fd = -1
 }
 
 // run sends an order and waits for its answer, until ctx ends, after which the lane
@@ -65,11 +93,11 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	if l == nil || !l.mu.TryLock() {
 		return driver.Result{}, nil, false
 	}
-	defer l.mu.Unlock()
-	if l.broken {
+	defer l.leave()
+	if l.broken || l.closed.Load() {
 		return driver.Result{}, nil, false
 	}
-	o.streams = streams(&o.cmd)
+	o.streams, o.held = streams(&o.cmd), o.cmd.Before != nil
 	frame := o.append(append(l.buf[:0], make([]byte, frameHead)...))
 	l.buf = frame
 	if len(frame) > maxOrder {
@@ -77,9 +105,17 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	}
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHead))
 	defer l.endWith(ctx)()
-	if _, err := l.file.Write(frame); err != nil {
+	l.till = time.Now().Add(laneSpell)
+	if err := l.write(frame); err != nil {
 		l.broken = true
 		return driver.Result{}, io.EOF, true
+	}
+	if o.held {
+		o.refused = o.cmd.Before(ctx)
+		if err := l.write(word(o.refused == nil)); err != nil {
+			l.broken = true
+			return driver.Result{}, io.EOF, true
+		}
 	}
 	out := carry(&o.cmd)
 	data, err := l.answer(ctx, out)
@@ -100,11 +136,20 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	return res, err, true
 }
 
+// word is the message that lets a command start which is held, or not.
+func word(start bool) []byte {
+	if start {
+		return []byte{0, 0, 0, 1, 1}
+	}
+	return []byte{0, 0, 0, 1, 0}
+}
+
 // answer waits for how the command ended, and hands on what it writes until then.
 func (l *lane) answer(ctx context.Context, out *carriers) ([]byte, error) {
-	fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
-	unix.Poll(fds, laneSpell) //nolint:errcheck // reading tells
 	l.rest = nil
+	if err := l.wait(unix.POLLIN); err != nil { // it is not there yet
+		return nil, err
+	}
 	for {
 		data, err := l.receive()
 		if err != nil {
@@ -159,12 +204,110 @@ func (l *lane) receive() ([]byte, error) {
 			room = make([]byte, need)
 		}
 		have := copy(room, l.rest)
-		n, err := l.file.Read(room[have:])
+		n, err := l.read(room[have:])
 		if err != nil {
-			return nil, io.EOF
+			return nil, err
 		}
 		l.buf, l.rest = room, room[:have+n]
 	}
+}
+
+// read waits for something to read. Whatever ends the lane is io.EOF.
+func (l *lane) read(buf []byte) (int, error) {
+	for {
+		n, err := syscall.Read(l.fd, buf)
+		switch {
+		case n > 0:
+			return n, nil
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			if err := l.wait(unix.POLLIN); err != nil {
+				return 0, err
+			}
+		default:
+			return 0, io.EOF
+		}
+	}
+}
+
+// write writes all of data.
+func (l *lane) write(data []byte) error {
+	for len(data) > 0 {
+		n, err := syscall.Write(l.fd, data)
+		switch {
+		case err == nil:
+			data = data[n:]
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			if err := l.wait(unix.POLLOUT); err != nil {
+				return err
+			}
+		default:
+			return io.EOF
+		}
+	}
+	return nil
+}
+
+// wait returns when the other end has written, or read: in poll(2) for as long as
+// most commands take, and then without a thread.
+func (l *lane) wait(events int16) error {
+	fds := []unix.PollFd{{Fd: int32(l.fd), Events: events}}
+	for {
+		left := time.Until(l.till)
+		if left <= 0 {
+			return l.waitLong(uint32(events)) // epoll has the same bits
+		}
+		if n, err := unix.Poll(fds, int(left.Milliseconds())+1); n > 0 {
+			return nil
+		} else if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return io.EOF
+		}
+	}
+}
+
+// waitLong waits in Go's poller, once: what comes over the lane later wakes nobody
+// there.
+func (l *lane) waitLong(events uint32) error {
+	if l.slow == nil {
+		if err := l.openSlow(); err != nil {
+			return io.EOF
+		}
+	}
+	ev := unix.EpollEvent{Events: events | unix.EPOLLONESHOT}
+	var got [1]unix.EpollEvent
+	var err error
+	cerr := l.raw.Control(func(set uintptr) { err = unix.EpollCtl(int(set), unix.EPOLL_CTL_MOD, l.fd, &ev) })
+	if err = errors.Join(cerr, err); err != nil {
+		return io.EOF
+	}
+	rerr := l.raw.Read(func(set uintptr) bool {
+		n := 0
+		if n, err = unix.EpollWait(int(set), got[:], 0); errors.Is(err, unix.EINTR) {
+			n, err = 0, nil
+		}
+		return n > 0 || err != nil
+	})
+	if errors.Join(rerr, err) != nil {
+		return io.EOF
+	}
+	return nil
+}
+
+func (l *lane) openSlow() error {
+	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	if err = unix.EpollCtl(set, unix.EPOLL_CTL_ADD, l.fd, &unix.EpollEvent{Events: unix.EPOLLONESHOT}); err == nil {
+		err = unix.SetNonblock(set, true) // by which it goes to Go's poller
+	}
+	if err != nil {
+		return errors.Join(err, unix.Close(set))
+	}
+	l.slow = os.NewFile(uintptr(set), "lane")
+	l.raw, err = l.slow.SyscallConn()
+	return err
 }
 
 // reuse keeps the buffer for the next command, unless it is large.
@@ -175,14 +318,14 @@ func (l *lane) reuse() {
 	}
 }
 
-// serveLane is the guest's end. It sits in read(2), on a thread of its own, and
+// serveLane is the guest's end. It sits in poll(2), on a thread of its own, and
 // ends with the guest.
 func (s *server) serveLane(fd int) {
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
-	in := make([]byte, 16<<10)
+	in := &laneReader{fd: fd, buf: make([]byte, 16<<10)}
 	var out []byte
 	for {
-		data, err := readFrame(fd, &in)
+		data, err := in.next()
 		if err != nil {
 			return
 		}
@@ -190,7 +333,7 @@ func (s *server) serveLane(fd int) {
 		if err != nil {
 			return
 		}
-		res, err := s.obey(o, fd)
+		res, err := s.obey(o, in)
 		out = appendAnswer(append(out[:0], make([]byte, frameHead)...), &res, err)
 		binary.BigEndian.PutUint32(out, uint32(len(out)-frameHead))
 		if writeAll(fd, out) != nil {
@@ -204,13 +347,18 @@ func (s *server) serveLane(fd int) {
 
 // obey runs a command until its client is gone. What it writes goes to the lane,
 // where that is asked for.
-func (s *server) obey(o *order, lane int) (driver.Result, error) {
+func (s *server) obey(o *order, lane *laneReader) (driver.Result, error) {
 	ctx, cancel := context.WithCancel(s.lifeOf(o.client))
 	defer cancel()
 	defer s.cancelable(o.tag, cancel)()
 	cmd := s.bounded(o.cmd)
 	if len(o.stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(o.stdin)
+	}
+	if o.held {
+		word := sync.OnceValue(lane.word)
+		defer word() //nolint:errcheck // it comes in any case, and who waits for it is told
+		cmd.Before = func(context.Context) error { return word() }
 	}
 	if o.streams == 0 {
 		return s.shell.Run(process.Named(ctx, o.tag), cmd)
@@ -223,7 +371,7 @@ func (s *server) obey(o *order, lane int) (driver.Result, error) {
 		*take = func(text []byte) error {
 			mu.Lock()
 			defer mu.Unlock()
-			return writePieces(lane, bit, text)
+			return writePieces(lane.fd, bit, text)
 		}
 	}
 	return s.shell.Run(process.Named(ctx, o.tag), cmd)
@@ -242,37 +390,62 @@ func writePieces(fd int, stream byte, text []byte) error {
 	return nil
 }
 
-// readFrame reads a message into buf, which it makes larger where it must.
-func readFrame(fd int, buf *[]byte) ([]byte, error) {
-	have, need := 0, frameHead
-	for have < need {
-		n, err := syscall.Read(fd, (*buf)[have:])
-		if errors.Is(err, syscall.EINTR) {
-			continue
+// A laneReader reads messages at the guest's end.
+type laneReader struct {
+	fd         int
+	buf        []byte
+	have, used int // of buf: what was read, and what of it was returned
+}
+
+// next waits for a message, which is good until the one after it.
+func (r *laneReader) next() ([]byte, error) {
+	r.have = copy(r.buf, r.buf[r.used:r.have])
+	r.used = 0
+	for {
+		if r.have >= frameHead {
+			size := int(binary.BigEndian.Uint32(r.buf))
+			if size > maxOrder {
+				return nil, errNonsense
+			}
+			if end := frameHead + size; r.have >= end {
+				r.used = end
+				return r.buf[frameHead:end], nil
+			} else if end > len(r.buf) {
+				r.buf = append(r.buf[:r.have], make([]byte, end-r.have)...)
+			}
 		}
-		if errors.Is(err, syscall.EAGAIN) {
-			time.Sleep(time.Millisecond) // it never is, unless someone made the other end so
-			continue
-		}
-		if err != nil || n <= 0 {
-			return nil, io.EOF
-		}
-		have += n
-		if have < frameHead || need > frameHead {
-			continue
-		}
-		size := int(binary.BigEndian.Uint32(*buf))
-		if size > maxOrder {
-			return nil, errNonsense
-		}
-		if need = frameHead + size; need > len(*buf) {
-			*buf = append((*buf)[:have], make([]byte, need-have)...)
+		if err := r.fill(); err != nil {
+			return nil, err
 		}
 	}
-	if have != need {
-		return nil, errNonsense
+}
+
+// fill reads more. It waits in poll(2): in read(2) it would be woken each time that
+// the host takes an answer.
+func (r *laneReader) fill() error {
+	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
+	unix.Poll(fds, -1) //nolint:errcheck // reading tells
+	n, err := syscall.Read(r.fd, r.buf[r.have:])
+	switch {
+	case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EAGAIN):
+	case err != nil || n <= 0:
+		return io.EOF
+	default:
+		r.have += n
 	}
-	return (*buf)[frameHead:need], nil
+	return nil
+}
+
+// word waits for what the host says of a command that it holds.
+func (r *laneReader) word() error {
+	data, err := r.next()
+	switch {
+	case err != nil:
+		return err
+	case string(data) != "\x01":
+		return fmt.Errorf("guest: the host does not let it start: %w", fault.Canceled)
+	}
+	return nil
 }
 
 func writeAll(fd int, data []byte) error {

@@ -106,6 +106,7 @@ func start() (*guest, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
+	unhear()
 	if err := setup(cfg); err != nil {
 		return nil, err
 	}

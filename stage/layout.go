@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -142,11 +143,31 @@ func (s *Stage) NewRun(ctx context.Context) (string, error) {
 	if err := s.layout(ctx); err != nil {
 		return "", err
 	}
-	name := path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
-	if err := s.ws.Mkdir(ctx, name, nil); err != nil {
-		return "", fmt.Errorf("stage: make the directory of a run: %w", err)
+	name := s.runName()
+	if err := s.makeRun(ctx, name); err != nil {
+		return "", err
 	}
 	return name, nil
+}
+
+func (s *Stage) runName() string {
+	return path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
+}
+
+// makeRun makes the directory of a run, also where a program has removed those of
+// the runs before.
+func (s *Stage) makeRun(ctx context.Context, name string) error {
+	err := s.ws.Mkdir(ctx, name, nil)
+	if errors.Is(err, fault.NotFound) {
+		if _, err := s.EnsureLayout(ctx); err != nil {
+			return err
+		}
+		err = s.ws.Mkdir(ctx, name, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("stage: make the directory of a run: %w", err)
+	}
+	return nil
 }
 
 // Run runs a command with the variables of the layout and a directory of its own
@@ -159,15 +180,23 @@ func (s *Stage) Run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	return s.ws.Run(ctx, cmd)
 }
 
-// Command returns cmd as Run would run it.
+// Command returns cmd as Run would run it. The directory of the run is made by
+// Before, which is to say while the provider gets ready for the program.
 func (s *Stage) Command(ctx context.Context, cmd driver.Command) (driver.Command, error) {
-	run, err := s.NewRun(ctx)
-	if err != nil {
+	if err := s.layout(ctx); err != nil {
 		return cmd, err
 	}
+	run := s.runName()
 	env := s.Env(run)
 	maps.Copy(env, cmd.Env)
 	cmd.Env = env
+	before := cmd.Before
+	cmd.Before = func(ctx context.Context) error {
+		if err := s.makeRun(ctx, run); err != nil || before == nil {
+			return err
+		}
+		return before(ctx)
+	}
 	if cmd.Dir != "" && cmd.Dir != "." {
 		if err := s.ws.Mkdir(ctx, cmd.Dir, &workspace.MkdirOptions{Parents: true}); err != nil {
 			return cmd, fmt.Errorf("stage: make the working directory: %w", err)

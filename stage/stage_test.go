@@ -56,6 +56,23 @@ func TestLayoutAndEnvironment(t *testing.T) {
 	})
 }
 
+// TestRunsOfAProgramThatRemovesThem: the next run has a directory again; and where
+// none can be made for it, nothing runs.
+func TestRunsOfAProgramThatRemovesThem(t *testing.T) {
+	r := open(t, local.Kind, stage.Options{})
+	for _, script := range []string{`rm -r "$WORKSPACE_DIR/runs"`, `echo x >"$RUN_DIR/a" && rm -r "$WORKSPACE_DIR/runs" && echo >"$WORKSPACE_DIR/runs"`} {
+		if res, err := r.Run(t.Context(), driver.Command{Script: script}); err != nil || res.ExitCode != 0 {
+			t.Fatalf("%s: %d %s, %v", script, res.ExitCode, res.Stderr, err)
+		}
+	}
+	if res, err := r.Run(t.Context(), driver.Command{Argv: []string{"touch", "ran"}}); err == nil || !strings.Contains(err.Error(), "the directory of a run") {
+		t.Errorf("got %+v, %v, want an error that says what could not be made", res, err)
+	}
+	if got, want := r.names(t), []string{"out", "runs", "skills", "work"}; !slices.Equal(got, want) {
+		t.Errorf("there is %v, want %v", got, want)
+	}
+}
+
 // Two runs of the same moment share a directory in trpc-agent-go.
 func TestRunsNeverMeet(t *testing.T) {
 	now := time.Now()

@@ -115,7 +115,13 @@ func (r *reaper) pass() bool {
 // can be seen. While several commands run, one that ends can hide another's child
 // from whoever lists them, so then it is not asked.
 func (m *Manager) childless(leader Child, grip Grip) bool {
-	if _, walks := grip.(*walkGrip); !walks || m.reaper == nil || lastPID() == leader.PID || !leader.exited() {
+	if _, walks := grip.(*walkGrip); !walks {
+		return false
+	}
+	if lastPID() == leader.PID { // no process and no thread was made since
+		return leader.exited()
+	}
+	if m.reaper == nil || !leader.exited() {
 		return false
 	}
 	known := m.leaders()

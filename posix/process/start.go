@@ -25,7 +25,7 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}
-	if err := m.launch(s, spec, cmd); err != nil {
+	if err := m.launch(ctx, s, spec, cmd); err != nil {
 		m.dismiss(s)
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 }
 
 // launch starts the child. After an error nothing is left of it.
-func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error) {
+func (m *Manager) launch(ctx context.Context, s *session, spec *Spec, cmd *driver.Command) (err error) {
 	var theirs, ours []int // descriptors to close: always, and after an error
 	defer func() {
 		for _, fd := range theirs {
@@ -111,7 +111,15 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 	if s.grip, err = m.opts.Tree.Plant(spec); err != nil {
 		return err
 	}
-	if err = m.fork(s, spec); err != nil {
+	if cmd.Before != nil {
+		err = cmd.Before(ctx)
+		s.started = time.Now()
+		s.info.Started = s.started
+	}
+	if err == nil {
+		err = m.fork(s, spec)
+	}
+	if err != nil {
 		s.grip.Release()
 	}
 	return err
