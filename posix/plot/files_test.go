@@ -42,7 +42,7 @@ func TestCallsOutliveAnUpdate(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer r.Close() //nolint:errcheck // it was only read
+			defer r.Close()
 			if text, err := io.ReadAll(r); string(text) != "text" || info.Size != 4 {
 				t.Errorf("read %q of %d bytes, %v", text, info.Size, err)
 			}
@@ -55,7 +55,7 @@ func TestCallsOutliveAnUpdate(t *testing.T) {
 		}
 	}
 	h.Via = func(context.Context) (*driver.FS, error) {
-		defer h.Close() //nolint:errcheck // the call after it tells
+		defer h.Close() // the call after it tells
 		return h.current()
 	}
 	if _, err := fs.Stat(t.Context(), ".", &driver.StatOptions{}); fault.Of(err) != fault.WrongState {
