@@ -112,11 +112,15 @@ func (c *caller) ask(method string, params any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", method, err)
 	}
 	answer, err := c.out.ReadSlice('\n')
-	if err == nil && bytes.Contains(answer, []byte(`"isError":true`)) {
+	if err == nil && len(answer) < maxError && bytes.Contains(answer, []byte(`"isError":true`)) {
 		err = fmt.Errorf("%s: %.300s", line, answer)
 	}
 	return answer, err
 }
+
+// maxError is more than an error takes of any server: to look through a large answer
+// for one takes as long as to read the file.
+const maxError = 8 << 10
 
 // serveCroft starts croft mcp on a directory.
 func (b *bench) serveCroft(ctx context.Context, bin, dir string) (*caller, error) {
