@@ -321,6 +321,24 @@ func (p *Proxy) start(ctx context.Context, conn net.Conn) {
 	}()
 }
 
+// Settle waits until nothing goes through the proxy any more: each request was told
+// of then, which is when it is over. It fails where ctx ends before.
+func (p *Proxy) Settle(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		busy := len(p.conns) + len(p.flows)
+		p.mu.Unlock()
+		if busy == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("egress: settle: %w: %d connections are open", fault.Of(ctx.Err()), busy)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
 // Close cuts off everything and waits until it has ended, or ctx has.
 func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()

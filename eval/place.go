@@ -23,12 +23,13 @@ import (
 type Place struct {
 	Workspace *workspace.Workspace
 
-	dir     string            // the workspace, as its processes see it
-	env     map[string]string // of every command
-	fenced  bool              // what runs here can't reach the host
-	inside  *Inside           // answers what runs here; nil is nothing, unless it is not fenced
-	onHost  bool              // dir is a directory of the host with the very files
-	way     http.RoundTripper // asks hosts as what runs here would; nil is that nothing is in between
+	dir     string                          // the workspace, as its processes see it
+	env     map[string]string               // of every command
+	fenced  bool                            // what runs here can't reach the host
+	inside  *Inside                         // answers what runs here; nil is nothing, unless it is not fenced
+	onHost  bool                            // dir is a directory of the host with the very files
+	way     http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
+	settle  func(ctx context.Context) error // waits until all requests are told; nil is that none are
 	destroy func(ctx context.Context) error
 
 	apart    bool   // nothing of the host is shown inside

@@ -117,6 +117,7 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	p := &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}
 	if t, ok := s.Provider.(outward); ok {
 		p.way = lateWay{t, spec.ID}
+		p.settle = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
 	}
 	return p, nil
 }
@@ -124,6 +125,9 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 // An outward one is a provider that asks hosts in the place of what runs in a workspace.
 type outward interface {
 	Transport(workspace string) (http.RoundTripper, error)
+
+	// Settle waits until what has ended was told of.
+	Settle(ctx context.Context, workspace string) error
 }
 
 // lateWay finds the way out of a workspace when there is something to ask: most

@@ -178,6 +178,19 @@ func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
 	}
 }
 
+// network is what an agent that has ended asked of others. A request is told when its
+// connection ends, which may be a moment after the agent did, and what an agent left
+// running keeps nobody waiting for long.
+func (m *matrix) network(ctx context.Context, p *Place) []session.Request {
+	const patience = 2 * time.Second
+	if p.settle != nil && m.opts.requests != nil {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		p.settle(soon) //nolint:errcheck // what is told by then is
+		cancel()
+	}
+	return m.opts.requests.of(p.Workspace.ID())
+}
+
 // lookedAt completes the report with what the workspace tells, and returns what
 // assertions see.
 func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
@@ -188,7 +201,7 @@ func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *Execu
 	if env.changes != nil {
 		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unified(nil)
 	}
-	res.Report.Network = m.opts.requests.of(d.place.Workspace.ID())
+	res.Report.Network = m.network(ctx, d.place)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: m.runDir, ArtifactDir: res.ArtifactDir,
 		Usage: usageOf(res.Report, took, len(res.Report.Network), d.place.fenced)}
 	if d.place.onHost {

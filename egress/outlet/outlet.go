@@ -135,6 +135,18 @@ func (o *Outlets) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(one.socket)))
 }
 
+// Settle waits until nothing goes through the proxy of a workspace, if this process
+// has one; see egress.Proxy.
+func (o *Outlets) Settle(ctx context.Context, id string) error {
+	o.mu.Lock()
+	one := o.open[id]
+	o.mu.Unlock()
+	if one == nil {
+		return nil
+	}
+	return one.proxy.Settle(ctx)
+}
+
 // Refused returns what remembers the refusals of a workspace, nil where this
 // process has no proxy for it.
 func (o *Outlets) Refused(id string) *Refusals {

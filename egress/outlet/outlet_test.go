@@ -2,6 +2,7 @@ package outlet
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -10,8 +11,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -55,6 +58,48 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 	}
 	if err := o.Release(t.Context(), "ws"); err != nil {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestSettle: while a connection is open there may be more to tell, and then not.
+func TestSettle(t *testing.T) {
+	dir := t.TempDir()
+	at := Places{Socket: filepath.Join(dir, "egress", "proxy.sock")}
+	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
+	if err := o.Settle(t.Context(), "ws"); err != nil {
+		t.Errorf("without a proxy: %v", err)
+	}
+	if err := o.Hold("ws", at, driver.Network{}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.Release(t.Context(), "ws")
+	if err := o.Settle(t.Context(), "ws"); err != nil {
+		t.Errorf("without a connection: %v", err)
+	}
+	refused := o.Refused("ws")
+	moment := refused.Now()
+	conn, err := net.Dial("unix", at.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET http://host.test/ HTTP/1.1\r\nHost: host.test\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // it is being served
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := o.Settle(soon, "ws"); fault.Of(err) != fault.DeadlineExceeded {
+		t.Errorf("with a connection: %v, want %v", err, fault.DeadlineExceeded)
+	}
+	conn.Close()
+	if err := o.Settle(t.Context(), "ws"); err != nil {
+		t.Error(err)
+	}
+	if list := refused.Since(moment); len(list) != 1 {
+		t.Errorf("told: %+v", list)
 	}
 }
 

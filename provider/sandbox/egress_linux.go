@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -54,6 +55,12 @@ func (p *Provider) places(id string) outlet.Places {
 // Transport asks in the place of a program of a workspace; see outlet.Outlets.
 func (p *Provider) Transport(workspace string) (http.RoundTripper, error) {
 	return p.ways().Transport(workspace)
+}
+
+// Settle waits until the requests of a workspace whose programs have ended are told;
+// see outlet.Outlets.
+func (p *Provider) Settle(ctx context.Context, workspace string) error {
+	return p.ways().Settle(ctx, workspace)
 }
 
 // connect gives a guest that is to be launched its way out.
