@@ -61,7 +61,7 @@ func (c *client) serve(ctx context.Context) {
 func (c *client) turnOff(ctx context.Context) {
 	why := &refusal{code: fault.ResourceExhausted, reason: fmt.Sprintf("there are %d connections already", c.p.opts.MaxConns)}
 	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
-	_ = c.conn.SetDeadline(deadline(2 * time.Second))
+	_ = c.conn.SetDeadline(deadline(c.p.hurry))
 	if b, err := c.br.Peek(1); err != nil {
 		return
 	} else if b[0] == socksVersion {

@@ -259,12 +259,15 @@ func TestStatusLineSaysWhy(t *testing.T) {
 func TestStreamKeepsItsPace(t *testing.T) {
 	w := newWorld(t, credentialed("api.test"), nil)
 	next := make(chan struct{})
-	w.host("api.test", addrA, func(rw http.ResponseWriter, _ *http.Request) {
+	w.host("api.test", addrA, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		for range 3 {
 			fmt.Fprint(rw, "data: x\n\n")
 			rw.(http.Flusher).Flush()
-			<-next
+			select {
+			case <-next:
+			case <-r.Context().Done():
+			}
 		}
 	})
 	resp, err := w.client().Get("https://api.test/")

@@ -119,6 +119,7 @@ type Proxy struct {
 	scrub     scrubCache
 	slots     chan struct{} // one taken for each connection
 	turnedOff chan struct{} // one taken for each connection that is being refused
+	hurry     time.Duration // for such a connection to say what it wants
 	wg        sync.WaitGroup
 	connect   func(ctx context.Context, network, addr string) (net.Conn, error) // to an address, never to a name
 
@@ -146,7 +147,7 @@ func New(opts *Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.slots = make(chan struct{}, p.opts.MaxConns)
-	p.turnedOff = make(chan struct{}, 16)
+	p.turnedOff, p.hurry = make(chan struct{}, 16), 2*time.Second
 	p.transport = &http.Transport{
 		DialContext:            p.dialTransport,
 		TLSClientConfig:        &tls.Config{RootCAs: p.opts.RootCAs, MinVersion: tls.VersionTLS12},

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/proxy"
@@ -31,6 +33,7 @@ func TestHTTP(t *testing.T) {
 	if err != nil || status != 200 || !strings.HasSuffix(got, "GET a.test /p%2Fq?x=1 ") {
 		t.Errorf("got %d %q, %v", status, got, err)
 	}
+	w.events(1) // a request is told of once it is answered, perhaps after the next one
 	resp, err := w.client().Post("http://a.test/", "text/plain", io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000))))
 	if err != nil {
 		t.Fatal(err)
@@ -226,6 +229,7 @@ func TestOnlyTLSOnPort443(t *testing.T) {
 	if b := <-got443; b != "" {
 		t.Errorf("plain text on port 443 got through: %q", b)
 	}
+	w.events(1) // which comes before that of the next
 	c, br, status := w.open("a.test:22")
 	if status != 200 {
 		t.Fatal(status)
@@ -386,35 +390,68 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	a.Close()
 	w.events(3) // the two that were refused, and the one that has ended
-	for i := 0; ; i++ {
+	for end := time.Now().Add(patience); ; {
 		if status, got, _ := w.get("http://a.test/", nil); status == 200 {
 			break
-		} else if i > 100 {
+		} else if time.Now().After(end) {
 			t.Fatalf("after one has ended: %d %q", status, got)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
+// TestIdleEnds: what says nothing is ended, be it a tunnel or one who never asked. The
+// connections are in memory, so that time passes as it does for nobody else.
 func TestIdleEnds(t *testing.T) {
-	n := driver.Network{Allow: []driver.NetRule{{Host: "raw.test", Ports: []int{7}}}}
-	w := newWorld(t, n, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
-	w.names["raw.test"] = []string{addrB}
-	w.raw(addrB+":7", func(c net.Conn) { _, _ = io.Copy(c, c) })
-	_, br, _ := w.open("raw.test:7")
-	if b, err := io.ReadAll(br); len(b) != 0 || err != nil {
-		t.Errorf("%q %v", b, err)
-	}
-	if got := w.talk(""); got != "" {
-		t.Errorf("%q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const idle = time.Minute
+		n := driver.Network{Allow: []driver.NetRule{{Host: "raw.test", Ports: []int{7}}}}
+		names := &world{names: map[string][]string{"raw.test": {addrB}}, lookup: map[string]int{}}
+		p, err := New(&Options{Policy: n, Resolver: names, IdleTimeout: idle, LocalAddrs: func() ([]net.Addr, error) { return nil, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var echo sync.WaitGroup
+		p.connect = func(context.Context, string, string) (net.Conn, error) {
+			near, there := net.Pipe()
+			echo.Go(func() { _, _ = io.Copy(there, there) })
+			return near, nil
+		}
+		for _, send := range []string{"CONNECT raw.test:7 HTTP/1.1\r\nHost: raw.test:7\r\n\r\n", ""} {
+			c, inside := net.Pipe()
+			p.start(t.Context(), inside)
+			br := bufio.NewReader(c)
+			if send != "" {
+				fmt.Fprint(c, send)
+				resp, err := http.ReadResponse(br, &http.Request{Method: "CONNECT"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				fmt.Fprint(c, "ping\n")
+				if s, err := br.ReadString('\n'); s != "ping\n" {
+					t.Fatalf("%q %v", s, err)
+				}
+			}
+			began := time.Now()
+			b, err := io.ReadAll(br)
+			if took := time.Since(began); len(b) != 0 || err != nil || took != idle {
+				t.Errorf("after %q: %q %v, ended after %v, want %v", send, b, err, took, idle)
+			}
+			c.Close()
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		echo.Wait()
+	})
 }
 
 func TestCloseEndsEverything(t *testing.T) {
 	n := allow("a.test")
 	w := newWorld(t, n, nil)
-	block := make(chan struct{})
-	w.host("a.test", addrA, func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done(); close(block) })
+	began, ended := make(chan struct{}), make(chan struct{})
+	w.host("a.test", addrA, func(_ http.ResponseWriter, r *http.Request) { close(began); <-r.Context().Done(); close(ended) })
 	c, err := net.Dial("unix", w.sock)
 	if err != nil {
 		t.Fatal(err)
@@ -422,15 +459,13 @@ func TestCloseEndsEverything(t *testing.T) {
 	defer c.Close()
 	fmt.Fprint(c, "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n")
 	w.open("a.test:443")
-	for len(w.dialed()) < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	await(t, began, "the request is with the server")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := w.p.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-block // the server has seen its request end
+	await(t, ended, "the server sees its request end")
 	if err := w.p.Serve(t.Context(), closedListener(t)); fault.Of(err) != fault.WrongState {
 		t.Errorf("Serve after Close: %v", err)
 	}
@@ -456,9 +491,9 @@ func TestClientGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprint(c, "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n")
-	<-began
+	await(t, began, "the request is with the server")
 	c.Close()
-	<-ended
+	await(t, ended, "the server sees its request end")
 	if f := w.events(1)[0]; f["code"] != fault.Canceled.Wire() || f["verdict"] != event.VerdictAllow {
 		t.Errorf("event %v", f)
 	}

@@ -31,14 +31,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// patience is how long a test waits for what is certain to come, on a machine that
+// does nothing for seconds now and then.
+const patience = 2 * time.Minute
+
 // TestMain fails if goroutines are left once everything is closed.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	fuzzing := flag.Lookup("test.fuzz").Value.String() != "" // which leaves goroutines of its own
-	for i := 0; code == 0 && !fuzzing && runtime.NumGoroutine() > before; i++ {
-		if i == 100 {
+	for end := time.Now().Add(patience); code == 0 && !fuzzing && runtime.NumGoroutine() > before; {
+		if time.Now().After(end) {
 			buf := make([]byte, 1<<20)
 			fmt.Fprintf(os.Stderr, "%d goroutines before, %d after:\n%s\n", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 			code = 1
@@ -119,7 +123,7 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 	w := &world{t: t, ring: event.NewRing(1000), roots: x509.NewCertPool(), names: map[string][]string{},
 		lookup: map[string]int{}, routes: map[string]string{}}
 	opts := &Options{Workspace: "w1", Policy: n, Events: w.ring, Resolver: w, RootCAs: w.roots,
-		Secrets: secrets{"tok": token, "short": "abc", "bad": "a\nbcdef"}, HeaderTimeout: 5 * time.Second}
+		Secrets: secrets{"tok": token, "short": "abc", "bad": "a\nbcdef"}, HeaderTimeout: patience, DialTimeout: patience}
 	if change != nil {
 		change(opts)
 	}
@@ -127,7 +131,7 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 	if w.p, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	w.p.connect = w.connect
+	w.p.connect, w.p.hurry = w.connect, patience
 	w.sock = filepath.Join(t.TempDir(), "egress.sock")
 	unix, err := net.Listen("unix", w.sock)
 	if err != nil {
@@ -146,8 +150,9 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 			}
 		})
 	}
+	w.serves(2) // or one that is slow to begin would find the proxy closed
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := w.p.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -158,6 +163,32 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 		}
 	})
 	return w
+}
+
+// serves waits until the proxy serves n listeners.
+func (w *world) serves(n int) {
+	w.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		w.p.mu.Lock()
+		got := len(w.p.listeners)
+		w.p.mu.Unlock()
+		if got == n {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatalf("%d listeners are served, want %d", got, n)
+		}
+	}
+}
+
+// await waits for what another goroutine does.
+func await(t testing.TB, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("it never came so far: %s", what)
+	}
 }
 
 // host makes a server of one name and address; with TLS on port 443 too.
@@ -275,7 +306,7 @@ func (w *world) talk(send string) string {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, send); err != nil {
 		w.t.Fatal(err)
 	}
@@ -297,7 +328,7 @@ func (w *world) open(hostport string) (c net.Conn, br *bufio.Reader, status int)
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", hostport, hostport)
 	br = bufio.NewReader(c)
 	resp, err := http.ReadResponse(br, &http.Request{Method: "CONNECT"})
@@ -311,12 +342,9 @@ func (w *world) open(hostport string) (c net.Conn, br *bufio.Reader, status int)
 // events waits for n events and returns their fields.
 func (w *world) events(n int) []map[string]any {
 	w.t.Helper()
-	var all []event.Event
-	for range 200 {
-		if all = w.ring.Events(); len(all) >= n {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	all := w.ring.Events()
+	for end := time.Now().Add(patience); len(all) < n && time.Now().Before(end); all = w.ring.Events() {
+		time.Sleep(5 * time.Millisecond)
 	}
 	if len(all) != n {
 		w.t.Fatalf("there are %d events, want %d: %v", len(all), n, all)
