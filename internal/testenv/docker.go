@@ -34,7 +34,7 @@ type Dockerd struct {
 
 	socket string // "" is docker.sock in Dir
 	cmd    *exec.Cmd
-	done   chan struct{}
+	done   <-chan struct{}
 	log    *os.File
 }
 
@@ -199,20 +199,17 @@ func (d *Dockerd) Start(ctx context.Context) error {
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = d.log, d.log, append(os.Environ(), d.env...)
 	d.cmd.SysProcAttr = dieWithParent(syscall.SIGTERM)
-	if err := d.cmd.Start(); err != nil {
+	done, err := start(d.cmd)
+	if err != nil {
 		return err
 	}
-	d.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) { // ends with the engine; Stop and Kill wait for it
-		defer close(done)
-		_ = cmd.Wait() // how it ends is of no interest
-	}(d.cmd, d.done)
+	d.done = done
 	return d.await(ctx)
 }
 
 // await waits until the engine answers.
 func (d *Dockerd) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
@@ -257,7 +254,7 @@ func (d *Dockerd) Kill() {
 		return
 	}
 	stat := filepath.Join("/proc", strings.TrimSpace(string(data)), "stat")
-	for till := time.Now().Add(5 * time.Second); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
+	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
 		state, err := os.ReadFile(stat)
 		if err != nil || strings.Contains(string(state), ") Z ") {
 			os.Remove(file) // the engine says so then
@@ -275,7 +272,7 @@ func (d *Dockerd) Stop() error {
 		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself then
 		select {
 		case <-d.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			d.Kill()
 		}
 	}
@@ -287,12 +284,21 @@ func (d *Dockerd) Stop() error {
 	return os.RemoveAll(d.Dir)
 }
 
-// endStrays ends processes that belong to this engine, told by its directory in
-// what they were called with: shims, and a containerd whose parent was killed.
+// endStrays ends processes that belong to this engine, and waits until they have
+// ended, so that nobody writes to what is removed next.
 func (d *Dockerd) endStrays() {
+	for till := time.Now().Add(patience); d.killStrays() > 0 && time.Now().Before(till); {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// killStrays kills processes that belong to this engine, told by its directory in
+// what they were called with: shims, and a containerd whose parent was killed. It
+// returns how many there were.
+func (d *Dockerd) killStrays() (n int) {
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return
+		return 0
 	}
 	for _, path := range procs {
 		data, err := os.ReadFile(path)
@@ -301,8 +307,10 @@ func (d *Dockerd) endStrays() {
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && (strings.Contains(string(data), "containerd") || strings.Contains(string(data), "conmon")) {
 			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it has ended by itself then
+			n++
 		}
 	}
+	return n
 }
 
 // unmount lets go of what the engine left mounted.

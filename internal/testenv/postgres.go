@@ -89,17 +89,13 @@ func (p *Postgres) start(t testing.TB) {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "postgres"), "-D", p.data(), "-k", p.dir, "-h", "", "-c", "max_connections=200")
 	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = p.dir, p.attr, &log, &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // at once: nothing of it is kept
-	if err := cmd.Start(); err != nil {
+	exited, err := start(cmd)
+	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait() // how it ends is of no interest
-	}()
 	t.Cleanup(func() { cancel(); <-exited })
-	for {
+	for till := time.Now().Add(patience); ; {
 		ready := exec.CommandContext(t.Context(), filepath.Join(p.bin, "pg_isready"), "-q", "-h", p.dir)
 		if ready.Run() == nil {
 			return
@@ -110,6 +106,9 @@ func (p *Postgres) start(t testing.TB) {
 		case <-t.Context().Done():
 			t.Fatal(t.Context().Err())
 		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(till) {
+			t.Fatalf("postgres does not answer") // its log is still being written
 		}
 	}
 }

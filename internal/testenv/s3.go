@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,12 +25,10 @@ func NeedsS3(t testing.TB) string {
 	if err := os.MkdirAll(filepath.Join(dir, "data", "snapshots"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it only finds a free port
+	address, err := Loopback()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
 	const access, secret = "croft-access", "croft-secret"
 	cmd := exec.Command(program, "--access", access, "--secret", secret, "--port", address, "posix", filepath.Join(dir, "data")) //nolint:noctx // it ends below
 	cmd.SysProcAttr = dieWithParent(syscall.SIGKILL)
@@ -41,20 +38,27 @@ func NeedsS3(t testing.TB) string {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	ended, err := start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
-		cmd.Wait()         //nolint:errcheck // it was killed
+		<-ended
 	})
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	for till := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		res, err := http.Get("http://" + address) //nolint:noctx // it answers at once, or not at all
 		if err == nil {
 			res.Body.Close()
 			break
 		}
-		if time.Since(start) > 20*time.Second {
+		gone := false
+		select {
+		case <-ended:
+			gone = true
+		default:
+		}
+		if gone || time.Now().After(till) {
 			text, _ := os.ReadFile(log.Name())
 			t.Fatalf("versitygw does not answer: %v\n%s", err, text)
 		}

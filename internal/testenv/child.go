@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+)
+
+// patience is how long a program may take to answer: the machine may do nothing for
+// seconds now and then.
+const patience = 3 * time.Minute
+
+// start starts a child and returns what is closed once it has ended. For the kernel
+// the parent of a child is the thread that started it, and Go ends a thread with the
+// goroutine that locked it, whoever used it before. So that a child which is to die
+// with its parent does not die with any such thread, it gets one for itself.
+func start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	started, done := make(chan error, 1), make(chan struct{})
+	go func() { // ends with the child, which who asked for it ends and waits for
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ends is of no interest
+		}
+	}()
+	return done, <-started
+}
+
+// Loopback returns an address and a port of this host that nobody listens on, for a
+// program that can't choose a port and tell which. On Linux the address is this
+// process's alone: else another program might get the port before that one does.
+func Loopback() (string, error) {
+	pid := os.Getpid()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+pid>>16&0x7f, pid>>8&0xff, pid&0xff)) //nolint:noctx // it only finds a free port
+	if err != nil {
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil { //nolint:noctx // likewise
+			return "", err
+		}
+	}
+	return l.Addr().String(), l.Close()
+}
