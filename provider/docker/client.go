@@ -367,8 +367,13 @@ func (e *remoteEngine) Unpause(ctx context.Context, id string) error {
 func (e *remoteEngine) Events(ctx context.Context, labels map[string]string) (<-chan Event, error) {
 	args := labelled(labels)
 	args.Add("type", string(events.ContainerEventType))
+	// An engine answers before it listens. What it keeps of the time since is sent, too.
+	in, err := e.c.Info(ctx)
+	if err != nil {
+		return nil, coded("listen to events", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	messages, errs := e.c.Events(ctx, events.ListOptions{Filters: args})
+	messages, errs := e.c.Events(ctx, events.ListOptions{Filters: args, Since: in.SystemTime})
 	out := make(chan Event)
 	go func() { // ends with the context, or with the engine
 		defer close(out)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,15 +24,6 @@ const guestVar = "CROFT_TEST_GUEST"
 
 // farVar tells processes that a test starts where the engine listens on a network.
 const farVar = "CROFT_TEST_DOCKER_TCP"
-
-// loopback is an address that nobody listens on.
-func loopback() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return "tcp://" + l.Addr().String(), l.Close()
-}
 
 // daemon is the engine of this program; nil where there is none, or where it is
 // another's, who has started this program.
@@ -66,10 +56,11 @@ func withEngine(m *testing.M) int {
 	}
 	os.Setenv(guestVar, bin)
 	if testenv.DockerMissing() == "" {
-		far, err := loopback()
+		address, err := testenv.Loopback()
 		if err != nil {
 			panic(err)
 		}
+		far := "tcp://" + address
 		if daemon, err = testenv.StartDockerd(context.Background(), "-H", far); err != nil {
 			panic(err)
 		}
@@ -84,8 +75,9 @@ func withEngine(m *testing.M) int {
 	return m.Run()
 }
 
-// lease is how long guests of tests live without an owner.
-const lease = 20 * time.Second
+// lease is how long guests of tests live without an owner. Some tests come back to
+// one that had none, on a machine that may do nothing for seconds.
+const lease = 2 * time.Minute
 
 // cacheVar says where processes that a test starts have what workspaces share.
 const cacheVar = "CROFT_TEST_CACHE"

@@ -67,11 +67,15 @@ func TestEngine(t *testing.T) {
 	}
 	var actions []string
 	for len(actions) == 0 || actions[len(actions)-1] != "destroy" {
-		ev, ok := <-happened
-		if !ok {
-			break
+		select {
+		case ev, ok := <-happened:
+			if !ok {
+				t.Fatalf("the events end after %v", actions)
+			}
+			actions = append(actions, ev.Action)
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("no more events after %v", actions)
 		}
-		actions = append(actions, ev.Action)
 	}
 	for _, want := range []string{"create", "start", "die", "destroy"} {
 		if !slices.Contains(actions, want) {

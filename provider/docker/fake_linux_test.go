@@ -46,6 +46,14 @@ func hang(ctx context.Context) error {
 	return fmt.Errorf("fake: %w", ctx.Err())
 }
 
+// givenUp hangs as well, for a caller who gives up as soon as the engine is asked.
+func givenUp(cancel context.CancelFunc) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cancel()
+		return hang(ctx)
+	}
+}
+
 // called returns the calls so far, of one method or, with "", of all.
 func (f *fake) called(method string) []string {
 	f.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -300,14 +301,14 @@ func TestEngineHangs(t *testing.T) {
 	if _, err := p.Resolve(t.Context(), ws.Ref); fault.Of(err) != fault.Failed || !fault.IsTransient(err) {
 		t.Errorf("resolve gives %v, want a transient failure", err)
 	}
+	p.cfg.AnswerTimeout = DefaultAnswerTimeout
 	soon, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	engine.on("Ping", givenUp(cancel))
 	if _, err := p.Resolve(soon, ws.Ref); fault.Of(err) != fault.Canceled {
 		t.Errorf("resolve that is given up gives %v, want %v", err, fault.Canceled)
 	}
 	engine.on("Ping", nil)
 	engine.on("Create", nil)
-	p.cfg.AnswerTimeout = DefaultAnswerTimeout
 	if got := string(script(t, ws, "cat file").Stdout); got != "written" {
 		t.Errorf("afterwards the file holds %q", got)
 	}
@@ -321,20 +322,22 @@ func TestCreatingIsHeardOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	engine.on("Create", func(asked context.Context) error {
-		cancel()
-		return asked.Err()
+	synctest.Test(t, func(t *testing.T) { // where the time for an answer does not pass while there is something to do
+		ctx, cancel := context.WithCancel(t.Context())
+		engine.on("Create", func(asked context.Context) error {
+			cancel()
+			return asked.Err()
+		})
+		if _, err := p.create(ctx, Unit{Name: "late"}); fault.Of(err) != fault.Canceled {
+			t.Errorf("it answers %v, want %v", err, fault.Canceled)
+		}
+		if engine.units["late"] == nil {
+			t.Error("the engine was not heard out")
+		}
+		if _, err := p.create(ctx, Unit{Name: "never"}); fault.Of(err) != fault.Canceled || len(engine.called("Create")) != 1 {
+			t.Errorf("of one that was given up before: %v, %q", err, engine.called("Create"))
+		}
 	})
-	if _, err := p.create(ctx, Unit{Name: "late"}); fault.Of(err) != fault.Canceled {
-		t.Errorf("it answers %v, want %v", err, fault.Canceled)
-	}
-	if engine.units["late"] == nil {
-		t.Error("the engine was not heard out")
-	}
-	if _, err := p.create(ctx, Unit{Name: "never"}); fault.Of(err) != fault.Canceled || len(engine.called("Create")) != 1 {
-		t.Errorf("of one that was given up before: %v, %q", err, engine.called("Create"))
-	}
 }
 
 func TestIsolationThatNoContainerGives(t *testing.T) {
@@ -361,7 +364,7 @@ func TestPullIsSlow(t *testing.T) {
 	}
 	p.cfg.PullTimeout = time.Hour
 	soon, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	engine.on("Pull", givenUp(cancel))
 	if _, err := p.ensureImage(soon, "slow:1"); fault.Of(err) != fault.Canceled {
 		t.Errorf("given up: %v, want %v", err, fault.Canceled)
 	}

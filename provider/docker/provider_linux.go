@@ -134,7 +134,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 
 // answers asks the engine whether it is there.
 func (p *Provider) answers(ctx context.Context) error {
-	const patience = 10 * time.Second
+	const patience = 30 * time.Second // on a machine under load
 	soon, cancel := context.WithTimeout(ctx, min(patience, p.cfg.AnswerTimeout))
 	defer cancel()
 	return p.hung(ctx, p.engine.Ping(soon))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
@@ -21,12 +22,14 @@ import (
 func sshServer(t *testing.T) (bin, host string) {
 	t.Helper()
 	dir := t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testenv.Loopback()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
+	ip, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	put := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
@@ -45,9 +48,9 @@ func sshServer(t *testing.T) (bin, host string) {
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	server := put("sshd_config", fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nPidFile none\nSetEnv DOCKER_HOST=%s\n",
-		port, key, put("authorized", string(public), 0o600), os.Getenv(testenv.DockerVar)), 0o600)
-	client := put("ssh_config", fmt.Sprintf("Host *\nIdentityFile %s\nUserKnownHostsFile %s\n", key, put("known", fmt.Sprintf("[127.0.0.1]:%d %s", port, public), 0o600)), 0o600)
+	server := put("sshd_config", fmt.Sprintf("Port %s\nListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nPidFile none\nSetEnv DOCKER_HOST=%s\n",
+		port, ip, key, put("authorized", string(public), 0o600), os.Getenv(testenv.DockerVar)), 0o600)
+	client := put("ssh_config", fmt.Sprintf("Host *\nIdentityFile %s\nUserKnownHostsFile %s\n", key, put("known", fmt.Sprintf("[%s]:%s %s", ip, port, public), 0o600)), 0o600)
 	bin = filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
@@ -64,6 +67,7 @@ func sshServer(t *testing.T) (bin, host string) {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-D", "-e", "-f", server)
 	var said strings.Builder
 	cmd.Stderr = &said
+	cmd.WaitDelay = 10 * time.Second // those who serve a connection have it as well
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +78,6 @@ func sshServer(t *testing.T) (bin, host string) {
 			t.Logf("sshd: %s", said.String())
 		}
 	})
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	eventually(t, "sshd listens", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
