@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -12,18 +13,19 @@ import (
 
 // cached is what is known of a file that looks like stat.
 type cached struct {
+	name    string
 	stat    stat
 	content ID
 	list    ID
 	xattrs  []Xattr
 }
 
-type cachedPath struct {
-	path string
-	cached
-}
+// A statCache has, for each directory of a tree, what is known of the files in it, as
+// appendCached writes them. It is taken apart where it is needed: a directory is
+// looked at by one goroutine, and all of them at once by many.
+type statCache map[string][]byte
 
-const cacheHead = "croft-stat-cache 2\n"
+const cacheHead = "croft-stat-cache 3\n"
 
 // settle is how old a change must be to be told from a later one: the clock of
 // file systems moves in steps.
@@ -38,14 +40,30 @@ func (k *taker) remembers(n *Node) bool {
 	return n.stat != nil && k.opts.Cache != "" && k.w.s.cache != "" && k.started.Sub(n.stat.changed()) >= settle
 }
 
-// remember notes what a file looked like, for the next time.
-func (k *taker) remember(at string, n *Node) {
-	if !k.remembers(n) || n.Size != n.stat.size {
+// remember notes what the files of a directory looked like, for the next time.
+func (k *taker) remember(at string, nodes []Node) {
+	if k.opts.Cache == "" || k.w.s.cache == "" {
+		return
+	}
+	var buf []byte
+	for i := range nodes {
+		if n := &nodes[i]; n.Type == driver.TypeFile && k.remembers(n) && n.Size == n.stat.size {
+			const usual = 128
+			if buf == nil {
+				buf = make([]byte, 0, (len(nodes)-i)*usual)
+			}
+			buf = appendCached(buf, &cached{n.Name, *n.stat, n.Content, n.List, n.Xattrs})
+		}
+	}
+	if len(buf) == 0 {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fresh = append(k.fresh, cachedPath{at + n.Name, cached{*n.stat, n.Content, n.List, n.Xattrs}})
+	if k.fresh == nil {
+		k.fresh = statCache{}
+	}
+	k.fresh[at] = buf
 }
 
 func (s *Store) cachePath(key string) string {
@@ -58,10 +76,15 @@ func (s *Store) saveCache(key string, k *taker) {
 	if key == "" || s.cache == "" {
 		return
 	}
-	buf := make([]byte, 0, len(cacheHead)+len(k.fresh)*160)
-	buf = append(buf, cacheHead...)
-	for i := range k.fresh {
-		buf = appendCached(buf, &k.fresh[i])
+	buf := []byte(cacheHead)
+	size := len(cacheHead) + len(ID{})
+	for at, files := range k.fresh {
+		size += len(at) + len(files) + 2*binary.MaxVarintLen64
+	}
+	buf = slices.Grow(buf, size)
+	for at, files := range k.fresh {
+		buf = append(appendString(buf, at), binary.AppendUvarint(nil, uint64(len(files)))...)
+		buf = append(buf, files...)
 	}
 	digest := sum(buf)
 	buf = append(buf, digest[:]...)
@@ -81,8 +104,8 @@ func (s *Store) saveCache(key string, k *taker) {
 	}
 }
 
-func appendCached(buf []byte, c *cachedPath) []byte {
-	buf = appendString(buf, c.path)
+func appendCached(buf []byte, c *cached) []byte {
+	buf = appendString(buf, c.name)
 	for _, v := range []uint64{c.stat.dev, c.stat.ino, uint64(c.stat.size), uint64(c.stat.mtime), uint64(c.stat.ctime)} {
 		buf = binary.LittleEndian.AppendUint64(buf, v)
 	}
@@ -98,7 +121,7 @@ func appendCached(buf []byte, c *cachedPath) []byte {
 }
 
 // loadCache reads what is kept of a tree; one that is damaged is none.
-func (s *Store) loadCache(key string) map[string]cached {
+func (s *Store) loadCache(key string) statCache {
 	if key == "" || s.cache == "" {
 		return nil
 	}
@@ -111,20 +134,33 @@ func (s *Store) loadCache(key string) map[string]cached {
 		return nil
 	}
 	d := decoder{data: body[len(cacheHead):]}
-	all := make(map[string]cached, len(body)/120)
+	all := statCache{}
 	for len(d.data) > 0 && d.err == nil {
-		path := d.string()
-		var c cached
-		c.stat.dev, c.stat.ino = d.uint64(), d.uint64()
-		c.stat.size, c.stat.mtime, c.stat.ctime = int64(d.uint64()), int64(d.uint64()), int64(d.uint64())
-		c.content = d.id()
-		if c.stat.size > ChunkSize {
-			c.list = d.id()
+		at := d.string()
+		all[at] = d.take(d.uvarint())
+	}
+	if d.err != nil {
+		return nil
+	}
+	return all
+}
+
+// files returns what is known of the files of a directory, in order of their names.
+func (c statCache) files(at string) []cached {
+	d := decoder{data: c[at]}
+	var all []cached
+	for len(d.data) > 0 && d.err == nil {
+		f := cached{name: d.string()}
+		f.stat.dev, f.stat.ino = d.uint64(), d.uint64()
+		f.stat.size, f.stat.mtime, f.stat.ctime = int64(d.uint64()), int64(d.uint64()), int64(d.uint64())
+		f.content = d.id()
+		if f.stat.size > ChunkSize {
+			f.list = d.id()
 		}
 		var n Node
 		d.xattrs(&n)
-		c.xattrs = n.Xattrs
-		all[path] = c
+		f.xattrs = n.Xattrs
+		all = append(all, f)
 	}
 	if d.err != nil {
 		return nil

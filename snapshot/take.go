@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -178,7 +179,7 @@ type taker struct {
 	secret  *search.Ignore
 	tokens  chan struct{} // who has one may start a goroutine
 	started time.Time
-	cache   map[string]cached
+	cache   statCache
 
 	progress func(files, bytes int64)
 
@@ -186,7 +187,7 @@ type taker struct {
 
 	mu      sync.Mutex
 	leftOut []string
-	fresh   []cachedPath
+	fresh   statCache
 }
 
 // treeDir is a directory that was taken.
@@ -219,12 +220,13 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 		return within(at, err)
 	}
 	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return k.leaves(at, &n) })
+	known := k.cache.files(at)
 	var g tasks
 	g.tokens = k.tokens
 	const batch = 64
 	for start := 0; start < len(nodes); start += batch {
 		part := nodes[start:min(start+batch, len(nodes))]
-		g.do(func() error { return k.someFiles(ctx, dir, at, part) })
+		g.do(func() error { return k.someFiles(ctx, dir, at, known, part) })
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -240,6 +242,7 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 	}
 	out.nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Type == "" })
 	out.subs = slices.DeleteFunc(out.subs, func(d *treeDir) bool { return d.id.IsZero() })
+	k.remember(at, out.nodes)
 	out.id, err = k.w.put(encodeTree(out.nodes))
 	return err
 }
@@ -307,8 +310,8 @@ func within(at string, err error) error {
 	return fmt.Errorf("in %s: %w", brief(strings.TrimSuffix(at, "/")), err)
 }
 
-// someFiles takes the files among nodes.
-func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes []Node) error {
+// someFiles takes the files among nodes, of which some are known from before.
+func (k *taker) someFiles(ctx context.Context, dir Directory, at string, known []cached, nodes []Node) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Type != driver.TypeFile {
@@ -317,8 +320,8 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes [
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
-		if !k.known(at, n) {
-			err := k.file(ctx, dir, at, n)
+		if !k.known(known, n) {
+			err := k.file(ctx, dir, n)
 			if vanished(err) {
 				n.Type = ""
 				continue
@@ -337,20 +340,20 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, nodes [
 
 // known fills in what the cache, or the tree itself, knows of a file whose
 // content is in the store.
-func (k *taker) known(at string, n *Node) bool {
+func (k *taker) known(files []cached, n *Node) bool {
 	if n.stat == nil {
 		return !n.Content.IsZero() && k.stored(n)
 	}
-	c, ok := k.cache[at+n.Name]
-	if !ok || c.stat != *n.stat {
+	i := sort.Search(len(files), func(i int) bool { return files[i].name >= n.Name })
+	if i == len(files) || files[i].name != n.Name || files[i].stat != *n.stat {
 		return false
 	}
+	c := &files[i]
 	n.Content, n.List, n.Xattrs = c.content, c.list, c.xattrs
 	if !k.stored(n) {
 		n.Content, n.List, n.Xattrs = ID{}, ID{}, nil
 		return false
 	}
-	k.remember(at, n)
 	return true
 }
 
@@ -370,21 +373,16 @@ func (k *taker) stored(n *Node) bool {
 }
 
 // file reads a file into the store.
-func (k *taker) file(ctx context.Context, dir Directory, at string, n *Node) error {
+func (k *taker) file(ctx context.Context, dir Directory, n *Node) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	if f, ok := r.(*hostFile); ok {
-		err = k.hostFile(ctx, f, n)
-	} else {
-		err = k.stream(ctx, r, n)
+		return k.hostFile(ctx, f, n)
 	}
-	if err == nil {
-		k.remember(at, n)
-	}
-	return err
+	return k.stream(ctx, r, n)
 }
 
 // hostFile takes a file of this host, with its attributes.
