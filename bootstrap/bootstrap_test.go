@@ -379,7 +379,7 @@ func TestGoesOnAfterACrash(t *testing.T) {
 	must(t, err)
 	r := open(t, local.Kind, stage.Options{State: state})
 	step := func(n string) bootstrap.Command {
-		return bootstrap.Command{Cmd: "sh", Args: []string{"-c", "printf " + n + " >>n; [ ! -e block ] || sleep 60"}, Key: n}
+		return bootstrap.Command{Cmd: "sh", Args: []string{"-c", "printf " + n + " >>n; [ ! -e block ] || sleep 1000"}, Key: n}
 	}
 	spec := bootstrap.Spec{Commands: []bootstrap.Command{step("1"), step("2"), step("3")}}
 	// The second is cut short: its context ends while it runs, as with a process that dies.
@@ -390,12 +390,14 @@ func TestGoesOnAfterACrash(t *testing.T) {
 		_, err := r.Apply(ctx, spec)
 		done <- err
 	}()
-	for {
+	for till := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		data, err := r.ws.ReadFile(t.Context(), "n")
 		if err == nil && string(data) == "12" {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		if time.Now().After(till) {
+			t.Fatalf("the second command never ran: there is %q, %v", data, err)
+		}
 	}
 	cancel()
 	if err := <-done; err == nil {

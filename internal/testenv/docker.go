@@ -22,8 +22,9 @@ import (
 const DockerVar = "CROFT_TEST_DOCKER"
 
 // A Dockerd is a private Docker engine with a directory of its own, for the life
-// of one program. It shares nothing with an engine that the host may have, but the
-// bridge that both leave alone.
+// of one program. It shares nothing with an engine that the host may have, nor with
+// those of other programs: it has no network, for which all would have to use one
+// bridge and one table of rules.
 type Dockerd struct {
 	Dir string // short, since a socket's path must be
 
@@ -191,7 +192,7 @@ func (d *Dockerd) Start(ctx context.Context) error {
 	os.Remove(filepath.Join(d.Dir, "pid")) // one that was killed leaves it
 	argv := append(slices.Clone(d.wrap), append([]string{
 		"dockerd", "--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
-		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"),
+		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"), "--bridge=none", "--iptables=false", "--ip6tables=false",
 	}, d.args...)...)
 	if d.argv != nil {
 		argv = d.argv
@@ -253,10 +254,9 @@ func (d *Dockerd) Kill() {
 	if err != nil {
 		return
 	}
-	stat := filepath.Join("/proc", strings.TrimSpace(string(data)), "stat")
+	words := filepath.Join("/proc", strings.TrimSpace(string(data)), "cmdline") // of a zombie there are none
 	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
-		state, err := os.ReadFile(stat)
-		if err != nil || strings.Contains(string(state), ") Z ") {
+		if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), d.Dir+"/") {
 			os.Remove(file) // the engine says so then
 			return
 		}

@@ -69,7 +69,7 @@ func (s *scene) wrote(t *testing.T) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for till := time.Now().Add(time.Minute); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
+	for till := time.Now().Add(2 * time.Minute); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
 		if ok() {
 			return
 		}
@@ -77,11 +77,23 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("it never came so far: %s", what)
 }
 
+// ended waits for the end of the command.
+func (s *scene) ended(t *testing.T) driver.Result {
+	t.Helper()
+	select {
+	case res := <-s.done:
+		return res
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the command that was under way goes on")
+		return driver.Result{}
+	}
+}
+
 // lost wants the command to be lost, the next call to be evicted, and a workspace
 // that is resolved from its ref to have all files.
 func (s *scene) lost(t *testing.T) {
 	t.Helper()
-	res := <-s.done
+	res := s.ended(t)
 	if res.Cause != driver.CauseLost {
 		t.Errorf("the command that was under way gives %+v (%s), want the cause %q", res, res.Stderr, driver.CauseLost)
 	}
@@ -142,7 +154,7 @@ func TestFarEngineIsKilledAndStartsAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := begin(t, newProvider(t, dir, far), dir)
 	daemon.Kill()
-	if res := <-s.done; res.Cause != driver.CauseLost {
+	if res := s.ended(t); res.Cause != driver.CauseLost {
 		t.Errorf("the command that was under way gives %+v, want the cause %q", res, driver.CauseLost)
 	}
 	if _, err := s.ws.FS.Stat(t.Context(), "kept", &driver.StatOptions{}); fault.Of(err) != fault.Evicted {
@@ -216,7 +228,7 @@ func TestImageIsDeleted(t *testing.T) {
 	if err := errors.Join(p.engine.Remove(t.Context(), unitOf(s.id)), p.engine.RemoveImage(t.Context(), name)); err != nil {
 		t.Fatal(err)
 	}
-	<-s.done
+	s.ended(t)
 	script := driver.Command{Script: "true"}
 	if _, err := s.ws.Shell.Run(t.Context(), script); fault.Of(err) != fault.Evicted {
 		t.Errorf("the next call gives %v, want %v", err, fault.Evicted)

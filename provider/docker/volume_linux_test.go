@@ -84,9 +84,13 @@ func TestVolumeIsRemoved(t *testing.T) {
 	if err := p.engine.RemoveVolume(t.Context(), unitOf(id)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ws.FS.Stat(t.Context(), "kept", &driver.StatOptions{}); fault.Of(err) != fault.Evicted {
-		t.Errorf("the next call gives %v, want %v", err, fault.Evicted)
-	}
+	eventually(t, "a call is told that the guest is gone", func() bool {
+		_, err := ws.FS.Stat(t.Context(), "kept", &driver.StatOptions{})
+		if code := fault.Of(err); code != fault.Evicted && code != fault.Unavailable { // which is one that began before that was known
+			t.Fatalf("the next call gives %v, want %v", err, fault.Evicted)
+		}
+		return fault.Of(err) == fault.Evicted
+	})
 	for what, err := range map[string]error{
 		"a call":  func() error { _, err := ws.FS.Stat(t.Context(), "kept", &driver.StatOptions{}); return err }(),
 		"Resolve": func() error { _, err := p.Resolve(t.Context(), ws.Ref); return err }(),

@@ -214,12 +214,11 @@ func TestInPlaceWithoutTriggers(t *testing.T) {
 		if err := p.endGuest(t.Context(), p.ground.Path(idOf(t, ws))); err != nil {
 			t.Fatal(err)
 		}
-		for range 4 { // calls are told that the guest is gone, also one that began before that was known
+		eventually(t, "a guest is to start again", func() bool { // calls are told that the guest is gone, also one that began before that was known
 			_, err = ws.Shell.Run(t.Context(), driver.Command{Script: "echo evil > .git/config"})
-			if code := fault.Of(err); err != nil && code != fault.Evicted && code != fault.Unavailable {
-				break
-			}
-		}
+			code := fault.Of(err)
+			return err != nil && code != fault.Evicted && code != fault.Unavailable
+		})
 		if err == nil || !strings.Contains(err.Error(), "in place") {
 			t.Errorf("with files that others run later: %v", err)
 		}

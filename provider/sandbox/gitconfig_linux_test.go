@@ -144,7 +144,7 @@ func TestNoPipeStopsTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, ws, _ := inPlace(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

@@ -263,6 +263,14 @@ func oomSince(u unit) func() driver.Cause {
 	}
 }
 
+// noSwap makes a limit of memory one of swap, too. Without swap accounting there is
+// no such file.
+func (c controller) noSwap(dir string, set map[string]string) {
+	if limit := set["memory.limit_in_bytes"]; limit != "" {
+		os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte(limit), 0o600) //nolint:errcheck // see above
+	}
+}
+
 // give sets the limits of one group and hands its files to the guest.
 func (c controller) give(l *guest.Launch, dir string, set map[string]string) (open []io.Closer, err error) {
 	for file, value := range set {
@@ -270,9 +278,7 @@ func (c controller) give(l *guest.Launch, dir string, set map[string]string) (op
 			return nil, fmt.Errorf("limit %s: %w", c.name, err)
 		}
 	}
-	if c.name == "memory" { // swap is memory, too; without swap accounting there is no such file
-		os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte(set["memory.limit_in_bytes"]), 0o600) //nolint:errcheck // see above
-	}
+	c.noSwap(dir, set)
 	wanted := map[string]string{"group-" + c.name: "tasks"}
 	switch c.name {
 	case "memory":

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -96,6 +97,8 @@ func (o *owners) forgetLocked() {
 // The kernel makes one only for a process, so there is one for a moment: it is
 // stopped before its first instruction, and killed.
 func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
+	runtime.LockOSThread() // the process ends with the thread that made it
+	defer runtime.UnlockOSThread()
 	proc, err := os.StartProcess("/proc/self/exe", []string{"croft-userns"}, &os.ProcAttr{
 		Env: []string{},
 		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids, Ptrace: true, Pdeathsig: syscall.SIGKILL},

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // TestCleanGroups makes groups as they are left when a data directory is removed
@@ -14,7 +16,7 @@ func TestCleanGroups(t *testing.T) {
 	if c.err != nil {
 		t.Skipf("skipped: host: control groups: %v", c.err)
 	}
-	left, held := c.group("leftleftleftleftleft"), c.group("heldheldheldheldheld")
+	left, held := c.group(driver.NewID()), c.group(driver.NewID())
 	for _, group := range []string{left, held} {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			t.Fatal(err)

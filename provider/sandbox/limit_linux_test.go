@@ -66,9 +66,12 @@ func TestForkBombIsContained(t *testing.T) {
 func TestCPUQuotaIsKept(t *testing.T) {
 	need(t, limited("cpu"))
 	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{CPU: driver.Limit{Max: 100}}))
+	output(t, ws, "true") // the guest is there
+	start := time.Now()
 	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "while :; do :; done", Timeout: 2 * time.Second})
-	if err != nil || res.Usage.User+res.Usage.System > time.Second {
-		t.Errorf("a tenth of a core gave %v in 2 s (%v)", res.Usage, err)
+	took := time.Since(start) // where the machine is busy it ends later than it should
+	if err != nil || res.Usage.User+res.Usage.System > took/4+500*time.Millisecond {
+		t.Errorf("a tenth of a core gave %v in %v (%v)", res.Usage, took, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -332,9 +333,15 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 
 const probePrefix = "croft-probe-"
 
-// probeDir makes a directory for a probe, whose name tells who made it.
+// probeDir makes a directory for a probe, whose name tells who made it: the number
+// of a process, and when that started, since numbers are used again.
 func probeDir() (string, error) {
-	return os.MkdirTemp("", probePrefix+strconv.Itoa(os.Getpid())+"-")
+	pid := os.Getpid()
+	start, err := keep.StartTime(pid)
+	if err != nil {
+		return "", err
+	}
+	return os.MkdirTemp("", fmt.Sprintf("%s%d.%s-", probePrefix, pid, start))
 }
 
 // cleanProbes removes directories of probes whose process has died meanwhile.
@@ -345,9 +352,8 @@ func cleanProbes() error {
 	}
 	var errs error
 	for _, dir := range dirs {
-		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), probePrefix), "-")
-		pid, err := strconv.Atoi(name)
-		if err != nil || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), probePrefix), "-")
+		if !dead(owner) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) { // another user's is its own to remove
@@ -355,4 +361,18 @@ func cleanProbes() error {
 		}
 	}
 	return errs
+}
+
+// dead reports whether the process that the name of a probe tells of has ended.
+func dead(owner string) bool {
+	number, start, known := strings.Cut(owner, ".")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		return false
+	}
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return true
+	}
+	now, err := keep.StartTime(pid)
+	return known && err == nil && now != start
 }

@@ -68,41 +68,66 @@ func (p *Provider) proveLimit(ctx context.Context, c controller) error {
 		for file, value := range c.settings(tight) {
 			err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600))
 		}
+		c.noSwap(dir, c.settings(tight))
 	}
 	if err != nil {
 		return err
 	}
+	return c.exhaust(ctx, bin.Path, dir)
+}
+
+// exhaust sends the program there, and judges how it ended.
+func (c controller) exhaust(ctx context.Context, program, dir string) error {
 	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer procs.Close()
-	const patience = 20 * time.Second // on a machine under load
+	const patience = 60 * time.Second // on a machine under load
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin.Path, "exhaust-"+c.name)
+	cmd := exec.CommandContext(ctx, program, "exhaust-"+c.name)
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{procs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Run()
-	if cmd.ProcessState == nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return c.stopped(dir, cmd.ProcessState)
+	done := make(chan struct{})
+	go func() { // ends with the process, which is waited for
+		defer close(done)
+		cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
+	}()
+	for {
+		select {
+		case <-done:
+			return c.stopped(dir, cmd.ProcessState)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if c.throttled(dir) { // which only makes it slow
+			cancel()
+		}
+	}
+}
+
+// throttled reports whether someone in a group was made to wait for its processor.
+func (c controller) throttled(dir string) bool {
+	return c.name == "cpu" && counter(filepath.Join(dir, "cpu.stat"), "nr_throttled ") > 0
+}
+
+func counter(file, name string) int64 {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	return guest.Counter(string(data), name)
 }
 
 // stopped judges how someone who went beyond a limit ended.
 func (c controller) stopped(dir string, state *os.ProcessState) error {
-	count := func(file, name string) int64 {
-		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			return 0
-		}
-		return guest.Counter(string(data), name)
-	}
 	status, _ := state.Sys().(syscall.WaitStatus)
 	switch c.name {
 	case "memory":
-		if status.Signal() == syscall.SIGKILL && count("memory.oom_control", "oom_kill ")+count("memory.events", "oom_kill ") > 0 {
+		if status.Signal() == syscall.SIGKILL && counter(filepath.Join(dir, "memory.oom_control"), "oom_kill ")+counter(filepath.Join(dir, "memory.events"), "oom_kill ") > 0 {
 			return nil
 		}
 	case "pids":
@@ -110,7 +135,7 @@ func (c controller) stopped(dir string, state *os.ProcessState) error {
 			return nil
 		}
 	case "cpu":
-		if count("cpu.stat", "nr_throttled ") > 0 {
+		if c.throttled(dir) {
 			return nil
 		}
 	}

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 }
 
 // lease is how long guests of tests live without an owner.
-const lease = 20 * time.Second
+const lease = time.Minute
 
 func newProvider(t testing.TB, dir string) *Provider {
 	t.Helper()

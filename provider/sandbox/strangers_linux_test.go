@@ -26,7 +26,7 @@ func TestGuestListensToItsHostsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		socket := h.p.ground.Path(h.id, keep.SocketName)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for _, token := range []string{"", driver.NewID()} {
 			if err := guest.Stop(ctx, socket, token); err == nil {

@@ -241,14 +241,13 @@ func killUnified(dir string) error {
 }
 
 // removeGroup removes a group in which nothing runs any more. The kernel takes a
-// moment to notice that.
+// moment to notice that, and on a machine under load those who were killed take
+// theirs to end.
 func removeGroup(dir string) error {
+	const patience, look = 30 * time.Second, 5 * time.Millisecond
 	err := os.Remove(dir)
-	for range 200 {
-		if !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
+	for till := time.Now().Add(patience); errors.Is(err, unix.EBUSY) && time.Now().Before(till); {
+		time.Sleep(look)
 		err = os.Remove(dir)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
