@@ -59,7 +59,7 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 // while it comes in.
 func TestMuchOutputTakesLittleMemory(t *testing.T) {
 	cmd := lasting(croft(t, filepath.Join(t.TempDir(), "data"), "mcp", "--workspace", t.TempDir()))
-	s, err := newClient(nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	s, err := newClient(nil).Connect(t.Context(), overPipes(cmd), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,8 @@ func TestReadOnlyByTheKernel(t *testing.T) {
 	}
 }
 
-// harm calls a tool to do its harm. What takes too long had its chance.
+// harm calls a tool to do its harm. What takes too long had its chance, unless it
+// must be seen to work.
 func (a *agent) harm(name string, ids map[string]string) (text string, failed bool) {
 	a.t.Helper()
 	given, ok := harm[name]
@@ -189,8 +190,11 @@ func (a *agent) harm(name string, ids map[string]string) (text string, failed bo
 		}
 	}
 	chance := 1500 * time.Millisecond
-	if slices.Contains(mustFail, name) {
+	switch {
+	case slices.Contains(mustFail, name):
 		chance = 10 * time.Second
+	case slices.Contains(mustWork, name):
+		chance = patience
 	}
 	ctx, cancel := context.WithTimeout(a.t.Context(), chance)
 	defer cancel()

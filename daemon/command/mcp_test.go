@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,12 +37,22 @@ func lasting(cmd *exec.Cmd) *exec.Cmd {
 	return &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env}
 }
 
+// overPipes speaks to a croft mcp that has as much time to end as it takes: the
+// library sends a signal after some seconds.
+func overPipes(cmd *exec.Cmd) *mcp.CommandTransport {
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}
+}
+
+// patience is how long tests wait for what must come, on a machine that has much
+// else to do.
+const patience = 2 * time.Minute
+
 // overStdio starts croft mcp and connects to it.
 func overStdio(t *testing.T, opts *mcp.ClientOptions, args ...string) *agent {
 	t.Helper()
 	cmd := lasting(croft(t, filepath.Join(t.TempDir(), "data"), append([]string{"mcp"}, args...)...))
 	cmd.Stderr = os.Stderr
-	s, err := newClient(opts).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	s, err := newClient(opts).Connect(t.Context(), overPipes(cmd), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,10 +288,15 @@ func (a *agent) resources() []string {
 }
 
 // changes returns a client's options, and a channel that hears that workspaces
-// came or went.
+// came or went, once for all that was not taken yet.
 func changes() (*mcp.ClientOptions, <-chan struct{}) {
-	heard := make(chan struct{}, 16)
-	return &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- struct{}{} }}, heard
+	heard := make(chan struct{}, 1)
+	return &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	}}, heard
 }
 
 // TestForkIsTold: a client hears of a fork, and sees it among the resources.
@@ -317,8 +333,12 @@ func held(t *testing.T, dir string) func() {
 	want := 1
 	return func() {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if n, _ := f.Read(make([]byte, 1)); n == want {
+		end := time.Now().Add(patience)
+		if err := f.SetReadDeadline(end); err != nil {
+			t.Fatal(err)
+		}
+		for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if n, err := f.Read(make([]byte, 1)); n == want && !errors.Is(err, os.ErrDeadlineExceeded) {
 				want = 0
 				return
 			}

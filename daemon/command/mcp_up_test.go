@@ -62,8 +62,8 @@ func must(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// A cutter breaks the first stream of events that it sees, after a while, as a
-// network does.
+// A cutter breaks the first stream of events that answers a call, as a network
+// does.
 type cutter struct {
 	bearer
 	cut     atomic.Bool
@@ -75,24 +75,27 @@ func (c *cutter) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.resumed.Add(1)
 	}
 	res, err := c.bearer.RoundTrip(r)
-	if err == nil && strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") && c.cut.CompareAndSwap(true, false) {
+	if err == nil && r.Method == http.MethodPost && strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") && c.cut.CompareAndSwap(true, false) {
 		res.Body = &cutBody{ReadCloser: res.Body}
 	}
 	return res, err
 }
 
-// A cutBody ends after its first event.
+// A cutBody ends after its first event, whatever came with that.
 type cutBody struct {
 	io.ReadCloser
-	over bool
+	line, over bool // the last byte ended a line; the event has ended
 }
 
 func (b *cutBody) Read(p []byte) (int, error) {
 	if b.over {
 		return 0, io.ErrUnexpectedEOF
 	}
-	n, err := b.ReadCloser.Read(p)
-	b.over = strings.Contains(string(p[:n]), "\n\n")
+	n, err := b.ReadCloser.Read(p[:min(len(p), 1)])
+	if n == 1 {
+		b.over = b.line && p[0] == '\n'
+		b.line = p[0] == '\n'
+	}
 	return n, err
 }
 
@@ -100,8 +103,7 @@ func TestAgentsOnUp(t *testing.T) {
 	url, on := startUp(t)
 	must(t, on("ws", "open", "one", "--provider", "sandbox"))
 	client := &http.Client{Transport: bearer{httpToken}}
-	changed := make(chan struct{}, 100)
-	told := &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }}
+	told, changed := changes()
 	s, err := newClient(told).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: client}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -120,25 +122,34 @@ func TestAgentsOnUp(t *testing.T) {
 	}
 
 	// Workspaces come and go, and clients are told.
-	for len(changed) > 0 {
-		<-changed
-	}
 	must(t, on("ws", "open", "two", "--provider", "sandbox"))
-	<-changed
+	a.sees(changed, "one", "two")
 	if got, failed := a.call("Read", m{"file_path": "f"}); !failed || !strings.HasPrefix(got, "multi-workspace sandbox: 2 workspaces configured (one, two)") {
 		t.Errorf("got %q, %v", got, failed)
 	}
 	if got := a.ok("Glob", m{"pattern": "*", "workspace": "all"}); got != "=== one ===\nf\n\n=== two ===\n\n" {
 		t.Errorf("got %q", got)
 	}
-	list, err := a.ListResources(t.Context(), nil)
-	if err != nil || len(list.Resources) != 2 {
-		t.Errorf("resources %+v, %v", list, err)
-	}
 	must(t, on("ws", "rm", "two"))
-	<-changed
+	a.sees(changed, "one")
 	if got := a.ok("Read", m{"file_path": "f"}); got != "1\tx\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// sees looks at the workspaces whenever it is told that they changed, until they are
+// those that are named.
+func (a *agent) sees(changed <-chan struct{}, want ...string) {
+	a.t.Helper()
+	for {
+		select {
+		case <-changed:
+		case <-time.After(patience):
+			a.t.Fatalf("there are %q, want %q, and nothing more is told", a.resources(), want)
+		}
+		if slices.Equal(a.resources(), want) {
+			return
+		}
 	}
 }
 
@@ -147,35 +158,20 @@ func TestAgentsOnUp(t *testing.T) {
 func TestAgentsAreToldOfOtherProcesses(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	url, _ := startUpOn(t, data)
-	changed := make(chan struct{}, 100)
-	told := &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }}
+	told, changed := changes()
 	s, err := newClient(told).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer{httpToken}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	resources := func() (names []string) {
-		t.Helper()
-		list, err := s.ListResources(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range list.Resources {
-			names = append(names, r.Name)
-		}
-		return names
-	}
-	if got := resources(); len(got) != 0 {
+	a := &agent{s, t}
+	if got := a.resources(); len(got) != 0 {
 		t.Errorf("at first there are %v", got)
 	}
 	must(t, croft(t, data, "ws", "open", "one", "--provider", "local"))
-	for <-changed; !slices.Equal(resources(), []string{"one"}); {
-		<-changed
-	}
+	a.sees(changed, "one")
 	must(t, croft(t, data, "ws", "rm", "one"))
-	for <-changed; len(resources()) > 0; {
-		<-changed
-	}
+	a.sees(changed)
 }
 
 // TestAgentIsBackOnUp breaks the stream of a call and has the client resume it.
@@ -237,7 +233,7 @@ func TestAgentStartsAProgramForAServer(t *testing.T) {
 	_, on := startUp(t)
 	must(t, on("ws", "open", "here", "--provider", "memory"))
 	must(t, on("ws", "open", "other", "--provider", "memory"))
-	s, err := newClient(nil).Connect(t.Context(), &mcp.CommandTransport{Command: lasting(on("mcp", "--ws", "here"))}, nil)
+	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(on("mcp", "--ws", "here"))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,16 +260,21 @@ func TestAgentStartsAProgramForAServer(t *testing.T) {
 func heardFromAServer(t *testing.T, on func(...string) *exec.Cmd) {
 	t.Helper()
 	opts, heard := changes()
-	s, err := newClient(opts).Connect(t.Context(), &mcp.CommandTransport{Command: lasting(on("mcp"))}, nil)
+	s, err := newClient(opts).Connect(t.Context(), overPipes(lasting(on("mcp"))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{s, t}
-	for i := 0; len(heard) == 0; i++ { // the stream is opened some time after the greeting
+	end, told := time.Now().Add(patience), false
+	for i := 0; !told; i++ { // the stream is opened some time after the greeting
 		must(t, on("ws", "open", fmt.Sprintf("new-%d", i), "--provider", "memory"))
-		time.Sleep(50 * time.Millisecond)
-		if i == 100 {
-			t.Fatal("nothing is heard of a workspace that was opened")
+		select {
+		case <-heard:
+			told = true
+		case <-time.After(time.Second):
+			if time.Now().After(end) {
+				t.Fatal("nothing is heard of a workspace that was opened")
+			}
 		}
 	}
 	if got := a.resources(); !slices.Contains(got, "new-0") {

@@ -2,12 +2,14 @@ package command_test
 
 import (
 	"context"
+	"database/sql"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,8 +58,21 @@ func TestScripts(t *testing.T) {
 			"down":   down,
 			"http":   request,
 			"id":     readWord,
+			"leases": prolong,
 		},
 	})
+}
+
+// prolong has the leases of those who were killed go on, so that what a script looks
+// at next may take its time: leases HOURS
+func prolong(ts *testscript.TestScript, neg bool, args []string) {
+	hours, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	db, err := sql.Open("sqlite", filepath.Join(ts.Getenv("CROFT_DATA"), "croft.db"))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(`UPDATE holders SET expires_at = ?`, time.Now().Add(time.Duration(hours)*time.Hour).UnixNano())
+	ts.Check(err)
 }
 
 // readWord sets a variable to the first word of a file: id NAME FILE
@@ -143,7 +158,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 
 // announced waits for what croft up prints and returns its URL and token.
 func announced(ts *testscript.TestScript, done chan error) (url, token string) {
-	for {
+	for end := time.Now().Add(patience); ; {
 		text := ts.ReadFile("up.out")
 		for line := range strings.Lines(text) {
 			switch f := strings.Fields(line); {
@@ -161,6 +176,9 @@ func announced(ts *testscript.TestScript, done chan error) (url, token string) {
 			done <- err
 			ts.Fatalf("croft up ended: %v\n%s", err, ts.ReadFile("up.out"))
 		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("croft up does not say where it serves: %s", text)
 		}
 	}
 }
