@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/local"
@@ -125,16 +128,42 @@ func crash(t *testing.T, url, root string) map[string][]string {
 }
 
 func TestNothingIsOrphanedOrLostWhenProcessesAreKilled(t *testing.T) {
-	crashes(t, sqliteURL(t), 50)
+	crashes(t, sqliteURL(t), 50, func() {})
 }
 
 func TestNothingIsOrphanedOrLostOnPostgres(t *testing.T) {
-	crashes(t, testenv.NeedsPostgres(t).Database(t), 10)
+	url := testenv.NeedsPostgres(t).Database(t)
+	crashes(t, url, 10, func() { noticed(t, url) })
+}
+
+// noticed waits until the server has no connection of those who were killed: until
+// then it may commit what they asked for last.
+func noticed(t *testing.T, url string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		var others int
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&others)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case others == 0:
+			return
+		case time.Now().After(end):
+			t.Fatalf("%d connections of those who were killed are still open", others)
+		}
+	}
 }
 
 // crashes kills two processes at a time, on one store, and looks at what they
-// left.
-func crashes(t *testing.T, url string, kills int) {
+// left, once nothing of them is under way any more.
+func crashes(t *testing.T, url string, kills int, over func()) {
 	root := filepath.Join(t.TempDir(), "ws")
 	said := map[string][]string{}
 	for range kills / 2 {
@@ -154,6 +183,7 @@ func crashes(t *testing.T, url string, kills int) {
 		if t.Failed() {
 			return
 		}
+		over()
 		survive(t, url, root, said)
 	}
 	t.Logf("%d workspaces were made by processes that were killed", len(said))
@@ -164,7 +194,11 @@ func crashes(t *testing.T, url string, kills int) {
 func survive(t *testing.T, url, root string, said map[string][]string) {
 	t.Helper()
 	ctx := t.Context()
-	store := openStore(t, url)
+	store, err := OpenStore(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
 	r, err := openLocal(ctx, store, root)
 	if err != nil {
 		t.Fatal(err)

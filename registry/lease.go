@@ -145,7 +145,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 }
 
 // leaveTime bounds how long the end of a lease may take.
-const leaveTime = 2 * time.Second
+const leaveTime = 5 * time.Second
 
 // endLease tells the store that this registry has gone. That is a courtesy: a
 // lease that nobody ends runs out. A registry that held nothing has none.

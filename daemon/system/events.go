@@ -115,7 +115,7 @@ func (e *events) next() (id string, over bool) {
 }
 
 // announceBound is how long shutting down waits for what is to be announced.
-const announceBound = 2 * time.Second
+const announceBound = 10 * time.Second
 
 // quiet ends announcing: what is in the queue is told of, within a bound.
 func (e *events) quiet() {

