@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
@@ -215,7 +216,8 @@ func closeOnce(root *boundary.Root) error {
 func (p *Provider) remove(ctx context.Context, id string) error {
 	err := os.RemoveAll(p.path(id))
 	// A call that is under way in another process may add to the tree meanwhile.
-	for try := 0; try < 20 && errors.Is(err, fs.ErrExist); try++ {
+	for end := time.Now().Add(10 * time.Second); errors.Is(err, fs.ErrExist) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 		err = os.RemoveAll(p.path(id))
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -14,14 +15,13 @@ import (
 // where it is deeper than this process may have files open, and where a call that
 // is under way in another process adds to it.
 func RemoveTree(dir string) error {
-	const attempts = 20
-	var err error
-	for range attempts {
-		if err = removeTree(dir); !errors.Is(err, fs.ErrExist) { // which is what a directory says that is not empty
-			break
+	const patience = 10 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := removeTree(dir)
+		if !errors.Is(err, fs.ErrExist) || time.Now().After(end) { // which is what a directory says that is not empty
+			return err
 		}
 	}
-	return err
 }
 
 func removeTree(dir string) error {
