@@ -2,6 +2,7 @@ package croft
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -75,7 +76,7 @@ func script(blocks []fence, addr string) string {
 			}
 			cmd = strings.TrimSpace(strings.ReplaceAll(cmd, "127.0.0.1:7070", addr))
 			if strings.HasPrefix(cmd, "croft up &") {
-				fmt.Fprintf(&b, "croft up --addr %s >up.log 2>&1 &\nfor i in $(seq 300); do curl -fs http://%s/healthz >/dev/null && break; sleep 0.1; done\n", addr, addr)
+				fmt.Fprintf(&b, "croft up --addr %s >up.log 2>&1 &\nfor i in $(seq 1200); do curl -fs http://%s/healthz >/dev/null && break; sleep 0.1; done\n", addr, addr)
 				continue
 			}
 			fmt.Fprintf(&b, "%s\nrc=$?; [ $rc = %s ] || { echo \"exit status $rc, want %s: \"%s; exit 1; }\n", cmd, want, want, quote(cmd))
@@ -113,18 +114,28 @@ func runConsole(t *testing.T, bin string, blocks []fence, env []string) {
 	if err := os.CopyFS(filepath.Join(work, "docs"), os.DirFS("docs")); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	cmd := exec.Command("bash", "-c", script(blocks, addr))
+	cmd := exec.Command("bash", "-c", script(blocks, freeAddr(t)))
 	cmd.Dir = work
 	cmd.Env = append(env, "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"), "CROFT_DATA="+filepath.Join(home, ".local/share/croft"), "LANG=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("console: %v\n%s", err, out)
 	}
+}
+
+// freeAddr returns an address that a program can listen on later. Its port is below
+// those that the kernel hands out, so that nobody gets it meanwhile.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal(err)
+	return ""
 }
 
 func runPrograms(t *testing.T, blocks []fence) {
