@@ -75,18 +75,22 @@ func TestCancelledRunIsAnError(t *testing.T) {
 	})
 }
 
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 2 * time.Minute
+
 // until polls a session until its program has exited, or what it wrote has text.
 func until(t *testing.T, s codeexecutor.ProgramSession, text string) string {
 	t.Helper()
 	seen := ""
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		p := s.Poll(nil)
 		seen += p.Output
 		if p.Status == codeexecutor.ProgramStatusExited || text != "" && strings.Contains(seen, text) {
 			return seen
 		}
 	}
-	t.Fatalf("after 30 s there is %q, and no %q", seen, text)
+	t.Fatalf("after %v there is %q, and no %q", patience, seen, text)
 	return ""
 }
 
