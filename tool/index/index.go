@@ -25,9 +25,11 @@ type Index struct {
 	buildMu sync.Mutex // held while files are read in
 	watch   *follower  // nil before the first search, and where watching can't be
 
+	turns atomic.Int64 // of looking at a file
+
 	mu      sync.RWMutex
 	store   *store           // nil before the first search; +checklocks:mu
-	stamps  map[string]stamp // of the files that are in; +checklocks:mu
+	files   map[string]entry // that are in; +checklocks:mu
 	partial string           // what was left out; +checklocks:mu
 }
 
@@ -35,6 +37,13 @@ type Index struct {
 type stamp struct {
 	size  int64
 	mtime time.Time
+}
+
+// An entry is a file as it was when somebody looked, and whose turn that was: who
+// has looked earlier and comes later knows less.
+type entry struct {
+	stamp
+	turn int64
 }
 
 func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} }
@@ -48,7 +57,7 @@ func (x *Index) Close(context.Context) error {
 	watch := x.watch
 	x.watch = nil
 	x.mu.Lock()
-	x.store, x.stamps = nil, nil
+	x.store, x.files = nil, nil
 	x.mu.Unlock()
 	x.buildMu.Unlock()
 	if watch != nil {
@@ -78,7 +87,7 @@ func (x *Index) Search(ctx context.Context, query string, limit int) (Result, er
 			x.mu.RUnlock()
 			return res, fmt.Errorf("index: search: %w: it was closed", fault.WrongState)
 		}
-		res.Hits, res.Files, res.Partial = x.store.search(query, limit), len(x.stamps), x.partial
+		res.Hits, res.Files, res.Partial = x.store.search(query, limit), len(x.files), x.partial
 		x.mu.RUnlock()
 		stale, err := x.stale(ctx, res.Hits)
 		if err != nil || len(stale) == 0 {
@@ -110,7 +119,7 @@ func (x *Index) ready(ctx context.Context, res *Result) error {
 		return fmt.Errorf("index: watch: %w", err)
 	}
 	x.mu.Lock()
-	x.store, x.stamps, x.partial = newStore(), map[string]stamp{}, ""
+	x.store, x.files, x.partial = newStore(), map[string]entry{}, ""
 	x.mu.Unlock()
 	if err := x.rescan(ctx); err != nil {
 		x.mu.Lock()
@@ -131,6 +140,7 @@ func (x *Index) ready(ctx context.Context, res *Result) error {
 
 // rescan looks at the whole tree and reads what is new or different.
 func (x *Index) rescan(ctx context.Context) error {
+	turn := x.turns.Add(1)
 	infos, err := x.list(ctx, "**")
 	if err != nil {
 		return err
@@ -144,14 +154,13 @@ func (x *Index) rescan(ctx context.Context) error {
 	}
 	for _, info := range infos {
 		present[info.Path] = true
-		if x.stamps[info.Path] != stampOf(info) {
+		if x.files[info.Path].stamp != stampOf(info) {
 			changed = append(changed, info)
 		}
 	}
-	for name := range x.stamps {
-		if !present[name] {
-			x.store.remove(name)
-			delete(x.stamps, name)
+	for name, e := range x.files {
+		if !present[name] && e.turn < turn {
+			x.removeLocked(name)
 		}
 	}
 	x.mu.Unlock()
@@ -230,6 +239,7 @@ func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
 // end of ctx, or of the workspace, is an error.
 func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) error {
 	var units []counted
+	turn := x.turns.Add(1)
 	c.reset()
 	if info.Size <= MaxFileSize {
 		data, is, err := x.content(ctx, info.Path)
@@ -239,7 +249,7 @@ func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) er
 		case code == fault.WrongState || code == fault.Evicted || code == fault.Unavailable:
 			return fmt.Errorf("index: read %s: %w", info.Path, err)
 		case code == fault.NotFound:
-			x.forget(info.Path)
+			x.forget(info.Path, turn)
 			return nil
 		case err == nil:
 			info = is
@@ -250,14 +260,14 @@ func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) er
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.store == nil {
-		return nil
+	if x.store == nil || x.files[info.Path].turn > turn {
+		return nil // nobody searches it, or somebody has looked at the file since
 	}
 	if len(x.store.units) >= MaxUnits {
 		x.partial = fmt.Sprintf("only the first %d declarations are searched", MaxUnits)
 	}
 	x.store.add(info.Path, units, c)
-	x.stamps[info.Path] = stampOf(info)
+	x.files[info.Path] = entry{stampOf(info), turn}
 	return nil
 }
 
@@ -274,20 +284,24 @@ func (x *Index) content(ctx context.Context, name string) (string, workspace.Inf
 	return b.String(), info, err
 }
 
-func (x *Index) forget(name string) {
+// forget drops what was not there in a turn.
+func (x *Index) forget(name string, turn int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.store == nil {
 		return
 	}
-	x.store.remove(name)
-	delete(x.stamps, name)
-	for other := range x.stamps { // name may have been a directory
-		if strings.HasPrefix(other, name+"/") {
-			x.store.remove(other)
-			delete(x.stamps, other)
+	for other, e := range x.files { // name may have been a directory
+		if (other == name || strings.HasPrefix(other, name+"/")) && e.turn < turn {
+			x.removeLocked(other)
 		}
 	}
+}
+
+// +checklocks:x.mu
+func (x *Index) removeLocked(name string) {
+	x.store.remove(name)
+	delete(x.files, name)
 }
 
 // stale returns the files of hits that are not what was read.
@@ -304,7 +318,7 @@ func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
 			return nil, fmt.Errorf("index: look at %s: %w", h.Path, err)
 		}
 		x.mu.RLock()
-		if err != nil || x.stamps[h.Path] != stampOf(info) {
+		if err != nil || x.files[h.Path].stamp != stampOf(info) {
 			stale = append(stale, h.Path)
 		}
 		x.mu.RUnlock()
@@ -334,12 +348,13 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 			defer x.buildMu.Unlock()
 			return x.rescan(ctx)
 		}
+		turn := x.turns.Add(1)
 		info, err := x.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			x.forget(name)
+			x.forget(name, turn)
 		case info.Type == driver.TypeDir:
 			dirs[info.Path] = true
 		case info.Type == driver.TypeFile && wanted(info.Path):
@@ -367,12 +382,12 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 func (x *Index) has(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	_, ok := x.stamps[name]
+	_, ok := x.files[name]
 	return ok
 }
 
 func (x *Index) current(info workspace.Info) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.stamps[info.Path] == stampOf(info)
+	return x.files[info.Path].stamp == stampOf(info)
 }
