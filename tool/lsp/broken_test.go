@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
@@ -60,7 +61,9 @@ func TestServersThatDoNotWork(t *testing.T) {
 			if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
-			// It was tried twice. Now it is left alone for a while.
+			// It was tried twice. Now it is left alone for a while, which shall not be over
+			// before the question is asked.
+			rest(t, s, spec)
 			if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "ended 2 times in a row") {
 				t.Errorf("then %v", err)
 			}
@@ -77,6 +80,23 @@ func TestServersThatDoNotWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// rest makes the pause after a server has failed twice as long as one could wish.
+func rest(t *testing.T, s *Set, spec *server) {
+	t.Helper()
+	sl, err := s.slot(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.failures > 1 && sl.next.IsZero() {
+		t.Error("it may be tried again at once")
+	}
+	if sl.failures > 1 {
+		sl.next = time.Now().Add(time.Hour)
 	}
 }
 

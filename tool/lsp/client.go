@@ -28,6 +28,8 @@ type client struct {
 	caps    capabilities
 	stderr  tail.Buffer
 
+	announces bool // it tells when it begins to load the project
+
 	docMu sync.Mutex
 	docs  map[string]*document // open in the server, by name; +checklocks:docMu
 
@@ -60,7 +62,7 @@ func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client,
 		return nil, fmt.Errorf("lsp: start %s: %w: the workspace does not say where it is", spec.name, fault.Unsupported)
 	}
 	c := &client{
-		spec: spec, ws: ws, root: root, started: time.Now(),
+		spec: spec, ws: ws, root: root, started: time.Now(), announces: spec.announcesIn(ctx, ws),
 		docs: map[string]*document{}, busy: map[string]bool{}, eased: make(chan struct{}), found: map[string]*publishedSet{},
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -251,7 +253,7 @@ func (c *client) settle(ctx context.Context, first bool) {
 			switch {
 			case first && begun:
 				patience = calmTime
-			case first && c.spec.announces:
+			case first && c.announces:
 				patience = announceTime
 			case first:
 				patience = beginTime

@@ -1,10 +1,14 @@
 package lsp
 
 import (
+	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/croft-run/croft/workspace"
 )
 
 // A server says how a language's servers are started. The first command that is
@@ -17,7 +21,8 @@ type server struct {
 	settings any // for workspace/configuration
 	install  string
 
-	announces bool // it tells when it begins to load a project
+	announces bool     // it tells when it begins to load a project
+	projects  []string // or does so where there is one of these files
 }
 
 var servers = []server{
@@ -44,7 +49,10 @@ var servers = []server{
 		install: "npm install -g typescript typescript-language-server",
 	},
 	{name: "rust", commands: [][]string{{"rust-analyzer"}}, install: "rustup component add rust-analyzer", announces: true},
-	{name: "c", commands: [][]string{{"clangd", "--background-index"}, {"clangd-19"}, {"clangd-16"}, {"clangd-14"}}, install: "the package clangd"},
+	{
+		name: "c", commands: [][]string{{"clangd", "--background-index"}, {"clangd-19"}, {"clangd-16"}, {"clangd-14"}}, install: "the package clangd",
+		projects: []string{"compile_commands.json", "build/compile_commands.json"},
+	},
 }
 
 // languages are the languages by file name extension: the server's, and the
@@ -97,6 +105,15 @@ func (s *server) script() string {
 	}
 	fmt.Fprintf(&b, "exit %d\n", notFound)
 	return b.String()
+}
+
+// announcesIn reports whether the server tells when it begins to load the project of
+// a workspace.
+func (s *server) announcesIn(ctx context.Context, ws *workspace.Workspace) bool {
+	return s.announces || slices.ContainsFunc(s.projects, func(name string) bool {
+		info, err := ws.Stat(ctx, name, nil)
+		return err == nil && info.Size > int64(len("[]\r\n")) // more than an empty list
+	})
 }
 
 // missing says which program there is not.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -29,10 +30,11 @@ type Set struct {
 
 // A slot is the place of one language's server.
 type slot struct {
-	spec *server
+	spec    *server
+	running atomic.Pointer[client] // client, for those who do not wait while one is started or ended
 
 	mu       sync.Mutex // held while the server is started or ended
-	client   *client    // nil where none runs; +checklocks:mu
+	client   *client    // nil where none runs; set by setLocked; +checklocks:mu
 	settled  bool       // +checklocks:mu
 	failures int        // deaths in a row, soon after the start; +checklocks:mu
 	next     time.Time  // no start before; +checklocks:mu
@@ -83,10 +85,18 @@ func (s *Set) Close(ctx context.Context) error {
 func (sl *slot) end(ctx context.Context) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	if sl.client != nil {
-		sl.client.stop(ctx)
-		sl.client = nil
+	if c := sl.client; c != nil {
+		sl.setLocked(nil)
+		c.stop(ctx)
 	}
+}
+
+// setLocked notes which server runs.
+//
+// +checklocks:sl.mu
+func (sl *slot) setLocked(c *client) {
+	sl.client = c
+	sl.running.Store(c)
 }
 
 // slot returns the place of a language's server.
@@ -129,7 +139,8 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 			}
 			return nil, err
 		}
-		sl.client, sl.settled = c, false
+		sl.setLocked(c)
+		sl.settled = false
 	}
 	sl.users++
 	return sl.client, nil
@@ -145,7 +156,7 @@ func (sl *slot) buryLocked() {
 	} else {
 		sl.failures = 0
 	}
-	sl.client = nil
+	sl.setLocked(nil)
 }
 
 // failedLocked notes a death. The first is answered by a new server at once.
@@ -245,11 +256,8 @@ func (s *Set) clients() []*client {
 	s.mu.Unlock()
 	var list []*client
 	for _, sl := range slots {
-		if sl.mu.TryLock() {
-			if sl.client != nil && sl.client.alive() {
-				list = append(list, sl.client)
-			}
-			sl.mu.Unlock()
+		if c := sl.running.Load(); c != nil && c.alive() {
+			list = append(list, c)
 		}
 	}
 	return list
@@ -346,9 +354,10 @@ func (s *Set) reap(ctx context.Context) {
 			if !sl.mu.TryLock() {
 				continue
 			}
-			if sl.client != nil && sl.users == 0 && time.Since(sl.last) >= s.idle {
-				sl.client.stop(ctx)
-				sl.client, sl.failures = nil, 0
+			if c := sl.client; c != nil && sl.users == 0 && time.Since(sl.last) >= s.idle {
+				sl.setLocked(nil)
+				sl.failures = 0
+				c.stop(ctx)
 			}
 			sl.mu.Unlock()
 		}
