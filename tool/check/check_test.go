@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
@@ -32,7 +33,7 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		t.Fatal(err)
 	}
 	env, err := tool.NewEnv(tool.Config{
-		Tools: append(tool.Coding(), check.Tools()...), Workspaces: set, Effects: []tool.Effect{check.Effect(nil)},
+		Tools: append(tool.Coding(), check.Tools()...), Workspaces: set, Effects: []tool.Effect{unhurried(check.Effect(nil))},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +51,16 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		put(t, env, name, text)
 	}
 	return env
+}
+
+// unhurried gives an effect more time than people are kept waiting for one, so that
+// what it says does not depend on how busy the machine is.
+func unhurried(effect tool.Effect) tool.Effect {
+	return func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		defer cancel()
+		return effect(ctx, c, paths)
+	}
 }
 
 func put(t *testing.T, env *tool.Env, name, text string) {
@@ -173,10 +184,7 @@ func TestAfterAnEdit(t *testing.T) {
 	has(t, got, "replaced 1 occurrence(s) in a.go", "--- format ---\na.go was formatted:\n", "-func F() int { return   1 }\n+func F() int { return 1 }\n")
 	// The agent knows the file as it is now.
 	got = call(t, env, "Edit", `{"file_path":"a.go","old_string":"return 1 }","new_string":"return }"}`)
-	has(t, got, "replaced 1 occurrence(s) in a.go")
-	if !strings.Contains(got, "post-edit lint findings (1):\na.go:3:") && !strings.Contains(got, "post-edit lint: go did not end within") {
-		t.Errorf("a mistake that the linter sees was not told:\n%s", got)
-	}
+	has(t, got, "replaced 1 occurrence(s) in a.go", "post-edit lint findings (1):\na.go:3:")
 	// So is code that can't be parsed.
 	has(t, call(t, env, "Edit", `{"file_path":"a.go","old_string":"return }","new_string":"return ("}`), "post-edit format: gofmt: exit status 2: a.go:3:")
 }

@@ -104,6 +104,7 @@ func (e *editing) format(ctx context.Context) {
 	}
 	time, ok := e.left()
 	if !ok {
+		e.note("format: no time was left for %s; it was not run", argv[0])
 		return
 	}
 	o := &Options{Timeout: time, Files: []string{e.file}, MaxOutput: 16 << 10}

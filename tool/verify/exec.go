@@ -48,7 +48,7 @@ type ran struct {
 // Bounds of what is read.
 const (
 	maxReports = 64 << 20
-	cleanTime  = 5 * time.Second
+	cleanTime  = 30 * time.Second // on a machine that is busy otherwise
 )
 
 // run runs a job. stdout and stderr are told all that the tool writes, reports

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -44,7 +45,7 @@ func open(t *testing.T, kind string, files map[string]string) (*workspace.Worksp
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := ws.Destroy(t.Context()); err != nil && t.Context().Err() == nil {
+		if err := ws.Destroy(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
