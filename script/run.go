@@ -101,6 +101,11 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 	if err != nil {
 		return driver.CodeResult{}, err
 	}
+	if language == "typescript" { // made at the first use, as the image is, and not in the time of the run
+		if _, err := m.engine.typesImage(ctx); err != nil {
+			return driver.CodeResult{}, err
+		}
+	}
 	r := &run{module: m, code: code, dir: path.Clean(code.Dir), out: &outputs.Collector{Limit: m.opts.Output, OnOutput: code.OnOutput}}
 	if code.Timeout <= 0 {
 		code.Timeout = m.opts.Timeout
