@@ -1,7 +1,7 @@
 # The bridge between Croft and one Jupyter kernel. It runs beside the kernel,
 # inside the workspace's fence, and speaks lines of JSON on its standard input and
 # output; the kernel's own sockets are files that only those inside can reach.
-import base64, json, os, queue, shutil, sys, tempfile, threading
+import base64, json, os, queue, shutil, sys, tempfile, threading, time
 
 proto = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
 os.dup2(2, 1)  # what a kernel writes to its standard output is no answer of ours
@@ -173,11 +173,19 @@ class Run:
             except queue.Empty:
                 if not self.kernel.km.is_alive():
                     return
-        while True:
-            try:
-                reply = self.kernel.kc.get_shell_msg(timeout=5)
-            except queue.Empty:
+        # The reply was sent before what was just read. One that was interrupted at the
+        # wrong moment has none, which is no reason to wait for ever.
+        patience = time.monotonic() + 30
+        while time.monotonic() < patience:
+            if orders["restart"].is_set():
+                self.end = {"status": "restarted"}
                 return
+            try:
+                reply = self.kernel.kc.get_shell_msg(timeout=0.1)
+            except queue.Empty:
+                if not self.kernel.km.is_alive():
+                    return
+                continue
             if reply["parent_header"].get("msg_id") == self.msg:
                 c = reply["content"]
                 self.end = {"status": c["status"]}

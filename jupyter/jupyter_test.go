@@ -57,6 +57,10 @@ func kernelsOf(t testing.TB, kind string, opts *jupyter.Options) *driver.Interpr
 func kernelsIn(t testing.TB, ws *driver.Workspace, opts *jupyter.Options) *driver.Interpreter {
 	t.Helper()
 	testenv.NeedsJupyter(t)
+	if opts == nil {
+		opts = new(jupyter.Options)
+	}
+	opts.Start = 3 * time.Minute // on a machine that is busy otherwise
 	k := jupyter.New(ws.Shell, opts)
 	t.Cleanup(func() {
 		if err := k.Close(context.WithoutCancel(t.Context())); err != nil {
@@ -180,9 +184,20 @@ os.environ["GIVEN"], os.path.basename(os.getcwd()) != ""`, OnOutput: func(o driv
 		}
 	})
 	t.Run("time-out keeps the state", func(t *testing.T) {
-		res, err := m.RunCode(t.Context(), driver.Code{Context: id, Source: "import time\nprint('begin', flush=True)\ntime.sleep(600)", Timeout: 500 * time.Millisecond})
-		if err != nil || res.Cause != driver.CauseTimeout || res.Error == nil || len(res.Outputs) == 0 || res.Outputs[0].Text != "begin\n" {
+		heard := ""
+		res, err := m.RunCode(t.Context(), driver.Code{
+			Context: id, Source: "import time\nprint('begin', flush=True)\ntime.sleep(600)", Timeout: 500 * time.Millisecond,
+			OnOutput: func(o driver.Output) error { heard += o.Text; return nil },
+		})
+		if err != nil || res.Cause != driver.CauseTimeout || res.Error == nil {
 			t.Errorf("got %+v %v", res, err)
+		}
+		if heard == "" { // its time was up before it began, and nothing could be interrupted
+			t.Log("the kernel was too slow to begin")
+			return
+		}
+		if heard != "begin\n" || len(res.Outputs) == 0 || res.Outputs[0].Text != heard {
+			t.Errorf("heard %q, got %+v", heard, res)
 		}
 		if got := result(run(t, m, id, "x")); got != "20" {
 			t.Errorf("x is %q, want 20", got)
@@ -269,20 +284,27 @@ func TestRestartIsNoIdleness(t *testing.T) {
 	testenv.NeedsJupyter(t)
 	ws := open(t)
 	m := kernelsIn(t, ws, &jupyter.Options{Idle: time.Second})
-	write := func(name, text string) {
-		t.Helper()
-		if _, err := ws.FS.Write(t.Context(), name, strings.NewReader(text), new(driver.WriteOptions)); err != nil {
-			t.Fatal(err)
-		}
+	// The kernel takes its time from the second time on that it is started; so nothing
+	// is to be done between the two, and it is not idle before.
+	const slow = `import os, time
+begun = os.path.join(os.path.dirname(__file__), "begun")
+if "ipykernel_launcher" in open("/proc/self/cmdline").read():
+    if os.path.exists(begun): time.sleep(3)
+    open(begun, "w").close()
+`
+	if _, err := ws.FS.Write(t.Context(), "sitecustomize.py", strings.NewReader(slow), new(driver.WriteOptions)); err != nil {
+		t.Fatal(err)
 	}
-	write("sitecustomize.py", "import os, time\nif os.path.exists(os.path.join(os.path.dirname(__file__), 'slow')): time.sleep(3)\n")
 	c, err := m.CreateContext(t.Context(), "", &driver.ContextOptions{Env: map[string]string{"PYTHONPATH": ws.Traits.Root}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	write("slow", "")
+	begun := time.Now()
 	if err := m.Restart(t.Context(), c.ID); err != nil {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took < 3*time.Second {
+		t.Errorf("it was restarted in %v, too fast to be idle meanwhile", took)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // interruptGrace is how long code that was interrupted may take to stop before
 // its kernel is started anew.
-const interruptGrace = 3 * time.Second
+const interruptGrace = 10 * time.Second
 
 // running is code that runs.
 type running struct {
