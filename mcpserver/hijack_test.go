@@ -152,7 +152,7 @@ func TestEndOfASessionEndsItsCalls(t *testing.T) {
 		defer close(over)
 		s.do(http.MethodPost, "right", a, "", callBlock)
 	}()
-	<-begun
+	await(t, "the call", begun)
 	if status, answer := s.do(http.MethodDelete, "right", b, "", ""); status >= 300 {
 		t.Errorf("the end of a session: status %d: %s", status, answer)
 	}
@@ -164,6 +164,6 @@ func TestEndOfASessionEndsItsCalls(t *testing.T) {
 	if status, answer := s.do(http.MethodDelete, "right", a, "", ""); status >= 300 {
 		t.Errorf("the end of a session: status %d: %s", status, answer)
 	}
-	<-ended
-	<-over
+	await(t, "the end of the call", ended)
+	await(t, "an answer", over)
 }

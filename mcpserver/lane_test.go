@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,6 +23,8 @@ type talk struct {
 	t   testing.TB
 	in  *io.PipeWriter
 	out *bufio.Scanner
+
+	silence *time.Timer // ends what is read, where nothing comes for too long
 }
 
 // converse serves over streams and greets.
@@ -34,14 +37,16 @@ func converse(t testing.TB, s *mcpserver.Server, version string) *talk {
 		served <- s.ServeStdio(t.Context(), in, out)
 		out.Close()
 	}()
+	silence := time.AfterFunc(patience, func() { read.CloseWithError(errors.New("nobody waits any longer")) })
 	t.Cleanup(func() {
+		silence.Stop()
 		write.Close()
 		go io.Copy(io.Discard, read) // what it still has to say
 		if err := <-served; err != nil {
 			t.Errorf("ServeStdio: %v", err)
 		}
 	})
-	c := &talk{t, write, bufio.NewScanner(read)}
+	c := &talk{t, write, bufio.NewScanner(read), silence}
 	c.out.Buffer(nil, 64<<20)
 	c.say(strings.Replace(initialize, "2025-06-18", version, 1))
 	c.hear()
@@ -59,6 +64,7 @@ func (c *talk) say(line string) {
 // hear returns the next message.
 func (c *talk) hear() map[string]any {
 	c.t.Helper()
+	c.silence.Reset(patience)
 	if !c.out.Scan() {
 		c.t.Fatal("nothing more is said", c.out.Err())
 	}
@@ -166,7 +172,7 @@ func TestLargeTextsOverStreams(t *testing.T) {
 		{"Edit", fmt.Sprintf(`{"file_path":"big","old_string":%q,"new_string":"short","replace_all":true}`, line), "replaced 1500"},
 	} {
 		got := c.ask("90", call.name, call.args)
-		if got["method"] == "notifications/message" {
+		for got["method"] == "notifications/message" {
 			got = c.hear()
 		}
 		if !strings.Contains(fmt.Sprint(got), call.want) {
@@ -242,13 +248,13 @@ func TestCallsOverStreamsAreCancelled(t *testing.T) {
 	s, _ := serve(t, set, mcpserver.Options{}, block)
 	c := converse(t, s, "2025-06-18")
 	c.say(callBlock)
-	<-begun
+	await(t, "the call", begun)
 	if got := c.ask("3", "Glob", `{"pattern":"*"}`); got["id"] != 3.0 {
 		t.Errorf("the call beside it: %v", got)
 	}
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`) // of nobody
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	<-ended
+	await(t, "the end of the call", ended)
 	if got := c.hear(); got["id"] != 2.0 {
 		t.Errorf("after it was cancelled: %v", got)
 	}
@@ -256,9 +262,9 @@ func TestCallsOverStreamsAreCancelled(t *testing.T) {
 	if got := c.hear(); got["method"] != "notifications/progress" {
 		t.Errorf("progress: %v", got)
 	}
-	<-begun
+	await(t, "the call", begun)
 	c.in.Close() // the client is gone
-	<-ended
+	await(t, "the end of the call", ended)
 }
 
 // TestSessionsAreForgotten: what a client has read counts for it alone, and is
@@ -306,11 +312,10 @@ func TestSessionsAreForgotten(t *testing.T) {
 			}
 			b.Close()
 			a.Close()
-			for range 1000 {
+			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if env.Reads.Len() == 0 {
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 			t.Errorf("%d files are known of clients that are gone", env.Reads.Len())
 		})

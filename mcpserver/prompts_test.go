@@ -56,7 +56,7 @@ func TestPromptsComeWithTheirTools(t *testing.T) {
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-changed
+	await(t, "a list that changed", changed)
 	if got, want := promptNames(t, c), []string{"explain_project", "fix_tests", "review_changes"}; !slices.Equal(got, want) {
 		t.Errorf("with a shell there are %v, want %v", got, want)
 	}
@@ -64,7 +64,7 @@ func TestPromptsComeWithTheirTools(t *testing.T) {
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-changed
+	await(t, "a list that changed", changed)
 	if got, want := promptNames(t, c), []string{"explain_project"}; !slices.Equal(got, want) {
 		t.Errorf("afterwards there are %v, want %v", got, want)
 	}

@@ -71,6 +71,21 @@ func serve(t testing.TB, set *tool.Set, opts mcpserver.Options, more ...*tool.To
 	return s, env
 }
 
+// patience is how long is waited for what is sure to come, on a machine that is busy
+// otherwise.
+const patience = 2 * time.Minute
+
+// await returns what comes, and fails where nothing does.
+func await[T any](t testing.TB, what string, c <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-c:
+	case <-time.After(patience):
+		t.Fatalf("nothing came of %s in %v", what, patience)
+	}
+	return got
+}
+
 // listen serves a handler. It is closed after its clients are.
 func listen(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
@@ -122,7 +137,7 @@ func TestOnlyWhatAWorkspaceCanDo(t *testing.T) {
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-changed
+	await(t, "a list that changed", changed)
 	if names := toolNames(t, c); !slices.Contains(names, "Bash") {
 		t.Errorf("with a shell there are %v", names)
 	}
@@ -138,7 +153,7 @@ func TestOnlyWhatAWorkspaceCanDo(t *testing.T) {
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-changed
+	await(t, "a list that changed", changed)
 	if names := toolNames(t, c); slices.Contains(names, "Bash") {
 		t.Errorf("without a shell there are %v", names)
 	}
@@ -207,13 +222,13 @@ func TestProgressAndCancellation(t *testing.T) {
 		p.SetProgressToken("p")
 		_, _ = c.CallTool(ctx, p)
 	}()
-	<-begun
-	if got := <-told; got != "under way" {
+	await(t, "the call", begun)
+	if got := await(t, "progress", told); got != "under way" {
 		t.Errorf("progress %q", got)
 	}
 	cancel()
-	<-ended
-	<-done
+	await(t, "the end of the call", ended)
+	await(t, "an answer", done)
 }
 
 // post sends a message as a client without manners would.
@@ -267,10 +282,10 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 				res.Body.Close()
 			}
 		}()
-		<-begun
+		await(t, "the call", begun)
 		vanish()
-		<-ended
-		<-gone
+		await(t, "the end of the call", ended)
+		await(t, "an answer", gone)
 	})
 	t.Run("sse", func(t *testing.T) {
 		web := listen(t, s.SSEHandler())
@@ -296,9 +311,9 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 		for _, body := range []string{initialize, initialized, callBlock} {
 			post(t.Context(), t, web.URL+endpoint, "", body).Body.Close()
 		}
-		<-begun
+		await(t, "the call", begun)
 		vanish()
-		<-ended
+		await(t, "the end of the call", ended)
 	})
 }
 

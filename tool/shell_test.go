@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
@@ -40,6 +42,20 @@ func wait(t testing.TB, env *tool.Env, id string) {
 	}
 }
 
+// patience is how long is waited for what is sure to happen, on a machine that is
+// busy otherwise.
+const patience = 2 * time.Minute
+
+// asleep is a command that is found among all processes of the machine, and is of
+// no other run of the tests.
+func asleep() string { return fmt.Sprintf("sleep 4321.%d", os.Getpid()) }
+
+// sleepers is how many of it there are.
+func sleepers(t testing.TB, env *tool.Env) string {
+	t.Helper()
+	return strings.TrimSpace(ok(t, env, "Bash", args(t, "command", "pgrep -fx '"+asleep()+"' | wc -l")))
+}
+
 func TestBackgroundOutputIsWhole(t *testing.T) {
 	env := coding(t, "w")
 	for i := range 20 { // short ones lose nothing either
@@ -68,11 +84,11 @@ func TestBackgroundOutputIsWhole(t *testing.T) {
 
 func TestKillShell(t *testing.T) {
 	env := coding(t, "w")
-	id := start(t, env, "Bash", `{"command":"setsid sleep 4321 & sleep 4321","run_in_background":true}`)
+	id := start(t, env, "Bash", args(t, "command", "setsid "+asleep()+" & "+asleep(), "run_in_background", true))
 	if got := ok(t, env, "KillShell", args(t, "shell_id", id)); got != "killed: "+id+"\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := ok(t, env, "Bash", `{"command":"pgrep -fx 'sleep 4321' | wc -l"}`); strings.TrimSpace(got) != "0" {
+	if got := sleepers(t, env); got != "0" {
 		t.Errorf("%s processes are left", got)
 	}
 	refused(t, env, "BashOutput", args(t, "shell_id", id), fault.NotFound)
@@ -81,19 +97,17 @@ func TestKillShell(t *testing.T) {
 func TestWriteStdin(t *testing.T) {
 	env := coding(t, "w")
 	id := start(t, env, "Bash", `{"command":"read x; echo got $x; cat","run_in_background":true}`)
-	got := ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "hello", "append_newline", true))
-	for range 50 {
-		if strings.Contains(got, "got hello") {
-			break
+	until := func(got, want string) {
+		t.Helper()
+		for end := time.Now().Add(patience); !strings.Contains(got, want) && time.Now().Before(end); {
+			got += ok(t, env, "write_stdin", args(t, "shell_id", id))
 		}
-		got += ok(t, env, "write_stdin", args(t, "shell_id", id))
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
-	if got != "got hello\n" {
-		t.Errorf("got %q", got)
-	}
-	if got := ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "end", "eof", true, "yield_time_ms", 10000)); got != "end\n(it has ended)\n" {
-		t.Errorf("got %q", got)
-	}
+	until(ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "hello", "append_newline", true)), "got hello\n")
+	until(ok(t, env, "write_stdin", args(t, "shell_id", id, "chars", "end", "eof", true)), "end\n(it has ended)\n")
 }
 
 func TestLargeOutput(t *testing.T) {
@@ -169,19 +183,25 @@ func TestCancelStopsTheCommand(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := env.Run(ctx, tool.Request{Tool: "Bash", Args: json.RawMessage(`{"command":"touch started; setsid sleep 4322; touch ended"}`)})
+		_, err := env.Run(ctx, tool.Request{Tool: "Bash", Args: json.RawMessage(args(t, "command", "touch started; setsid "+asleep()+"; touch ended"))})
 		done <- err
 	}()
-	for {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if _, err := call(t, env, "Read", `{"file_path":"started"}`); err == nil {
 			break
+		}
+		if time.Now().After(end) || len(done) > 0 {
+			t.Fatal("the command does not start")
 		}
 	}
 	cancel()
 	if err := <-done; fault.Of(err) != fault.Canceled {
 		t.Errorf("err = %v, want canceled", err)
 	}
-	if got := ok(t, env, "Bash", `{"command":"pgrep -fx 'sleep 4322' | wc -l; ls"}`); got != "0\nstarted\n" {
+	if got := sleepers(t, env); got != "0" {
+		t.Errorf("%s processes are left", got)
+	}
+	if got := ok(t, env, "list", `{}`); got != "started\n" {
 		t.Errorf("left: %q", got)
 	}
 }

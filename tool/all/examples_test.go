@@ -165,6 +165,9 @@ var remembered = []string{
 	`Bash {"command": "echo 'Adds up, quickly.' >> README.md; rm main/main.go"}`,
 }
 
+// ended waits for the end of a command in the background.
+const ended = `write_stdin {"shell_id": "ID", "eof": true, "yield_time_ms": 30000}`
+
 const read = `Read {"file_path": "calc.go"}`
 
 // examples has one of every tool.
@@ -182,11 +185,11 @@ var examples = map[string]example{
 	"search_code": {args: `{"query": "add up"}`},
 
 	"Bash":                 {args: `{"command": "ls; exit 3", "description": "list the files"}`},
-	"BashOutput":           {before: []string{`Bash {"command": "echo working", "run_in_background": true}`, `write_stdin {"shell_id": "ID", "eof": true, "yield_time_ms": 3000}`}, args: `{"shell_id": "ID"}`},
+	"BashOutput":           {before: []string{`Bash {"command": "echo working", "run_in_background": true}`, ended}, args: `{"shell_id": "ID"}`},
 	"KillShell":            {before: []string{`Bash {"command": "sleep 60", "run_in_background": true}`}, args: `{"shell_id": "ID"}`},
-	"write_stdin":          {before: []string{`Bash {"command": "read name; echo hello $name", "run_in_background": true}`}, args: `{"shell_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 3000}`},
+	"write_stdin":          {before: []string{`Bash {"command": "read name; echo hello $name", "run_in_background": true}`}, args: `{"shell_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 30000}`},
 	"watch_process":        {args: `{"command": "echo 'Error: no port' >&2; sleep 1", "description": "start the server"}`},
-	"watch_process_events": {before: []string{`watch_process {"command": "echo 'Error: no port' >&2", "description": "start the server"}`, `Bash {"command": "sleep 0.5"}`}, args: `{"shell_id": "ID"}`},
+	"watch_process_events": {before: []string{`watch_process {"command": "echo 'Error: no port' >&2", "description": "start the server"}`, ended}, args: `{"shell_id": "ID"}`},
 
 	"run_tests":          {files: checked, args: `{}`, needs: "python3"},
 	"run_failing_tests":  {files: checked, before: []string{`run_tests {}`}, args: `{}`, needs: "python3"},
@@ -227,8 +230,8 @@ var examples = map[string]example{
 	"workspace_rm":             {args: `{"path": "main", "recursive": true}`},
 	"workspace_mkdir":          {args: `{"path": "a/b", "recursive": true}`},
 	"workspace_run":            {args: `{"cmd": "wc", "args": ["-c", "README.md"]}`},
-	"workspace_exec":           {args: `{"command": "echo hello", "yield_time_ms": 3000}`},
-	"workspace_write_stdin":    {before: []string{`workspace_exec {"command": "read name; echo hello $name", "yield_time_ms": 10}`}, args: `{"session_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 3000}`},
+	"workspace_exec":           {args: `{"command": "echo hello", "yield_time_ms": 30000}`},
+	"workspace_write_stdin":    {before: []string{`workspace_exec {"command": "read name; echo hello $name", "yield_time_ms": 10}`}, args: `{"session_id": "ID", "chars": "Ada", "append_newline": true, "yield_time_ms": 30000}`},
 	"workspace_run_code":       {args: `{"code": "from collections import Counter\nCounter(open('README.md').read().split()).most_common(1)"}`, needs: kernel},
 	"workspace_create_context": {args: `{"language": "python"}`, needs: kernel},
 	"workspace_delete_context": {before: []string{`workspace_create_context {}`}, args: `{"context_id": "ID"}`, needs: kernel},

@@ -237,6 +237,7 @@ var (
 		{regexp.MustCompile(`\t[0-9a-f]{12}\t`), "\t7b8401c4d360\t"}, // it has the host's umask in it
 		{regexp.MustCompile(`\d+\.\d+s\b`), "0.01s"},
 		{regexp.MustCompile(`duration_ms=\d+`), "duration_ms=3"},
+		{regexp.MustCompile(`\b\d+[smh] ago\b`), "just now"},
 		{regexp.MustCompile(`\bin \d+(\.\d+)?(ms|µs|s)\b`), "in 9ms"},
 		{regexp.MustCompile(`/tmp/\S*?/files\b`), "/workspace"},
 		{regexp.MustCompile(`wrote \d+ bytes to (\S+) \((svg|png|pdf)\)`), "wrote 2048 bytes to $1 ($2)"},

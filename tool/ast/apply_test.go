@@ -1,6 +1,7 @@
 package ast
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -28,7 +29,7 @@ func place(t *testing.T) (*workspace.Workspace, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ws.Close(t.Context()) })
+	t.Cleanup(func() { ws.Destroy(context.WithoutCancel(t.Context())) })
 	return ws, dir
 }
 
