@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -83,8 +84,10 @@ func TestLeavingClosesWatchers(t *testing.T) {
 			if got := openFDs(t); got > fds {
 				t.Errorf("%d descriptors are open, %d before the watches", got, fds)
 			}
-			for runtime.NumGoroutine() > routines { // one that has answered may still be on its way out
-				runtime.Gosched()
+			for till := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > routines; time.Sleep(time.Millisecond) {
+				if time.Now().After(till) { // one that has answered may still be on its way out, but not for so long
+					t.Fatalf("%d goroutines run, %d before the watches", runtime.NumGoroutine(), routines)
+				}
 			}
 			for _, x := range watchers {
 				if err := x.Close(); err != nil {

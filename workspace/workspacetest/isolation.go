@@ -109,7 +109,7 @@ func networkNone(t testing.TB, e *Env) {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		res := p.must(t, driver.Command{
 			Script:  fmt.Sprintf("exec 3<>/dev/tcp/%s/%s && echo reached", ip, port),
-			Timeout: 5 * time.Second,
+			Timeout: 30 * time.Second,
 		})
 		if strings.Contains(string(res.Stdout), "reached") {
 			t.Errorf("a command reaches %s", l.Addr())

@@ -137,7 +137,10 @@ func (s *procShell) Start(_ context.Context, cmd driver.Command) (*driver.Sessio
 	}
 	p := &proc{shell: s, id: driver.NewID(), cmd: cmd, done: make(chan struct{}), start: time.Now()}
 	p.exec = &exec.Cmd{Path: path, Args: argv, Dir: dir, Env: s.environ(cmd, p.id), Stdin: cmd.Stdin, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
-	p.exec.WaitDelay = 5 * time.Second // for one who holds the pipes and was not killed
+	p.exec.WaitDelay = 10 * time.Minute
+	if s.wrong.killsOne { // others hold the pipes, and are not killed
+		p.exec.WaitDelay = 5 * time.Second
+	}
 	p.exec.Stdout, p.exec.Stderr = &sink{p, &p.stdout, cmd.OnStdout}, &sink{p, &p.stderr, cmd.OnStderr}
 	if cmd.Interactive {
 		if p.stdin, err = p.exec.StdinPipe(); err != nil {

@@ -95,9 +95,35 @@ func shellWait(t testing.TB, e *Env) {
 	}
 }
 
+// timedOut runs a script until its time is up. It is run again with more time, in a
+// workspace of its own, until it gets to make the file "there": how soon that is, is
+// the machine's affair.
+func (e *Env) timedOut(t testing.TB, script string, limits ...time.Duration) (p *place, res driver.Result) {
+	t.Helper()
+	for _, limit := range limits {
+		p = e.open(t)
+		if res = p.must(t, driver.Command{Script: script, Timeout: limit}); p.got(t, "there") {
+			break
+		}
+	}
+	return p, res
+}
+
+// got reports whether there is a file, or none can be seen.
+func (p *place) got(t testing.TB, name string) bool {
+	t.Helper()
+	if p.d.FS == nil {
+		return true
+	}
+	_, err := p.Stat(t.Context(), name, nil)
+	if err != nil && fault.Of(err) != fault.NotFound {
+		t.Errorf("Stat(%q): %v", name, err)
+	}
+	return err == nil
+}
+
 func shellTimeout(t testing.TB, e *Env) {
-	cmd := driver.Command{Script: "echo early; echo oops >&2; sleep 1000; echo late", Timeout: 500 * time.Millisecond}
-	res := e.open(t).must(t, cmd)
+	_, res := e.timedOut(t, "echo early; echo oops >&2; : > there; sleep 1000; echo late", 500*time.Millisecond, 5*time.Second, patience)
 	if res.Cause != driver.CauseTimeout || res.ExitCode == 0 || string(res.Stdout) != "early\n" || string(res.Stderr) != "oops\n" {
 		t.Errorf("a command that timed out gives %+v, want its output and the cause %q", res, driver.CauseTimeout)
 	}
@@ -115,17 +141,17 @@ nohup bash -c 'beat four' > /dev/null 2>&1 &
 (bash -c 'beat five' &)
 while ! [ -s one -a -s two -a -s four -a -s five ]; do sleep 0.01; done
 echo ready
+: > there
 sleep 1000
 `
 
-// wantSilence reports that one of the family still writes. A process may be
-// between two effects when its tree is ended, so that the first look can come
-// too early, but what is dead stays silent.
+// wantSilence reports that one of the family still writes. It is waited for as long
+// as it takes another command to do what lies between ten of its beats, on a
+// machine that may be slow for both.
 func (p *place) wantSilence(t testing.TB) {
 	t.Helper()
-	const beats = 200 * time.Millisecond // ten times what lies between two
 	before := p.digest(t)
-	time.Sleep(beats)
+	p.script(t, "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done")
 	if after := p.digest(t); after == before {
 		return
 	}
@@ -133,8 +159,7 @@ func (p *place) wantSilence(t testing.TB) {
 }
 
 func shellTimeoutTree(t testing.TB, e *Env) {
-	p := e.open(t)
-	res := p.must(t, driver.Command{Script: family, Timeout: 3 * time.Second})
+	p, res := e.timedOut(t, family, 3*time.Second, 20*time.Second, patience)
 	if res.Cause != driver.CauseTimeout || string(res.Stdout) != "ready\n" {
 		t.Errorf("the command gives %+v", res)
 	}

@@ -25,7 +25,7 @@ var watchChecks = []Check{
 
 // patience bounds how long a check waits for what must come. It decides only
 // how long a broken provider is waited for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // watch starts a watcher that is closed when the check ends.
 func (p *place) watch(t testing.TB, name string, opts *workspace.WatchOptions) driver.Watcher {
