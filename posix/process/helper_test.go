@@ -68,11 +68,24 @@ func wait(t testing.TB, s *driver.Session) driver.Result {
 	return r
 }
 
+// patience bounds how long a test waits for what must come.
+const patience = 2 * time.Minute
+
 // pollUntil polls until the output so far contains text, and returns it all.
 func pollUntil(t testing.TB, s *driver.Session, text string) string {
 	t.Helper()
+	got, ok := polled(t, s, text)
+	if !ok {
+		t.Fatalf("the command ended, or went on for long, with output %q, want %q in it", got, text)
+	}
+	return got
+}
+
+// polled is pollUntil for a command that may end before.
+func polled(t testing.TB, s *driver.Session, text string) (string, bool) {
+	t.Helper()
 	var got bytes.Buffer
-	for {
+	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(time.Millisecond) {
 		p, err := s.Poll(t.Context(), 0)
 		if err != nil {
 			t.Fatalf("Poll: %v", err)
@@ -80,13 +93,25 @@ func pollUntil(t testing.TB, s *driver.Session, text string) string {
 		got.Write(p.Stdout)
 		got.Write(p.Stderr)
 		if strings.Contains(got.String(), text) {
-			return got.String()
+			return got.String(), true
 		}
 		if !p.Running && len(p.Stdout)+len(p.Stderr) == 0 {
-			t.Fatalf("the command ended with output %q, want %q in it", got.String(), text)
+			break
 		}
-		time.Sleep(time.Millisecond)
 	}
+	return got.String(), false
+}
+
+// timedOut runs a command until its time is up, and again with more time as long as
+// it does not get to say anything: how soon it starts is the machine's affair.
+func timedOut(t testing.TB, m *Manager, cmd driver.Command) driver.Result {
+	t.Helper()
+	r := run(t, m, cmd)
+	for r.Cause == driver.CauseTimeout && len(r.Stdout) == 0 && cmd.Timeout < patience {
+		cmd.Timeout *= 10
+		r = run(t, m, cmd)
+	}
+	return r
 }
 
 func wantCode(t testing.TB, what string, err error, want fault.Code) {
@@ -99,16 +124,14 @@ func wantCode(t testing.TB, what string, err error, want fault.Code) {
 // pidIn reads a process id that a command writes, waiting for it.
 func pidIn(t testing.TB, m *Manager, name string) int {
 	t.Helper()
-	for {
+	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(time.Millisecond) {
 		data, err := os.ReadFile(filepath.Join(m.opts.Root, name))
 		if pid, perr := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && perr == nil && strings.HasSuffix(string(data), "\n") {
 			return pid
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("no process id came")
-		}
-		time.Sleep(time.Millisecond)
 	}
+	t.Fatalf("no process id came in %s", name)
+	return 0
 }
 
 func write(t testing.TB, m *Manager, name, content string, mode os.FileMode) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,11 +186,11 @@ func TestLog(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	m := newManager(t, nil)
-	r := run(t, m, driver.Command{Script: "echo partial; sleep 1000", Timeout: 100 * time.Millisecond})
+	r := timedOut(t, m, driver.Command{Script: "echo partial; sleep 1000", Timeout: 100 * time.Millisecond})
 	if string(r.Stdout) != "partial\n" || r.Cause != driver.CauseTimeout || r.ExitCode != 137 || r.Signal != "SIGKILL" {
 		t.Errorf("got %+v", r)
 	}
-	r = run(t, m, driver.Command{Script: "trap 'echo bye; exit 4' TERM; echo hi; while :; do sleep 0.01; done", Timeout: 100 * time.Millisecond, Grace: time.Minute})
+	r = timedOut(t, m, driver.Command{Script: "trap 'echo bye; exit 4' TERM; echo hi; while :; do sleep 0.01; done", Timeout: 100 * time.Millisecond, Grace: time.Minute})
 	if string(r.Stdout) != "hi\nbye\n" || r.Cause != driver.CauseTimeout || r.ExitCode != 4 {
 		t.Errorf("with grace: got %+v", r)
 	}
@@ -250,15 +251,38 @@ func TestGraceIsForTheWholeTree(t *testing.T) {
 }
 
 func TestKillWhoseCallerGivesUpGoesOn(t *testing.T) {
-	m := newManager(t, nil)
+	slow := slowTree{defaultTree(), make(chan struct{})}
+	m := newManager(t, &Options{Tree: slow})
 	s := start(t, m, driver.Command{Script: "trap '' TERM; echo up; while :; do sleep 0.01; done"})
 	pollUntil(t, s, "up")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	wantCode(t, "Kill", s.Kill(ctx, 100*time.Millisecond), fault.DeadlineExceeded)
-	if r := wait(t, s); r.Cause != driver.CauseKilled {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantCode(t, "Kill", s.Kill(ctx, 100*time.Millisecond), fault.Canceled)
+	close(slow.signals)
+	if r := wait(t, s); r.Cause != driver.CauseKilled || r.Signal != "SIGKILL" {
 		t.Errorf("got %+v", r)
 	}
+}
+
+// A slowTree sends no signal before it may.
+type slowTree struct {
+	Tree
+	signals chan struct{}
+}
+
+func (s slowTree) Plant(spec *Spec) (Grip, error) {
+	g, err := s.Tree.Plant(spec)
+	return slowGrip{g, s.signals}, err
+}
+
+type slowGrip struct {
+	Grip
+	signals chan struct{}
+}
+
+func (s slowGrip) Signal(leader int, sig syscall.Signal) error {
+	<-s.signals
+	return s.Grip.Signal(leader, sig)
 }
 
 func TestCancel(t *testing.T) {

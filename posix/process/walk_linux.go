@@ -191,7 +191,8 @@ func descendants(all []proc, root func(proc) bool) []proc {
 // children.
 func killAll(list func() []proc) error {
 	stopped, foreign := map[who]bool{}, map[who]bool{}
-	till := time.Now().Add(killPatience)
+	calm := time.Now().Add(killPatience / 2) // by then it is killed, however it grows
+	var till time.Time
 	for pause := 100 * time.Microsecond; ; {
 		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[p.who()] })
 		if len(left) == 0 {
@@ -204,11 +205,14 @@ func killAll(list func() []proc) error {
 				foreign[w] = errors.Is(signalProc(p, unix.SIGSTOP), unix.EPERM)
 			}
 		}
-		if grew && !time.Now().After(till.Add(-killPatience/2)) {
+		if grew && !time.Now().After(calm) {
 			continue
 		}
 		for _, p := range left {
 			signalProc(p, unix.SIGKILL) //nolint:errcheck // who lives is listed again
+		}
+		if till.IsZero() {
+			till = time.Now().Add(killPatience)
 		}
 		if time.Now().After(till) {
 			return fmt.Errorf("process: kill: %w: %d processes still live after %v", fault.Unavailable, len(left), killPatience)
