@@ -16,7 +16,8 @@ import (
 // The files have no name until a write gives them one. So nobody sees them, and
 // nothing is left of them where the process dies.
 type spares struct {
-	as func(step func() error) error // Options.Ahead
+	as   func(step func() error) error // Options.Ahead
+	keep time.Duration                 // how long files that were made ahead wait to be used
 
 	busy sync.WaitGroup // of what runs beside calls, or is about to
 
@@ -45,7 +46,7 @@ func (s spare) close() {
 }
 
 const (
-	spareFor   = 2 * time.Second      // how long files that were made ahead wait to be used
+	spareFor   = 2 * time.Second      // is spares.keep, but of tests
 	breath     = 2 * time.Millisecond // after a write, in which its caller answers
 	mostSpares = 8                    // for writes that follow each other at once
 	mostLeft   = 64                   // what waits to be let go
@@ -56,7 +57,7 @@ func newSpares(as func(step func() error) error) *spares {
 	if as == nil {
 		return nil
 	}
-	return &spares{as: as, own: -1}
+	return &spares{as: as, keep: spareFor, own: -1}
 }
 
 // A dirKey is what of a directory decides how new files in it are.
@@ -197,9 +198,9 @@ func (s *spares) refill(dir int) (full bool) {
 	}
 	s.files = append(s.files, file)
 	if s.idle == nil {
-		s.idle = time.AfterFunc(spareFor, s.drop)
+		s.idle = time.AfterFunc(s.keep, s.drop)
 	} else {
-		s.idle.Reset(spareFor)
+		s.idle.Reset(s.keep)
 	}
 	return false
 }

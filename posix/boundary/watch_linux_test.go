@@ -25,7 +25,8 @@ func watch(t *testing.T, r *boundary.Root, name string, opts *driver.WatchOption
 	return w
 }
 
-// until gathers changes until the mark has been written, and leaves it out.
+// until gathers changes until the mark has been written, and leaves it out. What
+// follows a creation is part of it, in whichever batch it comes.
 func until(t *testing.T, r *boundary.Root, w driver.Watcher, mark string) map[string]driver.ChangeOp {
 	t.Helper()
 	put(t, r, mark, "")
@@ -42,7 +43,9 @@ func until(t *testing.T, r *boundary.Root, w driver.Watcher, mark string) map[st
 				seen = true
 				continue
 			}
-			got[change.Path] = change.Op
+			if got[change.Path] != driver.OpCreate || change.Op == driver.OpRemove {
+				got[change.Path] = change.Op
+			}
 		}
 		if seen {
 			return got
