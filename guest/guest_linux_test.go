@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -78,11 +79,29 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// once calls a function when a command has made the file "up" in the root of a guest.
+// The test waits for it.
+func once(t *testing.T, root string, call func()) {
+	t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for till := time.Now().Add(2 * time.Minute); time.Now().Before(till); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(root, "up")); err == nil {
+				break
+			}
+		}
+		call()
+	})
+	t.Cleanup(wg.Wait)
+}
+
 func TestCancelledRunAnswersWithWhatThereIs(t *testing.T) {
-	r := plain(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	var root string
+	r := plain(t, func(l *guest.Launch) { root = l.Config.Root })
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res, err := r.Shell().Run(ctx, driver.Command{Script: "echo begun; sleep 60"})
+	once(t, root, cancel)
+	res, err := r.Shell().Run(ctx, driver.Command{Script: "echo begun; : > up; sleep 1000"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,12 +120,10 @@ func TestThrowAwayGuestDiesWithItsStream(t *testing.T) {
 }
 
 func TestLostCommandIsAResult(t *testing.T) {
-	r := plain(t, nil)
-	go func() {
-		time.Sleep(200 * time.Millisecond)
-		syscall.Kill(r.HostPID(), syscall.SIGKILL)
-	}()
-	res, err := r.Shell().Run(t.Context(), driver.Command{Argv: []string{"sleep", "60"}})
+	var root string
+	r := plain(t, func(l *guest.Launch) { root = l.Config.Root })
+	once(t, root, func() { syscall.Kill(r.HostPID(), syscall.SIGKILL) })
+	res, err := r.Shell().Run(t.Context(), driver.Command{Script: ": > up; sleep 60"})
 	if err != nil || res.Cause != driver.CauseLost || res.ExitCode != -1 {
 		t.Errorf("got %+v, %v; want the cause lost", res, err)
 	}

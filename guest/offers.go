@@ -37,7 +37,7 @@ func newOffers() *offers {
 
 // offerPatience is how long a connection waits for a host that is there to take
 // it: one that is busy takes microseconds.
-const offerPatience = 10 * time.Second
+var offerPatience = 10 * time.Second // tests have more
 
 // pass offers a connection, and returns when it is over. The caller closes it.
 func (o *offers) pass(conn net.Conn) {
