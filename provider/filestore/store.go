@@ -138,11 +138,11 @@ func (s *store) openBucket(dir string) error {
 // migrate makes the tables where there are none and refuses those of a later
 // version. Many processes may get here at once.
 func (s *store) migrate(ctx context.Context) error {
-	const attempts = 50 // the switch to WAL answers busy without waiting
-	for attempt := 1; ; attempt++ {
+	till := time.Now().Add(busyTimeout)
+	for { // the switch to WAL answers busy without waiting
 		err := s.tryMigrate(ctx)
 		var db *sqlite.Error
-		if err == nil || attempt == attempts || !errors.As(err, &db) || db.Code()&0xff != sqlite3.SQLITE_BUSY {
+		if err == nil || time.Now().After(till) || !errors.As(err, &db) || db.Code()&0xff != sqlite3.SQLITE_BUSY {
 			return err
 		}
 		select {

@@ -34,7 +34,7 @@ func needGuest(t *testing.T) {
 
 func withShell(t testing.TB, dir string) *Provider {
 	t.Helper()
-	p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Lease: 20 * time.Second})
+	p, err := New(&Config{Root: filepath.Join(dir, "ws"), Guest: os.Getenv(guestVar), Lease: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,11 +121,16 @@ func (w *watcher) Next(ctx context.Context) (driver.Changes, error) {
 	case <-ctx.Done():
 		return driver.Changes{}, ctx.Err()
 	case <-w.done:
-		if errors.Is(w.err, io.EOF) {
-			return driver.Changes{}, io.EOF
-		}
-		return driver.Changes{}, w.err
 	}
+	select {
+	case <-w.closed: // by which it ended
+		return driver.Changes{}, io.EOF
+	default:
+	}
+	if errors.Is(w.err, io.EOF) {
+		return driver.Changes{}, io.EOF
+	}
+	return driver.Changes{}, w.err
 }
 
 // Close ends the stream and waits for its reader.
