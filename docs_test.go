@@ -2,8 +2,6 @@ package croft
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,28 +112,16 @@ func runConsole(t *testing.T, bin string, blocks []fence, env []string) {
 	if err := os.CopyFS(filepath.Join(work, "docs"), os.DirFS("docs")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("bash", "-c", script(blocks, freeAddr(t)))
+	addr, err := testenv.Loopback()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-c", script(blocks, addr))
 	cmd.Dir = work
 	cmd.Env = append(env, "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"), "CROFT_DATA="+filepath.Join(home, ".local/share/croft"), "LANG=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("console: %v\n%s", err, out)
 	}
-}
-
-// freeAddr returns an address that a program can listen on later. Its port is below
-// those that the kernel hands out, so that nobody gets it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	var err error
-	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal(err)
-	return ""
 }
 
 func runPrograms(t *testing.T, blocks []fence) {
