@@ -20,11 +20,11 @@ import (
 const threeCases = `import { assert } from "skillgym";
 export const workspace = { mode: "isolated", templateDir: "./template" };
 export default [
-  { id: "writes", prompt: "CASE-WRITES: write greeting.txt.", timeoutMs: 240000, assert(r) {
+  { id: "writes", prompt: "CASE-WRITES: write greeting.txt.", timeoutMs: 600000, assert(r) {
     assert.commands.includes(r, "greeting.txt"); assert.match(r.finalOutput, /All done/); } },
-  { id: "edits", prompt: "CASE-EDITS: mend sum.txt.", timeoutMs: 240000, assert(r) {
+  { id: "edits", prompt: "CASE-EDITS: mend sum.txt.", timeoutMs: 600000, assert(r) {
     assert.commands.before(r, /cat sum/, /sed/); assert.toolCalls.atLeast(r, {}, 2); } },
-  { id: "runs", prompt: "CASE-RUNS: count the lines.", timeoutMs: 240000, assert(r) {
+  { id: "runs", prompt: "CASE-RUNS: count the lines.", timeoutMs: 600000, assert(r) {
     assert.commands.includes(r, { executable: "wc" }); } },
 ];
 `
@@ -51,6 +51,7 @@ func models(tool, key string) http.Handler {
 		if key == "cmd" {
 			for _, s := range m.Steps {
 				delete(s.Args, "description")
+				s.Args["yield_time_ms"] = 30_000 // the most; of what takes longer no end is told
 			}
 		}
 		all[mark] = m

@@ -74,10 +74,10 @@ export default [{ id: "a", prompt: "true", assert() {} }, { id: "b", prompt: "tr
 // TestBootstrapThatIsTooSlow: it is told that time ran out, and which tags there are
 // where none matches.
 func TestBootstrapThatIsTooSlow(t *testing.T) {
-	dir := project(t, map[string]string{"suite.mjs": isolated(`bootstrap: { command: "sleep", args: ["60"], timeoutMs: 200 }`) + `
+	dir := project(t, map[string]string{"suite.mjs": isolated(`bootstrap: { command: "sleep", args: ["600"], timeoutMs: 200 }`) + `
 export default [{ id: "a", prompt: "true", tags: ["slow"], assert() {} }];`})
 	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}})
-	if e := of(t, r, "a"); e.FailureOrigin != eval.OriginBootstrap || e.Error.Message != "Workspace bootstrap failed: sleep 60 (exit null): it ran for longer than 200ms" {
+	if e := of(t, r, "a"); e.FailureOrigin != eval.OriginBootstrap || e.Error.Message != "Workspace bootstrap failed: sleep 600 (exit null): it ran for longer than 200ms" {
 		t.Errorf("%s, %+v", e.FailureOrigin, e.Error)
 	}
 	if _, err := tryRun(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}, Tags: []string{"fast"}}); err == nil || !strings.Contains(err.Error(), "There are the tags slow.") {
@@ -175,9 +175,9 @@ func TestNothingOutlives(t *testing.T) {
 	everywhere(t, func(t *testing.T, places eval.Places) {
 		dir := project(t, map[string]string{
 			"orphan.sh": "#!/bin/sh\ndir=$(cd \"$(dirname \"$0\")\" && pwd)\n(setsid sh -c \"until test -e $dir/over; do sleep 0.05; done; echo late > $1\") >/dev/null 2>&1 &\n",
-			"suite.mjs": isolated(`bootstrap: { command: "./orphan.sh", args: ["boot"] }`) + `
-export default [{ id: "a", prompt: "$SUITE/orphan.sh agent; test ! -e boot", timeoutMs: 20000, assert() {} },
-  { id: "late", prompt: "$SUITE/orphan.sh agent; sleep 60", timeoutMs: 400, assert() {} }];`})
+			"suite.mjs": isolated(`bootstrap: { command: "./orphan.sh", args: ["boot"], timeoutMs: 120000 }`) + `
+export default [{ id: "a", prompt: "$SUITE/orphan.sh agent; test ! -e boot", timeoutMs: 120000, assert() {} },
+  { id: "late", prompt: "$SUITE/orphan.sh agent; sleep 600", timeoutMs: 400, assert() {} }];`})
 		t.Setenv("SUITE", dir)
 		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Schedule: eval.Parallel, MaxParallel: 2})
 		late := of(t, r, "late")

@@ -52,7 +52,7 @@ func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts str
 		return k, err
 	}
 	if k.traffic != nil {
-		k.ends = append(k.ends, k.traffic.close)
+		k.ends = append(k.ends, func() error { k.traffic.settle(); return k.traffic.close() })
 		if err := k.redirect(e.runner.config, base, mux); err != nil {
 			return k, err
 		}
@@ -74,7 +74,7 @@ func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts str
 	return k, nil
 }
 
-// kitTime bounds the end of the tools of a session.
+// kitTime bounds the end of the tools of a session, and of what its model answers.
 const kitTime = 10 * time.Second
 
 // redirect lets the agent ask the tape instead of its model.
@@ -87,7 +87,7 @@ func (k *kit) redirect(cfg agent.Config, base string, mux *http.ServeMux) error 
 		return err
 	}
 	k.traffic.moved = true
-	mux.Handle(modelPath+"/", http.StripPrefix(modelPath, replay.Handler(up, ofAgent{k.traffic})))
+	mux.Handle(modelPath+"/", k.traffic.answering(http.StripPrefix(modelPath, replay.Handler(up, ofAgent{k.traffic}))))
 	return nil
 }
 

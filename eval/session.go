@@ -182,7 +182,7 @@ func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
 // connection ends, which may be a moment after the agent did, and what an agent left
 // running keeps nobody waiting for long.
 func (m *matrix) network(ctx context.Context, p *Place) []session.Request {
-	const patience = 2 * time.Second
+	const patience = 10 * time.Second
 	if p.settle != nil && m.opts.requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		p.settle(soon) //nolint:errcheck // what is told by then is

@@ -18,7 +18,7 @@ import (
 // matrixSuite has an execution for each way to end.
 const matrixSuite = `import { assert } from "skillgym";
 export const workspace = { mode: "isolated", templateDir: "./template",
-  bootstrap: { command: "sh", args: ["./boot.sh", "--seed", "demo"], env: { MODE: "test" } } };
+  bootstrap: { command: "sh", args: ["./boot.sh", "--seed", "demo"], env: { MODE: "test" }, timeoutMs: 120000 } };
 export default [
   { id: "passes", prompt: "cat made", tags: ["a", "b"], assert(r) { assert.commands.includes(r, "ls"); assert.equal(r.finalOutput, "done"); } },
   { id: "asserts / fails", prompt: "true", assert(r) { assert.commands.includes(r, "nope"); } },

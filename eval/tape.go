@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/croft-run/croft/eval/replay"
 	"github.com/croft-run/croft/fault"
@@ -41,6 +42,43 @@ type traffic struct {
 	mu   sync.Mutex
 	all  int   // +checklocks:mu; requests
 	lost error // +checklocks:mu; the first request that was not on the tape
+	busy int   // +checklocks:mu; requests of the agent that are being answered
+	over bool  // +checklocks:mu; none are any more
+}
+
+// answering lets h answer the agent until the traffic is settled.
+func (t *traffic) answering(h http.Handler) http.Handler {
+	count := func(n int) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.over && n > 0 {
+			return false
+		}
+		t.busy += n
+		return true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !count(1) {
+			http.Error(w, "the session is over", http.StatusServiceUnavailable)
+			return
+		}
+		defer count(-1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// settle waits until all that the agent asked is answered, and so on the tape: it may
+// have ended as soon as it had heard enough. What hangs keeps nobody waiting for long.
+func (t *traffic) settle() {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		t.mu.Lock()
+		t.over = t.busy == 0 || time.Since(start) > kitTime
+		over := t.over
+		t.mu.Unlock()
+		if over {
+			return
+		}
+	}
 }
 
 // RoundTrip counts, and remembers what is not on the tape.
