@@ -199,6 +199,9 @@ func (v *vm) do(ctx context.Context, ex *execution, begin func() error, end func
 	}
 	select {
 	case err := <-result:
+		if ctx.Err() != nil { // and what it was given up for is no outcome
+			return fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
+		}
 		return err
 	case <-ctx.Done():
 		v.submit(ex, func() error { return ctx.Err() })

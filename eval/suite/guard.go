@@ -14,21 +14,23 @@ const sample = 50 * time.Millisecond
 
 // A watch interrupts the engine when a turn takes too long, or too much.
 type watch struct {
-	v     *vm
-	began time.Time
+	v *vm
 
 	mu    sync.Mutex
-	timer *time.Timer // +checklocks:mu
-	heap  uint64      // +checklocks:mu; in use when it was first asked for, 0 before
-	over  bool        // +checklocks:mu
-	cause error       // +checklocks:mu; why it interrupted
+	timer *time.Timer   // +checklocks:mu
+	seen  time.Time     // +checklocks:mu; when it was looked at last
+	ran   time.Duration // +checklocks:mu; until then
+	heap  uint64        // +checklocks:mu; in use when it was first asked for, 0 before
+	over  bool          // +checklocks:mu
+	cause error         // +checklocks:mu; why it interrupted
 }
 
 // guard begins to watch a turn.
 func (v *vm) guard() *watch {
-	w := &watch{v: v, began: time.Now()}
+	w := &watch{v: v}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.seen = time.Now()
 	w.timer = time.AfterFunc(sample, w.look)
 	return w
 }
@@ -39,14 +41,18 @@ func (w *watch) look() {
 	if w.over || w.cause != nil {
 		return
 	}
+	// A process that was stopped, or had to wait for the machine, could neither run nor
+	// look: that is not held against the turn.
+	now := time.Now()
+	w.ran, w.seen = w.ran+min(now.Sub(w.seen), 2*sample), now
 	limits := w.v.limits
 	switch {
-	case time.Since(w.began) >= limits.turn():
+	case w.ran >= limits.turn():
 		w.cause = fmt.Errorf("suite: %w: it ran for %v without a pause", fault.DeadlineExceeded, limits.turn())
 	case w.tookLocked() > limits.memory():
 		w.cause = fmt.Errorf("suite: %w: it took more than %d MiB of memory", fault.ResourceExhausted, limits.memory()>>20)
 	default:
-		w.timer.Reset(min(sample, max(time.Millisecond, limits.turn()-time.Since(w.began))))
+		w.timer.Reset(min(sample, max(time.Millisecond, limits.turn()-w.ran)))
 		return
 	}
 	w.v.rt.Interrupt(w.cause)

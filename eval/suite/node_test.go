@@ -72,8 +72,8 @@ func TestGlobals(t *testing.T) {
   assert.ok(/(?<=\$)\d+/.test("$42") && "a1b2".replace(/(?<d>\d)/g, "<$<d>>") === "a<1>b<2>" && /x/ instanceof RegExp);
   assert.equal(new TextDecoder().decode(new TextEncoder().encode("ü")), "ü");
   const order: string[] = [];
-  setTimeout(() => order.push("late"), 200); const cancelled = setTimeout(() => order.push("never"), 1); clearTimeout(cancelled);
   queueMicrotask(() => order.push("micro")); setImmediate(() => order.push("soon"));
+  setTimeout(() => order.push("late"), 200); const cancelled = setTimeout(() => order.push("never"), 1); clearTimeout(cancelled);
   await new Promise((done) => setTimeout(done, 300));
   assert.deepEqual(order, ["micro", "soon", "late"]);
   async function* numbers() { yield 1; yield 2; }

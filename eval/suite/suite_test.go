@@ -53,7 +53,7 @@ func write(t *testing.T, files ...string) string {
 // judge runs the assertion of a case, and fails where it could not be asked.
 func judge(t *testing.T, s *Suite, id, report string, env AssertEnv) *Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := s.Assert(ctx, id, json.RawMessage(report), env)
 	if err != nil {
