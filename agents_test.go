@@ -1,7 +1,10 @@
 package croft
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -31,6 +34,13 @@ type agent struct {
 
 const prompt = "The tests of this project should pass."
 
+// agentTime is after how long an agent is taken for one that hangs, and patience
+// after how long our own program is.
+const (
+	agentTime = 10 * time.Minute
+	patience  = 2 * time.Minute
+)
+
 var agents = map[string]agent{
 	"claude": {
 		bin: "claude", section: "Claude Code",
@@ -41,7 +51,9 @@ var agents = map[string]agent{
 		},
 		args: []string{"-p", prompt, "--output-format", "stream-json", "--verbose"},
 		env: func(model string) []string {
-			return []string{"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"}
+			return []string{"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1",
+				// It begins without the tools of a server that takes longer: 5 s by default.
+				"MCP_CONNECT_TIMEOUT_MS=120000", "MCP_TIMEOUT=120000"}
 		},
 	},
 	"codex": {
@@ -126,6 +138,7 @@ func (a agent) works(t *testing.T, croft, way string) {
 	bin := testenv.NeedsAgent(t, a.bin)
 	testenv.OwnNetwork(t)
 	home, dir := agentHome(t), t.TempDir()
+	t.Cleanup(func() { testenv.RemoveAll(t, dir) }) // as that of the home
 	model := &scripted.Model{Server: "croft", Steps: work, Last: "The tests pass."}
 	env := []string{"HOME=" + home, "PATH=" + croft + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "CROFT_TOKEN=token-of-a-test",
 		"CROFT_DATA=" + filepath.Join(home, "croft"), "NO_PROXY=127.0.0.1", "TERM=dumb", "CI=1"}
@@ -139,8 +152,10 @@ func (a agent) works(t *testing.T, croft, way string) {
 	}
 	put(t, home, dir, project)
 	a.configure(t, home, dir, base, way, addr)
-	cmd := exec.CommandContext(t.Context(), bin, a.args...)
-	cmd.Dir, cmd.Env = dir, env
+	ctx, cancel := context.WithTimeout(t.Context(), agentTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, a.args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Minute
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s took %v", a.bin, time.Since(start).Round(time.Millisecond))
@@ -265,14 +280,7 @@ func agentHome(t *testing.T) string {
 	t.Cleanup(func() {
 		// The croft that an agent started ends on its own after the agent did, and
 		// may write until then.
-		err := os.RemoveAll(home)
-		for tries := 0; err != nil && tries < 100; tries++ {
-			time.Sleep(100 * time.Millisecond)
-			err = os.RemoveAll(home)
-		}
-		if err != nil {
-			t.Errorf("remove the home: %v", err)
-		}
+		testenv.RemoveAll(t, home)
 	})
 	return home
 }
@@ -293,14 +301,8 @@ func serveModel(t *testing.T, m *scripted.Model) string {
 // startHTTP runs croft mcp --http and returns its address.
 func startHTTP(t *testing.T, croft, dir string, env []string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(croft, "croft"), "mcp", "--workspace", dir, "--http", addr)
-	cmd.Env = env
+	cmd := exec.CommandContext(t.Context(), filepath.Join(croft, "croft"), "mcp", "--workspace", dir, "--http", "127.0.0.1:0")
+	cmd.Env, cmd.WaitDelay = env, patience
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -309,17 +311,27 @@ func startHTTP(t *testing.T, croft, dir string, env []string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	buf := make([]byte, 4096)
-	for !strings.Contains(said.String(), "listening on") {
-		n, err := stderr.Read(buf)
-		said.Write(buf[:n])
-		if err != nil {
-			t.Fatalf("croft mcp --http: %v, %v\n%s", err, cmd.Wait(), said.String())
+	slow := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // it may have ended by itself
+	lines, said, addr := bufio.NewScanner(stderr), "", ""
+	for addr == "" && lines.Scan() {
+		said += lines.Text() + "\n"
+		if url, ok := strings.CutPrefix(lines.Text(), "listening on http://"); ok {
+			addr, _, _ = strings.Cut(url, "/")
 		}
 	}
+	slow.Stop()
+	if addr == "" {
+		t.Fatalf("croft mcp --http: %v, %v\n%s", lines.Err(), cmd.Wait(), said)
+	}
+	read := make(chan struct{})
+	go func() { // or it could not say more than a pipe holds
+		defer close(read)
+		_, _ = io.Copy(io.Discard, stderr) // until Wait closes it
+	}()
 	t.Cleanup(func() {
-		if err := cmd.Wait(); !cmd.ProcessState.Success() {
+		err := cmd.Wait()
+		<-read
+		if !cmd.ProcessState.Success() {
 			t.Errorf("croft mcp --http, interrupted: %v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,10 +123,13 @@ func TestRealReplay(t *testing.T) {
 			up := &url.URL{Scheme: "http", Host: "model"}
 			var tape bytes.Buffer
 			var rec *replay.Recorder
+			var door *gate
 			first, in := c.run(t, func(dir string) http.Handler {
 				rec = replay.NewRecorder(inProcess{&scripted.Model{Steps: c.steps(dir), Last: "There are 2 lines."}}, &tape)
-				return replay.Handler(up, rec.In(dir, filepath.Dir(dir)))
+				door = &gate{next: replay.Handler(up, rec.In(dir, filepath.Dir(dir)))}
+				return door
 			})
+			door.shut() // a program may end before all that it was answered is on the tape
 			if first.Failure != nil || rec.Err() != nil {
 				t.Fatalf("recorded: %v, %v", first.Failure, rec.Err())
 			}
@@ -148,6 +152,31 @@ func TestRealReplay(t *testing.T) {
 
 // replayed are the agents that TestRealReplay runs: the quick ones by default.
 var replayed = flag.String("replay", "claude,codex", "agents whose sessions are replayed")
+
+// A gate answers until it is shut.
+type gate struct {
+	next http.Handler
+
+	mu   sync.RWMutex
+	over bool // +checklocks:mu
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.over {
+		http.Error(w, "it is over", http.StatusServiceUnavailable)
+		return
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+// shut waits for what is being answered.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+}
 
 // inProcess asks a handler without a network.
 type inProcess struct{ http.Handler }

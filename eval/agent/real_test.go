@@ -47,7 +47,7 @@ func plain(ctx context.Context, inv Invocation) (Exit, error) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = 30 * time.Second
 	start := time.Now()
 	err = cmd.Run()
 	exit := Exit{Duration: time.Since(start)}
@@ -83,6 +83,10 @@ type cli struct {
 	redirect bool // the model is told by Redirect
 }
 
+// codexWait is how long Codex waits for a command to end, the most that it does:
+// of one that takes longer it tells no exit code.
+const codexWait = 30_000
+
 const skillText = "---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n"
 
 var clis = map[string]cli{
@@ -111,9 +115,9 @@ var clis = map[string]cli{
 		},
 		steps: func(string) []scripted.Step {
 			return []scripted.Step{
-				{Tool: "exec_command", Args: map[string]any{"cmd": "cat notes.txt"}},
-				{Tool: "exec_command", Args: map[string]any{"cmd": "echo sorry >&2; exit 3"}},
-				{Tool: "exec_command", Args: map[string]any{"cmd": "echo made > made.txt"}},
+				{Tool: "exec_command", Args: map[string]any{"cmd": "cat notes.txt", "yield_time_ms": codexWait}},
+				{Tool: "exec_command", Args: map[string]any{"cmd": "echo sorry >&2; exit 3", "yield_time_ms": codexWait}},
+				{Tool: "exec_command", Args: map[string]any{"cmd": "echo made > made.txt", "yield_time_ms": codexWait}},
 			}
 		},
 		ran:    []string{"cat notes.txt: 0", "echo sorry >&2; exit 3: 3", "echo made > made.txt: 0"},
@@ -205,11 +209,7 @@ func realDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("remove %s: %v", dir, err)
-		}
-	})
+	t.Cleanup(func() { testenv.RemoveAll(t, dir) })
 	return dir
 }
 
@@ -259,7 +259,7 @@ func (c cli) start(t *testing.T, model func(dir string) http.Handler) (Agent, In
 	bin := testenv.NeedsAgent(t, c.bin)
 	testenv.OwnNetwork(t)
 	top := realDir(t)
-	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Fenced: true, Timeout: 4 * time.Minute,
+	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Fenced: true, Timeout: 10 * time.Minute,
 		Runner: session.NewRunner(c.bin, session.Agent{Type: c.cfg.Type, Model: c.cfg.Model})}
 	base := serve(t, model(in.Dir))
 	put(t, in.Dir, map[string]string{"notes.txt": "one\ntwo\n"})

@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,13 +16,19 @@ import (
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // stub writes a program in the shell and returns its path.
 func stub(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stub")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil { //nolint:gosec // it is run
+	// A child that another test forks meanwhile has the file open for writing until it
+	// runs its own program, and what is open for writing can't be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755) //nolint:gosec // it is run
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -30,7 +38,7 @@ func stub(t *testing.T, script string) string {
 func input(t *testing.T, cfg Config) Input {
 	t.Helper()
 	dir, artifacts := t.TempDir(), t.TempDir()
-	return Input{Prompt: "Count.", Dir: dir, Artifacts: artifacts, Timeout: time.Minute,
+	return Input{Prompt: "Count.", Dir: dir, Artifacts: artifacts, Timeout: 5 * time.Minute,
 		Runner: session.NewRunner("r", session.Agent{Type: cfg.Type, Model: cfg.Model})}
 }
 
@@ -99,9 +107,9 @@ func TestFailures(t *testing.T) {
 		text         string
 	}{
 		{name: "exit", script: said + "exit 7", origin: OriginRunner, says: "Command failed: $CMD Count. (exit 7)", code: fault.Failed, text: "working"},
-		{name: "time-out", script: said + "sleep 60 & wait", limit: 300 * time.Millisecond, origin: OriginRunner, class: "timeout",
+		{name: "time-out", script: said + "sleep 600 & wait", limit: 300 * time.Millisecond, origin: OriginRunner, class: "timeout",
 			says: "Command timed out after 300ms: $CMD Count.", code: fault.DeadlineExceeded, text: "working"},
-		{name: "steps", script: said + `for i in 1 2 3; do echo '{"type":"step"}'; done; sleep 60`, steps: 2, origin: OriginMaxSteps,
+		{name: "steps", script: said + `for i in 1 2 3; do echo '{"type":"step"}'; done; sleep 600`, steps: 2, origin: OriginMaxSteps,
 			says: `Exceeded maxSteps: observed 3 steps with limit 2 for runner "r" (command). Agent terminated by skillgym. Raw output preserved.`,
 			code: fault.ResourceExhausted, text: "working"},
 		{name: "model", script: `echo '{"type":"error","code":"model-rejected","message":"no"}'; exit 1`, origin: OriginModelRejected,
@@ -114,10 +122,11 @@ func TestFailures(t *testing.T) {
 			cfg := Config{Type: "command", Model: "m", Command: stub(t, tt.script)}
 			in := input(t, cfg)
 			in.MaxSteps = tt.steps
+			runner := plain
 			if tt.limit > 0 {
-				in.Timeout = tt.limit
+				in.Timeout, runner = tt.limit, late
 			}
-			out, err := Run(t.Context(), RunnerFunc(plain), mustNew(t, cfg), in)
+			out, err := Run(t.Context(), RunnerFunc(runner), mustNew(t, cfg), in)
 			if err != nil || out.Failure == nil {
 				t.Fatalf("run: %v, %v", err, out.Failure)
 			}
@@ -133,6 +142,31 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// late runs a program whose time is over when it has said something, however long
+// that takes.
+func late(ctx context.Context, inv Invocation) (Exit, error) {
+	if inv.Timeout <= 0 {
+		return Exit{}, errors.New("there is no limit")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inv.Timeout, inv.Stdout = 0, &heard{inv.Stdout, cancel}
+	exit, err := plain(ctx, inv)
+	exit.Cause = driver.CauseTimeout
+	return exit, err
+}
+
+// heard is a writer that calls after each write.
+type heard struct {
+	io.Writer
+	call func()
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	defer h.call()
+	return h.Writer.Write(p)
+}
+
 // TestMissingProgram: an agent that is not there fails its own session alone.
 func TestMissingProgram(t *testing.T) {
 	cfg := Config{Type: "claude-code", Model: "m", Command: "/nonexistent/claude"}
@@ -145,7 +179,7 @@ func TestMissingProgram(t *testing.T) {
 
 // TestCanceled: whoever gives up gets an error, not a verdict.
 func TestCanceled(t *testing.T) {
-	cfg := Config{Type: "command", Command: stub(t, "sleep 60 & wait")}
+	cfg := Config{Type: "command", Command: stub(t, "sleep 600 & wait")}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	_, err := Run(ctx, RunnerFunc(plain), mustNew(t, cfg), input(t, cfg))
