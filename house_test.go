@@ -96,7 +96,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/httpguard", "fault"},
 	{"mcpserver", "fault event workspace workspace/driver tool internal/httpguard internal/quote"},
 	{"api", "stage fault event workspace workspace/driver registry profile internal/shellwire internal/httpguard snapshot template history"},
-	{"daemon/system", "posix/plot script fault event secret workspace workspace/driver egress posix/guard config registry api profile provider/... snapshot snapshot/bucket template history tool tool/all tool/snapshots mcpserver stage bootstrap tool/skill"},
+	{"daemon/system", "posix/boundary posix/plot script fault event secret workspace workspace/driver egress posix/guard config registry api profile provider/... snapshot snapshot/bucket template history tool tool/all tool/snapshots mcpserver stage bootstrap tool/skill"},
 	{"daemon/command", "internal/scratch eval eval/suite codeblock fault event workspace workspace/driver registry profile config provider/remote daemon/system internal/near tool tool/snapshots mcpserver snapshot history stage bootstrap"},
 	{"daemon", "workspace/driver daemon/command"},
 	{"cmd/croft", "daemon"},

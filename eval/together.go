@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 )
 
 // apartInPlace lets agents work one at a time where several would work at once in a
@@ -27,11 +28,14 @@ func (m *matrix) apartInPlace(o *Options) error {
 		out = o.Resume
 	}
 	for _, w := range []struct{ path, use string }{{out, "an output directory elsewhere (--output-dir)"}, {m.opts.record, "a directory of tapes elsewhere (--record)"}} {
-		real, err := realPath(w.path)
-		if err != nil {
-			return err
+		if w.path == "" {
+			continue
 		}
-		if w.path != "" && within(dir, real) {
+		abs, err := filepath.Abs(w.path)
+		if err != nil {
+			return fmt.Errorf("eval: %s: %w: %w", w.path, fault.Of(err), err)
+		}
+		if real := boundary.Resolve(abs); within(dir, real) {
 			m.notices = append(m.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
 				"several at once need %s, or workspaces of mode isolated", dir, real, w.use))
 			m.opts.schedule = Serial
@@ -56,22 +60,4 @@ func (m *matrix) together() int {
 		}
 	}
 	return min(len(turns), m.opts.schedule.lanes(m.opts.maxParallel))
-}
-
-// realPath is an absolute path without symlinks, also of what is not there yet.
-func realPath(path string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("eval: %s: %w: %w", path, fault.Of(err), err)
-	}
-	rest := ""
-	for at := abs; ; at = filepath.Dir(at) {
-		if real, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(real, rest), nil
-		}
-		if at == filepath.Dir(at) {
-			return abs, nil
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
-	}
 }

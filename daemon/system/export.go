@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/bucket"
 )
@@ -77,27 +77,14 @@ func (s *System) permitExport(to string, roots []string) error {
 	if err != nil || u.Scheme != "file" {
 		return nil // bucket.Open judges it
 	}
-	path := resolved(u.Path)
-	if within(resolved(s.Dir), path) || within(path, resolved(s.Dir)) {
+	path := boundary.Resolve(u.Path)
+	if within(boundary.Resolve(s.Dir), path) || within(path, boundary.Resolve(s.Dir)) {
 		return fmt.Errorf("system: bucket %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
 	}
-	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(resolved(root), path) }) {
+	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(boundary.Resolve(root), path) }) {
 		return fmt.Errorf("system: bucket %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
 	}
 	return nil
-}
-
-// resolved is a path with the symlinks followed of what is there of it.
-func resolved(path string) string {
-	path = filepath.Clean(path)
-	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-	}
 }
 
 func within(root, path string) bool {

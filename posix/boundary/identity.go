@@ -2,6 +2,7 @@ package boundary
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -29,4 +30,18 @@ func (r *Root) Identity() (Identity, error) {
 	defer r.done()
 	is, err := r.sys.identity()
 	return is, failed("identify", ".", err)
+}
+
+// Resolve is where a path of the host leads: with the symlinks followed of as much of
+// it as is there.
+func Resolve(path string) string {
+	path = filepath.Clean(path)
+	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+	}
 }
