@@ -281,7 +281,12 @@ func (d *Dockerd) Stop() error {
 		d.log.Close()
 	}
 	d.unmount()
-	return os.RemoveAll(d.Dir)
+	err := os.RemoveAll(d.Dir)
+	for till := time.Now().Add(patience); err != nil && time.Now().Before(till); err = os.RemoveAll(d.Dir) {
+		time.Sleep(100 * time.Millisecond) // what ran in containers may take a moment to end
+		d.unmount()
+	}
+	return err
 }
 
 // endStrays ends processes that belong to this engine, and waits until they have

@@ -189,8 +189,9 @@ func (h *handle) trust(m *plot.Meta) ([]byte, error) {
 }
 
 // throwawayLease is how long the container of a throw-away workspace outlives the
-// process that used it.
-const throwawayLease = 5 * time.Second
+// process that used it, and how long it waits for that to come at first, on a machine
+// under load.
+const throwawayLease = 20 * time.Second
 
 // adopt attaches to a guest that runs as planned, if there is one. One that stands
 // still is nobody's to speak to, and not to be replaced. The lock is held.

@@ -121,7 +121,7 @@ func (p *Provider) ask(ctx context.Context, u Unit) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("docker: create %s: %w", u.Name, err)
 	}
-	const patience = 2 * time.Second
+	const patience = 10 * time.Second
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(min(patience, p.cfg.AnswerTimeout), cancel) })()

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -45,12 +45,11 @@ func client(t *testing.T, h http.HandlerFunc) *Provider {
 }
 
 func TestUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testenv.Loopback()
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := "http://" + l.Addr().String()
-	l.Close()
+	url := "http://" + address
 	p, err := New(Config{URL: url, Token: "t"})
 	if err != nil {
 		t.Fatal(err)
