@@ -50,8 +50,9 @@ type Client struct {
 	closeOnce sync.Once
 }
 
-// helloTimeout is ample for a guest that is up: it answers in microseconds.
-const helloTimeout = 10 * time.Second
+// helloTimeout is ample for a guest that is up, which answers in microseconds, also
+// on a machine under load: one that does not answer is replaced, with all it runs.
+const helloTimeout = 30 * time.Second
 
 // NewClient speaks to a guest over conn, which it takes over. It fails with
 // Evicted if the guest is of another version: such a guest is to be replaced.
