@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -44,6 +48,36 @@ func TestCredentialsAreAddedWhileRecording(t *testing.T) {
 			if got := errors.Is(err, through); got != c.want {
 				t.Errorf("through the fence: %v (%v), want %v", got, err, c.want)
 			}
+		})
+	}
+}
+
+// TestWhatIsBeingAnsweredIsWaitedFor: a tape ends when what was asked is on it, or has
+// hung for too long; nothing is answered afterwards.
+func TestWhatIsBeingAnsweredIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct{ takes, want time.Duration }{
+		"an answer": {3 * time.Second, 3 * time.Second}, "nothing": {0, 0}, "what hangs": {time.Hour, kitTime},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := new(traffic)
+			h := tr.answering(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(c.takes) }))
+			ask := func() int {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://model/", nil))
+				return w.Code
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() { ask() })
+			synctest.Wait() // until it is being answered
+			start := time.Now()
+			tr.settle()
+			if took := time.Since(start).Round(time.Second); took != c.want {
+				t.Errorf("%s: it is waited for %v, want %v", name, took, c.want)
+			}
+			if got, want := ask(), http.StatusServiceUnavailable; got != want {
+				t.Errorf("%s: afterwards the answer is %d, want %d", name, got, want)
+			}
+			wg.Wait()
 		})
 	}
 }
