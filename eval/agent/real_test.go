@@ -174,8 +174,8 @@ var clis = map[string]cli{
 		steps: func(dir string) []scripted.Step {
 			return []scripted.Step{
 				{Tool: "view", Args: map[string]any{"path": dir + "/notes.txt"}},
-				{Tool: "bash", Args: map[string]any{"command": "wc -l < notes.txt", "description": "count"}},
-				{Tool: "bash", Args: map[string]any{"command": "echo sorry >&2; exit 3", "description": "fail"}},
+				{Tool: "bash", Args: map[string]any{"command": "wc -l < notes.txt", "description": "count", "initial_wait": 120}},
+				{Tool: "bash", Args: map[string]any{"command": "echo sorry >&2; exit 3", "description": "fail", "initial_wait": 120}},
 				{Tool: "create", Args: map[string]any{"path": dir + "/made.txt", "file_text": "made\n"}},
 			}
 		},
