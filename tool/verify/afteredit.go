@@ -115,7 +115,7 @@ func (e *editing) format(ctx context.Context) {
 	res, err := Format(ctx, e.ws, e.project, o)
 	switch {
 	case err != nil:
-		e.failed("format", argv[0], err)
+		e.failed(ctx, "format", argv[0], err)
 	case res.Message != "":
 		e.note("format: %s: %s", argv[0], res.Message)
 	}
@@ -135,7 +135,7 @@ func (e *editing) check(ctx context.Context, argv []string, o *Options) {
 	j := job{argv: argv, dir: e.project.Format.Dir}
 	ran, err := j.run(ctx, e.ws, o, stdout.write, stderr.write)
 	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
-		e.failed("format", argv[0], err)
+		e.failed(ctx, "format", argv[0], err)
 		return
 	}
 	text := strings.TrimSpace(stdout.String())
@@ -165,7 +165,7 @@ func (e *editing) lint(ctx context.Context) {
 	if e.opts.Server != nil {
 		list, warm, err := e.opts.Server.Diagnose(ctx, e.file)
 		if err != nil {
-			e.failed("diagnostics", "language server", err)
+			e.failed(ctx, "diagnostics", "language server", err)
 		}
 		if warm && err == nil {
 			e.out.Diagnostics, e.out.Source = e.own(list), "language server"
@@ -187,7 +187,7 @@ func (e *editing) lint(ctx context.Context) {
 	}
 	res, err := find(ctx, e.ws, e.project, argv, e.project.Lint.Dir, &Options{Timeout: time, MaxOutput: 16 << 10})
 	if err != nil {
-		e.failed("lint", argv[0], err)
+		e.failed(ctx, "lint", argv[0], err)
 		return
 	}
 	e.out.Diagnostics, e.out.Source = e.own(res.Diagnostics), res.Tool
@@ -219,12 +219,15 @@ func cutText(cause driver.Cause, bound time.Duration) string {
 	return fmt.Sprintf("was cut short: %s", cause)
 }
 
-func (e *editing) failed(what, tool string, err error) {
+// failed notes an error. What goes wrong when the time is up does so because it is.
+func (e *editing) failed(ctx context.Context, what, tool string, err error) {
 	switch {
 	case errors.Is(err, fault.Unsupported):
 		e.note("%s: %s not found on PATH", what, tool)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fault.DeadlineExceeded):
 		e.note("%s: %s did not end in time", what, tool)
+	case ctx.Err() != nil:
+		e.note("%s: %s did not end in time: %v", what, tool, err)
 	default:
 		e.note("%s: %s: %v", what, tool, err)
 	}
