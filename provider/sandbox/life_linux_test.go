@@ -224,7 +224,7 @@ func TestCloseEndsWhatIsNotDetached(t *testing.T) {
 }
 
 func TestGuestEndsAfterItsLease(t *testing.T) {
-	const lease = 4 * time.Second // it begins before its host has come, who may be slow
+	const lease = 8 * time.Second // it begins before its host has come, who may be slow
 	p, err := New(&Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: os.Getenv(guestVar), Lease: lease})
 	if err != nil {
 		t.Fatal(err)
