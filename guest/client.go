@@ -241,9 +241,7 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 		time.AfterFunc(patience(cmd.Grace), giveUp)
 		// The Run itself then answers, with what there is of output, perhaps before
 		// this does.
-		told, done := context.WithTimeout(context.WithoutCancel(ctx), patience(cmd.Grace))
-		defer done()
-		c.svc.Cancel(told, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the Run tells how it ended
+		c.cancel(ctx, tag, cmd.Grace)
 	})
 	defer stop()
 	res, err, ran := c.send(call, &cmd, small, tag, most)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +108,51 @@ func TestCancelledRunAnswersWithWhatThereIs(t *testing.T) {
 	}
 	if res.Cause != driver.CauseCanceled || string(res.Stdout) != "begun\n" {
 		t.Errorf("got %+v", res)
+	}
+}
+
+// TestCancelledStartLeavesNothing: a guest that hears of a session after its caller
+// has given up does not keep it.
+func TestCancelledStartLeavesNothing(t *testing.T) {
+	r := plain(t, nil)
+	first, err := r.Shell().Start(t.Context(), driver.Command{Argv: []string{"true"}}) // says hello, once
+	if err == nil {
+		_, err = first.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := syscall.Kill(r.HostPID(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the request is on its way by then
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.Shell().Start(ctx, driver.Command{Argv: []string{"sleep", "1000"}}) //nolint:errcheck // whatever it answers
+		}()
+		<-ctx.Done()
+		cancel()
+		if err := syscall.Kill(r.HostPID(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+	}
+	till := time.Now().Add(2 * time.Minute)
+	for {
+		list, err := r.Shell().Sessions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		running := slices.DeleteFunc(list, func(s driver.SessionInfo) bool { return !s.Running })
+		if len(running) == 0 {
+			return
+		}
+		if time.Now().After(till) {
+			t.Fatalf("%d sessions run that nobody knows of", len(running))
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

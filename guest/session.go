@@ -49,6 +49,9 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	pb.MaxOutput = min(pb.MaxOutput, maxStream)
 	resp, err := c.svc.Start(ctx, pb)
 	if err != nil {
+		if ctx.Err() != nil && !cmd.Detached { // the guest may have begun with it, and nobody will hear of the session
+			c.cancel(ctx, pb.Tag, cmd.Grace)
+		}
 		return nil, c.broken("start", err)
 	}
 	if err := fromError(resp.Error); err != nil {
@@ -73,6 +76,14 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		s.pumps.Go(func() { s.pumpOutput(driver.Stderr, cmd.OnStderr) })
 	}
 	return s, nil
+}
+
+// cancel tells the guest to end a command whose caller has gone, whether it has come
+// to it already or not. A guest that can't be told ends it when the connection ends.
+func (c *Client) cancel(ctx context.Context, tag string, grace time.Duration) {
+	told, done := context.WithTimeout(context.WithoutCancel(ctx), patience(grace))
+	defer done()
+	c.svc.Cancel(told, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // see above
 }
 
 // endWith kills the session when ctx ends before it does.
