@@ -130,7 +130,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			r.Shell().Start(ctx, driver.Command{Argv: []string{"sleep", "1000"}}) //nolint:errcheck // whatever it answers
+			r.Shell().Start(ctx, driver.Command{Argv: []string{"sleep", "1000"}})
 		}()
 		<-ctx.Done()
 		cancel()
