@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +28,19 @@ const frameHead = 4
 // that takes longer has time for Go's poller, which needs no thread.
 const laneSpell = 20 * time.Millisecond
 
+// laneWatch is how long the host's end looks for an answer before it goes to sleep,
+// where the command before had its own within that time: a processor that has gone
+// idle takes as long to wake up as a short command does to start.
+const laneWatch = 2 * time.Millisecond
+
+// wordWatch is how long the guest's end looks for the word of the host, which does one
+// short thing until then.
+const wordWatch = 300 * time.Microsecond
+
+// watching is true while one of this process's commands is waited for in that way: many
+// at once would take the processors from those whom they wait for.
+var watching atomic.Bool
+
 // A lane is the host's end. Its descriptor is not in Go's poller, which would be
 // woken by every message, there and back, besides who waits for it.
 type lane struct {
@@ -37,6 +51,7 @@ type lane struct {
 	slow   *os.File   // an epoll descriptor that has fd, itself in Go's poller; nil until a command took long
 	raw    syscall.RawConn
 	till   time.Time // end of the spell in poll
+	quick  bool      // the command before took less than laneWatch
 	buf    []byte
 	rest   []byte // of buf: what came and was not looked at yet
 	broken bool
@@ -118,7 +133,9 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 		}
 	}
 	out := carry(&o.cmd)
+	told := time.Now()
 	data, err := l.answer(ctx, out)
+	l.quick = time.Since(told) < laneWatch
 	if ended := out.end(ctx); err == nil {
 		err = ended
 	}
@@ -147,6 +164,9 @@ func word(start bool) []byte {
 // answer waits for how the command ended, and hands on what it writes until then.
 func (l *lane) answer(ctx context.Context, out *carriers) ([]byte, error) {
 	l.rest = nil
+	if l.quick {
+		watch(l.fd, laneWatch)
+	}
 	if err := l.wait(unix.POLLIN); err != nil { // it is not there yet
 		return nil, err
 	}
@@ -247,6 +267,22 @@ func (l *lane) write(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// watch looks for something to read without going to sleep, for so long at most.
+// Whoever else wants the processor gets it.
+func watch(fd int, most time.Duration) {
+	if runtime.NumCPU() < 2 || !watching.CompareAndSwap(false, true) {
+		return
+	}
+	defer watching.Store(false)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(most); time.Now().Before(end); {
+		if n, _ := unix.Poll(fds, 0); n > 0 { // an error shows when it is waited for
+			return
+		}
+		syscall.Syscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) //nolint:errcheck // it always succeeds
+	}
 }
 
 // wait returns when the other end has written, or read: in poll(2) for as long as
@@ -438,6 +474,9 @@ func (r *laneReader) fill() error {
 
 // word waits for what the host says of a command that it holds.
 func (r *laneReader) word() error {
+	if r.used == r.have {
+		watch(r.fd, wordWatch)
+	}
 	data, err := r.next()
 	switch {
 	case err != nil:
