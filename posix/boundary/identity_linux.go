@@ -40,3 +40,16 @@ func (s system) identity() (Identity, error) {
 	}
 	return Identity{Dev: st.Dev, Ino: st.Ino}, nil
 }
+
+// SameMount reports whether two directories are known to lie in one mount: then the
+// one is in the other if, and only if, its path says so.
+func SameMount(a, b string) bool {
+	var at [2]unix.Statx_t
+	for i, dir := range [2]string{a, b} {
+		err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &at[i])
+		if err != nil || at[i].Mask&unix.STATX_MNT_ID == 0 { // a kernel before 5.8
+			return false
+		}
+	}
+	return at[0].Mnt_id == at[1].Mnt_id
+}

@@ -300,3 +300,19 @@ func TestEvictedInTheMiddleOfACopy(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(buf []byte) (int, error) { return f(buf) }
+
+func TestSameMount(t *testing.T) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !boundary.SameMount(inner, dir) {
+		t.Error("SameMount = false for a directory and what it lies in")
+	}
+	for _, other := range []string{"/proc", filepath.Join(dir, "missing")} {
+		if boundary.SameMount(dir, other) {
+			t.Errorf("boundary.SameMount(%s, %s) = true", dir, other)
+		}
+	}
+}

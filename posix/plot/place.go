@@ -137,7 +137,7 @@ func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error
 			continue
 		}
 		grounds := line[:1]
-		if deep {
+		if deep && !boundary.SameMount(real, dir) { // in one mount what lies deeper has the ground above it
 			grounds = append(slices.Clone(grounds), below(dir, g.deadPrefix)...)
 		}
 		if slices.ContainsFunc(above, func(a boundary.Identity) bool { return slices.Contains(grounds, a) }) {
