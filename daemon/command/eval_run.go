@@ -182,7 +182,7 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 
 // evalGCPercent lets an evaluation, which needs little memory and is over soon, have
 // more garbage before it is looked for.
-const evalGCPercent = 200
+const evalGCPercent = 800
 
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {

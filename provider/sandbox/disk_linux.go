@@ -47,6 +47,15 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	return driver.Enforcement{By: "a file system of that size, in a file"}
 })
 
+// diskFor is diskLimit, but where nobody asked for a limit of disk it is not tried for
+// what is soon gone: to make and mount a file system takes longer than to open that.
+func diskFor(policy driver.Policy, brief bool) driver.Enforcement {
+	if brief && policy.Limits.Disk.Max == 0 {
+		return driver.Enforcement{Reason: "it was not tried, because none was asked for"}
+	}
+	return diskLimit()
+}
+
 // makeImage makes a file with an empty file system. Its blocks come to be as they
 // are written.
 func makeImage(path string, size int64, durable bool) error {

@@ -215,3 +215,22 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 		})
 	}
 }
+
+func TestDiskIsTriedWhereItMatters(t *testing.T) {
+	asked := driver.Policy{Limits: driver.Limits{Disk: driver.Limit{Max: leastDisk}}}
+	for name, c := range map[string]struct {
+		policy driver.Policy
+		brief  bool
+		tried  bool
+	}{
+		"asked for, and soon gone": {asked, true, true},
+		"asked for":                {asked, false, true},
+		"a workspace that stays":   {driver.Policy{}, false, true},
+		"soon gone":                {driver.Policy{}, true, false},
+	} {
+		got := diskFor(c.policy, c.brief)
+		if tried := got == diskLimit(); tried != c.tried {
+			t.Errorf("%s: %+v, tried = %v, want %v", name, got, tried, c.tried)
+		}
+	}
+}

@@ -297,8 +297,8 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	return nil
 }
 
-// traitsOf says what a level gives on this host.
-func (p *Provider) traitsOf(l *level) driver.Traits {
+// traitsOf says what a level gives on this host; disk is how a limit of that is kept.
+func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 	t := driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
@@ -306,7 +306,7 @@ func (p *Provider) traitsOf(l *level) driver.Traits {
 		NetworkBy:  driver.Enforcement{By: l.network},
 		Limits: driver.LimitTraits{
 			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
-			Disk:      diskLimit(),
+			Disk:      disk,
 			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
 			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
 		},

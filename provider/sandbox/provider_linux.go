@@ -92,7 +92,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
 	}
 	p.proveLimits(ctx, driver.Limits{Memory: driver.Limit{Max: 1}, PIDs: driver.Limit{Max: 1}, CPU: driver.Limit{Max: 1}})
-	return p.traitsOf(level), nil
+	return p.traitsOf(level, diskLimit()), nil
 }
 
 // Open makes the workspace spec.ID or returns it where it exists.
@@ -279,7 +279,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 		return nil, err
 	}
 	p.proveLimits(ctx, policy.Limits)
-	return l, policy.Check(p.traitsOf(l))
+	return l, policy.Check(p.traitsOf(l, diskFor(policy, true)))
 }
 
 // Names in the directory of a workspace, besides those of package plot.
@@ -432,7 +432,7 @@ func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
 }
 
 func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
-	t := p.traitsOf(l)
+	t := p.traitsOf(l, diskFor(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lower()) == 0
 	if l.plain {
