@@ -61,7 +61,7 @@ type caller interface {
 }
 
 // call calls a tool of trpc-agent-go and returns its answer as its model sees it.
-func call(t *testing.T, ctx context.Context, tool caller, args map[string]any) map[string]any {
+func call(ctx context.Context, t *testing.T, tool caller, args map[string]any) map[string]any {
 	t.Helper()
 	in, err := json.Marshal(args)
 	must(t, err)
@@ -90,22 +90,22 @@ func TestTheirWorkspaceExec(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ctx := invocation(t.Context(), inmemory.NewService())
 		tool := workspaceexec.NewExecTool(e)
-		out := call(t, ctx, tool, map[string]any{"command": "mkdir -p work/demo && printf hello > work/demo/a.txt && cat work/demo/a.txt"})
+		out := call(ctx, t, tool, map[string]any{"command": "mkdir -p work/demo && printf hello > work/demo/a.txt && cat work/demo/a.txt"})
 		if out["status"] != "exited" || out["exit_code"] != 0.0 || out["output"] != "hello" {
 			t.Errorf("answer %v", out)
 		}
-		out = call(t, ctx, tool, map[string]any{"command": "cat demo/a.txt; exit 3", "cwd": "work"})
+		out = call(ctx, t, tool, map[string]any{"command": "cat demo/a.txt; exit 3", "cwd": "work"})
 		if out["exit_code"] != 3.0 || out["output"] != "hello" {
 			t.Errorf("answer %v", out)
 		}
 		// A time-out is one, whatever the shell has started.
 		start := time.Now()
-		out = call(t, ctx, tool, map[string]any{"command": "sleep 1000; true", "timeout_sec": 1})
+		out = call(ctx, t, tool, map[string]any{"command": "sleep 1000; true", "timeout_sec": 1})
 		if out["exit_code"] == 0.0 || time.Since(start) > patience {
 			t.Errorf("answer %v after %v", out, time.Since(start))
 		}
 		// A session: a prompt comes once, lines stay apart.
-		out = call(t, ctx, tool, map[string]any{"command": "printf 'Name: '; read n; echo one; echo two; echo hi $n; exit 5", "background": true, "yield_time_ms": 300})
+		out = call(ctx, t, tool, map[string]any{"command": "printf 'Name: '; read n; echo one; echo two; echo hi $n; exit 5", "background": true, "yield_time_ms": 300})
 		id, _ := out["session_id"].(string)
 		if id == "" || strings.Count(fmt.Sprint(out["output"]), "Name:") > 1 {
 			t.Fatalf("answer %v", out)
@@ -114,7 +114,7 @@ func TestTheirWorkspaceExec(t *testing.T) {
 		write := workspaceexec.NewWriteStdinTool(tool)
 		args := map[string]any{"session_id": id, "chars": "Ada", "append_newline": true, "yield_time_ms": 300}
 		for end := time.Now().Add(patience); time.Now().Before(end); {
-			out = call(t, ctx, write, args)
+			out = call(ctx, t, write, args)
 			text, _ := out["output"].(string)
 			seen += text
 			if out["status"] == "exited" {
@@ -125,8 +125,8 @@ func TestTheirWorkspaceExec(t *testing.T) {
 		if out["exit_code"] != 5.0 || seen != "Name: one\ntwo\nhi Ada\n" {
 			t.Errorf("the session said %q, and ended as %v", seen, out)
 		}
-		out = call(t, ctx, tool, map[string]any{"command": "sleep 100", "background": true, "yield_time_ms": 10})
-		killed := call(t, ctx, workspaceexec.NewKillSessionTool(tool), map[string]any{"session_id": out["session_id"]})
+		out = call(ctx, t, tool, map[string]any{"command": "sleep 100", "background": true, "yield_time_ms": 10})
+		killed := call(ctx, t, workspaceexec.NewKillSessionTool(tool), map[string]any{"session_id": out["session_id"]})
 		if killed["ok"] != true {
 			t.Errorf("answer %v", killed)
 		}
@@ -139,8 +139,8 @@ func TestTheirSaveArtifact(t *testing.T) {
 		ctx := invocation(t.Context(), svc)
 		tool := workspaceexec.NewExecTool(e)
 		// 10 MiB, which fails beyond 4 on trpc-agent-go's own engine.
-		call(t, ctx, tool, map[string]any{"command": "head -c 10485760 /dev/zero > out/site.zip"})
-		out := call(t, ctx, workspaceexec.NewSaveArtifactTool(tool), map[string]any{"path": "out/site.zip"})
+		call(ctx, t, tool, map[string]any{"command": "head -c 10485760 /dev/zero > out/site.zip"})
+		out := call(ctx, t, workspaceexec.NewSaveArtifactTool(tool), map[string]any{"path": "out/site.zip"})
 		if out["ref"] != "artifact://out/site.zip@0" || out["size_bytes"] != 10485760.0 {
 			t.Errorf("answer %v", out)
 		}
@@ -159,7 +159,7 @@ func TestTheirBootstrap(t *testing.T) {
 		}))
 		ctx := invocation(t.Context(), inmemory.NewService())
 		for range 2 {
-			if out := call(t, ctx, tool, map[string]any{"command": "cat work/seed.txt"}); out["output"] != "seed" {
+			if out := call(ctx, t, tool, map[string]any{"command": "cat work/seed.txt"}); out["output"] != "seed" {
 				t.Errorf("answer %v", out)
 			}
 		}
@@ -182,7 +182,7 @@ func TestTheirSkills(t *testing.T) {
 		}
 		run := toolskill.NewRunTool(repo, e)
 		for range 2 {
-			out := call(t, ctx, run, map[string]any{"skill": "echoer", "command": "sh scripts/run.sh hi", "outputs": map[string]any{"globs": []string{"$OUTPUT_DIR/*.txt"}, "inline": true, "save": true}})
+			out := call(ctx, t, run, map[string]any{"skill": "echoer", "command": "sh scripts/run.sh hi", "outputs": map[string]any{"globs": []string{"$OUTPUT_DIR/*.txt"}, "inline": true, "save": true}})
 			text, _ := json.Marshal(out)
 			if out["exit_code"] != 0.0 || out["stdout"] != "done\n" || !strings.Contains(string(text), "echoer says hi") {
 				t.Errorf("answer %s", text)

@@ -94,7 +94,7 @@ func until(t *testing.T, s codeexecutor.ProgramSession, text string) string {
 	return ""
 }
 
-func start(t *testing.T, e *trpcagent.Executor, ws codeexecutor.Workspace, ctx context.Context, script string, tty bool) codeexecutor.ProgramSession {
+func start(ctx context.Context, t *testing.T, e *trpcagent.Executor, ws codeexecutor.Workspace, script string, tty bool) codeexecutor.ProgramSession {
 	t.Helper()
 	spec := codeexecutor.InteractiveProgramSpec{RunProgramSpec: codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", script}}, TTY: tty}
 	s, err := e.StartProgram(ctx, ws, spec)
@@ -107,7 +107,7 @@ func start(t *testing.T, e *trpcagent.Executor, ws codeexecutor.Workspace, ctx c
 func TestSessionOutputComesOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
-		s := start(t, e, ws, t.Context(), `printf 'Name: '; read n; for i in 1 2 3; do echo line$i; done; echo oops >&2`, false)
+		s := start(t.Context(), t, e, ws, `printf 'Name: '; read n; for i in 1 2 3; do echo line$i; done; echo oops >&2`, false)
 		if got := until(t, s, "Name: "); got != "Name: " {
 			t.Errorf("the prompt is %q", got)
 		}
@@ -135,19 +135,19 @@ func TestSessionOutputComesOnce(t *testing.T) {
 func TestSessionControls(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
-		cat := start(t, e, ws, t.Context(), "cat; echo end", false)
+		cat := start(t.Context(), t, e, ws, "cat; echo end", false)
 		must(t, cat.Write("text", false))
 		must(t, cat.(trpcagent.Controller).CloseStdin())
 		if got := until(t, cat, ""); got != "textend\n" {
 			t.Errorf("cat wrote %q", got)
 		}
-		trap := start(t, e, ws, t.Context(), "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done", false)
+		trap := start(t.Context(), t, e, ws, "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done", false)
 		until(t, trap, "ready")
 		must(t, trap.(trpcagent.Controller).Signal("SIGINT"))
 		if got := until(t, trap, ""); got != "\ncaught\n" && got != "caught\n" {
 			t.Errorf("after the signal came %q", got)
 		}
-		tty := start(t, e, ws, t.Context(), "stty size; read x; stty size", true)
+		tty := start(t.Context(), t, e, ws, "stty size; read x; stty size", true)
 		if got := until(t, tty, "24 80"); !strings.Contains(got, "24 80") {
 			t.Errorf("the size is %q", got)
 		}
@@ -164,7 +164,7 @@ func TestSessionEndsWholeAndOutlivesItsRequest(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
 		request, cancel := context.WithCancel(t.Context())
-		s := start(t, e, ws, request, "sleep 1000 & echo up; sleep 1000; true", false)
+		s := start(request, t, e, ws, "sleep 1000 & echo up; sleep 1000; true", false)
 		until(t, s, "up")
 		cancel()
 		if p := s.Poll(nil); p.Status != codeexecutor.ProgramStatusRunning {

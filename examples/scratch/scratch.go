@@ -191,8 +191,7 @@ func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
 	}
 	ref, err := driver.NewRef(Kind, payload{ID: id}, capabilities, st.Revision)
 	if err != nil {
-		root.Close()
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	return &driver.Workspace{
 		Ref: ref, Traits: traits(), FS: root.Module(),
