@@ -235,14 +235,6 @@ func allowPath(set int, path string, access uint64) error {
 	return nil
 }
 
-// unhear makes the end of a child wake nobody by SIGCHLD, for which the runtime has
-// a handler that does nothing. By default the kernel drops it, and children stay to
-// be waited for.
-func unhear() {
-	var byDefault [4]uint64                                                                                         // sigaction(2) of all architectures, with nothing set
-	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0) //nolint:errcheck // they are woken then
-}
-
 // harden protects the guest from its own children: nothing can trace it or look
 // into its memory, its descriptors or its root.
 func harden() error {

@@ -9,10 +9,8 @@ import (
 	"math"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/containerd/ttrpc"
@@ -318,12 +316,10 @@ func (g *guest) close() {
 // serve answers hosts until the guest is to end.
 func (g *guest) serve() error {
 	defer g.close()
-	var deaf sync.WaitGroup
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, harmful...) // before anyone is there to send one
-	deaf.Go(func() { g.ignore(signals) })
-	defer deaf.Wait()
 	defer g.cancel()
+	if err := deafen(); err != nil { // before anyone is there to send a signal
+		return err
+	}
 	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(roomy))
 	if err != nil {
 		return err
@@ -379,28 +375,6 @@ func sendable(answer any, err error) (any, error) {
 func growStack(i int) byte {
 	var room [stackNeed]byte
 	return room[i%stackNeed]
-}
-
-// harmful are the signals that end or stop a Go program which does not ask for
-// them. All others its runtime takes and drops. To ask for one costs the start of
-// the guest some switches between threads.
-var harmful = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
-	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
-}
-
-// ignore takes every signal that someone sends, and does nothing: where
-// the guest is the same user as its children, they may send it any. The host ends
-// it by a call, or by SIGKILL, which reaches the first process of a namespace
-// from outside alone.
-func (g *guest) ignore(signals <-chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-		case <-g.ctx.Done():
-			return
-		}
-	}
 }
 
 // farewell ends what runs, so that those who wait for it hear how it ended, and
