@@ -65,6 +65,8 @@ func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
 	prepare() // on a thread that may still do everything
 	t := &ThreadStarter{jobs: make(chan startJob), quit: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan error)
+	runtime.LockOSThread() // whoever is on the first thread keeps it until another one is found
+	defer runtime.UnlockOSThread()
 	go t.run(setup, ready)
 	if err := <-ready; err != nil {
 		<-t.done
