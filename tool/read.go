@@ -317,38 +317,20 @@ func (w *window) take(data []byte) {
 // quote is take for a whole file, whose numbered lines are appended to buf as they
 // are within a string of JSON. It notes no marks.
 func (w *window) quote(buf, data []byte) []byte {
-	w.shown = w.first - 1
-	number := strconv.AppendInt(make([]byte, 0, 24), int64(w.first), 10)
-	for len(data) > 0 {
+	for ; w.lines < w.first-1 && len(data) > 0; w.lines++ {
+		_, data, _ = bytes.Cut(data, newline)
+	}
+	buf, shown, n := quote.Lines(buf, data, w.first, w.count)
+	data = data[n:]
+	w.shown = w.first - 1 + shown
+	w.lines += shown + bytes.Count(data, newline)
+	if len(data) > 0 && data[len(data)-1] != '\n' {
 		w.lines++
-		var n int
-		if w.lines >= w.first && w.lines < w.first+w.count {
-			w.shown = w.lines
-			buf = append(append(buf, number...), '\\', 't')
-			buf, n = quote.Line(buf, data)
-			buf = append(buf, '\\', 'n')
-			number = next(number)
-		} else if n = bytes.IndexByte(data, '\n') + 1; n == 0 {
-			n = len(data)
-		}
-		data = data[n:]
 	}
 	return buf
 }
 
-// next counts on.
-func next(number []byte) []byte {
-	for i := len(number) - 1; i >= 0; i-- {
-		if number[i] != '9' {
-			number[i]++
-			return number
-		}
-		number[i] = '0'
-	}
-	number = append(number, '0')
-	number[0] = '1'
-	return number
-}
+var newline = []byte("\n")
 
 // add takes a part of the present line. What would make the text too long ends
 // the window, unless it is the window's only line.

@@ -57,6 +57,22 @@ func plain(s []byte) int {
 	return n
 }
 
+// appendPlain appends the bytes at the start of text that a JSON string can hold as
+// they are, and returns how many these are. Where buf has room they are copied as
+// they are looked at.
+func appendPlain(buf, text []byte) (_ []byte, n int) {
+	at := len(buf)
+	if room := min(len(text), cap(buf)-at); hasBlocks && room >= blockSize {
+		var found bool
+		n, found = copyBlocks(&buf[:at+1][at], &text[0], room)
+		if buf = buf[:at+n]; found {
+			return buf, n
+		}
+	}
+	rest := plain(text[n:])
+	return append(buf, text[n:n+rest]...), n + rest
+}
+
 // Append appends s as JSON. What is not UTF-8 becomes U+FFFD, as
 // encoding/json has it; what is escaped for pages there stays.
 func Append(buf []byte, s string) []byte {
@@ -68,24 +84,23 @@ func Append(buf []byte, s string) []byte {
 // Body appends text as Append does, without the quotes around it.
 func Body(buf, text []byte) []byte {
 	for len(text) > 0 {
-		n := plain(text)
-		buf = append(buf, text[:n]...)
+		var n int
+		buf, n = appendPlain(buf, text)
 		if text = text[n:]; len(text) > 0 {
-			var size int
-			buf, size = escape(buf, text)
-			text = text[size:]
+			buf, n = escape(buf, text)
+			text = text[n:]
 		}
 	}
 	return buf
 }
 
-// Line appends the first line of text, without its end, as Body does, and returns
-// how many bytes of text it had, with its end: all of text where that has no end
-// of a line. A line ends with a line feed, and with a carriage return before that.
-func Line(buf, text []byte) (_ []byte, length int) {
-	for at := 0; ; {
-		n := plain(text[at:])
-		buf = append(buf, text[at:at+n]...)
+// line appends the first line of text, without its end and what comes before at,
+// as Body does. It returns how many bytes of text the line has, with its end: all of
+// text where that has no end of a line. A line ends with a line feed, and with a
+// carriage return before that.
+func line(buf, text []byte, at int) (_ []byte, length int) {
+	for n := 0; ; {
+		buf, n = appendPlain(buf, text[at:])
 		if at += n; at == len(text) {
 			return buf, at
 		}

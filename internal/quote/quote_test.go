@@ -46,14 +46,14 @@ func FuzzAppend(f *testing.F) {
 func checkLines(t *testing.T, text string) {
 	t.Helper()
 	rest := []byte(text)
-	for line := range strings.Lines(text) {
-		plain := line
-		if strings.HasSuffix(line, "\n") {
-			plain = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	for one := range strings.Lines(text) {
+		plain := one
+		if strings.HasSuffix(one, "\n") {
+			plain = strings.TrimSuffix(strings.TrimSuffix(one, "\n"), "\r")
 		}
-		got, n := Line([]byte("x"), rest)
-		if want := "x" + string(Body(nil, []byte(plain))); n != len(line) || string(got) != want {
-			t.Fatalf("the first line of %q is %q and has %d bytes, want %q and %d", rest, got, n, want, len(line))
+		got, n := line([]byte("x"), rest, 0)
+		if want := "x" + string(Body(nil, []byte(plain))); n != len(one) || string(got) != want {
+			t.Fatalf("the first line of %q is %q and has %d bytes, want %q and %d", rest, got, n, want, len(one))
 		}
 		rest = rest[n:]
 	}
