@@ -2,6 +2,8 @@ package lsp
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +99,42 @@ func rest(t *testing.T, s *Set, spec *server) {
 	}
 	if sl.failures > 1 {
 		sl.next = time.Now().Add(time.Hour)
+	}
+}
+
+// TestAServerThatHangsAtItsStart: the first question waits for it, and those that
+// follow are told, until it is tried again.
+func TestAServerThatHangsAtItsStart(t *testing.T) {
+	s, spec, ws := fake(t, "#!/bin/sh\necho started >> starts\nexec sleep 600\n")
+	s.greet = time.Second
+	const want = "the language server for fake did not answer within 1s when it was started; it is tried again in "
+	starts := func() int {
+		data, err := fs.ReadFile(ws.FS(), "starts")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may not have come to that
+			t.Fatal(err)
+		}
+		return strings.Count(string(data), "started")
+	}
+	for try := 1; try <= 2; try++ {
+		if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
+			t.Fatalf("got %v, want %q", err, want)
+		}
+		sl, err := s.slot(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sl.mu.Lock()
+		sl.next = time.Now().Add(time.Hour) // not over before the next question
+		sl.mu.Unlock()
+		if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
+			t.Errorf("then %v", err)
+		}
+		if n := starts(); n > try {
+			t.Errorf("it was started %d times, want %d at most", n, try)
+		}
+		sl.mu.Lock()
+		sl.next = time.Time{}
+		sl.mu.Unlock()
 	}
 }
 

@@ -114,8 +114,6 @@ func (c *client) explain(err error) error {
 }
 
 func (c *client) initialize(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
 	params := map[string]any{
 		"processId": nil, // of another namespace: it would watch the wrong one
 		"rootUri":   uriOf(c.root, ""), "rootPath": c.root,

@@ -139,5 +139,6 @@ const (
 	idleTime     = 10 * time.Minute       // without a question
 	firstPause   = time.Second            // after a server died early; doubled each time
 	maxPause     = time.Minute
+	hungPause    = 30 * time.Second // after a server that did not answer
 	healthy      = 30 * time.Second // a server that lived so long did not die early
 )

@@ -17,9 +17,10 @@ import (
 // A Set has the language servers of one workspace. It is made by New, starts
 // nothing before it is asked, and is safe for concurrent use. Close ends it.
 type Set struct {
-	ws   *workspace.Workspace
-	idle time.Duration
-	wg   sync.WaitGroup // the watch and the reaper
+	ws    *workspace.Workspace
+	idle  time.Duration
+	greet time.Duration  // for a server to answer when it is started
+	wg    sync.WaitGroup // the watch and the reaper
 
 	mu     sync.Mutex
 	slots  map[string]*slot   // by language; +checklocks:mu
@@ -37,6 +38,7 @@ type slot struct {
 	client   *client    // nil where none runs; set by setLocked; +checklocks:mu
 	settled  bool       // +checklocks:mu
 	failures int        // deaths in a row, soon after the start; +checklocks:mu
+	hung     bool       // at the last start it said nothing; +checklocks:mu
 	next     time.Time  // no start before; +checklocks:mu
 	users    int        // questions under way; +checklocks:mu
 	last     time.Time  // when the last question ended; +checklocks:mu
@@ -48,7 +50,7 @@ func New(ws *workspace.Workspace, idle time.Duration) *Set {
 	if idle == 0 {
 		idle = idleTime
 	}
-	return &Set{ws: ws, idle: idle, slots: map[string]*slot{}}
+	return &Set{ws: ws, idle: idle, greet: startTime, slots: map[string]*slot{}}
 }
 
 // Close ends all servers.
@@ -130,13 +132,10 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	}
 	if sl.client == nil {
 		if wait := time.Until(sl.next); wait > 0 {
-			return nil, &Error{fmt.Sprintf("the language server for %s ended %d times in a row; it is tried again in %v", sl.spec.name, sl.failures, wait.Round(time.Second)), fault.Unavailable}
+			return nil, sl.restsLocked(wait, s.greet)
 		}
-		c, err := start(ctx, s.ws, sl.spec)
+		c, err := s.start(ctx, sl)
 		if err != nil {
-			if errors.Is(err, errDied) {
-				sl.failedLocked()
-			}
 			return nil, err
 		}
 		sl.setLocked(c)
@@ -144,6 +143,37 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	}
 	sl.users++
 	return sl.client, nil
+}
+
+// start starts the server of a slot, and notes where that does not work.
+//
+// +checklocks:sl.mu
+func (s *Set) start(ctx context.Context, sl *slot) (*client, error) {
+	patient, cancel := context.WithTimeout(ctx, s.greet)
+	defer cancel()
+	c, err := start(patient, s.ws, sl.spec)
+	sl.hung = false
+	switch {
+	case err == nil:
+	case errors.Is(err, errDied):
+		sl.failedLocked()
+	case patient.Err() != nil && ctx.Err() == nil:
+		// The next question would wait as long, and the one after that.
+		sl.hung, sl.next = true, time.Now().Add(hungPause)
+		err = sl.restsLocked(hungPause, s.greet)
+	}
+	return c, err
+}
+
+// restsLocked says why no server is started.
+//
+// +checklocks:sl.mu
+func (sl *slot) restsLocked(wait, greet time.Duration) error {
+	why := fmt.Sprintf("ended %d times in a row", sl.failures)
+	if sl.hung {
+		why = fmt.Sprintf("did not answer within %v when it was started", greet)
+	}
+	return &Error{fmt.Sprintf("the language server for %s %s; it is tried again in %v", sl.spec.name, why, wait.Round(time.Second)), fault.Unavailable}
 }
 
 // buryLocked cleans up after a server that died.
