@@ -22,6 +22,29 @@ func Identify(dir string) (Identity, error) {
 	return is, failed("identify", dir, err)
 }
 
+// Lineage returns the identities of the directory at a path and of all above it, up
+// to the root of the host. Where any element of the path is a symlink, that is
+// fault.SandboxViolation.
+func Lineage(dir string) ([]Identity, error) {
+	line, err := lineage(dir)
+	return line, failed("identify", dir, err)
+}
+
+// lineageByPath is lineage by the path of each directory.
+func lineageByPath(dir string) ([]Identity, error) {
+	var line []Identity
+	for at := dir; ; at = filepath.Dir(at) {
+		is, err := identify(at)
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, is)
+		if at == filepath.Dir(at) {
+			return line, nil
+		}
+	}
+}
+
 // Identity returns the identity of the root's directory, wherever that is now.
 func (r *Root) Identity() (Identity, error) {
 	if !r.acquire() {

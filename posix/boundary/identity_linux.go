@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,35 @@ func identify(dir string) (Identity, error) {
 	}
 	defer closeFD(fd)
 	return system{fd: fd}.identity()
+}
+
+// lineage asks the directory itself what is above it, which takes one call for each
+// and can't be led astray by who moves things about.
+func lineage(dir string) ([]Identity, error) {
+	fd, err := openPlain(dir, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFD(fd)
+	last, err := system{fd: fd}.identity()
+	if err != nil {
+		return nil, err
+	}
+	line := []Identity{last}
+	deep := strings.Count(strings.TrimSuffix(dir, "/"), "/") // how many are above
+	for up := ".."; ; up += "/.." {
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, up, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return lineageByPath(dir) // what may not be entered has no way up
+		}
+		is := Identity{Dev: st.Dev, Ino: st.Ino}
+		// Only the root is its own parent, but for a directory that is mounted in
+		// itself.
+		if is == last && len(line) > deep {
+			return line, nil
+		}
+		line, last = append(line, is), is
+	}
 }
 
 func (s system) identity() (Identity, error) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
@@ -314,5 +315,35 @@ func TestSameMount(t *testing.T) {
 		if boundary.SameMount(dir, other) {
 			t.Errorf("boundary.SameMount(%s, %s) = true", dir, other)
 		}
+	}
+}
+
+func TestLineage(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	dir := filepath.Join(top, "a", "b", "c")
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.Symlink("a", filepath.Join(top, "link")))
+	closed := filepath.Join(top, "closed")
+	must(t, os.Mkdir(closed, 0)) // nobody but root goes up from there
+	for _, dir := range []string{dir, "/", "/proc", top, closed} {
+		var want []boundary.Identity
+		for at := dir; ; at = filepath.Dir(at) {
+			is, err := boundary.Identify(at)
+			must(t, err)
+			want = append(want, is)
+			if at == "/" {
+				break
+			}
+		}
+		got, err := boundary.Lineage(dir)
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("Lineage(%s) differs from what is there (-want +got):\n%s", dir, diff)
+		}
+	}
+	for name, want := range map[string]fault.Code{"link/b": fault.SandboxViolation, "link": fault.SandboxViolation, "none": fault.NotFound} {
+		_, err := boundary.Lineage(filepath.Join(top, name))
+		wantCode(t, err, want)
 	}
 }

@@ -57,6 +57,8 @@ func (s system) again() (system, error) {
 // SameMount is not known here.
 func SameMount(_, _ string) bool { return false }
 
+func lineage(dir string) ([]Identity, error) { return lineageByPath(dir) }
+
 // identify looks at the path and then at the directory: there is no one step.
 func identify(dir string) (Identity, error) {
 	plain, err := filepath.EvalSymlinks(dir)

@@ -89,6 +89,27 @@ func (g *Ground) checkDir(dir string) (string, *Identity, error) {
 	if !filepath.IsAbs(dir) {
 		return "", nil, fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
 	}
+	real, above, err := locate(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := g.checkRoots(real); err != nil {
+		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
+	}
+	is := above[0]
+	if err := g.checkGround(real, is, above, true); err != nil {
+		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
+	}
+	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: g.boot}, nil
+}
+
+// locate returns where a directory really is, and its lineage.
+func locate(dir string) (real string, line []boundary.Identity, err error) {
+	if dir == filepath.Clean(dir) { // or it is not the path that it looks like
+		if line, err := boundary.Lineage(dir); err == nil {
+			return dir, line, nil // there is no symlink on the way
+		}
+	}
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir)
@@ -99,32 +120,18 @@ func (g *Ground) checkDir(dir string) (string, *Identity, error) {
 	if !info.IsDir() {
 		return "", nil, fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir)
 	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+	if real, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", nil, err
 	}
-	if err := g.checkRoots(real); err != nil {
-		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
-	}
-	is, err := boundary.Identify(real)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := g.checkGround(real, is, true); err != nil {
-		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
-	}
-	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: g.boot}, nil
+	line, err = boundary.Lineage(real)
+	return real, line, err
 }
 
 // checkGround refuses a directory that is forbidden ground, lies in it or holds
 // it. It compares what directories are and not what they are called, so that a
 // bind mount hides nothing. deep also finds what is mounted from one level below
-// forbidden ground.
-func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error {
-	above, err := lineage(real)
-	if err != nil {
-		return err
-	}
+// forbidden ground. above is the lineage of the path.
+func (g *Ground) checkGround(real string, is boundary.Identity, above []boundary.Identity, deep bool) error {
 	for _, dir := range g.forbidden {
 		line, inside, err := g.known.nearest(dir)
 		if err != nil {
@@ -147,21 +154,6 @@ func (g *Ground) checkGround(real string, is boundary.Identity, deep bool) error
 	return nil
 }
 
-// lineage identifies a directory and all above it. The path has no symlinks.
-func lineage(real string) ([]boundary.Identity, error) {
-	var line []boundary.Identity
-	for at := real; ; at = filepath.Dir(at) {
-		is, err := boundary.Identify(at)
-		if err != nil {
-			return nil, err
-		}
-		line = append(line, is)
-		if at == filepath.Dir(at) {
-			return line, nil
-		}
-	}
-}
-
 // nearest is the lineage of a directory or, with exists false, of the nearest one
 // above it that is there.
 func nearest(dir string) (line []boundary.Identity, exists bool, err error) {
@@ -171,7 +163,7 @@ func nearest(dir string) (line []boundary.Identity, exists bool, err error) {
 			continue
 		}
 		if err == nil {
-			line, err = lineage(real)
+			line, err = boundary.Lineage(real)
 		}
 		return line, at == dir, err
 	}
@@ -265,7 +257,11 @@ func (h *Handle) recognize(m *Meta, root *boundary.Root) error {
 	if !m.Is.is(is, h.g.boot) {
 		return h.g.replaced()
 	}
-	if err := h.g.checkGround(m.Real, is, false); err != nil {
+	above, err := boundary.Lineage(m.Real)
+	if err == nil {
+		err = h.g.checkGround(m.Real, is, above, false)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: the directory of the workspace belongs to the data of Croft now, or holds it", fault.Failed)
 	}
 	return nil

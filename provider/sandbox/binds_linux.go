@@ -112,7 +112,10 @@ func (p *Provider) host(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return real, checkReal(dir)
+	if real == filepath.Clean(dir) {
+		return real, nil
+	}
+	return real, checkLed(dir, real)
 }
 
 func holds(dir, other string) bool {

@@ -244,6 +244,11 @@ func checkReal(dir string) error {
 	if err != nil || real == filepath.Clean(dir) {
 		return nil //nolint:nilerr // package plot has its own say
 	}
+	return checkLed(dir, real)
+}
+
+// checkLed is checkPlace for where the symlinks of a directory lead.
+func checkLed(dir, real string) error {
 	if err := checkPlace(real); err != nil {
 		return fmt.Errorf("directory %q: a symlink leads to %w", dir, err)
 	}
