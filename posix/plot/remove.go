@@ -25,6 +25,9 @@ func RemoveTree(dir string) error {
 }
 
 func removeTree(dir string) error {
+	if removePlain(dir) {
+		return nil
+	}
 	err := os.Remove(dir)
 	if present(err) == nil {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -73,25 +72,7 @@ const (
 
 // leaves reports whether the directory of a dead workspace is left to Sweep.
 func (g *Ground) leaves(dir string) bool {
-	if g.later.Load() <= 0 {
-		return false
-	}
-	entries, size := 0, int64(0)
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		entries, size = entries+1, size+info.Size()
-		if entries > littleEntries || size > littleBytes {
-			return fs.SkipAll
-		}
-		return nil
-	})
-	return err == nil && entries <= littleEntries && size <= littleBytes && g.later.Add(-1) >= 0
+	return g.later.Load() > 0 && holdsLittle(dir) && g.later.Add(-1) >= 0
 }
 
 // putAside moves the directory of a dead workspace, whose end has come, to those
@@ -99,9 +80,9 @@ func (g *Ground) leaves(dir string) bool {
 // false where it can't.
 func (g *Ground) putAside(dead string) bool {
 	to := g.Path(g.laterName, dead)
-	err := os.Rename(g.Path(dead), to)
+	err := rename(g.Path(dead), to)
 	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(g.Path(g.laterName), 0o700) == nil {
-		err = os.Rename(g.Path(dead), to)
+		err = rename(g.Path(dead), to)
 	}
 	return err == nil
 }
