@@ -18,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/internal/tail"
 )
 
@@ -201,7 +202,7 @@ func (s *starting) openProgram() error {
 	if s.launch.Wrap != nil {
 		return nil
 	}
-	f, err := os.Open(s.launch.Binary)
+	f, err := bare.Open(s.launch.Binary, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func (s *starting) listen() error {
 // shortPath names a socket through a descriptor of its directory, because the
 // address of a socket holds only 108 bytes.
 func shortPath(socket string) (path string, release func(), err error) {
-	dir, err := os.Open(filepath.Dir(socket))
+	dir, err := bare.Open(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", nil, err
 	}

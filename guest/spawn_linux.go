@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 )
 
 // A Spawner is a small process that starts guests for this one. The kernel makes a
@@ -94,7 +95,7 @@ var errNoSpawner = fmt.Errorf("guest: the spawner is gone: %w", fault.Unavailabl
 
 // run starts the program of cmd, whose standard error goes to errs.
 func (s *Spawner) run(cmd *exec.Cmd, errs io.Writer) (*spawned, error) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	null, err := bare.Open(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}

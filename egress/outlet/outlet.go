@@ -21,6 +21,7 @@ import (
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -224,7 +225,7 @@ func (one *out) bundle() error {
 // listen listens on a socket that takes the place of any that is there.
 func listen(path string) (net.Listener, error) {
 	// Whoever is inside may be this very user, and have put a link there.
-	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	dir, err := bare.Open(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}

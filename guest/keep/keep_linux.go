@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,17 +25,13 @@ const (
 
 // Prepare makes a directory one that can have a guest.
 func Prepare(dir string) error {
-	return os.WriteFile(filepath.Join(dir, LockName), nil, 0o600)
+	return bare.WriteFile(filepath.Join(dir, LockName), nil, 0o600)
 }
 
 // Lock takes the guest of a workspace for whoever finds, starts or ends it. It
 // is fs.ErrNotExist where the workspace is gone.
-func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
-	l := flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDWR)) // it must not come back after the workspace
-	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
+func Lock(ctx context.Context, dir string) (*bare.Lock, error) {
+	return bare.TakeLock(ctx, filepath.Join(dir, LockName), 0) // it must not come back after the workspace
 }
 
 // A Record says which process a guest is. The host wrote it: the guest itself is
@@ -59,7 +54,7 @@ type Record struct {
 // Read returns the record in dir; nil without an error for one that a power
 // loss, which no guest outlives, has torn.
 func Read(dir string) (*Record, error) {
-	data, err := os.ReadFile(filepath.Join(dir, RecordName))
+	data, err := bare.ReadFile(filepath.Join(dir, RecordName))
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +72,10 @@ func (r *Record) Write(dir string) error {
 		return err
 	}
 	if r.Alone {
-		return os.WriteFile(filepath.Join(dir, RecordName), data, 0o600)
+		return bare.WriteFile(filepath.Join(dir, RecordName), data, 0o600)
 	}
 	temp := filepath.Join(dir, RecordName+".new")
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
+	if err := bare.WriteFile(temp, data, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temp, filepath.Join(dir, RecordName))
@@ -166,7 +161,9 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 	if rec != nil {
 		token = rec.Token
 	}
-	asked := guest.Stop(ask, filepath.Join(dir, SocketName), token) == nil
+	socket := filepath.Join(dir, SocketName)
+	_, missing := os.Lstat(socket)
+	asked := missing == nil && guest.Stop(ask, socket, token) == nil
 	driver.Step(ctx, "guest asked to end")
 	if rec != nil {
 		wait := time.Duration(0)
@@ -183,7 +180,7 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 		}
 	}
 	for _, name := range []string{SocketName, RecordName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := bare.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -192,7 +189,7 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 
 // StartTime is when a process started, in the kernel's words.
 func StartTime(pid int) (string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	data, err := bare.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}

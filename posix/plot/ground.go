@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -145,16 +143,18 @@ func (g *Ground) Log() *slog.Logger { return g.log }
 // or changes a workspace holds it. It is held for a few system calls, never while
 // a tree is removed.
 func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
-	if err := os.MkdirAll(g.root, 0o700); err != nil {
-		return nil, err
-	}
 	select {
 	case g.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	l := flock.New(g.Path(g.lockName))
-	if _, err := l.TryLockContext(ctx, time.Millisecond); err != nil {
+	l, err := bare.TakeLock(ctx, g.Path(g.lockName), os.O_CREATE)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(g.root, 0o700); err == nil {
+			l, err = bare.TakeLock(ctx, g.Path(g.lockName), os.O_CREATE)
+		}
+	}
+	if err != nil {
 		<-g.turn
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -133,7 +134,7 @@ func (h *Handle) bind(m *Meta, root *boundary.Root) error {
 
 // pinMeta opens the meta on disk and makes sure that it is still m.
 func (g *Ground) pinMeta(m *Meta) (*os.File, fs.FileInfo, error) {
-	pin, err := os.Open(g.metaPath(m.ID))
+	pin, err := bare.Open(g.metaPath(m.ID), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, g.Gone()
 	}

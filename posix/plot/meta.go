@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -45,7 +46,7 @@ func (g *Ground) Files(m *Meta) string {
 // Failed, without a word of what it holds, where it is not a valid one of this
 // kind.
 func (g *Ground) Read(id string) (*Meta, error) {
-	data, err := os.ReadFile(g.metaPath(id))
+	data, err := bare.ReadFile(g.metaPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(g.Path(id)); err == nil {
 			return nil, fmt.Errorf("%w: the directory of the workspace has no meta", fault.Failed)
@@ -108,7 +109,7 @@ func (m *Meta) first(dir string) error {
 }
 
 func writeFile(name string, data []byte, stable bool) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := bare.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -65,7 +66,7 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 
 // connect gives a guest that is to be launched its way out.
 func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
-	dir, err := os.Open(p.ground.Path(u.id, egressName))
+	dir, err := bare.Open(p.ground.Path(u.id, egressName), os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -345,11 +345,16 @@ func (p *Provider) freshLayer(layer string) error {
 	if err := plot.RemoveTree(work); err != nil {
 		return err
 	}
-	for path, uid := range map[string]int{layer: 0, work: 0, filepath.Join(layer, "upper"): workloadUID} {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return err
+	for _, d := range []struct {
+		path string
+		uid  int
+	}{{layer, 0}, {work, 0}, {filepath.Join(layer, "upper"), workloadUID}} {
+		if os.Mkdir(d.path, 0o755) != nil { // it may be there
+			if err := os.MkdirAll(d.path, 0o755); err != nil {
+				return err
+			}
 		}
-		if err := p.give(path, uid); err != nil {
+		if err := p.give(d.path, d.uid); err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,7 @@ type survey struct {
 	traps []string          // other names, see trapNames
 	leads map[string]string // symlinks among traps, and in hooks, that lead to what lies in the directory itself: to where
 	signs map[string]string // what each of them is, by its name
+	names map[string]bool   // what is at the top
 	looks int
 	top   int    // descriptor of the directory, while looking
 	real  string // its path
@@ -86,7 +87,13 @@ func (s *survey) walk(fd int, rel string, depth int, crowd bool) error {
 	if s.looks += len(entries); s.looks > mostLooked {
 		return fmt.Errorf("it holds more than %d files: %w: name the project itself", mostLooked, fault.ResourceExhausted)
 	}
-	if bare(entries) {
+	if rel == "" {
+		s.names = map[string]bool{}
+		for _, e := range entries {
+			s.names[e.Name()] = true
+		}
+	}
+	if bareRepo(entries) {
 		return s.repo(fd, rel)
 	}
 	for _, e := range entries {
@@ -135,8 +142,8 @@ func (s *survey) enter(fd int, name, at string, depth int, crowd bool) error {
 	return s.walk(sub, at, depth+1, crowd)
 }
 
-// bare reports whether Git takes a directory itself for a repository.
-func bare(entries []os.DirEntry) bool {
+// bareRepo reports whether Git takes a directory itself for a repository.
+func bareRepo(entries []os.DirEntry) bool {
 	found := 0
 	for _, e := range entries {
 		switch e.Name() {
@@ -185,6 +192,9 @@ func (s *survey) sign(fd int, name, at string) {
 // tops looks for what counts at the top alone.
 func (s *survey) tops() {
 	for _, name := range topTraps {
+		if first, _, _ := strings.Cut(name, "/"); !s.names[first] {
+			continue
+		}
 		if s.sign(s.top, name, name); s.signs[name] == "" {
 			continue
 		}
