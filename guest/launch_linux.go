@@ -143,15 +143,16 @@ func (s *starting) give(name string, f *os.File) {
 func (s *starting) open() error {
 	s.launch.Config.Protocol = Protocol
 	s.launch.Config.Descriptors = map[string]int{}
-	configR, configW, err := os.Pipe()
+	configR, configW, err := barePipe()
 	if err != nil {
 		return err
 	}
-	reportR, reportW, err := os.Pipe()
+	s.close = append(s.close, configR, configW)
+	reportR, reportW, err := pipeFrom()
 	if err != nil {
 		return err
 	}
-	s.close = append(s.close, configR, configW, reportR, reportW)
+	s.close = append(s.close, reportR, reportW)
 	s.config, s.report = configW, reportR
 	s.give("", configR)
 	s.give("", reportW)
@@ -272,6 +273,30 @@ func (l *Launch) Serving() *Config {
 		return l.Config.Kernel.Inner
 	}
 	return &l.Config
+}
+
+// barePipe is os.Pipe without the poller, which has no use for an end that another
+// process gets, nor for one that is written to once.
+func barePipe() (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w"), nil
+}
+
+// pipeFrom is a pipe that another process writes to: who waits for what it says has
+// no thread of its own.
+func pipeFrom() (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		closeFDs(fds[:])
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w"), nil
 }
 
 func socketpair() (ours, theirs *os.File, err error) {
