@@ -101,6 +101,9 @@ const stdoutName = "stdout.log"
 
 // fresh makes a file that did not exist, in the place of one that did.
 func (d *dir) fresh(name string, mode fs.FileMode) (*os.File, error) {
+	if f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err == nil {
+		return f, nil // nothing was there, but the directory
+	}
 	if err := d.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, fmt.Errorf("agent: make the directory of %s: %w", d.path(name), err)
 	}
