@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 )
 
 // The directory of a session's artifacts is the agent's as well: it may put there
@@ -48,14 +49,19 @@ func retake(dir string, names ...string) error {
 // retakeAll is retake for all that a session may have put there in place of ours: also
 // for the directories of further tries, of which there are none yet.
 func retakeAll(dir string) error {
-	names := slices.Clone(ours)
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("eval: look at the artifacts: %w: %w", fault.Of(err), err)
 	}
+	var names []string
 	for _, e := range list {
 		if furtherTry.MatchString(e.Name()) {
 			names = append(names, e.Name())
+		}
+	}
+	for _, name := range ours { // which some file systems find under other names, too
+		if slices.ContainsFunc(list, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) }) {
+			names = append(names, name)
 		}
 	}
 	return retake(dir, names...)
@@ -86,7 +92,7 @@ func isSession(dir string) bool {
 // before: what is no directory on the way, such as a link that leads elsewhere,
 // gives way to one.
 func ownDir(base, rel string) (string, error) {
-	if real, err := filepath.EvalSymlinks(base); err != nil || real != base {
+	if _, err := boundary.Identify(base); err != nil || base != filepath.Clean(base) { // there is a symlink on the way
 		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
 	}
 	at := base
