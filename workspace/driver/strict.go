@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -156,8 +157,15 @@ func allowed(fields map[string]reflect.Type) string {
 	return strings.Join(names, ", ")
 }
 
-// jsonFields returns the keys that encoding/json knows for a struct.
+// knownFields remembers what jsonFields has answered, by type.
+var knownFields sync.Map
+
+// jsonFields returns the keys that encoding/json knows for a struct. Nobody changes
+// the map.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
 	fields := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -171,6 +179,7 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 			fields[name] = f.Type
 		}
 	}
+	knownFields.Store(t, fields)
 	return fields
 }
 
