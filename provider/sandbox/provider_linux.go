@@ -113,7 +113,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		return nil, fmt.Errorf("sandbox: open: %w: %w", fault.Internal, err)
 	}
 	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error {
-		if err := p.build(dir); err != nil {
+		if err := p.build(dir, l); err != nil {
 			return err
 		}
 		if p.limitedDisk(l, spec.Policy) {
@@ -294,12 +294,26 @@ const (
 	layerName = "layer" // with a template: what was changed (upper), and room for the kernel (work)
 )
 
-// build adds to the directory of a new workspace.
-func (p *Provider) build(dir string) error {
-	if err := os.Mkdir(filepath.Join(dir, logName), 0o700); err != nil {
+// build adds to the directory of a new workspace, whose guest is to run at a level.
+func (p *Provider) build(dir string, l *level) error {
+	logs := filepath.Join(dir, logName)
+	if err := os.Mkdir(logs, 0o700); err != nil {
 		return err
 	}
+	if owner := p.logOwner(l); owner != 0 {
+		if err := os.Chown(logs, owner, owner); err != nil {
+			return err
+		}
+	}
 	return keep.Prepare(dir)
+}
+
+// logOwner is whom the logs belong to at a level; 0 is whoever this process is.
+func (p *Provider) logOwner(l *level) int {
+	if p.ids.root && l.mapped {
+		return p.ids.base
+	}
+	return 0
 }
 
 // giveLogs makes the logs belong to whom the guest is outside, at a level.
@@ -307,10 +321,7 @@ func (p *Provider) giveLogs(l *level, logs string) error {
 	if !p.ids.root {
 		return nil
 	}
-	owner := 0
-	if l.mapped {
-		owner = p.ids.base
-	}
+	owner := p.logOwner(l)
 	info, err := os.Stat(logs)
 	if err != nil {
 		return err
