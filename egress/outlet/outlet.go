@@ -209,8 +209,13 @@ func (one *out) bundle() error {
 		return err
 	}
 	tmp, at := filepath.Join(one.roots, "."+driver.NewID()), filepath.Join(one.roots, BundleName)
-	if len(one.proxy.CAPEM()) == 0 && one.source != "" && one.shared.link(one.source, tmp) == nil {
-		return os.Rename(tmp, at)
+	if len(one.proxy.CAPEM()) == 0 && one.source != "" {
+		if one.shared.link(one.source, at) == nil {
+			return nil // there was none
+		}
+		if one.shared.link(one.source, tmp) == nil {
+			return os.Rename(tmp, at)
+		}
 	}
 	roots, err := egress.SystemRoots()
 	if err != nil && len(one.proxy.CAPEM()) > 0 {
