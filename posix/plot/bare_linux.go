@@ -41,27 +41,27 @@ const (
 )
 
 // list reads a directory. It takes a batch with room for more for the last one,
-// which not every file system promises: who needs all looks again.
-func (w *bareWalker) list(fd int) ([]inner, error) {
+// which not every file system promises: who needs all asks for all.
+func (w *bareWalker) list(fd int, all bool) ([]inner, error) {
 	if w.buf == nil {
 		w.buf = make([]byte, 32<<10)
 	}
-	var all []inner
+	var list []inner
 	for {
 		n, err := again(func() (int, error) { return unix.Getdents(fd, w.buf) })
 		if err != nil || n == 0 {
-			return all, err
+			return list, err
 		}
 		for rest := w.buf[:n]; len(rest) > 0; {
 			size := binary.NativeEndian.Uint16(rest[entrySize:])
 			name := unix.ByteSliceToString(rest[entryName:size])
 			if name != "." && name != ".." {
-				all = append(all, inner{name, rest[entryType]})
+				list = append(list, inner{name, rest[entryType]})
 			}
 			rest = rest[size:]
 		}
-		if n <= len(w.buf)-longestEntry {
-			return all, nil
+		if !all && n <= len(w.buf)-longestEntry {
+			return list, nil
 		}
 	}
 }
@@ -88,9 +88,8 @@ func (w *bareWalker) remove(at int, name string, depth int) error {
 		return present(err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
-	const looks = 3
-	for range looks {
-		if err = w.empty(fd, depth+1); err != nil {
+	for _, all := range []bool{false, true, true} {
+		if err = w.empty(fd, all, depth+1); err != nil {
 			return err
 		}
 		if err = unlinkAt(at, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
@@ -104,8 +103,8 @@ func (w *bareWalker) remove(at int, name string, depth int) error {
 }
 
 // empty removes what is in a directory.
-func (w *bareWalker) empty(fd, depth int) error {
-	entries, err := w.list(fd)
+func (w *bareWalker) empty(fd int, all bool, depth int) error {
+	entries, err := w.list(fd, all)
 	if present(err) != nil {
 		return err
 	}
@@ -144,7 +143,7 @@ func (l *little) fits(at int, name string) bool {
 		return false
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
-	entries, err := l.list(fd)
+	entries, err := l.list(fd, false)
 	if l.entries -= len(entries); err != nil || l.entries < 0 {
 		return false
 	}
