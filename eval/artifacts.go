@@ -92,7 +92,7 @@ func isSession(dir string) bool {
 // before: what is no directory on the way, such as a link that leads elsewhere,
 // gives way to one.
 func ownDir(base, rel string) (string, error) {
-	if _, err := boundary.Identify(base); err != nil || base != filepath.Clean(base) { // there is a symlink on the way
+	if _, err := boundary.Identify(base); err != nil || base != filepath.Clean(base) { // a symlink is on the way, or nothing is there
 		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
 	}
 	at := base

@@ -143,12 +143,12 @@ func (s *starting) give(name string, f *os.File) {
 func (s *starting) open() error {
 	s.launch.Config.Protocol = Protocol
 	s.launch.Config.Descriptors = map[string]int{}
-	configR, configW, err := barePipe()
+	configR, configW, err := pipe(false)
 	if err != nil {
 		return err
 	}
 	s.close = append(s.close, configR, configW)
-	reportR, reportW, err := pipeFrom()
+	reportR, reportW, err := pipe(true)
 	if err != nil {
 		return err
 	}
@@ -275,26 +275,19 @@ func (l *Launch) Serving() *Config {
 	return &l.Config
 }
 
-// barePipe is os.Pipe without the poller, which has no use for an end that another
-// process gets, nor for one that is written to once.
-func barePipe() (r, w *os.File, err error) {
+// pipe is os.Pipe without the poller, which has no use for an end that another
+// process gets, nor for one that is written to once. With waits, who reads waits
+// without a thread of its own.
+func pipe(waits bool) (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, err
 	}
-	return os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w"), nil
-}
-
-// pipeFrom is a pipe that another process writes to: who waits for what it says has
-// no thread of its own.
-func pipeFrom() (r, w *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, err
-	}
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		closeFDs(fds[:])
-		return nil, nil, err
+	if waits {
+		if err := unix.SetNonblock(fds[0], true); err != nil {
+			closeFDs(fds[:])
+			return nil, nil, err
+		}
 	}
 	return os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w"), nil
 }

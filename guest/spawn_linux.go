@@ -100,7 +100,7 @@ func (s *Spawner) run(cmd *exec.Cmd, errs io.Writer) (*spawned, error) {
 		return nil, err
 	}
 	defer null.Close()
-	r, w, err := pipeFrom()
+	r, w, err := pipe(true)
 	if err != nil {
 		return nil, err
 	}
