@@ -2,6 +2,8 @@
 
 package secret
 
-const hasBlocks = false
+const hasBlocks, hasWide = false, false
 
 func nextPlace(*groups, *[1024]uint64, *byte, int) (at int, found bool) { return 0, false }
+
+func nextWide(*groups, *[1024]uint64, *byte, int) (at int, found bool) { return 0, false }

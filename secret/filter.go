@@ -21,6 +21,7 @@ type filter struct {
 
 	added  map[[4]byte]bool // the first four bytes of each text, until seal
 	groups *groups          // of these; nil where they are not asked
+	wide   bool             // they are asked at the places of wide blocks
 }
 
 // add enters a text of four bytes or more.
@@ -38,6 +39,7 @@ func (f *filter) add(text []byte) {
 
 // seal says that no text follows.
 func (f *filter) seal() {
+	f.wide = hasWide
 	if hasBlocks {
 		f.groups = newGroups(slices.SortedFunc(maps.Keys(f.added), func(a, b [4]byte) int { return bytes.Compare(a[:], b[:]) }))
 	}
@@ -50,6 +52,12 @@ func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
 // next returns the first index from i on at which a text may begin, or the first
 // that is closer than four bytes to the end.
 func (f *filter) next(p []byte, i int) int {
+	if f.groups != nil && f.wide && len(p)-i >= wideReach {
+		at, found := nextWide(f.groups, &f.four, &p[i], len(p)-i)
+		if i += at; found {
+			return i
+		}
+	}
 	if f.groups != nil && len(p)-i >= blockReach {
 		at, found := nextPlace(f.groups, &f.four, &p[i], len(p)-i)
 		if i += at; found {

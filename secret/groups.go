@@ -13,12 +13,20 @@ import (
 // known to it: two looks into tables of sixteen for each byte, which a processor
 // with vectors takes at all places of a block together. (What is known as Teddy,
 // of Hyperscan.)
+//
+// A processor that can look into tables of 128 takes whole bytes instead, of which
+// far fewer are known to a group. The uppermost bit does not count there.
 type groups struct {
-	tables [8][16]byte // the lower halves of the first byte, the upper ones, those of the second, ...; a bit for each group
+	whole  [4][128]byte // the first byte, the second, ...; a bit for each group
+	tables [8][16]byte  // the lower halves of the first byte, the upper ones, those of the second, ...; a bit for each group
 }
 
-// blockReach is how many bytes it takes to ask at the 32 places of a block.
-const blockReach = 32 + 3
+// How many bytes it takes to ask at the 32 places of a block, and at the 64 of a wide
+// one.
+const (
+	blockReach = 32 + 3
+	wideReach  = 64 + 3
+)
 
 // maxChance is how likely a place of an ordinary text may be one of a group, before
 // it is quicker to ask otherwise.
@@ -40,6 +48,7 @@ func newGroups(texts [][4]byte) *groups {
 	}
 	slices.SortStableFunc(texts, func(a, b [4]byte) int { return cmp.Compare(alone[b], alone[a]) })
 	var sets [8]halves
+	g := new(groups)
 	total := 0.0
 	for _, text := range texts {
 		best, least := 0, 2.0
@@ -52,12 +61,14 @@ func newGroups(texts [][4]byte) *groups {
 			}
 		}
 		sets[best] = grown
+		for at, c := range text {
+			g.whole[at][c&127] |= 1 << best
+		}
 		total += least
 	}
 	if total > maxChance {
 		return nil
 	}
-	g := new(groups)
 	for i, s := range sets {
 		for at := range s.low {
 			for half := range 16 {
