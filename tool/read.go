@@ -137,6 +137,8 @@ func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest 
 		digest, err = w.scan(s, body)
 		return digest, false, err
 	}
+	sum := c.Env.digestBeside(size)
+	defer sum.end()       // the buffer of its text is used again
 	s.grow(int(size) + 1) // one more shows the end
 	n, err := io.ReadFull(body, s.chunk)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -154,8 +156,7 @@ func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest 
 	if bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
 		return "", false, errBinary
 	}
-	sum := c.Env.digestBeside(data)
-	defer sum.get() // whose text is in a buffer that is used again
+	sum.give(data)
 	if !c.scrub.Clean(data) {
 		return again()
 	}
