@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidfds reports whether the kernel has descriptors of processes; package os
-// has tried all of their uses.
+// pidfds reports whether the kernel has descriptors of processes. Package os would
+// start a child to find out.
 var pidfds = sync.OnceValue(func() bool {
-	p, err := os.FindProcess(os.Getpid())
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return false
 	}
-	defer p.Release() //nolint:errcheck // nothing was started
-	return p.WithHandle(func(uintptr) {}) == nil
+	closeRaw(fd)
+	return true
 })
 
 // prepare finds out what forkExec uses, which a thread that is confined may not be
@@ -26,18 +26,32 @@ func prepare() { pidfds() }
 
 // forkExec starts spec from the calling thread.
 func forkExec(spec *Spec) (Child, error) {
-	child := Child{PIDFD: -1}
-	sys := *spec.Sys
-	if pidfds() {
-		sys.PidFD = &child.PIDFD
+	if !pidfds() {
+		return forkWith(spec, nil)
 	}
+	pidfd := -1
+	child, err := forkWith(spec, &pidfd)
+	if errors.Is(err, syscall.EINVAL) { // as a kernel says that makes such descriptors in other ways alone
+		return forkWith(spec, nil)
+	}
+	return child, err
+}
+
+// forkWith starts spec, and puts a descriptor of the process into pidfd; nil is no wish
+// for one.
+func forkWith(spec *Spec, pidfd *int) (Child, error) {
+	sys := *spec.Sys
+	sys.PidFD = pidfd
 	pid, err := syscall.ForkExec(spec.Path, spec.Argv, &syscall.ProcAttr{
 		Dir: spec.Dir, Env: spec.Env, Files: spec.Files, Sys: &sys,
 	})
 	if err != nil {
 		return Child{}, err
 	}
-	child.PID = pid
+	child := Child{PID: pid, PIDFD: -1}
+	if pidfd != nil {
+		child.PIDFD = *pidfd
+	}
 	return child, nil
 }
 
