@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,14 +50,28 @@ func share() {
 		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
 	} {
 		const part, least = 4, 8
-		data, err := os.ReadFile("/proc/sys/fs/" + of)
+		var buf [32]byte
+		n, err := onFile("/proc/sys/fs/"+of, unix.O_RDONLY, 0, buf[:], unix.Read)
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-			os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(max(n/part, least))), 0) //nolint:errcheck // see above
+		if most, err := strconv.Atoi(strings.TrimSpace(string(buf[:n]))); err == nil {
+			onFile("/proc/sys/user/"+name, unix.O_WRONLY, 0, []byte(strconv.Itoa(max(most/part, least))), unix.Write) //nolint:errcheck // see above
 		}
 	}
+}
+
+// onFile opens a file that is no pipe for one call. Package os would look at what it is,
+// and ask to be told when it can be read.
+func onFile(path string, flags int, mode uint32, data []byte, call func(fd int, data []byte) (int, error)) (n int, err error) {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return 0, err
+	}
+	if len(data) > 0 {
+		n, err = call(fd, data)
+	}
+	return n, errors.Join(err, unix.Close(fd))
 }
 
 // same compares what is at a path with what the host has judged, and lets go of
@@ -81,35 +96,43 @@ func setupError(what string, err error) error {
 	return fmt.Errorf("guest: %s: %w: %w", what, fault.Failed, err)
 }
 
-// buildRoot makes a file system of the mounts on a fresh tmpfs and moves into
-// it. The old one is unreachable afterwards.
+// buildRoot makes a file system of the mounts on a fresh tmpfs, in a shop that is
+// another one, and moves into it. The old one is unreachable afterwards.
 func buildRoot(cfg *Config) error {
 	// Nothing that is mounted here may travel to the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return setupError("make the mounts private", err)
 	}
 	defer unix.Umask(unix.Umask(0o022)) // what is made is everyone's to see, whoever starts the guest
-	root := cfg.NewRoot
-	if err := unix.Mount("croft", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+	b := &builder{cfg: cfg, shop: cfg.NewRoot}
+	root := filepath.Join(b.shop, "root")
+	err := mountRoot(b.shop)
+	if err == nil {
+		err = unix.Mkdir(root, 0o755)
+	}
+	if err == nil {
+		err = mountRoot(root)
+	}
+	if err != nil {
 		return setupError("mount the root", err)
 	}
-	b := &builder{cfg: cfg, blanks: map[bool]string{}}
 	for _, m := range cfg.Mounts {
 		if err := b.place(root, m); err != nil {
 			return err
 		}
 	}
-	if err := b.end(); err != nil {
-		return setupError("remove what covers were made of", err)
-	}
 	if err := pivot(root); err != nil {
 		return err
 	}
-	err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	err = unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if err != nil {
 		return setupError("make the root read-only", err)
 	}
 	return nil
+}
+
+func mountRoot(at string) error {
+	return unix.Mount("croft", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
 }
 
 func pivot(root string) error {
@@ -127,10 +150,20 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
-// A builder puts mounts in their places.
+// A builder puts mounts in their places. What it makes them of it leaves in its shop,
+// which goes with the old root: to take a mount away takes the kernel longer than
+// anything else here.
 type builder struct {
-	cfg    *Config
-	blanks map[bool]string // a file and a directory with nothing in them, by whether it is the latter
+	cfg        *Config
+	shop       string // a directory
+	things     int    // in it
+	file, none string // a file and a directory with nothing in them, read-only; "" is not made yet
+}
+
+// thing is a new name in the shop.
+func (b *builder) thing() string {
+	b.things++
+	return filepath.Join(b.shop, strconv.Itoa(b.things))
 }
 
 // place puts one mount in its place below root.
@@ -171,15 +204,12 @@ func (b *builder) placeAt(target string, m Mount) error {
 	case MountFD:
 		return moveMount(cfg.Descriptors[m.Source], target, m)
 	case MountOverlay:
-		return overlay(cfg, target, m)
+		return b.overlay(target, m)
 	case MountTmpfs, MountProc, MountDevPTS, MountMQueue:
 		if err := makeDir(target, m.Mode); err != nil {
 			return err
 		}
-		if err := unix.Mount(string(m.Kind), target, string(m.Kind), m.flags(), m.Data); err != nil {
-			return err
-		}
-		return m.restrict(target, 0)
+		return m.mount(target, string(m.Kind), m.Data)
 	}
 	return fmt.Errorf("unknown kind %q: %w", m.Kind, fault.InvalidArgument)
 }
@@ -202,13 +232,17 @@ func makeDir(target string, mode uint32) error {
 // mkdirAll makes a directory with those above it, and tells whether it was not
 // there. It asks first for what is needed nearly always.
 func mkdirAll(dir string) (made bool, err error) {
-	switch err := unix.Mkdir(dir, 0o755); {
-	case err == nil:
-		return true, nil
-	case !errors.Is(err, unix.ENOENT):
+	err = unix.Mkdir(dir, 0o755)
+	if errors.Is(err, unix.ENOENT) {
+		if _, err := mkdirAll(filepath.Dir(dir)); err != nil {
+			return false, err
+		}
+		err = unix.Mkdir(dir, 0o755)
+	}
+	if err != nil {
 		return false, os.MkdirAll(dir, 0o755) // which tells what is there
 	}
-	return true, os.MkdirAll(dir, 0o755)
+	return true, nil
 }
 
 // toFileMode turns the bits of chmod(2) into those of package os.
@@ -224,10 +258,20 @@ func makeFile(target, content string, mode uint32) error {
 	if mode == 0 {
 		mode = 0o644
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
+	write := func() (int, error) {
+		return onFile(target, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, mode&0o1777, []byte(content), unix.Write)
 	}
-	return os.WriteFile(target, []byte(content), toFileMode(mode))
+	n, err := write()
+	if errors.Is(err, unix.ENOENT) {
+		if _, err := mkdirAll(filepath.Dir(target)); err != nil {
+			return err
+		}
+		n, err = write()
+	}
+	if err == nil && n < len(content) {
+		err = io.ErrShortWrite
+	}
+	return err
 }
 
 // flags are the flags of a new mount.
@@ -240,6 +284,15 @@ func (m Mount) flags() uintptr {
 		flags |= unix.MS_NOEXEC
 	}
 	return flags
+}
+
+// mount mounts a new file system.
+func (m Mount) mount(target, kind, data string) error {
+	err := unix.Mount(kind, target, kind, m.flags(), data)
+	if err != nil || !m.ReadOnly {
+		return err
+	}
+	return m.restrict(target, 0)
 }
 
 // restrict takes away what m does not allow. flag is unix.AT_RECURSIVE for
@@ -295,38 +348,50 @@ func hold(target string, m Mount) error {
 // cover hides what is at target, which may be in a tree that can't be written:
 // a file behind one that is made for it, a directory behind an empty one.
 func (b *builder) cover(target string, m Mount) error {
-	info, err := os.Stat(target)
+	dir, err := isDir(target)
 	if err != nil {
 		return err
 	}
 	m.ReadOnly = true
-	if info.IsDir() || m.Source == "" && m.Mode == 0 && !m.NoExec {
-		made, err := b.blank(info.IsDir())
+	if dir || m.Source == "" && m.Mode == 0 && !m.NoExec {
+		made, err := b.blank(dir)
 		if err != nil {
 			return err
 		}
 		return unix.Mount(made, target, "", unix.MS_BIND, "")
 	}
-	made := filepath.Join(b.cfg.NewRoot, ".cover")
+	made := b.thing()
 	if err := makeFile(made, m.Source, m.Mode); err != nil {
 		return err
 	}
 	if err := unix.Mount(made, target, "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(err, os.Remove(made))
+		return err
 	}
-	return errors.Join(m.restrict(target, 0), os.Remove(made))
+	return m.restrict(target, 0)
+}
+
+// isDir looks at what is at path.
+func isDir(path string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return false, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
 // blank returns a file or a directory with nothing in it, which is a mount that is
 // read-only: so is what is bound from it.
 func (b *builder) blank(dir bool) (string, error) {
-	if made := b.blanks[dir]; made != "" {
-		return made, nil
-	}
-	made, err := filepath.Join(b.cfg.NewRoot, ".blank"), error(nil)
+	is := &b.file
 	if dir {
-		made = filepath.Join(b.cfg.NewRoot, ".none")
-		err = os.Mkdir(made, 0o755)
+		is = &b.none
+	}
+	if *is != "" {
+		return *is, nil
+	}
+	made, err := b.thing(), error(nil)
+	if dir {
+		err = unix.Mkdir(made, 0o755)
 	} else {
 		err = makeFile(made, "", 0)
 	}
@@ -336,30 +401,17 @@ func (b *builder) blank(dir bool) (string, error) {
 	if err := unix.Mount(made, made, "", unix.MS_BIND, ""); err != nil {
 		return "", err
 	}
-	b.blanks[dir] = made
+	*is = made
 	return made, Mount{ReadOnly: true}.restrict(made, 0)
-}
-
-// end removes the names of what covers were made of.
-func (b *builder) end() error {
-	for _, made := range b.blanks {
-		if err := unix.Unmount(made, unix.MNT_DETACH); err != nil {
-			return err
-		}
-		if err := os.Remove(made); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // mountPoint makes target a directory or a file, as source is one.
 func mountPoint(source, target string) error {
-	info, err := os.Stat(source)
+	dir, err := isDir(source)
 	if err != nil {
 		return err
 	}
-	if info.IsDir() {
+	if dir {
 		_, err := mkdirAll(target)
 		return err
 	}
@@ -391,32 +443,29 @@ func moveMount(fd int, target string, m Mount) error {
 }
 
 // overlay stacks Upper on Lower. Layers that came as descriptors are first
-// given a place where the kernel can find them by name.
-func overlay(cfg *Config, target string, m Mount) error {
+// given a place where the kernel can find them by name. The overlay holds them by
+// itself then.
+func (b *builder) overlay(target string, m Mount) error {
 	var lower []string
-	for i, l := range m.Lower {
+	for _, l := range m.Lower {
 		name, isFD := strings.CutPrefix(l, "fd:")
 		if !isFD {
 			lower = append(lower, escape(l))
 			continue
 		}
-		at := fmt.Sprintf("%s/.layer%d", cfg.NewRoot, i)
-		if err := moveMount(cfg.Descriptors[name], at, Mount{Source: name, ReadOnly: true}); err != nil {
+		at := b.thing()
+		if err := moveMount(b.cfg.Descriptors[name], at, Mount{Source: name, ReadOnly: true}); err != nil {
 			return err
 		}
-		defer os.Remove(at)                     // run last: the directory
-		defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // the overlay holds the layer by itself now
 		lower = append(lower, at)
 	}
 	if rest, isFD := strings.CutPrefix(m.Upper, "fd:"); isFD {
 		// Upper and Work are below one detached mount, as the kernel wants it.
 		name, upper, _ := strings.Cut(rest, "/")
-		at := cfg.NewRoot + "/.upper"
-		if err := moveMount(cfg.Descriptors[name], at, Mount{Source: name}); err != nil {
+		at := b.thing()
+		if err := moveMount(b.cfg.Descriptors[name], at, Mount{Source: name}); err != nil {
 			return err
 		}
-		defer os.Remove(at)                     // run last: the directory
-		defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // the overlay holds the layer by itself now
 		m.Upper, m.Work = filepath.Join(at, upper), filepath.Join(at, m.Work)
 	}
 	if err := makeDir(target, m.Mode); err != nil {
@@ -426,10 +475,7 @@ func overlay(cfg *Config, target string, m Mount) error {
 	if m.Data != "" {
 		data += "," + m.Data
 	}
-	if err := unix.Mount("overlay", target, "overlay", m.flags(), data); err != nil {
-		return err
-	}
-	return m.restrict(target, 0)
+	return m.mount(target, "overlay", data)
 }
 
 // escape protects what overlay's options give a meaning to.
