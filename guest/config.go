@@ -8,33 +8,32 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 6
+const Protocol = 7
 
 // A Config tells a guest what it is and what to put up around itself before it
-// runs anything. The host writes it, as JSON, to a descriptor that the guest
+// runs anything. The host writes it, by Encode, to a descriptor that the guest
 // reads to its end and closes; nothing of it is in the environment or in argv,
 // where a child could see it.
 type Config struct {
-	Protocol  int              `json:"protocol"`  // Protocol of the host; the guest refuses another
-	Version   string           `json:"version"`   // made up by the host; the guest refuses hosts with another
-	Workspace string           `json:"workspace"` // id
-	Level     driver.Isolation `json:"level"`
-	Root      string           `json:"root"` // path of the workspace as its processes see it
+	Version   string // made up by the host; the guest refuses hosts with another
+	Workspace string // id
+	Level     driver.Isolation
+	Root      string // path of the workspace as its processes see it
 
 	// What is made of the world before the first process starts.
-	NewRoot  string `json:"newRoot,omitempty"`  // an empty directory to build the file system on; "" keeps the present one
-	Mounts   Mounts `json:"mounts,omitempty"`   // in order, targets below NewRoot
-	Same     []Same `json:"same,omitempty"`     // looked at when all are in place
-	Hostname string `json:"hostname,omitempty"` // needs a UTS namespace
-	Loopback bool   `json:"loopback,omitempty"` // bring lo up; needs a network namespace
+	NewRoot  string  // an empty directory to build the file system on; "" keeps the present one
+	Mounts   []Mount // in order, targets below NewRoot
+	Same     []Same  // looked at when all are in place
+	Hostname string  // needs a UTS namespace
+	Loopback bool    // bring lo up; needs a network namespace
 
 	// What the workload is.
-	UID     int               `json:"uid"` // inside; -1 keeps the guest's own
-	GID     int               `json:"gid"`
-	Env     map[string]string `json:"env,omitempty"` // of every process
-	Confine Confine           `json:"confine"`
-	Groups  []string          `json:"groups,omitempty"` // names of descriptors (Descriptors) of cgroup v1 "tasks" files to join
-	Limits  driver.Limits     `json:"limits,omitzero"`
+	UID     int // inside; -1 keeps the guest's own
+	GID     int
+	Env     map[string]string // of every process
+	Confine Confine
+	Groups  []string // names of descriptors (Descriptors) of cgroup v1 "tasks" files to join
+	Limits  driver.Limits
 
 	// Descriptors maps what the guest was given beyond standard input, output
 	// and error to descriptor numbers: "listen" (a socket to accept on), "stream"
@@ -42,80 +41,80 @@ type Config struct {
 	// socket over which the descriptor of the root goes to the host), "cgroup"
 	// (a cgroup2 directory to start children in), "egress" (a directory with the
 	// proxy's socket), and those that Groups names.
-	Descriptors map[string]int `json:"descriptors"`
+	Descriptors map[string]int
 
 	// Kernel makes the guest, once the world around it is built, hand over to a
 	// kernel in user space, in which another guest serves. nil is none.
-	Kernel *Kernel `json:"kernel,omitempty"`
+	Kernel *Kernel
 
 	// Paths stand for descriptors that can't be had inside such a kernel: "listen"
 	// (where to make a socket), "log" and "egress".
-	Paths map[string]string `json:"paths,omitempty"`
+	Paths map[string]string
 
 	// Relay makes the guest listen on this loopback port and pass connections
 	// on to the proxy's socket; 0 is no relay. With Away the proxy is out of the
 	// guest's reach, and the host asks for the connections: see Client.Relay.
-	Relay int  `json:"relay,omitempty"`
-	Away  bool `json:"away,omitempty"`
+	Relay int
+	Away  bool
 
 	// Roots, where nothing of the host is mounted, is what programs inside trust:
 	// it becomes the file RootsName in the directory of the guest.
-	Roots []byte `json:"roots,omitempty"`
+	Roots []byte
 
 	// Lease ends the guest when no host has been heard of for so long; 0 means
 	// that it dies with its stream.
-	Lease     time.Duration `json:"lease,omitempty"`
-	Retain    time.Duration `json:"retain,omitempty"` // how long exit statuses are kept; 0 is an hour
-	Subreaper bool          `json:"subreaper,omitempty"`
+	Lease     time.Duration
+	Retain    time.Duration // how long exit statuses are kept; 0 is an hour
+	Subreaper bool
 
 	// Files makes the guest serve the files of the workspace, too, for a host
 	// that can't reach them.
-	Files    bool `json:"files,omitempty"`
-	ReadOnly bool `json:"readOnly,omitempty"`
-	Sync     bool `json:"sync,omitempty"`
+	Files    bool
+	ReadOnly bool
+	Sync     bool
 
 	// Token is what a host begins a connection with, where the guest listens: its
 	// own workload, or one without mounts around it, may find the socket; "" is
 	// nothing.
-	Token string `json:"token,omitempty"`
+	Token string
 
 	// Threads is how many threads the guest takes at its start, and keeps, where
 	// it shares a limit of them with the workload.
-	Threads int `json:"threads,omitempty"`
+	Threads int
 
 	// WatchDisk makes a full disk the cause of commands that fail, also where there
 	// is no limit of it.
-	WatchDisk bool `json:"watchDisk,omitempty"`
+	WatchDisk bool
 }
 
 // A Kernel is gVisor's program, by its descriptor "kernel", which runs a bundle
 // whose first process is the program of the descriptor "program": a guest.
 type Kernel struct {
-	Args   []string `json:"args,omitempty"` // flags before the verb
-	Bundle string   `json:"bundle"`         // directory inside
-	Inner  *Config  `json:"inner"`          // of the guest that serves
+	Args   []string // flags before the verb
+	Bundle string   // directory inside
+	Inner  *Config  // of the guest that serves
 }
 
 // Confine says what every process of the workload is denied, on top of what the
 // namespaces do.
 type Confine struct {
-	NoNewPrivs bool `json:"noNewPrivs,omitempty"`
-	DropCaps   bool `json:"dropCaps,omitempty"`
-	Seccomp    bool `json:"seccomp,omitempty"`
-	NoNetwork  bool `json:"noNetwork,omitempty"` // seccomp: no sockets but AF_UNIX, no System V objects
-	NoSetID    bool `json:"noSetID,omitempty"`   // seccomp: no file may be made to run as its owner
+	NoNewPrivs bool
+	DropCaps   bool
+	Seccomp    bool
+	NoNetwork  bool // seccomp: no sockets but AF_UNIX, no System V objects
+	NoSetID    bool // seccomp: no file may be made to run as its owner
 	// Landlock: paths that may be written, and that may be read and executed; with
 	// none of both, no Landlock. A name with the prefix "fd:" is a descriptor.
-	ReadWrite []string `json:"readWrite,omitempty"`
-	ReadOnly  []string `json:"readOnly,omitempty"`
+	ReadWrite []string
+	ReadOnly  []string
 }
 
 // A Same says that what is at Path inside must be the file that the host has
 // judged, whose descriptor has the name File. Who can swap one directory for
 // another between that judgement and the mount gains nothing by it.
 type Same struct {
-	Path string `json:"path"`
-	File string `json:"file"`
+	Path string
+	File string
 }
 
 // MountKind says what a Mount puts in place.
@@ -139,16 +138,16 @@ const (
 
 // A Mount is one thing to put in place.
 type Mount struct {
-	Kind     MountKind `json:"kind"`
-	Target   string    `json:"target"` // absolute, as seen inside
-	Source   string    `json:"source,omitempty"`
-	Lower    []string  `json:"lower,omitempty"` // topmost first; a name with the prefix "fd:" is a descriptor
-	Upper    string    `json:"upper,omitempty"` // a path, or "fd:NAME/PATH": PATH below a descriptor's mount, as then Work is
-	Work     string    `json:"work,omitempty"`
-	Data     string    `json:"data,omitempty"` // options of the file system
-	ReadOnly bool      `json:"readOnly,omitempty"`
-	NoExec   bool      `json:"noExec,omitempty"`
-	Dev      bool      `json:"dev,omitempty"`      // device nodes work; otherwise they do not
-	Optional bool      `json:"optional,omitempty"` // a source that does not exist is left out
-	Mode     uint32    `json:"mode,omitempty"`     // of a directory or file made for it; 0 is 0755 or 0644
+	Kind     MountKind
+	Target   string // absolute, as seen inside
+	Source   string
+	Lower    []string // topmost first; a name with the prefix "fd:" is a descriptor
+	Upper    string   // a path, or "fd:NAME/PATH": PATH below a descriptor's mount, as then Work is
+	Work     string
+	Data     string // options of the file system
+	ReadOnly bool
+	NoExec   bool
+	Dev      bool   // device nodes work; otherwise they do not
+	Optional bool   // a source that does not exist is left out
+	Mode     uint32 // of a directory or file made for it; 0 is 0755 or 0644
 }

@@ -30,7 +30,7 @@ const ContainerVerb = "container"
 
 // Names in the directory of a guest in a container.
 const (
-	ContainerConfig = "config" // what the host writes before the start: a Config, as JSON
+	ContainerConfig = "config" // what the host writes before the start: a Config
 	ContainerReport = "report" // what the guest answers: "ok", or why it can't serve as fault.Wire
 	ContainerSocket = "sock"   // where it listens
 	ContainerLog    = "log"    // directory for the logs of sessions

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -32,11 +31,11 @@ func enter(cfg *Config) error {
 	}
 	pass := map[int]int{fdReport: fdReport}
 	inner := *k.Inner
-	inner.Protocol, inner.Descriptors = Protocol, map[string]int{}
+	inner.Descriptors = map[string]int{}
 	if fd, ok := cfg.Descriptors["stream"]; ok {
 		inner.Descriptors["stream"], pass[fd] = fdFirst, fdFirst
 	}
-	config, err := pipeWith(inner)
+	config, err := pipeWith(inner.Encode())
 	if err != nil {
 		return setupError("pass the configuration on", err)
 	}
@@ -59,11 +58,7 @@ func enter(cfg *Config) error {
 
 // pipeWith returns the end of a pipe from which a configuration can be read. It
 // must fit, since nobody reads it yet.
-func pipeWith(cfg Config) (fd int, err error) {
-	data, err := json.Marshal(cfg)
-	if err != nil {
-		return -1, err
-	}
+func pipeWith(data []byte) (fd int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return -1, err

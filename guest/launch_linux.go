@@ -141,7 +141,6 @@ func (s *starting) give(name string, f *os.File) {
 }
 
 func (s *starting) open() error {
-	s.launch.Config.Protocol = Protocol
 	s.launch.Config.Descriptors = map[string]int{}
 	configR, configW, err := pipe(false)
 	if err != nil {
@@ -351,11 +350,7 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 			return fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
 		}
 	}
-	data, err := json.Marshal(s.launch.Config)
-	if err != nil {
-		return fmt.Errorf("guest: encode its configuration: %w: %w", fault.Internal, err)
-	}
-	_, werr := s.config.Write(data)
+	_, werr := s.config.Write(s.launch.Config.Encode())
 	s.config.Close()
 	said, err := readReport(s.report)
 	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ import (
 
 // Descriptors of a guest that are always there.
 const (
-	fdConfig = 3 // its Config, as JSON, to the end
+	fdConfig = 3 // its Config, to the end
 	fdReport = 4 // "ok", or why it can't serve as fault.Wire; then closed
 	fdFirst  = 5 // the first of Config.Descriptors
 )
@@ -161,19 +162,17 @@ func readConfig(f *os.File) (*Config, error) {
 }
 
 func parseConfig(r io.Reader) (*Config, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxConfig))
-	if err != nil {
+	const usual = 16 << 10
+	var buf bytes.Buffer
+	buf.Grow(usual)
+	if _, err := buf.ReadFrom(io.LimitReader(r, maxConfig)); err != nil {
 		return nil, setupError("read the configuration", err)
 	}
-	cfg := new(Config)
-	if err := json.Unmarshal(data, cfg); err != nil {
+	cfg, err := decodeConfig(buf.Bytes())
+	if errors.Is(err, errNonsense) {
 		return nil, setupError("read the configuration", err)
 	}
-	if cfg.Protocol != Protocol {
-		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
-			cfg.Protocol, Protocol, fault.Failed)
-	}
-	return cfg, nil
+	return cfg, err
 }
 
 // handOff gives the host a descriptor of the workspace as the guest sees it.

@@ -22,7 +22,7 @@ func first(t *testing.T) func(*guest.Launch) {
 			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 		}
 		l.Config.NewRoot, l.Config.Root, l.Config.Level = stage, "/w", driver.IsolationNamespaces
-		l.Config.Mounts = guest.Mounts{
+		l.Config.Mounts = []guest.Mount{
 			{Kind: guest.MountProc, Target: "/proc"}, {Kind: guest.MountTmpfs, Target: "/w"},
 			{Kind: guest.MountBind, Target: "/dev/null", Source: "/dev/null", Dev: true},
 		}

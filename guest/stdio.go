@@ -61,12 +61,10 @@ func Converse(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*Client
 }
 
 func converse(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*Client, error) {
-	data, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("guest: %w: %w", fault.Internal, err)
-	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // which ends what waits below
-	if err = writeMessage(conn, data); err == nil {
+	var data []byte
+	err := writeMessage(conn, cfg.Encode())
+	if err == nil {
 		data, err = readMessage(conn, maxReport)
 	}
 	if !stop() {

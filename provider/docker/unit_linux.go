@@ -159,11 +159,8 @@ func (l *launch) prepare(version string, img Image) error {
 		return err
 	}
 	l.newToken()
-	data, err := json.Marshal(l.config(version, img))
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(l.box(guest.ContainerConfig), data, 0o600); err != nil {
+	cfg := l.config(version, img)
+	if err := os.WriteFile(l.box(guest.ContainerConfig), cfg.Encode(), 0o600); err != nil {
 		return err
 	}
 	return l.open()
@@ -241,7 +238,7 @@ func (l *launch) config(version string, img Image) guest.Config {
 		level = driver.IsolationGVisor
 	}
 	cfg := guest.Config{
-		Protocol: guest.Protocol, Version: version, Workspace: l.id, Level: level, Root: inside, UID: -1, Token: l.token,
+		Version: version, Workspace: l.id, Level: level, Root: inside, UID: -1, Token: l.token,
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
 		WatchDisk: true, Threads: guestThreads, Env: environment(img.Env, l.policy.Env),
 	}
