@@ -168,7 +168,7 @@ func (r *reaper) orphans() []proc {
 // children lists the children of this process's first thread, which is where the
 // kernel puts orphans.
 func (r *reaper) children() []int {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(r.self) + "/task/" + strconv.Itoa(r.self) + "/children")
+	data, err := readWhole("/proc/" + strconv.Itoa(r.self) + "/task/" + strconv.Itoa(r.self) + "/children")
 	if errors.Is(err, os.ErrNotExist) {
 		pids, _ := allPIDs() // a kernel without that file: judged one by one
 		return pids
