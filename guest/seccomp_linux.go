@@ -52,14 +52,15 @@ func seccompFilter(f filter) ([]unix.SockFilter, error) {
 	default:
 		return nil, fmt.Errorf("guest: no seccomp filter for %s", runtime.GOARCH)
 	}
-	p := []unix.SockFilter{
+	const usual = 512 // instructions, of which there are somewhat less
+	p := append(make([]unix.SockFilter, 0, usual),
 		load(offArch),
 		jump(unix.BPF_JEQ, arch, 1, 0),
 		ret(retNoCall), // 32-bit programs of this machine: another table of calls
 		load(offNumber),
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		ret(retNoCall),
-	}
+	)
 	rules := append(conditional(f.noNetwork), unreachable(f.mortal, f.ids)...)
 	if f.noSetID {
 		rules = append(rules, setID()...)
@@ -69,7 +70,7 @@ func seccompFilter(f filter) ([]unix.SockFilter, error) {
 		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
 		p = append(p, rule.code...)
 	}
-	p = append(p, tree(ranges(plainSyscalls))...)
+	p = tree(p, ranges(plainSyscalls))
 	if len(p) > unix.BPF_MAXINSNS {
 		return nil, fmt.Errorf("guest: the seccomp filter has %d instructions", len(p))
 	}
@@ -258,26 +259,25 @@ func ranges(numbers []uint32) []span {
 	return out
 }
 
-// tree decides by halving whether the number, which is loaded, is in a span.
-func tree(spans []span) []unix.SockFilter {
+// tree adds to a program what decides by halving whether the number, which is
+// loaded, is in a span.
+func tree(p []unix.SockFilter, spans []span) []unix.SockFilter {
 	if len(spans) == 1 {
 		s := spans[0]
-		return []unix.SockFilter{
+		return append(p,
 			jump(unix.BPF_JGE, s.first, 0, 2),
 			jump(unix.BPF_JGT, s.last, 1, 0),
 			ret(retAllow),
 			ret(retDenied),
-		}
+		)
 	}
 	mid := len(spans) / 2
-	low, high := tree(spans[:mid]), tree(spans[mid:])
 	// A conditional jump reaches 255 instructions, an unconditional one all.
-	out := []unix.SockFilter{
-		jump(unix.BPF_JGE, spans[mid].first, 0, 1),
-		{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(low))},
-	}
-	out = append(out, low...)
-	return append(out, high...)
+	p = append(p, jump(unix.BPF_JGE, spans[mid].first, 0, 1), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
+	low := len(p)
+	p = tree(p, spans[:mid])
+	p[low-1].K = uint32(len(p) - low) //nolint:gosec // a program has a few hundred instructions
+	return tree(p, spans[mid:])
 }
 
 func load(offset uint32) unix.SockFilter {

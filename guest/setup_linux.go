@@ -480,6 +480,9 @@ func (b *builder) overlay(target string, m Mount) error {
 
 // escape protects what overlay's options give a meaning to.
 func escape(path string) string {
+	if !strings.ContainsAny(path, `\:,`) {
+		return path
+	}
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`).Replace(path)
 }
 
