@@ -164,10 +164,14 @@ func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest 
 	if c.send != nil && n >= largeText && w.shown >= w.first {
 		c.send()
 	}
-	digest = sum.get()
-	if seen, ok := c.Seen(path); ok && seen.Digest == digest { // then its lines are known
+	seen, known := c.Seen(path)
+	if !known {
+		w.marks = marksOf(data) // while the digest is made
+	}
+	switch digest = sum.get(); {
+	case known && seen.Digest == digest:
 		w.marks = seen.marks
-	} else {
+	case known:
 		w.marks = marksOf(data)
 	}
 	return digest, true, nil
