@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -21,7 +22,7 @@ type filter struct {
 
 	added  map[[4]byte]bool // the first four bytes of each text, until seal
 	groups *groups          // of these; nil where they are not asked
-	wide   bool             // they are asked at the places of wide blocks
+	wide   int              // the size of a text in which they are asked at the places of wide blocks
 }
 
 // add enters a text of four bytes or more.
@@ -39,7 +40,10 @@ func (f *filter) add(text []byte) {
 
 // seal says that no text follows.
 func (f *filter) seal() {
-	f.wide = hasWide
+	f.wide = math.MaxInt
+	if hasWide {
+		f.wide = wideWorth
+	}
 	if hasBlocks {
 		f.groups = newGroups(slices.SortedFunc(maps.Keys(f.added), func(a, b [4]byte) int { return bytes.Compare(a[:], b[:]) }))
 	}
@@ -52,7 +56,7 @@ func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
 // next returns the first index from i on at which a text may begin, or the first
 // that is closer than four bytes to the end.
 func (f *filter) next(p []byte, i int) int {
-	if f.groups != nil && f.wide && len(p)-i >= wideReach {
+	if f.groups != nil && len(p)-i >= f.wide {
 		at, found := nextWide(f.groups, &f.four, &p[i], len(p)-i)
 		if i += at; found {
 			return i

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -20,11 +21,13 @@ func places(f *filter, p []byte) []int {
 // without groups.
 func checkPlaces(t *testing.T, f *Patterns, p []byte) {
 	t.Helper()
-	narrow := f.first
-	narrow.wide = false
-	plain := narrow
+	wide, narrow, plain := f.first, f.first, f.first
+	if hasWide {
+		wide.wide = wideReach
+	}
+	narrow.wide = math.MaxInt
 	plain.groups = nil
-	for how, first := range []*filter{&f.first, &narrow, &plain} {
+	for how, first := range []*filter{&wide, &narrow, &plain} {
 		got := places(first, p)
 		for i := range len(p) - 3 {
 			if _, head := f.heads[four(p[i:])]; head && !slices.Contains(got, i) {

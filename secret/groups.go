@@ -28,6 +28,10 @@ const (
 	wideReach  = 64 + 3
 )
 
+// wideWorth is the size of a text that is worth wide blocks: a processor takes some
+// time to wake its widest registers.
+const wideWorth = 32 << 10
+
 // maxChance is how likely a place of an ordinary text may be one of a group, before
 // it is quicker to ask otherwise.
 const maxChance = 0.15
