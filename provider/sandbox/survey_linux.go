@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,7 @@ type survey struct {
 	traps []string          // other names, see trapNames
 	leads map[string]string // symlinks among traps, and in hooks, that lead to what lies in the directory itself: to where
 	signs map[string]string // what each of them is, by its name
-	names map[string]bool   // what is at the top
+	names map[string]bool   // what is at the top, see note
 	looks int
 	top   int    // descriptor of the directory, while looking
 	real  string // its path
@@ -88,10 +89,7 @@ func (s *survey) walk(fd int, rel string, depth int, crowd bool) error {
 		return fmt.Errorf("it holds more than %d files: %w: name the project itself", mostLooked, fault.ResourceExhausted)
 	}
 	if rel == "" {
-		s.names = map[string]bool{}
-		for _, e := range entries {
-			s.names[e.Name()] = true
-		}
+		s.note(entries)
 	}
 	if bareRepo(entries) {
 		return s.repo(fd, rel)
@@ -189,10 +187,30 @@ func (s *survey) sign(fd int, name, at string) {
 	s.signs[at] = sign
 }
 
+// note keeps what is at the top. There are file systems that take names for the same
+// which differ in case.
+func (s *survey) note(entries []os.DirEntry) {
+	s.names = map[string]bool{}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			s.names = nil // what such a name is the same as is not known here
+			return
+		}
+		s.names[strings.ToLower(name)] = true
+	}
+}
+
+// mayHave reports whether something could be at a path from the top.
+func (s *survey) mayHave(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return s.names == nil || s.names[strings.ToLower(first)]
+}
+
 // tops looks for what counts at the top alone.
 func (s *survey) tops() {
 	for _, name := range topTraps {
-		if first, _, _ := strings.Cut(name, "/"); !s.names[first] {
+		if !s.mayHave(name) {
 			continue
 		}
 		if s.sign(s.top, name, name); s.signs[name] == "" {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -319,4 +320,32 @@ func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap
 
 func TestInPlaceProcess(t *testing.T) {
 	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")
+}
+
+func TestSurveyAsksForWhatMayBeThere(t *testing.T) {
+	dir := t.TempDir()
+	names := func(list ...string) *survey {
+		t.Helper()
+		sub := filepath.Join(dir, strconv.Itoa(len(list))+list[0])
+		for _, name := range list {
+			put(t, filepath.Join(sub, name), "x")
+		}
+		entries, err := os.ReadDir(sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := new(survey)
+		s.note(entries)
+		return s
+	}
+	for path, s := range map[string]*survey{
+		".claude/settings.json": names(".CLAUDE", "a"), "opencode.json": names("OpenCode.json"), ".mcp.json": names(".mcp.jſon", "b"), ".cursor/mcp.json": new(survey),
+	} {
+		if !s.mayHave(path) {
+			t.Errorf("%s is not looked for, with %v", path, s.names)
+		}
+	}
+	if s := names("a", "b", "c"); s.mayHave(".mcp.json") {
+		t.Error(".mcp.json is looked for where it can't be")
+	}
 }
