@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 		}
 		o.goOn(begun.Made, opts, f)
 	}
-	debug.SetGCPercent(evalGCPercent)
+	collectLate()
 	defer a.beginEarly(ctx, &o.place)(&err)
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
@@ -180,9 +181,14 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 	}
 }
 
-// evalGCPercent lets an evaluation, which needs little memory and is over soon, have
-// more garbage before it is looked for.
-const evalGCPercent = 800
+// collectLate lets an evaluation, which needs little memory and is often over soon, have
+// 32 MB before it looks for garbage for the first time, and from then on twice what it
+// needs.
+func collectLate() {
+	const first, then = 800, 200 // percent of the 4 MB that Go begins with, and of what is in use
+	debug.SetGCPercent(first)
+	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, then)
+}
 
 // evaluate runs a suite and turns its result into a status.
 func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
