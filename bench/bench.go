@@ -24,6 +24,7 @@ type bench struct {
 	clean  []func()
 
 	between func() // called between turns, outside of the time that is taken; nil is nothing
+	before  func() // the same before each side
 }
 
 func (b *bench) runFamily(ctx context.Context, f family) error {
@@ -36,7 +37,7 @@ func (b *bench) release() {
 	for _, c := range slices.Backward(b.clean) {
 		c()
 	}
-	b.clean, b.between, b.least = nil, nil, 0
+	b.clean, b.between, b.before, b.least = nil, nil, nil, 0
 }
 
 // cleanup runs f when the family ends.
@@ -95,6 +96,9 @@ func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ou
 			slices.Reverse(pair)
 		}
 		for _, p := range pair {
+			if b.before != nil {
+				b.before()
+			}
 			t := time.Now()
 			if err := p.f(batch); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -98,6 +98,8 @@ func openStore(dir string) *snapshot.Store {
 // first compares the first snapshot of a tree, into an empty store.
 func (g *snapshotGround) first(ctx context.Context, b *bench) error {
 	b.between = g.sweep
+	b.before = settle // ours waits for the disk, and not for what tar and git leave unwritten
+	defer func() { b.before = nil }()
 	ours := once(func() error {
 		_, err := openStore(g.fresh("store")).Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
 		return err
