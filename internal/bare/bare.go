@@ -17,15 +17,15 @@ import (
 
 // open opens a path, for this process alone.
 func open(path string, flags int, perm fs.FileMode) (int, error) {
-	fd, err := again(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, uint32(perm.Perm())) })
+	fd, err := Again(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, uint32(perm.Perm())) })
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return fd, nil
 }
 
-// again repeats a system call that a signal interrupted.
-func again(call func() (int, error)) (int, error) {
+// Again repeats a system call that a signal interrupted.
+func Again(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
@@ -51,7 +51,7 @@ func ReadFile(path string) (data []byte, err error) {
 	defer unix.Close(fd) //nolint:errcheck // it was only read
 	data = make([]byte, 0, 2<<10)
 	for {
-		n, err := again(func() (int, error) { return unix.Read(fd, data[len(data):cap(data)]) })
+		n, err := Again(func() (int, error) { return unix.Read(fd, data[len(data):cap(data)]) })
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
@@ -72,7 +72,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	}
 	for len(data) > 0 && err == nil {
 		var n int
-		n, err = again(func() (int, error) { return unix.Write(fd, data) })
+		n, err = Again(func() (int, error) { return unix.Write(fd, data) })
 		data = data[max(n, 0):]
 	}
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
@@ -84,7 +84,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 // Remove removes what is no directory; what is not there is fs.ErrNotExist, after one
 // call and not two.
 func Remove(path string) error {
-	if _, err := again(func() (int, error) { return 0, unix.Unlink(path) }); err != nil {
+	if _, err := Again(func() (int, error) { return 0, unix.Unlink(path) }); err != nil {
 		return &fs.PathError{Op: "remove", Path: path, Err: err}
 	}
 	return nil
@@ -105,7 +105,7 @@ func TakeLock(ctx context.Context, path string, flags int) (*Lock, error) {
 	}
 	l := &Lock{fd}
 	for {
-		_, err := again(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+		_, err := Again(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 		if err == nil {
 			return l, nil
 		}
@@ -128,6 +128,6 @@ func (l *Lock) Close() error {
 	if l.fd = -1; fd < 0 {
 		return nil
 	}
-	_, err := again(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_UN) })
+	_, err := Again(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_UN) })
 	return errors.Join(err, unix.Close(fd))
 }

@@ -1,35 +1,13 @@
 package quote
 
 import (
-	"os"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
-// beforeTheEnd returns n bytes behind which nothing can be read or written: who does
-// so ends the test.
-func beforeTheEnd(t *testing.T, n int) []byte {
-	t.Helper()
-	page := os.Getpagesize()
-	size := (n + page - 1) / page * page
-	mem, err := unix.Mmap(-1, 0, size+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Munmap(mem); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := unix.Mprotect(mem[size:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	return mem[size-n : size : size]
-}
-
 func TestLinesStayInTheirBuffers(t *testing.T) {
-	text, room := beforeTheEnd(t, 200), beforeTheEnd(t, 300)
+	text, room := testenv.BeforeTheEnd(t, 200), testenv.BeforeTheEnd(t, 300)
 	for i := range text {
 		text[i] = 'a'
 	}

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/internal/bare"
 )
 
 // A bareWalker goes through directories by bare descriptors: package os takes
@@ -21,13 +23,13 @@ type inner struct {
 
 // openDir opens the directory of a name in another one.
 func openDir(at int, name string) (int, error) {
-	return again(func() (int, error) {
+	return bare.Again(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
 
 func unlinkAt(at int, name string, flags int) error {
-	_, err := again(func() (int, error) { return 0, unix.Unlinkat(at, name, flags) })
+	_, err := bare.Again(func() (int, error) { return 0, unix.Unlinkat(at, name, flags) })
 	return err
 }
 
@@ -48,7 +50,7 @@ func (w *bareWalker) list(fd int, all bool) ([]inner, error) {
 	}
 	var list []inner
 	for {
-		n, err := again(func() (int, error) { return unix.Getdents(fd, w.buf) })
+		n, err := bare.Again(func() (int, error) { return unix.Getdents(fd, w.buf) })
 		if err != nil || n == 0 {
 			return list, err
 		}

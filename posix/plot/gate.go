@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/bare"
 )
 
 // A gate lets the changes of one root be committed while the policy on disk
@@ -93,7 +94,7 @@ func (g *gate) judge(meta io.Reader) error {
 type locked int
 
 func (l locked) Read(p []byte) (int, error) {
-	n, err := again(func() (int, error) { return syscall.Read(int(l), p) })
+	n, err := bare.Again(func() (int, error) { return syscall.Read(int(l), p) })
 	if err == nil && n == 0 && len(p) > 0 {
 		err = io.EOF
 	}
@@ -102,19 +103,10 @@ func (l locked) Read(p []byte) (int, error) {
 
 func (l locked) close() { _ = syscall.Close(int(l)) } // nothing was written
 
-// again repeats a system call that a signal interrupted.
-func again(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
-}
-
 // lockMeta opens the meta that is at path and locks it, shared.
 func lockMeta(path string) (locked, error) {
 	for {
-		fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+		fd, err := bare.Again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
 		if err != nil {
 			return -1, err
 		}
@@ -144,7 +136,7 @@ func isAt(fd int, path string) (bool, error) {
 }
 
 func lockFD(fd, how int) error {
-	_, err := again(func() (int, error) { return 0, syscall.Flock(fd, how) })
+	_, err := bare.Again(func() (int, error) { return 0, syscall.Flock(fd, how) })
 	return err
 }
 
