@@ -37,6 +37,23 @@ const laneWatch = 2 * time.Millisecond
 // short thing until then.
 const wordWatch = 300 * time.Microsecond
 
+// turnEvery is how often whoever runs one command after the other lets Go choose who is
+// next. One that never does is taken for one that does not let others run: every 10 ms
+// its processor is taken from it, and Go's watchman, who sleeps for 10 ms where nothing
+// is amiss, looks again every 70 us for a while, on the processor that the command has.
+const turnEvery = 4 * time.Millisecond
+
+// A turn knows when it was last let go.
+type turn struct{ last time.Time }
+
+// pass lets others run if it is time to.
+func (t *turn) pass() {
+	if now := time.Now(); now.Sub(t.last) > turnEvery {
+		t.last = now
+		runtime.Gosched()
+	}
+}
+
 // watching is true while one of this process's commands is waited for in that way: many
 // at once would take the processors from those whom they wait for.
 var watching atomic.Bool
@@ -52,6 +69,7 @@ type lane struct {
 	raw    syscall.RawConn
 	till   time.Time // end of the spell in poll
 	quick  bool      // the command before took less than laneWatch
+	turn   turn
 	buf    []byte
 	rest   []byte // of buf: what came and was not looked at yet
 	broken bool
@@ -150,16 +168,20 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	l.broken = l.broken || errors.Is(err, errNonsense)
 	res.CallbackErrors = out.said()
 	l.reuse()
+	l.turn.pass()
 	return res, err, true
 }
 
 // word is the message that lets a command start which is held, or not.
 func word(start bool) []byte {
 	if start {
-		return []byte{0, 0, 0, 1, 1}
+		return startWord
 	}
 	return []byte{0, 0, 0, 1, 0}
 }
+
+// startWord is the message that lets a command start.
+var startWord = []byte{0, 0, 0, 1, 1}
 
 // answer waits for how the command ended, and hands on what it writes until then.
 func (l *lane) answer(ctx context.Context, out *carriers) ([]byte, error) {
@@ -360,7 +382,9 @@ func (s *server) serveLane(fd int) {
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
 	in := &laneReader{fd: fd, buf: make([]byte, 16<<10)}
 	var out []byte
+	var turn turn
 	for {
+		turn.pass()
 		data, err := in.next()
 		if err != nil {
 			return
@@ -395,6 +419,9 @@ func (s *server) obey(o *order, lane *laneReader) (driver.Result, error) {
 		word := sync.OnceValue(lane.word)
 		defer word() //nolint:errcheck // it comes in any case, and who waits for it is told
 		cmd.Before = func(context.Context) error { return word() }
+		if lane.used == lane.have {
+			ctx = process.Awaiting(ctx, process.Await{FD: lane.fd, Word: startWord})
+		}
 	}
 	if o.streams == 0 {
 		return s.shell.Run(process.Named(ctx, o.tag), cmd)

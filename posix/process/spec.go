@@ -18,6 +18,8 @@ type Spec struct {
 	Dir   string
 	Files []uintptr // descriptors 0, 1 and 2 of the child
 	Sys   *syscall.SysProcAttr
+
+	Await *Await // what the child waits for when it is made; nil for nothing
 }
 
 // A Child is what a Starter started: a child of this process.
@@ -29,7 +31,8 @@ type Child struct {
 	PIDFD int
 }
 
-// A Starter starts children. An error means that none was started.
+// A Starter starts children. An error means that none was started. It answers ErrNoWord
+// where the spec has an Await that it does not heed.
 type Starter interface {
 	Start(spec *Spec) (Child, error)
 }
@@ -37,7 +40,15 @@ type Starter interface {
 // direct forks from the thread it is called on.
 type direct struct{}
 
-func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
+func (direct) Start(spec *Spec) (Child, error) { return fork(spec) }
+
+// fork starts spec from the calling thread.
+func fork(spec *Spec) (Child, error) {
+	if spec.Await != nil {
+		return forkAwaiting(spec)
+	}
+	return forkExec(spec)
+}
 
 // A ThreadStarter starts every child from one operating system thread, whose
 // credentials, groups, seccomp filter, Landlock domain and no-new-privileges
@@ -99,7 +110,7 @@ func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 	for {
 		select {
 		case job := <-t.jobs:
-			child, err := forkExec(job.spec)
+			child, err := fork(job.spec)
 			job.reply <- startReply{child, err}
 		case <-t.quit:
 			return

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -111,18 +112,37 @@ func (m *Manager) launch(ctx context.Context, s *session, spec *Spec, cmd *drive
 	if s.grip, err = m.opts.Tree.Plant(spec); err != nil {
 		return err
 	}
-	if cmd.Before != nil {
-		err = cmd.Before(ctx)
-		s.started = time.Now()
-		s.info.Started = s.started
-	}
-	if err == nil {
+	if cmd.Before == nil {
 		err = m.fork(s, spec)
+	} else {
+		err = m.forkHeld(ctx, s, spec, cmd)
 	}
 	if err != nil {
 		s.grip.Release()
 	}
 	return err
+}
+
+// forkHeld starts a child that has something to wait for. Where that is a word, it is
+// tried to have the child ready when it comes.
+func (m *Manager) forkHeld(ctx context.Context, s *session, spec *Spec, cmd *driver.Command) error {
+	err := error(ErrNoWord)
+	if spec.Await = awaitOf(ctx); spec.Await != nil && m.opts.Prepare == nil {
+		if err = m.fork(s, spec); err != nil && !errors.Is(err, ErrNoWord) {
+			return err // the word was there
+		}
+	}
+	spec.Await = nil
+	refused := cmd.Before(ctx)
+	if err == nil {
+		return nil // it has read the word that the child has seen
+	}
+	if refused != nil {
+		return refused
+	}
+	s.started = time.Now()
+	s.info.Started = s.started
+	return m.fork(s, spec)
 }
 
 // fork starts the child and makes it known in one step, as the reaper sees it.

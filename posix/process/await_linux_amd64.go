@@ -1,0 +1,180 @@
+package process
+
+import (
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/internal/openfiles"
+)
+
+// longestWait is how long a child waits for its word. Until it is over nothing else of
+// this process is sure to run: the thread is lost to Go meanwhile.
+const longestWait = 300 * time.Microsecond
+
+// awaitCall stands for waiting for the word in a list of calls.
+const awaitCall = ^uintptr(0)
+
+// A step is a system call that a child makes.
+type step struct {
+	nr    uintptr
+	args  [6]uintptr // the last two are the word's alone
+	errno syscall.Errno
+}
+
+// cloneArgs is what clone3(2) takes.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// A birth is all that a child needs on its way to its program. It is on the heap, where
+// nothing moves.
+type birth struct {
+	args  cloneArgs
+	masks [2]uint64 // of signals: all, and those blocked before
+	pidfd int32
+	calls [12]step
+	used  int
+	heard [3]uint64 // the word as it came, and the time
+	limit openfiles.Limit
+
+	path, dir *byte
+	argv, env []*byte
+}
+
+// deaf is set once the kernel has said that it does not make children in this way.
+var deaf atomic.Bool
+
+// clone is in assembly.
+//
+//go:noescape
+func clone(args *cloneArgs, size uintptr, masks *[2]uint64, todo *step) uintptr
+
+// forkAwaiting starts a child that waits for spec.Await by itself.
+func forkAwaiting(spec *Spec) (Child, error) {
+	if deaf.Load() || runtime.NumCPU() < 2 || !simple(spec) || !pidfds() {
+		return Child{}, ErrNoWord
+	}
+	b, err := conceive(spec)
+	if err != nil {
+		return Child{}, err
+	}
+	syscall.ForkLock.Lock()
+	b.wait(spec.Await)
+	pid := clone(&b.args, unsafe.Sizeof(b.args), &b.masks, &b.calls[0])
+	syscall.ForkLock.Unlock()
+	runtime.KeepAlive(b)
+	if errno := -int(pid); errno > 0 && errno < 4096 {
+		switch err := syscall.Errno(errno); err {
+		case syscall.ENOSYS, syscall.EINVAL, syscall.EPERM:
+			deaf.Store(true)
+			return Child{}, ErrNoWord
+		default:
+			return Child{}, err
+		}
+	}
+	child := Child{PID: int(pid), PIDFD: int(b.pidfd)}
+	for i := range b.calls[:b.used] {
+		c := &b.calls[i]
+		if c.errno == 0 {
+			continue
+		}
+		child.reap() //nolint:errcheck // it has ended, and says no more
+		closeRaw(child.PIDFD)
+		if c.nr == awaitCall {
+			return Child{}, ErrNoWord
+		}
+		return Child{}, c.errno
+	}
+	return child, nil
+}
+
+// simple reports whether a child needs nothing that is not done here.
+func simple(spec *Spec) bool {
+	for _, fd := range spec.Files {
+		if int(fd) < len(spec.Files) {
+			return false
+		}
+	}
+	rest := *spec.Sys
+	rest.Setsid, rest.UseCgroupFD, rest.CgroupFD = false, false, 0
+	return len(spec.Files) == 3 && len(spec.Await.Word) <= 8 && reflect.ValueOf(&rest).Elem().IsZero()
+}
+
+// conceive prepares a child of spec.
+func conceive(spec *Spec) (*birth, error) {
+	b := &birth{pidfd: -1, masks: [2]uint64{^uint64(0), 0}}
+	var errs [4]error
+	b.path, errs[0] = syscall.BytePtrFromString(spec.Path)
+	b.dir, errs[1] = syscall.BytePtrFromString(spec.Dir)
+	b.argv, errs[2] = syscall.SlicePtrFromStrings(spec.Argv)
+	b.env, errs[3] = syscall.SlicePtrFromStrings(spec.Env)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	b.args = cloneArgs{
+		flags:      unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND,
+		pidfd:      uint64(uintptr(unsafe.Pointer(&b.pidfd))),
+		exitSignal: uint64(unix.SIGCHLD),
+	}
+	if spec.Sys.UseCgroupFD {
+		b.args.flags |= unix.CLONE_INTO_CGROUP
+		b.args.cgroup = uint64(spec.Sys.CgroupFD)
+	}
+	if spec.Sys.Setsid {
+		b.call(unix.SYS_SETSID)
+	}
+	b.call(awaitCall)
+	if spec.Dir != "" {
+		b.call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)))
+	}
+	for i, fd := range spec.Files {
+		b.call(unix.SYS_DUP3, fd, uintptr(i), 0)
+	}
+	if limit, ok := openFiles(); ok {
+		b.limit = limit
+		b.call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&b.limit)), 0)
+	}
+	b.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.masks[1])), 0, unsafe.Sizeof(b.masks[1]))
+	b.call(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])))
+	return b, nil
+}
+
+// openFiles is the limit of a child whose parent has one that Go has raised.
+func openFiles() (openfiles.Limit, bool) {
+	given, ok := openfiles.Given()
+	if !ok || given.Max == 0 || given.Cur >= given.Max-1 {
+		return given, false
+	}
+	var now syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now)
+	return given, err == nil && now.Cur == given.Max-1 && now.Max == given.Max // else others have changed it since
+}
+
+func (b *birth) call(nr uintptr, args ...uintptr) {
+	c := &b.calls[b.used]
+	c.nr = nr
+	copy(c.args[:], args)
+	b.used++
+}
+
+// wait says what the child waits for, and until when.
+func (b *birth) wait(a *Await) {
+	var word [8]byte
+	copy(word[:], a.Word)
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) //nolint:errcheck // it has that clock
+	for i := range b.calls[:b.used] {
+		if c := &b.calls[i]; c.nr == awaitCall {
+			c.args = [6]uintptr{uintptr(a.FD), uintptr(unsafe.Pointer(&b.heard[0])), uintptr(len(a.Word)),
+				uintptr(binary.LittleEndian.Uint64(word[:])), uintptr(now.Nano() + longestWait.Nanoseconds())}
+		}
+	}
+}
