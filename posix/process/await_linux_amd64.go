@@ -17,7 +17,7 @@ import (
 
 // longestWait is how long a child waits for its word. Until it is over nothing else of
 // this process is sure to run: the thread is lost to Go meanwhile.
-const longestWait = 300 * time.Microsecond
+const longestWait = 600 * time.Microsecond
 
 // awaitCall stands for waiting for the word in a list of calls.
 const awaitCall = ^uintptr(0)

@@ -81,12 +81,26 @@ func (m *Manager) environ(cmd *driver.Command, id, dir string) (env []string, pa
 	if len(cmd.Env) == 0 && cmd.TTY == nil {
 		return append(slices.Clip(m.env), "PWD="+dir, marker+"="+id), m.base["PATH"], nil
 	}
-	all := maps.Clone(m.base)
-	if _, ok := all["TERM"]; !ok && cmd.TTY != nil {
-		all["TERM"] = "xterm-256color"
+	own := map[string]string{"PWD": dir}
+	if _, ok := m.base["TERM"]; !ok && cmd.TTY != nil {
+		own["TERM"] = "xterm-256color"
 	}
-	all["PWD"] = dir
-	maps.Copy(all, cmd.Env)
-	all[marker] = id
-	return envList(all), all["PATH"], nil
+	maps.Copy(own, cmd.Env)
+	own[marker] = id
+	path, ok := own["PATH"]
+	if !ok {
+		path = m.base["PATH"]
+	}
+	env = make([]string, 0, len(m.env)+len(own))
+	for _, kv := range m.env {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ok := own[name]; !ok {
+			env = append(env, kv)
+		}
+	}
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env, path, nil
 }

@@ -125,8 +125,8 @@ func lookPath(program, dir, path string) (string, error) {
 		}
 		return full, nil
 	}
-	found := fmt.Errorf("%w: not in PATH", fault.NotFound)
-	for _, d := range filepath.SplitList(path) {
+	var other error // why one that is there is none
+	for d := range strings.SplitSeq(path, string(filepath.ListSeparator)) {
 		if !filepath.IsAbs(d) {
 			continue
 		}
@@ -135,11 +135,14 @@ func lookPath(program, dir, path string) (string, error) {
 		if err == nil {
 			return full, nil
 		}
-		if !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory that can't be searched has none
-			found = err
+		if err != errMissing && !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory that can't be searched has none
+			other = err
 		}
 	}
-	return "", fmt.Errorf("process: program %q: %w", program, found)
+	if other == nil {
+		other = fmt.Errorf("%w: not in PATH", fault.NotFound)
+	}
+	return "", fmt.Errorf("process: program %q: %w", program, other)
 }
 
 // errMissing is made once: most directories of a PATH do not have most programs.
