@@ -31,7 +31,11 @@ type step struct {
 
 // cloneArgs is what clone3(2) takes.
 type cloneArgs struct {
-	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags, pidfd uint64
+	_            [2]uint64 // where to put ids of threads
+	exitSignal   uint64
+	_            [5]uint64 // a stack, thread-local storage, ids to have
+	cgroup       uint64
 }
 
 // A birth is all that a child needs on its way to its program. It is on the heap, where

@@ -135,7 +135,7 @@ func lookPath(program, dir, path string) (string, error) {
 		if err == nil {
 			return full, nil
 		}
-		if err != errMissing && !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory that can't be searched has none
+		if !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory that can't be searched has none
 			other = err
 		}
 	}
