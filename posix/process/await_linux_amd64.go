@@ -17,7 +17,7 @@ import (
 
 // longestWait is how long a child waits for its word. Until it is over nothing else of
 // this process is sure to run: the thread is lost to Go meanwhile.
-const longestWait = 600 * time.Microsecond
+var longestWait = 600 * time.Microsecond // tests have more
 
 // awaitCall stands for waiting for the word in a list of calls.
 const awaitCall = ^uintptr(0)
@@ -46,7 +46,10 @@ type birth struct {
 	pidfd int32
 	calls [12]step
 	used  int
-	heard [3]uint64 // the word as it came, and the time
+	heard [3]uint64 // the word as it came, and when it was not there yet
+	await *step     // of calls
+	from  time.Time // when it began to wait, here and as the kernel counts
+	mono  int64
 	limit openfiles.Limit
 
 	path, dir *byte
@@ -56,46 +59,40 @@ type birth struct {
 // deaf is set once the kernel has said that it does not make children in this way.
 var deaf atomic.Bool
 
-// clone is in assembly.
-//
-//go:noescape
+// clone is in assembly. What it is given is on the heap because Go is not told that it
+// keeps none of it.
 func clone(args *cloneArgs, size uintptr, masks *[2]uint64, todo *step) uintptr
 
-// forkAwaiting starts a child that waits for spec.Await by itself.
+// forkAwaiting starts a child that waits for spec.Await by itself. An error that is not
+// ErrNoWord is of a child that has heard the word; all others are for who starts it in
+// the other way to tell.
 func forkAwaiting(spec *Spec) (Child, error) {
 	if deaf.Load() || runtime.NumCPU() < 2 || !simple(spec) || !pidfds() {
 		return Child{}, ErrNoWord
 	}
 	b, err := conceive(spec)
 	if err != nil {
-		return Child{}, err
+		return Child{}, ErrNoWord
 	}
-	syscall.ForkLock.Lock()
+	if !syscall.ForkLock.TryLock() { // others start children, together, and would let this one wait for the last of them
+		return Child{}, ErrNoWord
+	}
 	b.wait(spec.Await)
 	pid := clone(&b.args, unsafe.Sizeof(b.args), &b.masks, &b.calls[0])
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(b)
 	if errno := -int(pid); errno > 0 && errno < 4096 {
-		switch err := syscall.Errno(errno); err {
+		switch syscall.Errno(errno) {
 		case syscall.ENOSYS, syscall.EINVAL, syscall.EPERM:
 			deaf.Store(true)
-			return Child{}, ErrNoWord
-		default:
-			return Child{}, err
 		}
+		return Child{}, ErrNoWord
 	}
-	child := Child{PID: int(pid), PIDFD: int(b.pidfd)}
-	for i := range b.calls[:b.used] {
-		c := &b.calls[i]
-		if c.errno == 0 {
-			continue
-		}
+	child := Child{PID: int(pid), PIDFD: int(b.pidfd), began: b.began()}
+	if err := b.failed(); err != nil {
 		child.reap() //nolint:errcheck // it has ended, and says no more
 		closeRaw(child.PIDFD)
-		if c.nr == awaitCall {
-			return Child{}, ErrNoWord
-		}
-		return Child{}, c.errno
+		return Child{}, err
 	}
 	return child, nil
 }
@@ -132,10 +129,12 @@ func conceive(spec *Spec) (*birth, error) {
 		b.args.flags |= unix.CLONE_INTO_CGROUP
 		b.args.cgroup = uint64(spec.Sys.CgroupFD)
 	}
+	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL)) // else it would hear the word alone
 	if spec.Sys.Setsid {
 		b.call(unix.SYS_SETSID)
 	}
-	b.call(awaitCall)
+	b.await = b.call(awaitCall)
+	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0)
 	if spec.Dir != "" {
 		b.call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)))
 	}
@@ -162,23 +161,46 @@ func openFiles() (openfiles.Limit, bool) {
 	return given, err == nil && now.Cur == given.Max-1 && now.Max == given.Max // else others have changed it since
 }
 
-func (b *birth) call(nr uintptr, args ...uintptr) {
+func (b *birth) call(nr uintptr, args ...uintptr) *step {
 	c := &b.calls[b.used]
 	c.nr = nr
 	copy(c.args[:], args)
 	b.used++
+	return c
 }
 
-// wait says what the child waits for, and until when.
+// wait says what the child waits for, and until when. Until the child has heard it, it
+// has failed to.
 func (b *birth) wait(a *Await) {
 	var word [8]byte
 	copy(word[:], a.Word)
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) //nolint:errcheck // it has that clock
+	b.from, b.mono = time.Now(), now.Nano()
+	b.await.args = [6]uintptr{uintptr(a.FD), uintptr(unsafe.Pointer(&b.heard[0])), uintptr(len(a.Word)),
+		uintptr(binary.LittleEndian.Uint64(word[:])), uintptr(b.mono + longestWait.Nanoseconds())}
+	b.await.errno = syscall.ECANCELED
+}
+
+// began is when the word came.
+func (b *birth) began() time.Time {
+	if b.heard[1] == 0 && b.heard[2] == 0 { // it was there
+		return b.from
+	}
+	last := unix.Timespec{Sec: int64(b.heard[1]), Nsec: int64(b.heard[2])}
+	return b.from.Add(time.Duration(last.Nano() - b.mono))
+}
+
+// failed returns why a child did not become its program: ErrNoWord where it has not heard
+// the word, be it that it was killed before.
+func (b *birth) failed() error {
+	if b.await.errno != 0 {
+		return ErrNoWord
+	}
 	for i := range b.calls[:b.used] {
-		if c := &b.calls[i]; c.nr == awaitCall {
-			c.args = [6]uintptr{uintptr(a.FD), uintptr(unsafe.Pointer(&b.heard[0])), uintptr(len(a.Word)),
-				uintptr(binary.LittleEndian.Uint64(word[:])), uintptr(now.Nano() + longestWait.Nanoseconds())}
+		if c := &b.calls[i]; c.errno != 0 {
+			return c.errno
 		}
 	}
+	return nil
 }

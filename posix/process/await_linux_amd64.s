@@ -11,7 +11,6 @@
 #define CLOCK_MONOTONIC 1
 #define PEEK_DONTWAIT   0x42
 #define EAGAIN          11
-#define ECANCELED       125
 
 // func clone(args *cloneArgs, size uintptr, masks *[2]uint64, todo *step) uintptr
 //
@@ -64,7 +63,8 @@ next:
 	JMP  next
 
 	// The word: 8(R13) is the socket, 16(R13) a buffer, 24(R13) how long the word
-	// is, 32(R13) itself, 40(R13) the time at which it is too late.
+	// is, 32(R13) itself, 40(R13) the time at which it is too late. Until it is
+	// heard, 56(R13) says that it is not.
 again:
 	MOVQ $SYS_recvfrom, AX
 	MOVQ 8(R13), DI
@@ -77,11 +77,12 @@ again:
 	CMPQ AX, $-EAGAIN
 	JEQ  none
 	CMPQ AX, 24(R13)
-	JNE  refused
+	JNE  end
 	MOVQ 16(R13), SI
 	MOVQ 0(SI), AX
 	CMPQ AX, 32(R13)
-	JNE  refused
+	JNE  end
+	MOVQ $0, 56(R13)
 	ADDQ $64, R13
 	JMP  next
 
@@ -96,13 +97,10 @@ none:
 	IMULQ $1000000000, AX
 	ADDQ 16(SI), AX
 	CMPQ AX, 40(R13)
-	JGE  refused
+	JGE  end
 	MOVQ $SYS_sched_yield, AX
 	SYSCALL
 	JMP  again
-
-refused:
-	MOVQ $-ECANCELED, AX
 
 failed:
 	NEGQ AX

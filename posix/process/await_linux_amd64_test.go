@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -177,24 +182,265 @@ func openFDs(t *testing.T) int {
 // nothing is left.
 func TestWaitingChildCanNotBecomeIt(t *testing.T) {
 	needTwo(t)
-	c := &countingStarter{}
-	m := newManager(t, &Options{Starter: c})
-	if err := os.WriteFile(filepath.Join(m.opts.Root, "nonsense"), []byte{0x7f, 'E', 'L', 'F'}, 0o755); err != nil {
+	for name, tc := range map[string]struct {
+		make func(root string) error
+		argv []string
+	}{
+		"nonsense": {func(root string) error {
+			return os.WriteFile(filepath.Join(root, "it"), []byte{0x7f, 'E', 'L', 'F'}, 0o755)
+		}, []string{"./it"}},
+		"no interpreter": {func(root string) error {
+			return os.WriteFile(filepath.Join(root, "it"), []byte("#!/no/such/program\n"), 0o755)
+		}, []string{"./it"}},
+		"interpreter that may not run": {func(root string) error {
+			return os.WriteFile(filepath.Join(root, "it"), []byte("#!/etc/passwd\n"), 0o755)
+		}, []string{"./it"}},
+		"too long":     {func(string) error { return nil }, []string{"echo", strings.Repeat("x", 256<<10)}},
+		"no directory": {os.RemoveAll, []string{"/bin/sh"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &countingStarter{}
+			m := newManager(t, &Options{Starter: c})
+			if err := tc.make(m.opts.Root); err != nil {
+				t.Fatal(err)
+			}
+			_, plain := m.Run(t.Context(), driver.Command{Argv: tc.argv})
+			wait, tell := wire(t)
+			say(t, tell, goAhead)
+			before := openFDs(t)
+			cmd, called := held(wait, tc.argv...), 0
+			read := cmd.Before
+			cmd.Before = func(ctx context.Context) error { called++; return read(ctx) }
+			_, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), cmd)
+			if plain == nil || err == nil || err.Error() != plain.Error() || fault.Of(err) != fault.Of(plain) {
+				t.Errorf("got %v, want %v", err, plain)
+			}
+			if after := openFDs(t); after != before {
+				t.Errorf("%d descriptors are open, there were %d", after, before)
+			}
+			if len(c.waited) != 1 || errors.Is(c.waited[0], ErrNoWord) {
+				t.Errorf("with a word: %v", c.waited)
+			}
+			if called != 1 {
+				t.Errorf("what it waits for was called %d times, want once", called)
+			}
+		})
+	}
+}
+
+// TestNoneCanWaitNow: where no child can be made before the word is there, one is made
+// after it.
+func TestNoneCanWaitNow(t *testing.T) {
+	t.Run("the kernel makes none", func(t *testing.T) {
+		m := newManager(t, nil)
+		m.opts.Starter = starterFunc(func(spec *Spec) (Child, error) {
+			if spec.Await != nil {
+				early := *spec
+				early.Sys = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(m.null.Fd())} // which is no group
+				return direct{}.Start(&early)
+			}
+			return direct{}.Start(spec)
+		})
+		wait, tell := wire(t)
+		say(t, tell, goAhead)
+		got, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), held(wait, "echo", "here"))
+		if err != nil || string(got.Stdout) != "here\n" {
+			t.Errorf("it says %q, %v", got.Stdout, err)
+		}
+	})
+	t.Run("others make theirs", func(t *testing.T) {
+		m := newManager(t, nil)
+		wait, tell := wire(t)
+		say(t, tell, goAhead)
+		cmd := held(wait, "echo", "here")
+		read := cmd.Before
+		syscall.ForkLock.Lock() // one who waited for it here would never get it
+		cmd.Before = func(ctx context.Context) error {
+			syscall.ForkLock.Unlock()
+			return read(ctx)
+		}
+		got, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), cmd)
+		if err != nil || string(got.Stdout) != "here\n" {
+			t.Errorf("it says %q, %v", got.Stdout, err)
+		}
+	})
+}
+
+// waitLonger lets children wait until a test is done with them.
+func waitLonger(t *testing.T) {
+	t.Helper()
+	most := longestWait
+	longestWait = patience
+	t.Cleanup(func() { longestWait = most })
+}
+
+// meanwhile runs a script, with fd as its descriptor 3, once a child of this process
+// waits, which is $p. It is another process because this one may stand still until then.
+func meanwhile(t *testing.T, fd int, script string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `while :; do
+		for p in $(cat /proc/$0/task/*/children 2>/dev/null); do
+			if [ /proc/$p/exe -ef /proc/$0/exe ]; then `+script+`; exit; fi
+		done
+	done`, strconv.Itoa(os.Getpid()))
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, plain := m.Run(t.Context(), driver.Command{Argv: []string{"./nonsense"}})
+	cmd.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), "tell")}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles[0].Close()
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it has ended, or never had to do anything
+		cmd.Wait()         //nolint:errcheck // likewise
+	})
+}
+
+// TestKilledWhileItWaits: a child that ends before the word comes was none.
+func TestKilledWhileItWaits(t *testing.T) {
+	needTwo(t)
+	waitLonger(t)
+	for name, word := range map[string][]byte{"start": goAhead, "never": []byte("never")} {
+		t.Run(name, func(t *testing.T) {
+			c := &countingStarter{}
+			m := newManager(t, &Options{Starter: c})
+			wait, tell := wire(t)
+			before := openFDs(t)
+			meanwhile(t, tell, `kill -KILL $p; printf `+string(word)+` >&3`)
+			got, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), held(wait, "echo", "here"))
+			if string(word) == string(goAhead) {
+				if err != nil || string(got.Stdout) != "here\n" {
+					t.Errorf("it says %q, signal %q, %v", got.Stdout, got.Signal, err)
+				}
+			} else if !errors.Is(err, fault.Canceled) {
+				t.Errorf("got %+v, %v, want %v", got, err, fault.Canceled)
+			}
+			if len(c.waited) != 1 || !errors.Is(c.waited[0], ErrNoWord) {
+				t.Errorf("with a word: %v", c.waited)
+			}
+			if after := openFDs(t); after > before+1 { // one is of the process that killed it
+				t.Errorf("%d descriptors are open, there were %d", after, before)
+			}
+		})
+	}
+}
+
+// TestStartsWithTheWord: the time until the word is no part of the command's.
+func TestStartsWithTheWord(t *testing.T) {
+	needTwo(t)
+	waitLonger(t)
+	c := &countingStarter{}
+	m := newManager(t, &Options{Starter: c})
+	wait, tell := wire(t)
+	// The word comes when the child has looked for it for 50 ms of a processor's time.
+	meanwhile(t, tell, `while set -- $(cat /proc/$p/stat); [ $((${14} + ${15})) -lt 5 ]; do :; done; printf start >&3`)
+	begin := time.Now()
+	got, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), held(wait, "true"))
+	if all := time.Since(begin); err != nil || all-got.Duration < 40*time.Millisecond {
+		t.Errorf("it ran for %v of %v, %v", got.Duration, all, err)
+	}
+	if errors.Join(c.waited...) != nil || c.plain != 0 {
+		t.Errorf("with a word: %v, without: %d", c.waited, c.plain)
+	}
+}
+
+const waitEnv = "CROFT_TEST_WAIT"
+
+// TestParentOfOneThatWaitsIsKilled: a program does not start once there is nobody who
+// would see it end.
+func TestParentOfOneThatWaitsIsKilled(t *testing.T) {
+	needTwo(t)
+	waitLonger(t)
+	if root := os.Getenv(waitEnv); root != "" {
+		m := newManager(t, &Options{Root: root})
+		_, err := m.Run(Awaiting(t.Context(), Await{FD: 3, Word: goAhead}), held(3, "touch", "ran"))
+		t.Fatalf("nobody killed it: %v", err)
+	}
+	root := t.TempDir()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := fds[1]
+	defer closeRaw(tell)
+	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	parent.Env = append(os.Environ(), waitEnv+"="+root)
+	parent.ExtraFiles = []*os.File{os.NewFile(uintptr(fds[0]), "wait")}
+	parent.Stdout, parent.Stderr = os.Stderr, os.Stderr
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	parent.ExtraFiles[0].Close()
+	child := 0
+	for till := time.Now().Add(patience); child == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(till) {
+			t.Fatal("no child waits")
+		}
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent.Process.Pid))
+		for _, name := range tasks {
+			data, _ := os.ReadFile(name)
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && leads(pid) {
+				child = pid
+			}
+		}
+	}
+	fd, err := unix.PidfdOpen(child, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeRaw(fd)
+	parent.Process.Kill()                                     //nolint:errcheck // it waits for the word, and the test for its end
+	parent.Wait()                                             //nolint:errcheck // it was killed
+	unix.SendmsgN(tell, goAhead, nil, nil, unix.MSG_NOSIGNAL) //nolint:errcheck // perhaps nobody hears it
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "ran")); err == nil {
+		t.Error("it ran")
+	}
+}
+
+// leads reports whether a process has a session of its own, which one that waits has.
+func leads(pid int) bool {
+	sid, err := unix.Getsid(pid)
+	return err == nil && sid == pid
+}
+
+const deathEnv = "CROFT_TEST_DEATH"
+
+// TestOutlivesItsThread: a program has nothing of what its child had until the word came.
+func TestOutlivesItsThread(t *testing.T) {
+	if os.Getenv(deathEnv) != "" {
+		var sig int32
+		if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0); err != nil || sig != 0 {
+			t.Fatalf("with its parent it gets signal %d, %v", sig, err)
+		}
+		return
+	}
+	needTwo(t)
+	c := &countingStarter{}
+	m := newManager(t, &Options{Starter: c, Env: map[string]string{deathEnv: "1"}})
 	wait, tell := wire(t)
 	say(t, tell, goAhead)
-	before := openFDs(t)
-	_, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), held(wait, "./nonsense"))
-	if plain == nil || err == nil || err.Error() != plain.Error() || fault.Of(err) != fault.Of(plain) {
-		t.Errorf("got %v, want %v", err, plain)
+	got, err := m.Run(Awaiting(t.Context(), Await{FD: wait, Word: goAhead}), held(wait, os.Args[0], "-test.run=^"+t.Name()+"$"))
+	if err != nil || got.ExitCode != 0 || errors.Join(c.waited...) != nil {
+		t.Errorf("%v %v\n%s", err, c.waited, got.Stdout)
 	}
-	if after := openFDs(t); after != before {
-		t.Errorf("%d descriptors are open, there were %d", after, before)
-	}
-	if len(c.waited) != 1 || errors.Is(c.waited[0], ErrNoWord) {
-		t.Errorf("with a word: %v", c.waited)
+}
+
+// TestLimitOfOneThatWaits: Go raises the limit of open files for itself alone.
+func TestLimitOfOneThatWaits(t *testing.T) {
+	needTwo(t)
+	const script = `ulimit -Sn 100 && ulimit -Hn 512 && exec "$0" -test.run='^TestChildThatWaits$' -test.v`
+	out, err := exec.Command("sh", "-c", script, os.Args[0]).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

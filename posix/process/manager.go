@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -17,7 +18,7 @@ import (
 type Manager struct {
 	opts    Options
 	base    map[string]string // the environment of commands
-	env     []string          // the same as a list
+	env     []string          // the same as a list, without what each command has of its own
 	null    *os.File
 	logs    *logs
 	journal *journal // nil without LogDir
@@ -50,7 +51,10 @@ func New(opts *Options) (*Manager, error) {
 	if m.base, err = baseEnv(&m.opts); err != nil {
 		return nil, err
 	}
-	m.env = envList(m.base)
+	shared := maps.Clone(m.base)
+	delete(shared, "PWD") // see environ
+	delete(shared, marker)
+	m.env = envList(shared)
 	if m.opts.Tree == nil {
 		m.opts.Tree = defaultTree()
 	}

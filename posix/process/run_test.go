@@ -166,6 +166,27 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestEnvironmentHasEachOnce: what every command has of its own is not there twice,
+// whichever way its environment is made.
+func TestEnvironmentHasEachOnce(t *testing.T) {
+	m := newManager(t, &Options{Env: map[string]string{"PWD": "/elsewhere", marker: "another"}})
+	for _, cmd := range []driver.Command{{}, {Env: map[string]string{"A": "1"}}} {
+		cmd.Argv = []string{"env", "-0"}
+		var got []string
+		for kv := range strings.SplitSeq(string(run(t, m, cmd).Stdout), "\x00") {
+			if strings.HasPrefix(kv, "PWD=") {
+				got = append(got, kv)
+			} else if id, ok := strings.CutPrefix(kv, marker+"="); ok && id != "another" {
+				got = append(got, marker)
+			}
+		}
+		slices.Sort(got)
+		if want := []string{marker, "PWD=" + m.opts.Root}; !slices.Equal(got, want) {
+			t.Errorf("with %v it has %q, want %q", cmd.Env, got, want)
+		}
+	}
+}
+
 func TestBaseEnvDefaults(t *testing.T) {
 	m := newManager(t, &Options{BaseEnv: []string{"SECRET=1", "broken"}})
 	want := map[string]string{"PATH": DefaultPath, "HOME": m.opts.Root}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -29,6 +30,8 @@ type Child struct {
 	// PIDFD is a descriptor of the process that the Manager will close, -1 where
 	// the system has none.
 	PIDFD int
+
+	began time.Time // when it heard what it waited for; zero where it did not wait
 }
 
 // A Starter starts children. An error means that none was started. It answers ErrNoWord

@@ -128,9 +128,7 @@ func (m *Manager) launch(ctx context.Context, s *session, spec *Spec, cmd *drive
 func (m *Manager) forkHeld(ctx context.Context, s *session, spec *Spec, cmd *driver.Command) error {
 	err := error(ErrNoWord)
 	if spec.Await = awaitOf(ctx); spec.Await != nil && m.opts.Prepare == nil {
-		if err = m.fork(s, spec); err != nil && !errors.Is(err, ErrNoWord) {
-			return err // the word was there
-		}
+		err = m.fork(s, spec)
 	}
 	spec.Await = nil
 	refused := cmd.Before(ctx)
@@ -139,6 +137,9 @@ func (m *Manager) forkHeld(ctx context.Context, s *session, spec *Spec, cmd *dri
 	}
 	if refused != nil {
 		return refused
+	}
+	if !errors.Is(err, ErrNoWord) {
+		return err
 	}
 	s.started = time.Now()
 	s.info.Started = s.started
@@ -161,6 +162,9 @@ func (m *Manager) fork(s *session, spec *Spec) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.child, s.info.PID = child, child.PID
+	if !child.began.IsZero() {
+		s.started, s.info.Started = child.began, child.began
+	}
 	m.pids[child.PID] = true
 	s.ready = true
 	return nil
