@@ -3,11 +3,13 @@ package guest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/croft-run/croft/fault"
@@ -66,6 +68,31 @@ func TestCommandWaitsForTheHost(t *testing.T) {
 				t.Errorf("the next one says %q", res.Stdout)
 			}
 		})
+	}
+}
+
+// TestOpenFilesOfHeldCommand: a program has the limit of open files that the guest was
+// started with, not the one that Go raised it to there, also where its process was made
+// before the host let it start.
+func TestOpenFilesOfHeldCommand(t *testing.T) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := syscall.Rlimit{Cur: was.Max / 2, Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) })
+	r := plain(t, nil)
+	want := fmt.Sprintln(low.Cur)
+	for range 20 { // not each is sure to be made before
+		for _, before := range []func(context.Context) error{nil, func(context.Context) error { return nil }} {
+			cmd := driver.Command{Argv: []string{"sh", "-c", "ulimit -Sn"}, Before: before}
+			if res := run(t, r, cmd); string(res.Stdout) != want {
+				t.Fatalf("its limit is %q, want %q; held: %v", res.Stdout, want, before != nil)
+			}
+		}
 	}
 }
 
