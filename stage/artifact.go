@@ -343,6 +343,9 @@ func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.Read
 		version = list[len(list)-1]
 	}
 	r, err := a.bucket.NewReader(ctx, a.versionKey(name, version), nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w: it has no version %d", name, fault.NotFound, version)
+	}
 	if err != nil {
 		return nil, Artifact{}, blobError("open", fmt.Sprintf("%s@%d", name, version), err)
 	}

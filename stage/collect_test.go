@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,7 @@ func TestLimitsOfOutputs(t *testing.T) {
 		"total, 2 globs":  {stage.OutputSpec{MaxTotalBytes: 200, Globs: []string{"out/f[01]", "out/f[234]"}}, result{"f0 f1", 200, true, 3}},
 		"bytes of a file": {stage.OutputSpec{MaxFileBytes: 10, MaxFiles: 2}, result{"f0! f1!", 20, true, 3}},
 		"above 4 MiB":     {stage.OutputSpec{MaxFileBytes: 32 << 20}, result{"f0 f1 f2 f3 f4", 500, false, 0}},
+		"as much as any":  {stage.OutputSpec{MaxFileBytes: math.MaxInt64, MaxTotalBytes: math.MaxInt64, MaxFiles: math.MaxInt}, result{"f0 f1 f2 f3 f4", 500, false, 0}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +100,10 @@ func TestLimitsOfOutputs(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
+	}
+	man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"out/f0"}, MaxFileBytes: math.MaxInt64, MaxTotalBytes: math.MaxInt64, Save: true})
+	if err != nil || len(man.Files) != 1 || man.Files[0].SizeBytes != 100 || man.Files[0].SavedAs != "out/f0" {
+		t.Errorf("saved with limits that are none: %+v, %v", man, err)
 	}
 	if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{MaxFiles: -1}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a negative limit: %v", err)
@@ -177,6 +183,9 @@ func TestPatternsThatLeadOut(t *testing.T) {
 
 func TestRunDirOfOutputs(t *testing.T) {
 	r := open(t, memory.Kind, stage.Options{})
+	if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"$RUN_DIR/r"}}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing ran here yet") {
+		t.Errorf("before any run: %v, want NotFound that says so", err)
+	}
 	for i := range 2 {
 		run, err := r.NewRun(t.Context())
 		must(t, err)
@@ -311,6 +320,9 @@ func testArtifacts(t *testing.T, mine, others *stage.Artifacts) {
 	body.Close()
 	if art.Version != 19 || art.MIME != "text/plain" || art.Ref() != "artifact://a b/ü@x@19" {
 		t.Errorf("latest is %+v", art)
+	}
+	if _, _, err := mine.Open(ctx, "a b/ü@x", 20); err == nil || err.Error() != `stage: artifact "a b/ü@x": not found: it has no version 20` {
+		t.Errorf("a version that there is not: %v", err)
 	}
 	if _, err := mine.Save(ctx, "a b", strings.NewReader("x"), ""); err != nil { // a name that is the directory of another
 		t.Fatal(err)

@@ -141,7 +141,7 @@ func (s *Stage) belowRoot(p string) (string, bool) {
 // latestRun is the directory of the run that began last.
 func (s *Stage) latestRun(ctx context.Context) (string, error) {
 	entries, err := s.ws.ReadDir(ctx, DirRuns)
-	if err != nil {
+	if err != nil && fault.Of(err) != fault.NotFound {
 		return "", fmt.Errorf("stage: $%s: %w", EnvRun, err)
 	}
 	for _, e := range slices.Backward(entries) {

@@ -60,9 +60,10 @@ func (s OutputSpec) limits() (OutputSpec, error) {
 	if s.MaxFiles == 0 {
 		s.MaxFiles = DefaultMaxFiles
 	}
+	const none = math.MaxInt64 - 1 // one more is read to see that there is more
 	ofFile, ofAll := int64(DefaultMaxFileBytes), int64(DefaultMaxTotalBytes)
 	if !s.Inline && !s.Save {
-		ofFile, ofAll = math.MaxInt64-1, math.MaxInt64-1
+		ofFile, ofAll = none, none
 	}
 	if s.MaxFileBytes == 0 {
 		s.MaxFileBytes = ofFile
@@ -70,6 +71,7 @@ func (s OutputSpec) limits() (OutputSpec, error) {
 	if s.MaxTotalBytes == 0 {
 		s.MaxTotalBytes = ofAll
 	}
+	s.MaxFileBytes, s.MaxTotalBytes = min(s.MaxFileBytes, none), min(s.MaxTotalBytes, none)
 	return s, nil
 }
 
