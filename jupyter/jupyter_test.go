@@ -139,6 +139,14 @@ os.environ["GIVEN"], os.path.basename(os.getcwd()) != ""`, OnOutput: func(o driv
 			t.Errorf("got %q", got)
 		}
 	})
+	t.Run("code that is empty", func(t *testing.T) {
+		if res := run(t, m, id, ""); res.Error != nil || res.ExitCode != 0 || len(res.Outputs) > 0 {
+			t.Errorf("got %+v, %v", res, res.Error)
+		}
+		if got := result(run(t, m, id, "x")); got != "20" {
+			t.Errorf("after it x is %q, want 20", got)
+		}
+	})
 	t.Run("the words of an exception are bounded", func(t *testing.T) {
 		res := run(t, m, id, "raise Exception('x' * 1_000_000)")
 		if res.Error == nil || res.Error.Name != "Exception" || len(res.Error.Value) > 1<<16 || len(strings.Join(res.Error.Traceback, "")) > 1<<17 {
@@ -313,6 +321,10 @@ func TestRefusals(t *testing.T) {
 	_, err := m.CreateContext(t.Context(), "cobol", &driver.ContextOptions{})
 	if fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "installed: python") {
 		t.Errorf("got %v", err)
+	}
+	_, err = m.CreateContext(t.Context(), "co\nbol", &driver.ContextOptions{})
+	if fault.Of(err) != fault.Unsupported || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a name with a newline: %v, want one line", err)
 	}
 	_, err = m.CreateContext(t.Context(), strings.Repeat("x", 1<<20), &driver.ContextOptions{})
 	if fault.Of(err) != fault.InvalidArgument || len(err.Error()) > 1000 {

@@ -36,7 +36,7 @@ const (
 type request struct {
 	Op    string `json:"op"`
 	ID    int    `json:"id,omitempty"`
-	Code  string `json:"code,omitempty"`
+	Code  string `json:"code"` // which may be empty
 	Limit int64  `json:"limit,omitempty"`
 }
 
@@ -91,7 +91,7 @@ func (k *Kernels) launch(ctx context.Context, language, dir string, env map[stri
 		OnStdout: kn.read, OnStderr: kn.complain, Labels: map[string]string{"croft.kernel": language},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("jupyter: start a %s kernel: %w", language, err)
+		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
 	}
 	kn.session = session
 	go func() {
@@ -106,14 +106,14 @@ func (k *Kernels) launch(ctx context.Context, language, dir string, env map[stri
 	}
 	if err != nil {
 		_ = kn.close(kn.life) // the error that counts is known
-		return nil, fmt.Errorf("jupyter: start a %s kernel: %w", language, err)
+		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
 	}
 	return kn, nil
 }
 
 // refusal says what is missing and how to get it.
 func refusal(language string, m message) error {
-	hint := fmt.Sprintf("install a Jupyter kernel for %s where the workspace's commands run", language)
+	hint := fmt.Sprintf("install a Jupyter kernel for %q where the workspace's commands run", language)
 	if language == DefaultLanguage {
 		hint = "install ipykernel where the workspace's commands run: Debian's python3-ipykernel, or pip install ipykernel; in a container the image croft/code:1 has it"
 	}

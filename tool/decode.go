@@ -140,9 +140,17 @@ func (a arguments) mistyped(name string, raw json.RawMessage, err error) error {
 		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(a.schema.Properties[name]), jsonKind(raw))
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return Errorf(fault.InvalidArgument, "%s: unknown field %s", name, field)
+		return Errorf(fault.InvalidArgument, "%s: unknown field %s; known: %s", name, field, strings.Join(fields(a.schema.Properties[name]), ", "))
 	}
 	return Errorf(fault.InvalidArgument, "%s: %v", name, err)
+}
+
+// fields are the names in an object, or in each of a list of them.
+func fields(s *jsonschema.Schema) []string {
+	if s.Items != nil {
+		s = s.Items
+	}
+	return names(s)
 }
 
 // wanted says what a schema takes, in words.

@@ -150,6 +150,10 @@ func TestArgumentsAreNamed(t *testing.T) {
 			t.Errorf("Read(%s) = %q, want %q", args, got, want)
 		}
 	}
+	if got, want := refused(t, env, "MultiEdit", `{"file_path":"a","edits":[{"old":"1","new_string":"3"}]}`, fault.InvalidArgument),
+		`edits: unknown field "old"; known: new_string, old_string, replace_all`; got != want {
+		t.Errorf("a field of a list is refused with %q, want %q", got, want)
+	}
 	if got := refused(t, env, "Raed", `{}`, fault.NotFound); got != `unknown tool "Raed"` {
 		t.Errorf("got %q", got)
 	}
