@@ -168,7 +168,9 @@ func imports(r wazero.Runtime) wazero.HostModuleBuilder {
 			return 0
 		},
 		"host_get_timezone_offset": func(_, _ uint32) uint32 { return 0 }, // scripts live in UTC
-		"host_promise_rejection":   func(_, _, _ uint32) {},
+		"host_promise_rejection": func(ctx context.Context, _ api.Module, promise, reason, handled uint32) {
+			isolateOf(ctx).rejected(ctx, promise, reason, handled != 0)
+		},
 	} {
 		b.NewFunctionBuilder().WithFunc(fn).Export(name)
 	}

@@ -17,6 +17,15 @@ type isolate struct {
 	mod   api.Module
 	image *image
 	run   *run // nil while the image is made
+
+	functions map[string]api.Function // that are not being called
+	rejects   map[uint64]reject       // by what the promise is in memory, which is kept while it is here
+}
+
+// A reject is a promise that was rejected while nobody had asked what becomes of it.
+type reject struct {
+	promise, reason uint64
+	order           int
 }
 
 type isolateKey struct{}
@@ -31,13 +40,67 @@ func (iso *isolate) memory() api.Memory { return iso.mod.Memory() }
 
 func (iso *isolate) close(ctx context.Context) { _ = iso.mod.Close(ctx) } // it only frees memory
 
-// call calls a function of the interpreter.
+// call calls a function of the interpreter. To make one ready for calls takes longer
+// than most calls do, so it is kept; one that is being called can't be called again.
 func (iso *isolate) call(ctx context.Context, name string, args ...uint64) (uint64, error) {
-	res, err := iso.mod.ExportedFunction(name).Call(ctx, args...)
-	if err != nil || len(res) == 0 {
+	fn := iso.functions[name]
+	if fn == nil {
+		fn = iso.mod.ExportedFunction(name)
+	} else {
+		delete(iso.functions, name)
+	}
+	res, err := fn.Call(ctx, args...)
+	if err != nil {
 		return 0, err
 	}
+	if iso.functions == nil {
+		iso.functions = map[string]api.Function{}
+	}
+	iso.functions[name] = fn
+	if len(res) == 0 {
+		return 0, nil
+	}
 	return res[0], nil
+}
+
+// rejected notes a promise that was rejected with nobody to hear of it, or that
+// somebody asks about after all.
+func (iso *isolate) rejected(ctx context.Context, promise, reason uint32, handled bool) {
+	which, ok := iso.memory().ReadUint64Le(promise)
+	if !ok {
+		panic(errMemory) // ends the isolate, as an error of the run
+	}
+	free := []uint64{uint64(promise), uint64(reason)}
+	if was, known := iso.rejects[which]; known {
+		delete(iso.rejects, which)
+		free = append(free, was.promise, was.reason)
+	}
+	const most = 1000 // one is enough to fail, and the first is the one that is told
+	if !handled && iso.run != nil && len(iso.rejects) < most {
+		if iso.rejects == nil {
+			iso.rejects = map[uint64]reject{}
+		}
+		iso.run.rejects++
+		iso.rejects[which] = reject{promise: uint64(promise), reason: uint64(reason), order: iso.run.rejects}
+		free = free[2:]
+	}
+	for _, v := range free {
+		if _, err := iso.call(ctx, "qjs_free_value", v); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// unheard returns why the first promise was rejected that nobody has asked about; 0
+// where there is none.
+func (iso *isolate) unheard() uint64 {
+	var first reject
+	for _, r := range iso.rejects {
+		if first.order == 0 || r.order < first.order {
+			first = r
+		}
+	}
+	return first.reason
 }
 
 var errMemory = errors.New("out of memory")
@@ -188,7 +251,7 @@ func (iso *isolate) start(ctx context.Context) error {
 	if failed, err := iso.call(ctx, "qjs_init"); err != nil || failed != 0 {
 		return errors.Join(err, errors.New("it does not start"))
 	}
-	for name, value := range map[string]uint64{"qjs_set_max_stack_size": stackSize, "qjs_set_module_loader": 1} {
+	for name, value := range map[string]uint64{"qjs_set_max_stack_size": stackSize, "qjs_set_module_loader": 1, "qjs_set_promise_rejection_handler": 1} {
 		if _, err := iso.call(ctx, name, value); err != nil {
 			return err
 		}

@@ -76,6 +76,7 @@ type run struct {
 	settled bool
 	full    bool // it wanted more memory than there is
 	fault   *driver.CodeError
+	rejects int   // promises that were rejected before anybody asked
 	touched bool  // it read or changed files, or put something out
 	evicted error // the first answer of the files, where that was it
 }
@@ -190,6 +191,10 @@ func (r *run) loop(ctx context.Context, iso *isolate) error {
 		}
 		if r.fault != nil {
 			return nil
+		}
+		if reason := iso.unheard(); reason != 0 { // as in node, that is an exception
+			_, err := iso.apply(ctx, iso.image.fail, reason)
+			return err
 		}
 		v, err := iso.apply(ctx, iso.image.tick)
 		if err != nil {

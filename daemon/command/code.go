@@ -248,7 +248,7 @@ func text(w io.Writer, s string) error {
 func (a *app) complain(res driver.CodeResult) {
 	if e := res.Error; e != nil {
 		trace := strings.Join(e.Traceback, "\n")
-		if !strings.Contains(trace, e.Value) {
+		if !strings.Contains(trace, e.Name+": "+e.Value) {
 			trace = strings.TrimSuffix(fmt.Sprintf("%s: %s\n%s", e.Name, e.Value, trace), "\n")
 		}
 		a.note("%s", trace)
