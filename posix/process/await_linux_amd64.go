@@ -50,6 +50,7 @@ type birth struct {
 	await *step     // of calls
 	from  time.Time // when it began to wait, here and as the kernel counts
 	mono  int64
+	spent unix.Timespec // of a processor's time until it heard the word
 	limit openfiles.Limit
 
 	path, dir *byte
@@ -88,7 +89,7 @@ func forkAwaiting(spec *Spec) (Child, error) {
 		}
 		return Child{}, ErrNoWord
 	}
-	child := Child{PID: int(pid), PIDFD: int(b.pidfd), began: b.began()}
+	child := Child{PID: int(pid), PIDFD: int(b.pidfd), began: b.began(), spent: time.Duration(b.spent.Nano())}
 	if err := b.failed(); err != nil {
 		child.reap() //nolint:errcheck // it has ended, and says no more
 		closeRaw(child.PIDFD)
@@ -134,6 +135,7 @@ func conceive(spec *Spec) (*birth, error) {
 		b.call(unix.SYS_SETSID)
 	}
 	b.await = b.call(awaitCall)
+	b.call(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&b.spent)))
 	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0)
 	if spec.Dir != "" {
 		b.call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)))

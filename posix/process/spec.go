@@ -31,7 +31,8 @@ type Child struct {
 	// the system has none.
 	PIDFD int
 
-	began time.Time // when it heard what it waited for; zero where it did not wait
+	began time.Time     // when it heard what it waited for; zero where it did not wait
+	spent time.Duration // of a processor's time until then
 }
 
 // A Starter starts children. An error means that none was started. It answers ErrNoWord
