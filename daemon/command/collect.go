@@ -72,10 +72,24 @@ func (a *app) collect(ctx context.Context, opts collectOptions) error {
 			a.note("left out %d more", more)
 		}
 		if man.LimitsHit {
-			a.note("a limit was reached: %d files were left, and some may be cut", man.Left)
+			a.note("a limit was reached: %s", beyondLimits(man))
 		}
 		return errors.Join(failed, a.answer(man, func(w io.Writer) error { return table(w, collected(man)) }))
 	})
+}
+
+// beyondLimits says what the limits kept from being taken.
+func beyondLimits(man stage.Manifest) string {
+	cut := 0
+	for _, f := range man.Files {
+		if f.Truncated {
+			cut++
+		}
+	}
+	if cut+man.Left == 0 {
+		return "more files match than are looked for"
+	}
+	return fmt.Sprintf("files beyond it: %d; files that were left: %d", cut, man.Left)
 }
 
 // collected are the rows of a manifest.

@@ -209,7 +209,7 @@ type outputs struct {
 	Globs         []string `json:"globs,omitempty" jsonschema:"patterns such as $OUTPUT_DIR/**; default out/**"`
 	Inline        bool     `json:"inline,omitempty" jsonschema:"content in the answer"`
 	Save          bool     `json:"save,omitempty" jsonschema:"as artifacts"`
-	NameTemplate  string   `json:"name_template,omitempty" jsonschema:"name of an artifact: a prefix, or a template with .Name .Base .Stem .Ext .Index"`
+	NameTemplate  string   `json:"name_template,omitempty" jsonschema:"name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID"`
 	MaxFiles      int      `json:"max_files,omitempty"`
 	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`
 	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"`
