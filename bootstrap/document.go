@@ -232,7 +232,7 @@ func (c documentCommand) command() (Command, error) {
 	if c.Timeout != "" {
 		d, err := time.ParseDuration(c.Timeout)
 		if err != nil || d <= 0 {
-			return Command{}, fmt.Errorf("timeout %q: %w: it is a duration such as \"10m\"", c.Timeout, fault.InvalidArgument)
+			return Command{}, fmt.Errorf("timeout %q: %w: it is a duration above 0, such as \"10m\", and at most 2562047h", c.Timeout, fault.InvalidArgument)
 		}
 		cmd.Timeout = d
 	}

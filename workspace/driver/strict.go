@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,6 +88,9 @@ func checkKeys(dec *json.Decoder, t reflect.Type, path string, depth int) error 
 	if t != nil && depth > 0 && reflect.PointerTo(t).Implements(unmarshaler) {
 		t = nil
 	}
+	if err := checkText(tok, t, path); err != nil {
+		return err
+	}
 	switch tok {
 	case json.Delim('['):
 		var elem reflect.Type
@@ -109,6 +113,26 @@ func checkKeys(dec *json.Decoder, t reflect.Type, path string, depth int) error 
 		return fmt.Errorf("%w: not valid JSON: %w", fault.InvalidArgument, err)
 	}
 	return nil
+}
+
+var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// checkText refuses a number, or true and false, where a text is wanted: what people
+// forget to quote. encoding/json says so, too, but not of which entry of a list.
+func checkText(tok json.Token, t reflect.Type, path string) error {
+	if t == nil || t.Kind() != reflect.String || t == reflect.TypeFor[json.Number]() || reflect.PointerTo(t).Implements(textUnmarshaler) {
+		return nil
+	}
+	got := ""
+	switch tok.(type) {
+	case float64:
+		got = "number"
+	case bool:
+		got = "true or false"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s must be a string, not %s", fault.InvalidArgument, cmpOr(path, "the value"), got)
 }
 
 func checkObject(dec *json.Decoder, t reflect.Type, path string, depth int) error {
