@@ -95,6 +95,8 @@ func TestConformance(t *testing.T) {
 		r.Out.Header.Set("Authorization", "Bearer "+testToken)
 	}})
 	defer proxy.Close()
+	// Node's client can wait for ever for a connection that it has, and does not use.
+	proxy.Config.SetKeepAlivesEnabled(false)
 	cmd := exec.CommandContext(t.Context(), bin, "server", "--url", proxy.URL+"/mcp", "--suite", "all",
 		"--expected-failures", "testdata/conformance.yml", "--output-dir", t.TempDir())
 	cmd.Env = env
