@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,9 +65,13 @@ type Stage struct {
 // New returns the stage of a workspace. The layout is made with the first call
 // that needs it, or by EnsureLayout.
 func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
+	if ws == nil {
+		return nil, fmt.Errorf("stage: %w: there is no workspace", fault.InvalidArgument)
+	}
 	s := &Stage{ws: ws}
 	if opts != nil {
 		s.opts = *opts
+		s.opts.HostRoots = slices.Clone(opts.HostRoots) // the caller's may be those of other stages too
 	}
 	if s.opts.State == nil {
 		s.opts.State = NewMemoryState()

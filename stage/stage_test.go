@@ -73,6 +73,24 @@ func TestRunsOfAProgramThatRemovesThem(t *testing.T) {
 	}
 }
 
+func TestNewOfWhatIsNotThere(t *testing.T) {
+	if st, err := stage.New(nil, nil); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("New = %v, %v, want InvalidArgument", st, err)
+	}
+}
+
+// Several stages may be made of the same options.
+func TestNewLeavesTheOptions(t *testing.T) {
+	roots := []string{"/data/", "/other/../in"}
+	r := open(t, memory.Kind, stage.Options{})
+	if _, err := stage.New(r.Workspace(), &stage.Options{HostRoots: roots}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/data/", "/other/../in"}; !slices.Equal(roots, want) {
+		t.Errorf("the caller's roots are %q, want %q", roots, want)
+	}
+}
+
 // Two runs of the same moment share a directory in trpc-agent-go.
 func TestRunsNeverMeet(t *testing.T) {
 	now := time.Now()

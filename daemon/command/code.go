@@ -121,7 +121,7 @@ func (a *app) code(ctx context.Context, opts codeOptions, args []string) error {
 	spec := workspace.Spec{Kind: fenced, Want: driver.NewCapabilities(driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		if opts.blocks {
-			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Env: env, Timeout: opts.timeout})
+			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Dir: opts.dir, Env: env, Timeout: opts.timeout})
 		}
 		code := driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}
 		if ok {
@@ -155,6 +155,9 @@ func (a *app) script(ctx context.Context, opts codeOptions, args []string) error
 // inWorkspace calls f with the workspace that is named, or with one made for it.
 func (a *app) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
+		if opts.provider != "" || opts.options != "" {
+			return usagef("--provider and --options are for a workspace of its own: they can't be given with -w")
+		}
 		return a.withShell(ctx, opts.workspace, func(_ *remote.Client, ws *workspace.Workspace) error { return f(ws) })
 	}
 	if opts.provider != "" {

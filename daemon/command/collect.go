@@ -52,6 +52,12 @@ are given; one beyond them is told and not written.`,
 }
 
 func (a *app) collect(ctx context.Context, opts collectOptions) error {
+	switch {
+	case opts.spec.NameTemplate != "" && !opts.spec.Save:
+		return usagef("--name-template names artifacts: it needs --save")
+	case opts.spec.Inline && !a.json:
+		return usagef("--inline puts content into the answer: it needs --json")
+	}
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
 		sink, done, err := sinkOf(opts.to)
 		if err != nil {
