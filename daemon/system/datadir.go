@@ -103,16 +103,13 @@ func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 // else's, and marks an empty one as ours.
 func checkVersion(dir string) error {
 	path := filepath.Join(dir, versionFile)
-	_, err := own("version of the data directory", path, 0)
+	const what = "version of the data directory"
+	_, err := own(what, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := checkEmpty(dir); err != nil {
-			return err
+		if marked := mark(dir, path); marked == nil || !errors.Is(marked, fs.ErrExist) {
+			return marked
 		}
-		err = once(path, strconv.Itoa(LayoutVersion)+"\n", 0o644)
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			return nil
-		}
-		return fmt.Errorf("system: mark data directory: %w", err)
+		_, err = own(what, path, 0) // it came meanwhile
 	}
 	if err != nil {
 		return err
@@ -133,17 +130,28 @@ func checkVersion(dir string) error {
 	return nil
 }
 
-// checkEmpty keeps a slip of the hand from turning a home directory into data.
-func checkEmpty(dir string) error {
+// mark makes the version of an empty directory, or fails with fs.ErrExist where
+// another croft did, maybe while the directory was looked at.
+func mark(dir, path string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("system: data directory: %w", err)
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && e.Name() != config.FileName {
-			return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
-				dir, fault.InvalidArgument, e.Name(), versionFile)
+		if strings.HasPrefix(e.Name(), ".") || e.Name() == config.FileName {
+			continue
 		}
+		// The version is the first that a croft makes, so it is there by now
+		// if this is a croft's.
+		if _, err := os.Lstat(path); err == nil {
+			return fs.ErrExist
+		}
+		// A slip of the hand must not turn a home directory into data.
+		return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
+			dir, fault.InvalidArgument, e.Name(), versionFile)
+	}
+	if err := once(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
+		return fmt.Errorf("system: mark data directory: %w", err)
 	}
 	return nil
 }
