@@ -106,7 +106,7 @@ func checkVersion(dir string) error {
 	const what = "version of the data directory"
 	_, err := own(what, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if marked := mark(dir, path); marked == nil || !errors.Is(marked, fs.ErrExist) {
+		if marked := mark(dir, path); !errors.Is(marked, fs.ErrExist) {
 			return marked
 		}
 		_, err = own(what, path, 0) // it came meanwhile

@@ -1,6 +1,9 @@
 package system
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -29,5 +32,18 @@ func TestManyMakeADataDirectory(t *testing.T) {
 		}
 		close(start)
 		wg.Wait()
+	}
+}
+
+// A version that another one made meanwhile is not taken for our own: it may be
+// that of a later croft.
+func TestMarkOfAnotherCroft(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, versionFile)
+	if err := os.WriteFile(path, []byte("99\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := mark(dir, path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("mark = %v, want that it is there", err)
 	}
 }
