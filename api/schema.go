@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // bytesKeys lists the keys that types of package driver gain in JSON where what
@@ -34,6 +36,20 @@ func documentBytes(schemas map[string]*huma.Schema) {
 		for _, key := range keys {
 			schemas[name].Properties[key] = &huma.Schema{Type: huma.TypeArray, Items: encoded}
 		}
+	}
+}
+
+// documentLimits names the resources, of which huma sees only that they are keys of a
+// map.
+func documentLimits(schemas map[string]*huma.Schema) {
+	for _, name := range []string{"Policy", "Exec", "Traits"} {
+		limits := schemas[name].Properties["limits"]
+		each := limits.AdditionalProperties.(*huma.Schema)
+		limits.AdditionalProperties, limits.Properties = false, map[string]*huma.Schema{}
+		for _, r := range driver.Resources {
+			limits.Properties[string(r.Name)] = &huma.Schema{Ref: each.Ref, Description: "limit of " + r.Doc + "; in " + string(r.Unit)}
+		}
+		limits.PrecomputeMessages()
 	}
 }
 

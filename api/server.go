@@ -122,6 +122,7 @@ func New(cfg Config) (*Server, error) {
 	delete(schemas, "ErrorModel") // huma's own, which no answer has
 	documentBytes(schemas)
 	documentDurations(schemas)
+	documentLimits(schemas)
 	return s, nil
 }
 

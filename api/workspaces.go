@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -217,7 +216,7 @@ func (s *Server) reopen(ctx context.Context, r registry.Record, spec driver.Spec
 		return nil, fmt.Errorf("workspace %s: %w: it exists with kind %q", r.ID, fault.AlreadyExists, r.Kind)
 	}
 	out, err := s.acquired(ctx, r.ID)
-	if err != nil || reflect.DeepEqual(r.Spec.Policy, spec.Policy) {
+	if err != nil || r.Spec.Policy.Equal(spec.Policy) {
 		return out, err
 	}
 	if _, err := s.cfg.Registry.Update(ctx, r.ID, spec.Policy); err != nil {

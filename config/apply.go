@@ -30,14 +30,7 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 	if p.Network.Open && len(p.Network.Deny) > 0 {
 		return p, fmt.Errorf("config: policy %.80q: open network: %w: the policy denies hosts, which an open network would let through", name, fault.InvalidArgument)
 	}
-	for _, l := range []struct{ has, wants *driver.Limit }{
-		{&p.Limits.CPU, &wish.Limits.CPU}, {&p.Limits.Memory, &wish.Limits.Memory}, {&p.Limits.PIDs, &wish.Limits.PIDs},
-		{&p.Limits.Disk, &wish.Limits.Disk}, {&p.Limits.Wall, &wish.Limits.Wall}, {&p.Limits.OpenFiles, &wish.Limits.OpenFiles},
-	} {
-		if l.wants.Max != 0 {
-			*l.has = *l.wants
-		}
-	}
+	p.Limits = p.Limits.With(wish.Limits)
 	if p.Env == nil {
 		p.Env = wish.Env
 	} else {

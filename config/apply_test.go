@@ -34,7 +34,7 @@ func TestApply(t *testing.T) {
 	c := mustParse(t, applied)
 	got, err := c.Apply("", driver.Policy{
 		Isolation: driver.IsolationNamespaces, ReadOnly: true, Env: map[string]string{"B": "2", "CD": "3"},
-		Limits:  driver.Limits{PIDs: driver.Limit{Max: 20, BestEffort: true}},
+		Limits:  driver.Limits{driver.ResourcePIDs: {Max: 20, BestEffort: true}},
 		Network: driver.Network{Allow: []driver.NetRule{{Host: "b.example"}}, Deny: []driver.NetRule{{Host: "c.example"}}},
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func TestApply(t *testing.T) {
 	}
 	want := driver.Policy{
 		Isolation: driver.IsolationNamespaces, ReadOnly: true, Idle: 5 * time.Minute, Env: map[string]string{"A": "1", "B": "2", "CD": "3"},
-		Limits: driver.Limits{Memory: driver.Limit{Max: 1 << 30}, PIDs: driver.Limit{Max: 20, BestEffort: true}},
+		Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 30}, driver.ResourcePIDs: {Max: 20, BestEffort: true}},
 		Network: driver.Network{
 			Allow: []driver.NetRule{{Host: "b.example"}},
 			Deny:  []driver.NetRule{{Host: "bad.example"}, {Host: "c.example"}},

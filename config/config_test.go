@@ -63,8 +63,8 @@ func TestExamplePolicies(t *testing.T) {
 			Deny: []driver.NetRule{{Host: "gist.github.com"}},
 		},
 		Limits: driver.Limits{
-			CPU: driver.Limit{Max: 2000, BestEffort: true}, Memory: driver.Limit{Max: 2 << 30}, PIDs: driver.Limit{Max: 512},
-			Disk: driver.Limit{Max: 8 << 30, BestEffort: true}, Wall: driver.Limit{Max: int64(30 * time.Minute)},
+			driver.ResourceCPU: {Max: 2000, BestEffort: true}, driver.ResourceMemory: {Max: 2 << 30}, driver.ResourcePIDs: {Max: 512},
+			driver.ResourceDisk: {Max: 8 << 30, BestEffort: true}, driver.ResourceWall: {Max: int64(30 * time.Minute)},
 		},
 		Env: map[string]string{"CI": "1"},
 	}
@@ -75,7 +75,7 @@ func TestExamplePolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if agent.Isolation != driver.IsolationNamespaces || agent.Idle != 30*time.Minute || !agent.Network.None() || agent.Limits.Memory.Max != 2<<30 {
+	if agent.Isolation != driver.IsolationNamespaces || agent.Idle != 30*time.Minute || !agent.Network.None() || agent.Limits[driver.ResourceMemory].Max != 2<<30 {
 		t.Errorf("the default policy is %+v, want agent", agent)
 	}
 	wantCred := map[string]Credential{"github": {Name: "github", Secret: "github", Header: "Authorization", Format: "Bearer {secret}"}}
@@ -126,7 +126,7 @@ policies:
 			Allow: []driver.NetRule{{Host: "c.example"}},
 			Deny:  []driver.NetRule{{Host: "x.example"}, {Host: "y.example"}},
 		},
-		Limits: driver.Limits{CPU: driver.Limit{Max: 500}, PIDs: driver.Limit{Max: 10}},
+		Limits: driver.Limits{driver.ResourceCPU: {Max: 500}, driver.ResourcePIDs: {Max: 10}},
 		Env:    map[string]string{"A": "one", "B": "two"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Bounds of a file. They keep the parser, which recurses, from being led astray.
@@ -245,10 +246,17 @@ func (c *Config) mapping(v reflect.Value, n ast.Node, path string, depth int) er
 	}
 	return c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 		elem := reflect.New(v.Type().Elem()).Elem()
+		if l, ok := elem.Addr().Interface().(*Limit); ok {
+			r, known := driver.Resource(key).Info()
+			if !known {
+				return c.badAt(place(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
+			}
+			l.Max.Unit = r.Unit
+		}
 		if err := c.value(elem, p.Value, at, depth+1); err != nil {
 			return err
 		}
-		v.SetMapIndex(reflect.ValueOf(key), elem)
+		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), elem)
 		return nil
 	})
 }

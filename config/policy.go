@@ -16,7 +16,7 @@ type Policy struct {
 	Extends   string            `json:"extends,omitempty" jsonschema:"name of the policy that this one changes"`
 	Isolation driver.Isolation  `json:"isolation,omitempty" jsonschema:"the least level; empty is the provider's default"`
 	Network   *Network          `json:"network,omitempty" jsonschema:"what may be reached; nothing unless it is listed"`
-	Limits    *Limits           `json:"limits,omitempty" jsonschema:"each is a value, or {max: VALUE, bestEffort: true} to go on where it can't be enforced; 0 is no limit"`
+	Limits    Limits            `json:"limits,omitempty" jsonschema:"each is a value, or {max: VALUE, bestEffort: true} to go on where it can't be enforced; 0 is no limit"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"variables of every process; not for secrets"`
 	ReadOnly  *bool             `json:"readOnly,omitempty" jsonschema:"nothing in the workspace can be changed"`
 	Durable   *bool             `json:"durable,omitempty" jsonschema:"what was acknowledged survives power loss"`
@@ -66,29 +66,16 @@ func (c Credential) key() string {
 	return strings.ToLower(c.Secret)
 }
 
-// Limits bound what a workspace may use. Nil is what the extended policy says.
-type Limits struct {
-	CPU       *Limit[CPUs]     `json:"cpu,omitempty" jsonschema:"cores, such as 1.5 or 500m"`
-	Memory    *Limit[Bytes]    `json:"memory,omitempty" jsonschema:"such as 512M"`
-	PIDs      *Limit[Count]    `json:"pids,omitempty" jsonschema:"processes and threads"`
-	Disk      *Limit[Bytes]    `json:"disk,omitempty" jsonschema:"such as 2G"`
-	Wall      *Limit[Duration] `json:"wall,omitempty" jsonschema:"time that one command may take, such as 1m"`
-	OpenFiles *Limit[Count]    `json:"openFiles,omitempty" jsonschema:"per process"`
-}
+// Limits bound what a workspace may use. A limit that is absent is what the
+// extended policy says.
+type Limits map[driver.Resource]Limit
 
 // A Limit is enforced or refused, unless BestEffort says that a provider which
 // can't enforce it may go on without. It is written as its maximum, or as a
 // mapping of both.
-type Limit[T CPUs | Bytes | Count | Duration] struct {
-	Max        T    `json:"max"`
-	BestEffort bool `json:"bestEffort,omitempty"`
-}
-
-func (l *Limit[T]) driver() driver.Limit {
-	if l == nil || l.Max == 0 {
-		return driver.Limit{}
-	}
-	return driver.Limit{Max: int64(l.Max), BestEffort: l.BestEffort}
+type Limit struct {
+	Max        Amount `json:"max"`
+	BestEffort bool   `json:"bestEffort,omitempty"`
 }
 
 // maxExtends is how deep policies may extend each other.
@@ -125,14 +112,7 @@ func (p Policy) with(q Policy) Policy {
 		p.Isolation = q.Isolation
 	}
 	p.Network = p.Network.with(q.Network)
-	p.Limits = p.Limits.with(q.Limits)
-	env := maps.Clone(p.Env)
-	if env == nil {
-		env = q.Env
-	} else {
-		maps.Copy(env, q.Env)
-	}
-	p.Env = env
+	p.Limits, p.Env = over(p.Limits, q.Limits), over(p.Env, q.Env)
 	p.ReadOnly, p.Durable, p.Persist = or(q.ReadOnly, p.ReadOnly), or(q.Durable, p.Durable), or(q.Persist, p.Persist)
 	p.Idle = or(q.Idle, p.Idle)
 	return p
@@ -157,16 +137,6 @@ func (n *Network) with(m *Network) *Network {
 	return &sum
 }
 
-func (l *Limits) with(m *Limits) *Limits {
-	if l == nil || m == nil {
-		return or(m, l)
-	}
-	return &Limits{
-		CPU: or(m.CPU, l.CPU), Memory: or(m.Memory, l.Memory), PIDs: or(m.PIDs, l.PIDs),
-		Disk: or(m.Disk, l.Disk), Wall: or(m.Wall, l.Wall), OpenFiles: or(m.OpenFiles, l.OpenFiles),
-	}
-}
-
 // driver returns p, which extends nothing, as the contract has it.
 func (p Policy) driver() driver.Policy {
 	d := driver.Policy{
@@ -177,11 +147,8 @@ func (p Policy) driver() driver.Policy {
 	if n := p.Network; n != nil {
 		d.Network = driver.Network{Open: deref(n.Open), Allow: driverRules(n.Allow), Deny: driverRules(n.Deny)}
 	}
-	if l := p.Limits; l != nil {
-		d.Limits = driver.Limits{
-			CPU: l.CPU.driver(), Memory: l.Memory.driver(), PIDs: l.PIDs.driver(),
-			Disk: l.Disk.driver(), Wall: l.Wall.driver(), OpenFiles: l.OpenFiles.driver(),
-		}
+	for name, l := range p.Limits {
+		d.Limits = d.Limits.With(driver.Limits{name: {Max: l.Max.N, BestEffort: l.BestEffort}})
 	}
 	return d
 }
@@ -223,6 +190,16 @@ func (c *Config) Credentials() map[string]Credential {
 	return all
 }
 
+// over returns a copy of below with the entries of top.
+func over[M ~map[K]V, K comparable, V any](below, top M) M {
+	if below == nil {
+		return maps.Clone(top)
+	}
+	sum := maps.Clone(below)
+	maps.Copy(sum, top)
+	return sum
+}
+
 func or[T any](a, b *T) *T {
 	if a != nil {
 		return a
@@ -238,9 +215,7 @@ func deref[T any](p *T) (v T) {
 }
 
 // shorthand reads a limit that is written as its maximum.
-func (l *Limit[T]) shorthand(text string) error {
-	return any(&l.Max).(scalar).parse(text)
-}
+func (l *Limit) shorthand(text string) error { return l.Max.parse(text) }
 
 // shorthand reads a credential that is written as a name.
 func (c *Credential) shorthand(text string) error {

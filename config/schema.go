@@ -42,7 +42,7 @@ func Schema() ([]byte, error) {
 
 func schema() (*jsonschema.Schema, error) {
 	types := scalarSchemas()
-	limits(types)
+	types[reflect.TypeFor[Limits]()] = limitsSchema(types)
 	cred, err := jsonschema.For[Credential](&jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err
@@ -73,19 +73,25 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 	}
 }
 
-// limits adds what a limit of each type is: a value, or a mapping.
-func limits(types map[reflect.Type]*jsonschema.Schema) {
-	add := func(limit, value reflect.Type) {
-		types[limit] = either(types[value], &jsonschema.Schema{
-			Type: "object", Required: []string{"max"}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
-			Properties:    map[string]*jsonschema.Schema{"max": types[value].CloneSchemas(), "bestEffort": {Type: "boolean"}},
+// limitsSchema describes limits: each is a value, or a mapping.
+func limitsSchema(types map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema {
+	units := map[driver.Unit]*jsonschema.Schema{
+		driver.UnitBytes: types[reflect.TypeFor[Bytes]()], driver.UnitMillicores: types[reflect.TypeFor[CPUs]()],
+		driver.UnitNanoseconds: types[reflect.TypeFor[Duration]()], driver.UnitCount: types[reflect.TypeFor[Count]()],
+	}
+	closed := &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	s := &jsonschema.Schema{Type: "object", AdditionalProperties: closed, Properties: map[string]*jsonschema.Schema{}}
+	for _, r := range driver.Resources {
+		limit := either(units[r.Unit], &jsonschema.Schema{
+			Type: "object", Required: []string{"max"}, AdditionalProperties: closed,
+			Properties:    map[string]*jsonschema.Schema{"max": units[r.Unit], "bestEffort": {Type: "boolean"}},
 			PropertyOrder: []string{"max", "bestEffort"},
 		})
+		limit.Description = r.Doc + ", such as " + Example(r.Unit)
+		s.Properties[string(r.Name)] = limit
+		s.PropertyOrder = append(s.PropertyOrder, string(r.Name))
 	}
-	add(reflect.TypeFor[Limit[CPUs]](), reflect.TypeFor[CPUs]())
-	add(reflect.TypeFor[Limit[Bytes]](), reflect.TypeFor[Bytes]())
-	add(reflect.TypeFor[Limit[Count]](), reflect.TypeFor[Count]())
-	add(reflect.TypeFor[Limit[Duration]](), reflect.TypeFor[Duration]())
+	return s
 }
 
 func either(a, b *jsonschema.Schema) *jsonschema.Schema {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Bytes is a number of bytes, written with a unit: 512M.
@@ -143,6 +144,52 @@ func (d Duration) String() string {
 
 // String returns n in digits.
 func (n Count) String() string { return strconv.FormatInt(int64(n), 10) }
+
+// An Amount is a number of some unit, written as people write that unit: 512M, 1.5,
+// 1m30s, 100.
+type Amount struct {
+	N    int64
+	Unit driver.Unit
+}
+
+// ParseAmount reads an amount of a unit. The error is InvalidArgument.
+func ParseAmount(unit driver.Unit, text string) (int64, error) {
+	switch unit {
+	case driver.UnitBytes:
+		return ParseBytes(text)
+	case driver.UnitMillicores:
+		return ParseCPUs(text)
+	case driver.UnitNanoseconds:
+		d, err := ParseDuration(text)
+		return int64(d), err
+	}
+	var n Count
+	err := n.parse(text)
+	return int64(n), err
+}
+
+// String returns a as ParseAmount reads it.
+func (a Amount) String() string {
+	switch a.Unit {
+	case driver.UnitBytes:
+		return Bytes(a.N).String()
+	case driver.UnitMillicores:
+		return CPUs(a.N).String()
+	case driver.UnitNanoseconds:
+		return Duration(a.N).String()
+	}
+	return Count(a.N).String()
+}
+
+// Example returns how a limit of the unit is written.
+func Example(unit driver.Unit) string {
+	return map[driver.Unit]string{driver.UnitBytes: "512M", driver.UnitMillicores: "1.5", driver.UnitNanoseconds: "1m30s", driver.UnitCount: "100"}[unit]
+}
+
+func (a *Amount) parse(text string) (err error) {
+	a.N, err = ParseAmount(a.Unit, text)
+	return err
+}
 
 // A scalar reads itself from the text of a YAML scalar.
 type scalar interface{ parse(text string) error }

@@ -52,7 +52,7 @@ type Made struct {
 	AllowNet   []string         `json:"allowNet,omitempty"` // as in Options, and so are those below
 	NoModelNet bool             `json:"noModelNet,omitempty"`
 	Read       []string         `json:"read,omitempty"`
-	Limits     *driver.Limits   `json:"limits,omitempty"`
+	Limits     driver.Limits    `json:"limits,omitempty"`
 }
 
 const journalVersion = 1

@@ -30,9 +30,9 @@ func (Host) Ready(context.Context) error { return nil }
 
 // Open copies the template to the directory.
 func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
-	for _, l := range req.Limits.All() {
-		if l.Max > 0 && !l.BestEffort && l.Name != "wall" {
-			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", l.Name, fault.Unsupported)
+	for _, r := range driver.Resources {
+		if l := req.Limits[r.Name]; l.Max > 0 && !l.BestEffort {
+			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", r.Name, fault.Unsupported)
 		}
 	}
 	if err := hostMeets(req.Policy); err != nil {

@@ -49,34 +49,14 @@ func (m *matrix) workspace() *suite.Workspace {
 
 // setPolicy takes over what the configuration asks for. Of limits that are given in
 // several ways those of the options count, then croft.limits, then croft.policy.
-func (p *provision) setPolicy(cfg *suite.Config, more *driver.Limits) error {
+func (p *provision) setPolicy(cfg *suite.Config, more driver.Limits) error {
 	if raw := cfg.Croft.Policy; raw != nil {
 		if err := driver.DecodeStrict(raw, &p.policy); err != nil {
 			return fmt.Errorf("eval: %s: croft.policy: %w", cfg.Path, err)
 		}
 	}
-	p.limits = over(limitsOf(cfg.Croft.Limits), p.policy.Limits)
-	if more != nil {
-		p.limits = over(*more, p.limits)
-	}
+	p.limits = p.policy.Limits.With(cfg.Croft.Limits).With(more)
 	return nil
-}
-
-// over lays limits over others.
-func over(top, below driver.Limits) driver.Limits {
-	for to, from := range map[*driver.Limit]driver.Limit{
-		&below.CPU: top.CPU, &below.Memory: top.Memory, &below.PIDs: top.PIDs, &below.Disk: top.Disk, &below.Wall: top.Wall, &below.OpenFiles: top.OpenFiles,
-	} {
-		if from.Max != 0 {
-			*to = from
-		}
-	}
-	return below
-}
-
-// limitsOf are limits of the configuration as a policy has them.
-func limitsOf(l suite.Limits) driver.Limits {
-	return driver.Limits{Memory: driver.Limit{Max: l.MemoryBytes}, Disk: driver.Limit{Max: l.DiskBytes}, CPU: driver.Limit{Max: int64(l.CPUs * 1000)}, PIDs: driver.Limit{Max: int64(l.Pids)}}
 }
 
 // placeOf finds the directory of workspaces in place, and says what the word

@@ -13,7 +13,7 @@ import (
 func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 	dir := t.TempDir()
 	want := &Made{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
-		Read: []string{"/dir"}, Limits: &driver.Limits{Memory: driver.Limit{Max: 1 << 20}}}
+		Read: []string{"/dir"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
 	j, err := newJournal(dir, plan{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Made: want})
 	if err != nil {
 		t.Fatal(err)

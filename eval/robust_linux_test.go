@@ -63,12 +63,12 @@ func TestDiskLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !traits.Limits.Disk.Enforced() {
-		t.Skipf("skipped: host: no limit of disk: %s", traits.Limits.Disk.Reason)
+	if !traits.Limits[driver.ResourceDisk].Enforced() {
+		t.Skipf("skipped: host: no limit of disk: %s", traits.Limits[driver.ResourceDisk].Reason)
 	}
 	dir := project(t, map[string]string{"template/a.txt": "a", "suite.mjs": isolated(`templateDir: "./template"`) + `
 export default [{ id: "fills", prompt: "cat a.txt && head -c 100000000 /dev/zero > big", assert() {} }, { id: "fine", prompt: "cat a.txt", assert() {} }];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Limits: &driver.Limits{Disk: driver.Limit{Max: 32 << 20}}})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Limits: driver.Limits{driver.ResourceDisk: {Max: 32 << 20}}})
 	if e := of(t, r, "fills"); e.Passed || e.FailureOrigin != eval.OriginRunner {
 		t.Errorf("fills: %+v", e)
 	}

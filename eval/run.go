@@ -56,11 +56,11 @@ type Options struct {
 	Baselines       string // file of snapshots of token use
 	UpdateBaselines bool
 
-	AllowNet   []string       // hosts that may be reached, beside those of the agents' models
-	NoModelNet bool           // the latter are not reached by themselves
-	Limits     *driver.Limits // of each workspace
-	Read       []string       // further directories of the host that are shown, read-only
-	Tmp        string         // the suite's directory for temporary files, which is shown, too; "" is none
+	AllowNet   []string      // hosts that may be reached, beside those of the agents' models
+	NoModelNet bool          // the latter are not reached by themselves
+	Limits     driver.Limits // of each workspace
+	Read       []string      // further directories of the host that are shown, read-only
+	Tmp        string        // the suite's directory for temporary files, which is shown, too; "" is none
 
 	// Tools, where set, gives each agent a server of tools over its workspace, and
 	// Toolset is its name: a run that goes on with this one must have the same.

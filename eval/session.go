@@ -138,7 +138,7 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 	out, err := agent.Run(ctx, d.place, k.agent, agent.Input{
 		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.place.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
 		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced, Tools: k.tools,
-		MaxOutput: m.opts.config.Croft.Limits.OutputBytes,
+		MaxOutput: m.opts.config.Croft.OutputBytes,
 	})
 	took := time.Since(start)
 	if out.Report != nil {

@@ -41,7 +41,7 @@ type causes struct {
 }
 
 func newCauses(cfg *Config, inner process.Tree) *causes {
-	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits.Disk.Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
+	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
 	if fd, ok := cfg.Descriptors[EventsOOM]; ok {
 		c.oom = fd
 	}

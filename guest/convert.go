@@ -118,13 +118,11 @@ func toCommand(c *driver.Command) *guestpb.Command {
 		TimeoutNano: int64(c.Timeout), GraceNano: int64(c.Grace), MaxOutput: c.MaxOutput,
 		PullStdout: c.OnStdout != nil, PullStderr: c.OnStderr != nil, Detached: c.Detached, Labels: validLabels(c.Labels),
 	}
-	for _, l := range c.Limits.All() {
-		if l.Max != 0 {
-			if pb.Limits == nil {
-				pb.Limits = map[string]*guestpb.Limit{}
-			}
-			pb.Limits[l.Name] = &guestpb.Limit{Max: l.Max, BestEffort: l.BestEffort}
+	for name, l := range c.Limits.With(nil) {
+		if pb.Limits == nil {
+			pb.Limits = map[string]*guestpb.Limit{}
 		}
+		pb.Limits[string(name)] = &guestpb.Limit{Max: l.Max, BestEffort: l.BestEffort}
 	}
 	return pb
 }
@@ -135,15 +133,11 @@ func fromCommand(pb *guestpb.Command) driver.Command {
 		Timeout: time.Duration(pb.TimeoutNano), Grace: time.Duration(pb.GraceNano), MaxOutput: pb.MaxOutput,
 		Detached: pb.Detached, Labels: pb.Labels,
 	}
-	limit := func(name string) driver.Limit {
-		l := pb.Limits[name]
-		if l == nil {
-			return driver.Limit{}
+	for name, l := range pb.Limits {
+		if c.Limits == nil {
+			c.Limits = driver.Limits{}
 		}
-		return driver.Limit{Max: l.Max, BestEffort: l.BestEffort}
-	}
-	c.Limits = driver.Limits{
-		CPU: limit("cpu"), Memory: limit("memory"), PIDs: limit("pids"), Disk: limit("disk"), Wall: limit("wall"), OpenFiles: limit("openFiles"),
+		c.Limits[driver.Resource(name)] = driver.Limit{Max: l.GetMax(), BestEffort: l.GetBestEffort()}
 	}
 	return c
 }

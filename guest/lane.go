@@ -48,7 +48,7 @@ const (
 
 // plain reports whether a command needs nothing but what an order has.
 func plain(cmd *driver.Command) bool {
-	return cmd.TTY == nil && !cmd.Interactive && !cmd.Detached && len(cmd.Labels) == 0 && cmd.Limits == (driver.Limits{})
+	return cmd.TTY == nil && !cmd.Interactive && !cmd.Detached && len(cmd.Labels) == 0 && cmd.Limits.IsZero()
 }
 
 // append writes the order to buf.

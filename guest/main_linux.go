@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/guest/guestpb"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Descriptors of a guest that are always there.
@@ -203,7 +204,7 @@ func (g *guest) open() error {
 	var err error
 	opts := &process.Options{
 		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain,
-		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits.Wall.Max),
+		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits[driver.ResourceWall].Max),
 	}
 	if cfg.confines() { // else any thread may start them, and none has to be woken for it
 		if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
@@ -284,7 +285,7 @@ func (cfg *Config) gone() bool {
 
 // counted reports whether anything counts why commands end.
 func (cfg *Config) counted() bool {
-	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits.Disk.Max > 0 || cfg.WatchDisk
+	return cfg.Descriptors[EventsOOM] > 0 || cfg.Descriptors[EventsPIDs] > 0 || cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk
 }
 
 func (g *guest) close() {

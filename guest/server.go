@@ -202,15 +202,13 @@ const maxEarly = 1000
 func (s *server) command(pb *guestpb.Command) driver.Command { return s.bounded(fromCommand(pb)) }
 
 func (s *server) bounded(cmd driver.Command) driver.Command {
-	lower(&cmd.Limits.Wall, s.cfg.Limits.Wall)
-	lower(&cmd.Limits.OpenFiles, s.cfg.Limits.OpenFiles)
-	return cmd
-}
-
-func lower(limit *driver.Limit, most driver.Limit) {
-	if most.Max > 0 && (limit.Max == 0 || limit.Max > most.Max) {
-		*limit = driver.Limit{Max: most.Max}
+	for _, r := range driver.Resources {
+		limit, most := cmd.Limits[r.Name].Max, s.cfg.Limits[r.Name].Max
+		if r.PerCommand && most > 0 && (limit == 0 || limit > most) {
+			cmd.Limits = cmd.Limits.With(driver.Limits{r.Name: {Max: most}})
+		}
 	}
+	return cmd
 }
 
 // Cancel ends a Run or a session.

@@ -78,7 +78,10 @@ func (w *wire) config(c *Config) {
 	wireMap(w, &c.Env, wireText)
 	w.confine(&c.Confine)
 	wireList(w, &c.Groups, wireText)
-	w.limits(&c.Limits)
+	wireMap(w, (*map[driver.Resource]driver.Limit)(&c.Limits), func(w *wire, l *driver.Limit) {
+		wireNumber(w, &l.Max)
+		w.flags(&l.BestEffort)
+	})
 	wireMap(w, &c.Descriptors, wireNumber)
 	wireMap(w, &c.Paths, wireText)
 	roots := string(c.Roots)
@@ -96,13 +99,6 @@ func (w *wire) confine(c *Confine) {
 	w.flags(&c.NoNewPrivs, &c.DropCaps, &c.Seccomp, &c.NoNetwork, &c.NoSetID)
 	wireList(w, &c.ReadWrite, wireText)
 	wireList(w, &c.ReadOnly, wireText)
-}
-
-func (w *wire) limits(l *driver.Limits) {
-	for _, one := range []*driver.Limit{&l.CPU, &l.Memory, &l.PIDs, &l.Disk, &l.Wall, &l.OpenFiles} {
-		wireNumber(w, &one.Max)
-		w.flags(&one.BestEffort)
-	}
 }
 
 func (w *wire) mount(m *Mount) {
@@ -170,17 +166,18 @@ func wireList[T any](w *wire, list *[]T, each func(*wire, *T)) {
 	}
 }
 
-func wireMap[T any](w *wire, table *map[string]T, each func(*wire, *T)) {
+func wireMap[K ~string, T any](w *wire, table *map[K]T, each func(*wire, *T)) {
 	n := w.count(len(*table))
 	if w.in == nil {
-		for name, value := range *table {
+		for key, value := range *table {
+			name := string(key)
 			wireText(w, &name)
 			each(w, &value)
 		}
 		return
 	}
 	if n > 0 {
-		*table = map[string]T{}
+		*table = map[K]T{}
 	}
 	for range n {
 		if w.in.bad {
@@ -190,7 +187,7 @@ func wireMap[T any](w *wire, table *map[string]T, each func(*wire, *T)) {
 		var value T
 		wireText(w, &name)
 		each(w, &value)
-		(*table)[name] = value
+		(*table)[K(name)] = value
 	}
 }
 

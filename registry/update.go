@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -40,7 +39,7 @@ func (r *Registry) Update(ctx context.Context, id string, policy workspace.Polic
 // registry itself does.
 func sameForProvider(a, b workspace.Policy) bool {
 	a.Idle, a.Persist = b.Idle, b.Persist
-	return reflect.DeepEqual(a, b)
+	return a.Equal(b)
 }
 
 // adopt stores a policy that no provider needs to hear of now.

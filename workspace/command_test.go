@@ -308,7 +308,7 @@ func TestCommandsAreJudgedBeforeADriverSeesThem(t *testing.T) {
 		"stdin":       {driver.Command{Script: "true", Interactive: true, Stdin: strings.NewReader("")}, fault.InvalidArgument},
 		"timeout":     {driver.Command{Script: "true", Timeout: -1}, fault.InvalidArgument},
 		"terminal":    {driver.Command{Script: "true", TTY: &Size{}}, fault.InvalidArgument},
-		"limit":       {driver.Command{Script: "true", Limits: Limits{CPU: Limit{Max: -1}}}, fault.InvalidArgument},
+		"limit":       {driver.Command{Script: "true", Limits: Limits{driver.ResourceCPU: {Max: -1}}}, fault.InvalidArgument},
 		"not started": {driver.Command{Argv: []string{"no-such-program"}}, fault.NotFound},
 	}
 	for name, tt := range tests {

@@ -265,10 +265,8 @@ func (w *Workspace) checkCommand(cmd driver.Command, d *live) (driver.Command, e
 			return bad("environment variable %q: a name is not empty and has no = or NUL, and a value has no NUL", key)
 		}
 	}
-	for _, l := range cmd.Limits.All() {
-		if l.Max < 0 {
-			return bad("limit %s is negative", l.Name)
-		}
+	if err := cmd.Limits.Check(); err != nil {
+		return cmd, fmt.Errorf("command: %w", err)
 	}
 	return cmd, nil
 }

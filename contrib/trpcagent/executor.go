@@ -113,7 +113,7 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 		spec.Policy.Isolation = driver.IsolationProcess // at least
 	}
 	if pol.MaxDiskBytes > 0 {
-		spec.Policy.Limits.Disk = driver.Limit{Max: pol.MaxDiskBytes}
+		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
 	}
 	ws, err := e.mux.Open(ctx, spec, &workspace.Options{Session: spec.Session, Log: e.opts.Log})
 	if err != nil {

@@ -27,9 +27,11 @@ func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
 		cmd.Timeout = e.opts.Timeout
 	}
 	const percent, mib = 10, 1 << 20 // thousandths of a core
-	cmd.Limits.CPU.Max = times(int64(spec.Limits.CPUPercent), percent)
-	cmd.Limits.Memory.Max = times(int64(spec.Limits.MemoryMB), mib)
-	cmd.Limits.PIDs.Max = int64(spec.Limits.MaxPIDs)
+	cmd.Limits = driver.Limits{
+		driver.ResourceCPU:    {Max: times(int64(spec.Limits.CPUPercent), percent)},
+		driver.ResourceMemory: {Max: times(int64(spec.Limits.MemoryMB), mib)},
+		driver.ResourcePIDs:   {Max: int64(spec.Limits.MaxPIDs)},
+	}
 	if cmd.Env == nil {
 		cmd.Env = map[string]string{}
 	}

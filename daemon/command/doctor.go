@@ -75,8 +75,9 @@ func providerDetails(p remote.ProviderInfo) [][]string {
 		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforced(t.ReadOnly)},
 		{"  copy-on-write", orDash(t.CopyOnWrite)},
 	}
-	for _, l := range t.Limits.All() {
-		rows = append(rows, []string{"  limit " + l.Name, yesNo(l.Enforced()), enforced(l.Enforcement)})
+	for _, r := range driver.Resources {
+		l := t.Limits[r.Name]
+		rows = append(rows, []string{"  limit " + string(r.Name), yesNo(l.Enforced()), enforced(l)})
 	}
 	return rows
 }

@@ -62,10 +62,7 @@ func (p *evalPlace) register(f *pflag.FlagSet) {
 	f.BoolVar(&p.noModel, "no-model-net", false, "let the hosts of the agents' models be reached only where --allow-net or croft.allowNet names them")
 	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
 	f.StringVar(&p.tools, "tools", "", "give agents Croft's tools over their workspace, by MCP, beside what they have: coding, workspace or both, which say how they are named (default croft.tools, else none)")
-	f.StringVar(&p.policy.memory, "memory", "", "limit of memory of each workspace, such as 2G")
-	f.StringVar(&p.policy.cpus, "cpus", "", "limit of processor time of each workspace, in cores")
-	f.Int64Var(&p.policy.pids, "pids", 0, "limit of processes and threads of each workspace; 0 is none")
-	f.StringVar(&p.policy.disk, "disk", "", "limit of what each workspace may hold, such as 1G")
+	p.policy.registerLimits(f, " (each workspace)")
 }
 
 // apply sets in opts what the flags say.
@@ -81,13 +78,7 @@ func (p *evalPlace) apply(opts *eval.Options) error {
 		}
 		opts.Read = append(opts.Read, abs)
 	}
-	var limits workspace.Limits
-	if err := p.policy.limits(&limits); err != nil {
-		return err
-	}
-	if limits != (workspace.Limits{}) {
-		opts.Limits = &limits
-	}
+	opts.Limits = p.policy.asked()
 	return nil
 }
 

@@ -8,12 +8,13 @@ import (
 
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // TestGoingOnTakesOverHowARunWasMade resumes with and without flags of its own.
 func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 	made := &eval.Made{Provider: "local", Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true, Read: []string{"/dir"},
-		Limits: &workspace.Limits{PIDs: workspace.Limit{Max: 9}}}
+		Limits: workspace.Limits{driver.ResourcePIDs: {Max: 9}}}
 	for name, c := range map[string]struct {
 		flags []string
 		want  eval.Made

@@ -49,8 +49,8 @@ func (t toolFlags) forServer() error {
 		return usagef("on a server --ws names one workspace; without it there are all")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
 		return usagef("--provider, --read-only, --approve and --checkpoints belong to workspaces that are made here; those of a server are as they were opened")
-	case p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || p.openNet || len(p.secrets) > 0 || p.memory != "" ||
-		p.disk != "" || p.cpus != "" || p.pids != 0 || p.files != 0 || p.bestEffort || len(p.env) > 0:
+	case p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || p.openNet || len(p.secrets) > 0 ||
+		!p.limits.IsZero() || p.bestEffort || len(p.env) > 0:
 		return usagef("a policy belongs to workspaces that are made here; those of a server are as they were opened")
 	}
 	return nil

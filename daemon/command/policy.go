@@ -2,6 +2,7 @@ package command
 
 import (
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // policyFlags are the flags by which a command says what a workspace is to be
@@ -20,11 +22,7 @@ type policyFlags struct {
 	allowNet   []string
 	openNet    bool
 	secrets    []string
-	memory     string
-	disk       string
-	cpus       string
-	pids       int64
-	files      int64
+	limits     workspace.Limits // as the flags say, without bestEffort
 	bestEffort bool
 	env        []string
 }
@@ -36,11 +34,7 @@ func (p *policyFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached; *.HOST is what is below it; may be given several times (default nothing)")
 	f.BoolVar(&p.openNet, "open-net", false, "let everything be reached, without a proxy")
 	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: let HOST be reached with this secret, which the workspace never sees; may be given several times")
-	f.StringVar(&p.memory, "memory", "", "limit of memory, such as 512M")
-	f.StringVar(&p.cpus, "cpus", "", "limit of processor time, in cores, such as 1.5")
-	f.Int64Var(&p.pids, "pids", 0, "limit of processes and threads; 0 is none")
-	f.StringVar(&p.disk, "disk", "", "limit of what the workspace may hold, such as 1G")
-	f.Int64Var(&p.files, "open-files", 0, "limit of open files, per process; 0 is none")
+	p.registerLimits(f, "")
 	f.BoolVar(&p.bestEffort, "best-effort", false, "go on without limits that the provider can't enforce")
 	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
 }
@@ -59,7 +53,8 @@ func (p *policyFlags) apply(spec *workspace.Spec, onServer bool) error {
 	if err := p.network(&spec.Policy.Network); err != nil {
 		return err
 	}
-	return p.limits(&spec.Policy.Limits)
+	spec.Policy.Limits = p.asked()
+	return nil
 }
 
 // from is the template: a name, or an absolute path.
@@ -126,46 +121,57 @@ func parseRule(flag, s string) (workspace.NetRule, error) {
 	return rule, nil
 }
 
-func (p *policyFlags) limits(l *workspace.Limits) error {
-	set := func(limit *workspace.Limit, flag, text, allowed string, parse func(string) (int64, error)) error {
-		if text == "" {
-			return nil
-		}
-		n, err := parse(text)
-		if err != nil || n <= 0 {
-			return usagef("%s %q: it is %s", flag, text, allowed)
-		}
-		*limit = workspace.Limit{Max: n, BestEffort: p.bestEffort}
-		return nil
+// registerLimits makes a flag for each resource. What is bounded is said after the
+// documentation of the resource.
+func (p *policyFlags) registerLimits(f *pflag.FlagSet, of string) {
+	p.limits = workspace.Limits{}
+	for _, r := range driver.Resources {
+		f.Var(&limitFlag{limits: p.limits, resource: r}, limitFlagName(r), "limit of "+r.Doc+of+", such as "+config.Example(r.Unit)+"; 0 is none")
 	}
-	for _, x := range []struct {
-		limit   *workspace.Limit
-		flag    string
-		text    string
-		allowed string
-		parse   func(string) (int64, error)
-	}{
-		{&l.Memory, "--memory", p.memory, "a number of bytes above 0, such as 512M or 2G", config.ParseBytes},
-		{&l.Disk, "--disk", p.disk, "a number of bytes above 0, such as 512M or 2G", config.ParseBytes},
-		{&l.CPU, "--cpus", p.cpus, "a number of cores above 0, such as 1.5", config.ParseCPUs},
-		{&l.PIDs, "--pids", number(p.pids), "a number above 0; 0 is no limit", count},
-		{&l.OpenFiles, "--open-files", number(p.files), "a number above 0; 0 is no limit", count},
-	} {
-		if err := set(x.limit, x.flag, x.text, x.allowed, x.parse); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func number(n int64) string {
-	if n == 0 {
-		return ""
+// limitFlagName is the flag of a resource: its name with hyphens, and cpus for cores.
+func limitFlagName(r driver.ResourceInfo) string {
+	if r.Unit == driver.UnitMillicores {
+		return string(r.Name) + "s"
 	}
-	return strconv.FormatInt(n, 10)
+	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(string(r.Name), func(c string) string { return "-" + strings.ToLower(c) })
 }
 
-func count(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
+// asked returns the limits that the flags ask for.
+func (p *policyFlags) asked() workspace.Limits {
+	asked := p.limits.With(nil)
+	for name, l := range asked {
+		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}
+	}
+	return asked
+}
+
+// A limitFlag is the flag of one limit.
+type limitFlag struct {
+	limits   workspace.Limits
+	resource driver.ResourceInfo
+}
+
+// Set reads the limit.
+func (l *limitFlag) Set(text string) error {
+	n, err := config.ParseAmount(l.resource.Unit, text)
+	l.limits[l.resource.Name] = workspace.Limit{Max: n}
+	return err
+}
+
+// String returns the limit, or "" for none.
+func (l *limitFlag) String() string {
+	if n := l.limits[l.resource.Name].Max; n != 0 {
+		return config.Amount{N: n, Unit: l.resource.Unit}.String()
+	}
+	return ""
+}
+
+// Type returns what the flag takes, for the help.
+func (l *limitFlag) Type() string {
+	return map[driver.Unit]string{driver.UnitBytes: "size", driver.UnitMillicores: "cores", driver.UnitNanoseconds: "duration", driver.UnitCount: "int"}[l.resource.Unit]
+}
 
 // parseEnv reads K=V pairs.
 func parseEnv(pairs []string) (map[string]string, error) {

@@ -69,9 +69,9 @@ func printProviders(w io.Writer, list []remote.ProviderInfo) error {
 // enforcedLimits names the limits that something enforces.
 func enforcedLimits(limits driver.LimitTraits) string {
 	var names []string
-	for _, l := range limits.All() {
-		if l.Enforced() {
-			names = append(names, l.Name)
+	for _, r := range driver.Resources {
+		if limits[r.Name].Enforced() {
+			names = append(names, string(r.Name))
 		}
 	}
 	return strings.Join(names, ",")
@@ -114,8 +114,9 @@ func traitRows(p remote.ProviderInfo) [][]string {
 		[]string{"network", orDash(string(t.Network)), by(t.NetworkBy)},
 		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), by(t.ReadOnly)},
 	)
-	for _, l := range t.Limits.All() {
-		rows = append(rows, []string{"limit " + l.Name, strconv.FormatBool(l.Enforced()), by(l.Enforcement)})
+	for _, r := range driver.Resources {
+		l := t.Limits[r.Name]
+		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), by(l)})
 	}
 	return append(rows,
 		[]string{"survives", orDash(string(t.Durability))},

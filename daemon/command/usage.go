@@ -70,6 +70,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	what := map[string]string{
 		"int": "a whole number, such as 10", "int64": "a whole number, such as 10", "bool": "true or false",
 		"duration": "a number with a unit, such as 30s, 1m30s or 2h",
+		"size":     "a number of bytes, such as 512M or 2G", "cores": "a number of cores, such as 1.5 or 500m",
 	}[f.Value.Type()]
 	if what == "" {
 		return err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,23 +84,19 @@ func networkText(n driver.Network) string {
 
 func limitTexts(l driver.Limits) []string {
 	var texts []string
-	for _, x := range l.All() {
+	for _, r := range driver.Resources {
+		x := l[r.Name]
 		if x.Max == 0 {
 			continue
 		}
-		text := strconv.FormatInt(x.Max, 10)
-		switch x.Name {
-		case "cpu":
-			text = strconv.FormatFloat(float64(x.Max)/1000, 'f', -1, 64) + " cores"
-		case "memory", "disk":
-			text = config.Bytes(x.Max).String()
-		case "wall":
-			text = time.Duration(x.Max).String()
+		text := string(r.Name) + " " + config.Amount{N: x.Max, Unit: r.Unit}.String()
+		if r.Unit == driver.UnitMillicores {
+			text += " cores"
 		}
 		if x.BestEffort {
 			text += " (best-effort)"
 		}
-		texts = append(texts, x.Name+" "+text)
+		texts = append(texts, text)
 	}
 	return texts
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A Config says with which runners a suite is run, and how. Its paths are absolute.
@@ -83,21 +85,14 @@ type Croft struct {
 	Provider  string          // kind of the workspaces; "" is the default
 	Policy    json.RawMessage // a driver.Policy as JSON; nil is none
 	AllowNet  []string        // hosts that agents may reach
-	Limits    Limits
-	Bootstrap string // "each" (or "") prepares every workspace; "once" prepares one and forks it
-	Record    string // directory to which the traffic with models is recorded
-	Replay    string // directory from which they are answered
-	Tools     string // names of the tools of Croft that agents get: one of Toolsets; "" is none
+	Limits    driver.Limits   // of each workspace
+	Bootstrap string          // "each" (or "") prepares every workspace; "once" prepares one and forks it
+	Record    string          // directory to which the traffic with models is recorded
+	Replay    string          // directory from which they are answered
+	Tools     string          // names of the tools of Croft that agents get: one of Toolsets; "" is none
 	Judge     *JudgeConfig
-}
 
-// Limits bound each workspace. Zero is not set.
-type Limits struct {
-	MemoryBytes int64
-	DiskBytes   int64
-	CPUs        float64
-	Pids        int
-	OutputBytes int64
+	OutputBytes int64 // most that is kept of each log of an agent; 0 is not set
 }
 
 // A JudgeConfig is the model behind assert.judge.
@@ -321,7 +316,7 @@ func (r *reader) croft(v any) Croft {
 		c.Policy = raw
 	}
 	if l := o.get("limits"); !absent(l) {
-		c.Limits = r.limits(l)
+		c.Limits, c.OutputBytes = r.limits(l)
 	}
 	if j := o.get("judge"); !absent(j) {
 		c.Judge = r.judge(j)
@@ -332,19 +327,39 @@ func (r *reader) croft(v any) Croft {
 	return c
 }
 
-func (r *reader) limits(v any) Limits {
-	const p = "croft.limits"
-	o := r.object(v, p, "memoryBytes", "diskBytes", "cpus", "pids", "outputBytes")
-	l := Limits{
-		MemoryBytes: int64(r.integer(o.get("memoryBytes"), p+".memoryBytes", 1)),
-		DiskBytes:   int64(r.integer(o.get("diskBytes"), p+".diskBytes", 1)),
-		Pids:        r.integer(o.get("pids"), p+".pids", 1),
-		OutputBytes: int64(r.integer(o.get("outputBytes"), p+".outputBytes", 1)),
+// limitKey is the key of a resource in croft.limits, which says the unit: memoryBytes,
+// cpus, pids, wallMs.
+func limitKey(r driver.ResourceInfo) string {
+	return string(r.Name) + map[driver.Unit]string{driver.UnitBytes: "Bytes", driver.UnitMillicores: "s", driver.UnitNanoseconds: "Ms"}[r.Unit]
+}
+
+const outputKey = "outputBytes"
+
+// limits reads croft.limits: those of workspaces, and that of logs.
+func (r *reader) limits(v any) (driver.Limits, int64) {
+	const p = "croft.limits."
+	keys := []string{outputKey}
+	for _, res := range driver.Resources {
+		keys = append(keys, limitKey(res))
 	}
-	if n := r.number(o.get("cpus"), p+".cpus"); n != nil {
-		l.CPUs = *n
+	o := r.object(v, "croft.limits", keys...)
+	limits := driver.Limits{}
+	for _, res := range driver.Resources {
+		key := limitKey(res)
+		most := int64(0)
+		switch v := o.get(key); res.Unit {
+		case driver.UnitMillicores:
+			if n := r.number(v, p+key); n != nil && *n > 0 {
+				most = int64(max(1, math.Round(*n*1000)))
+			}
+		case driver.UnitNanoseconds:
+			most = int64(r.millis(v, p+key))
+		default:
+			most = int64(r.integer(v, p+key, 1))
+		}
+		limits[res.Name] = driver.Limit{Max: most}
 	}
-	return l
+	return limits.With(nil), int64(r.integer(o.get(outputKey), p+outputKey, 1))
 }
 
 func (r *reader) judge(v any) *JudgeConfig {

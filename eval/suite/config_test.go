@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 func TestConfigResolvesPathsAndKeepsTheOrder(t *testing.T) {
@@ -63,7 +64,7 @@ croft: {provider: sandbox, allowNet: [api.example.com], limits: {memoryBytes: 10
 					{ID: "alpha", Agent: Agent{Type: "command", Command: "agent"}},
 				},
 				Snapshots: &Snapshots{Path: in("s.json"), Percent: &percent},
-				Croft: Croft{Provider: "sandbox", Policy: []byte(`{"network":{"mode":"none"}}`), AllowNet: []string{"api.example.com"}, Limits: Limits{MemoryBytes: 1e9, CPUs: 1.5},
+				Croft: Croft{Provider: "sandbox", Policy: []byte(`{"network":{"mode":"none"}}`), AllowNet: []string{"api.example.com"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1e9}, driver.ResourceCPU: {Max: 1500}},
 					Bootstrap: "once", Judge: &JudgeConfig{API: "openai", Model: "m"}},
 				Notices: []string{"run.retryFailed is deprecated: use run.repeatFailure"},
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Where the schemas are published.
@@ -51,12 +52,25 @@ func ConfigSchema() ([]byte, error) {
 		"croft": closed(schema{
 			"provider": text(), "policy": schema{"type": "object"}, "allowNet": texts(), "bootstrap": schema{"enum": []string{"each", "once"}}, "record": text(), "replay": text(),
 			"tools":  schema{"enum": Toolsets},
-			"limits": closed(schema{"memoryBytes": count(1), "diskBytes": count(1), "cpus": amount(), "pids": count(1), "outputBytes": count(1)}),
+			"limits": closed(limitSchemas()),
 			"judge":  closed(schema{"api": schema{"enum": []string{"openai", "anthropic"}}, "url": text(), "model": text(), "keyEnv": text()}, "model"),
 		}),
 	}, "runners")
 	s["$schema"], s["$id"], s["title"] = "https://json-schema.org/draft/2020-12/schema", ConfigSchemaID, "The configuration of croft eval"
 	return indented(s)
+}
+
+// limitSchemas describes the keys of croft.limits.
+func limitSchemas() schema {
+	count := schema{"type": "integer", "minimum": 1}
+	keys := schema{outputKey: count}
+	for _, r := range driver.Resources {
+		keys[limitKey(r)] = count
+		if r.Unit == driver.UnitMillicores {
+			keys[limitKey(r)] = amount()
+		}
+	}
+	return keys
 }
 
 func indented(s schema) ([]byte, error) {

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -54,7 +53,7 @@ func traits() driver.Traits {
 	return driver.Traits{
 		Isolation: driver.IsolationNone, IsolatedBy: none,
 		Network: driver.NetworkNone, NetworkBy: driver.Enforcement{By: "nothing runs in a scratch workspace"},
-		Limits:     driver.LimitTraits{CPU: none, Memory: none, PIDs: none, Disk: none, Wall: none, OpenFiles: none},
+		Limits:     driver.NoLimits(none.Reason),
 		ReadOnly:   driver.Enforcement{By: "the boundary, which carries out no change"},
 		Durability: driver.DurableProcess,
 	}
@@ -106,7 +105,7 @@ func (p *Provider) converge(ctx context.Context, spec driver.Spec) (state, error
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return state{}, err
 	}
-	if err == nil && reflect.DeepEqual(st.Policy, spec.Policy) {
+	if err == nil && st.Policy.Equal(spec.Policy) {
 		return st, nil
 	}
 	st = state{Revision: st.Revision + 1, Policy: spec.Policy}

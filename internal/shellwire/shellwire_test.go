@@ -22,7 +22,7 @@ func TestCommandsTravel(t *testing.T) {
 		"bytes": {Argv: []string{"a", "caf\xe9"}, Dir: "\xff", Env: map[string]string{"K": "\xfe", "L": "ok"}},
 		"script": {
 			Script: "echo \xff", TTY: &driver.Size{Rows: 1, Cols: 2}, Interactive: true, Timeout: time.Second, Grace: 1,
-			Limits: driver.Limits{Memory: driver.Limit{Max: 1, BestEffort: true}}, MaxOutput: 3, Detached: true, Labels: map[string]string{"k": "v"},
+			Limits: driver.Limits{driver.ResourceMemory: {Max: 1, BestEffort: true}}, MaxOutput: 3, Detached: true, Labels: map[string]string{"k": "v"},
 		},
 	} {
 		data, err := json.Marshal(Encode(cmd))

@@ -20,14 +20,12 @@ func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) 
 	if wall == 0 {
 		wall = m.opts.Timeout
 	}
-	if cmd.Limits == (driver.Limits{}) {
-		return wall, nil
+	if err := cmd.Limits.Check(); err != nil {
+		return 0, fmt.Errorf("process: %w", err)
 	}
-	left := cmd.Limits
-	for _, l := range left.All() {
-		if l.Max < 0 {
-			return 0, fmt.Errorf("process: limit %s: %w: %d is negative", l.Name, fault.InvalidArgument, l.Max)
-		}
+	left := cmd.Limits.With(nil)
+	if left == nil {
+		return wall, nil
 	}
 	if m.opts.Limit != nil {
 		var err error
@@ -35,19 +33,19 @@ func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) 
 			return 0, fmt.Errorf("process: limits: %w: %w", fault.Of(err), err)
 		}
 	}
-	if w := time.Duration(left.Wall.Max); w > 0 && (wall == 0 || w < wall) {
+	if w := time.Duration(left[driver.ResourceWall].Max); w > 0 && (wall == 0 || w < wall) {
 		wall = w
 	}
 	var rl rlimits
-	rl.openFiles = left.OpenFiles.Max
-	if left.Memory.BestEffort {
-		rl.data, left.Memory = left.Memory.Max, driver.Limit{}
+	rl.openFiles = left[driver.ResourceOpenFiles].Max
+	if left[driver.ResourceMemory].BestEffort {
+		rl.data = left[driver.ResourceMemory].Max
 	}
-	left.Wall, left.OpenFiles = driver.Limit{}, driver.Limit{}
-	for _, l := range left.All() {
-		if l.Max > 0 && !l.BestEffort {
+	for _, r := range driver.Resources {
+		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles
+		if l := left[r.Name]; !done && l.Max > 0 && !l.BestEffort {
 			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (ask for it as best-effort to go on without)",
-				l.Name, fault.Unsupported)
+				r.Name, fault.Unsupported)
 		}
 	}
 	return wall, rl.apply(spec)

@@ -78,9 +78,9 @@ type Options struct {
 	Prepare func(*Spec) error
 
 	// Limit enforces what it can of the limits of a command, on the tree that
-	// spec will be, and returns what it can't. What is left is enforced here (wall
-	// and openFiles), applied per process where best effort is enough
-	// (memory), or refused.
+	// spec will be, and returns what it can't. The map is its own to change. What
+	// is left is enforced here (wall and openFiles), applied per process where best
+	// effort is enough (memory), or refused.
 	Limit func(spec *Spec, limits driver.Limits) (driver.Limits, error)
 
 	// Cause is asked why a command ended that was not ended from here and did

@@ -406,7 +406,7 @@ func (f wrapFunc) Wrap(program string, args []string, cwd string) (string, []str
 
 func TestLimits(t *testing.T) {
 	m := newManager(t, nil)
-	limits := driver.Limits{OpenFiles: driver.Limit{Max: 33}, Memory: driver.Limit{Max: 64 << 20, BestEffort: true}}
+	limits := driver.Limits{driver.ResourceOpenFiles: {Max: 33}, driver.ResourceMemory: {Max: 64 << 20, BestEffort: true}}
 	r := run(t, m, driver.Command{Script: "ulimit -n; ulimit -Hn; ulimit -d; echo $1", Limits: limits})
 	if got, want := string(r.Stdout), "33\n33\n65536\n\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -415,28 +415,28 @@ func TestLimits(t *testing.T) {
 	if got, want := string(r.Stdout), "a b|$0|"; got != want {
 		t.Errorf("argv through the limits is %q, want %q", got, want)
 	}
-	r = run(t, m, driver.Command{Argv: []string{"sleep", "1000"}, Limits: driver.Limits{Wall: driver.Limit{Max: int64(50 * time.Millisecond)}}})
+	r = run(t, m, driver.Command{Argv: []string{"sleep", "1000"}, Limits: driver.Limits{driver.ResourceWall: {Max: int64(50 * time.Millisecond)}}})
 	if r.Cause != driver.CauseTimeout {
 		t.Errorf("wall: got %+v", r)
 	}
 	for name, l := range map[string]driver.Limits{
-		"memory": {Memory: driver.Limit{Max: 1}}, "pids": {PIDs: driver.Limit{Max: 1}},
-		"cpu": {CPU: driver.Limit{Max: 1}}, "disk": {Disk: driver.Limit{Max: 1}},
+		"memory": {driver.ResourceMemory: {Max: 1}}, "pids": {driver.ResourcePIDs: {Max: 1}},
+		"cpu": {driver.ResourceCPU: {Max: 1}}, "disk": {driver.ResourceDisk: {Max: 1}},
 	} {
 		_, err := m.Run(t.Context(), driver.Command{Argv: []string{"true"}, Limits: l})
 		wantCode(t, name, err, fault.Unsupported)
 	}
-	_, err := m.Run(t.Context(), driver.Command{Argv: []string{"true"}, Limits: driver.Limits{CPU: driver.Limit{Max: -1}}})
+	_, err := m.Run(t.Context(), driver.Command{Argv: []string{"true"}, Limits: driver.Limits{driver.ResourceCPU: {Max: -1}}})
 	wantCode(t, "negative", err, fault.InvalidArgument)
-	pids := driver.Limits{PIDs: driver.Limit{Max: 1, BestEffort: true}}
+	pids := driver.Limits{driver.ResourcePIDs: {Max: 1, BestEffort: true}}
 	if r := run(t, m, driver.Command{Argv: []string{"true"}, Limits: pids}); !r.Succeeded() {
 		t.Errorf("best effort: got %+v", r)
 	}
 	hooked := newManager(t, &Options{Limit: func(_ *Spec, l driver.Limits) (driver.Limits, error) {
-		l.PIDs = driver.Limit{}
+		delete(l, driver.ResourcePIDs)
 		return l, nil
 	}})
-	pids.PIDs.BestEffort = false
+	pids = driver.Limits{driver.ResourcePIDs: {Max: 1}}
 	if r := run(t, hooked, driver.Command{Argv: []string{"true"}, Limits: pids}); !r.Succeeded() {
 		t.Errorf("enforced elsewhere: got %+v", r)
 	}

@@ -319,29 +319,30 @@ func (f *fact) fence(dir string, opts *boundary.Options) (*boundary.Root, error)
 func (p *Provider) traitsOf(f *fact) driver.Traits {
 	by := f.info.Name + ": namespaces, a read-only root, seccomp, no new privileges, no capabilities, a user of its own"
 	t := driver.Traits{
-		Isolation:  driver.IsolationContainer,
-		IsolatedBy: driver.Enforcement{By: by},
-		Network:    driver.NetworkPolicy,
-		NetworkBy:  driver.Enforcement{By: "a container without a network but a loopback interface, and a proxy for what the policy allows"},
-		Limits: driver.LimitTraits{
-			CPU: has(f.info.CPU, "cpu"), Memory: has(f.info.Memory && f.info.Swap, "memory and swap"), PIDs: has(f.info.PIDs, "pids"),
-			Disk:      driver.Enforcement{Reason: "a directory of the host that is mounted has no quota"},
-			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
-			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
-		},
+		Isolation:   driver.IsolationContainer,
+		IsolatedBy:  driver.Enforcement{By: by},
+		Network:     driver.NetworkPolicy,
+		NetworkBy:   driver.Enforcement{By: "a container without a network but a loopback interface, and a proxy for what the policy allows"},
+		Limits:      driver.NoLimits("containers have nothing that bounds it"),
 		ReadOnly:    driver.Enforcement{By: "a read-only mount, and the boundary"},
 		Durability:  driver.DurablePower,
 		Streaming:   true,
 		CopyOnWrite: "copy",
 	}
+	t.Limits[driver.ResourceCPU] = has(f.info.CPU, "cpu")
+	t.Limits[driver.ResourceMemory] = has(f.info.Memory && f.info.Swap, "memory and swap")
+	t.Limits[driver.ResourcePIDs] = has(f.info.PIDs, "pids")
+	t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a directory of the host that is mounted has no quota"}
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	if f.Volume {
-		t.Limits.Disk.Reason = "a volume of the engine has no quota"
+		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a volume of the engine has no quota"}
 		t.Durability = driver.DurableProcess
 	}
 	if f.Kernel {
 		t.Isolation = driver.IsolationGVisor
 		t.IsolatedBy.By = f.info.Name + " with gVisor: a kernel in user space, a read-only root, no capabilities, a user of its own"
-		t.Limits.PIDs = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
+		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
 	}
 	return t
 }

@@ -77,7 +77,7 @@ func TestVolumesOfAnImage(t *testing.T) {
 		bringFile(t, p, "FROM "+BaseImage+"\nVOLUME /data\nVOLUME [\"/var/cache/one\", \"/tmp\", \"/workspace\", \"/home\"]\n", name)
 		ws := open(t, p, func(s *driver.Spec) {
 			s.Config = []byte(`{"image":"` + name + `"}`)
-			s.Policy.Limits.Memory.Max = 128 << 20
+			s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 128 << 20}}
 		})
 		write(t, ws, "kept", "kept\n")
 		res := script(t, ws, `cat kept; echo home > ~/x && cat ~/x

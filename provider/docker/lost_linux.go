@@ -16,7 +16,7 @@ import (
 // killed it for memory, as the engine says or as the container's control group
 // counts; for gVisor an engine may go on to say that it runs.
 func (h *handle) whyLost(l *launch) func() driver.Cause {
-	if l.policy.Limits.Memory.Max == 0 {
+	if l.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
 	counter := h.p.oomCounter(l)

@@ -40,7 +40,7 @@ func TestContainerIsHardened(t *testing.T) {
 	id := driver.NewID()
 	ws := open(t, p, func(s *driver.Spec) {
 		s.ID = id
-		s.Policy.Limits = driver.Limits{Memory: driver.Limit{Max: 256 << 20}, PIDs: driver.Limit{Max: 50}, CPU: driver.Limit{Max: 500}}
+		s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 256 << 20}, driver.ResourcePIDs: {Max: 50}, driver.ResourceCPU: {Max: 500}}
 	})
 	script(t, ws, "true")
 	in, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id)) //nolint:forcetypeassert // newProvider connects to one
@@ -313,7 +313,7 @@ func TestPodman(t *testing.T) {
 	for _, files := range []string{FilesDirectory, FilesVolume} {
 		t.Run(files, func(t *testing.T) {
 			p := newProvider(t, t.TempDir(), func(c *Config) { c.Host, c.Files = d.Host(), files })
-			ws := open(t, p, func(s *driver.Spec) { s.Policy.Limits.Memory.Max = 128 << 20 })
+			ws := open(t, p, func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 128 << 20}} })
 			write(t, ws, "from-host", "hello")
 			res := script(t, ws, "cat from-host; echo more >> from-host; mkdir d; id -un")
 			if got := string(res.Stdout); got != "hellocroft\n" {
@@ -357,7 +357,7 @@ func TestRootlessEngine(t *testing.T) {
 		if list, err := p.engine.Volumes(t.Context(), map[string]string{LabelRoot: p.cfg.Root}); err != nil || len(list) != 1 {
 			t.Errorf("there are the volumes %v, %v", list, err)
 		}
-		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{Memory: driver.Limit{Max: 64 << 20}}}})
+		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}}})
 		if info, _ := p.describe(t.Context()); !info.Memory && fault.Of(err) != fault.Unsupported {
 			t.Errorf("a limit that the engine can't hold is answered with %v, want %v", err, fault.Unsupported)
 		}

@@ -289,7 +289,7 @@ func (p *Provider) unit(l *launch, img Image, program string) (Unit, error) {
 	if err != nil {
 		return Unit{}, err
 	}
-	memory := l.policy.Limits.Memory.Max
+	memory := l.policy.Limits[driver.ResourceMemory].Max
 	private := fmt.Sprintf("mode=700,uid=%d,gid=%d", l.fact.UID, l.fact.UID)
 	if l.fact.info.Podman {
 		private = "mode=1777" // it takes no owner, and there is no other user
@@ -305,9 +305,9 @@ func (p *Provider) unit(l *launch, img Image, program string) (Unit, error) {
 			"/var/tmp": "rw,nosuid,nodev,exec,mode=1777" + size(memory, 16),
 			home:       "rw,nosuid,nodev,exec," + private + size(memory, 8),
 		},
-		Memory: memory, MilliCPUs: l.policy.Limits.CPU.Max, AutoRemove: l.autoRemove,
+		Memory: memory, MilliCPUs: l.policy.Limits[driver.ResourceCPU].Max, AutoRemove: l.autoRemove,
 	}
-	if pids := l.policy.Limits.PIDs.Max; pids > 0 && !l.fact.Kernel {
+	if pids := l.policy.Limits[driver.ResourcePIDs].Max; pids > 0 && !l.fact.Kernel {
 		u.PIDs = pids + guestThreads
 	}
 	if l.volume != "" {

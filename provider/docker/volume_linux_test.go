@@ -178,7 +178,7 @@ func TestWhatAVolumeCantDoIsRefused(t *testing.T) {
 	for what, policy := range map[string]driver.Policy{
 		"network": {Network: driver.Network{Open: true}},
 		"durable": {Durable: true},
-		"disk":    {Limits: driver.Limits{Disk: driver.Limit{Max: 1 << 20}}},
+		"disk":    {Limits: driver.Limits{driver.ResourceDisk: {Max: 1 << 20}}},
 	} {
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: policy})
 		if fault.Of(err) != fault.Unsupported {

@@ -376,7 +376,7 @@ func TestSymlinks(t *testing.T) {
 }
 
 func TestDiskLimit(t *testing.T) {
-	ws := open(t, newProvider(t, &Config{Dir: t.TempDir(), InlineThreshold: 100}), func(s *driver.Spec) { s.Policy.Limits.Disk.Max = 1000 })
+	ws := open(t, newProvider(t, &Config{Dir: t.TempDir(), InlineThreshold: 100}), func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 1000}} })
 	write(t, ws, "a", make([]byte, 600))
 	_, err := ws.FS.Write(t.Context(), "b", bytes.NewReader(make([]byte, 600)), &driver.WriteOptions{})
 	wantCode(t, "Write beyond the limit", err, fault.ResourceExhausted)

@@ -133,15 +133,14 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 
 func traits() driver.Traits {
 	none := driver.Enforcement{Reason: "nothing runs in a filestore workspace"}
+	limits := driver.NoLimits(none.Reason)
+	limits[driver.ResourceDisk] = driver.Enforcement{By: "the transaction of each change"}
 	return driver.Traits{
 		Isolation:  driver.IsolationNone,
 		IsolatedBy: none,
 		Network:    driver.NetworkNone,
 		NetworkBy:  driver.Enforcement{By: "nothing runs in a filestore workspace"},
-		Limits: driver.LimitTraits{
-			CPU: none, Memory: none, PIDs: none, Wall: none, OpenFiles: none,
-			Disk: driver.Enforcement{By: "the transaction of each change"},
-		},
+		Limits:     limits,
 		ReadOnly:   driver.Enforcement{By: "the transaction of each change"},
 		Durability: driver.DurablePower,
 	}

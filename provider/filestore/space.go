@@ -192,7 +192,7 @@ func (w *space) enter(t *tx, f func(t *tx, rec *record, root *node) error) error
 
 // checkDisk holds what the tree has become against the limit.
 func (t *tx) checkDisk(rec *record) error {
-	limit := rec.policy.Limits.Disk.Max
+	limit := rec.policy.Limits[driver.ResourceDisk].Max
 	if limit == 0 {
 		return nil
 	}

@@ -109,22 +109,22 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 		IsolatedBy: none,
 		Network:    driver.NetworkNone,
 		NetworkBy:  driver.Enforcement{By: "nothing runs in a local workspace"},
-		Limits: driver.LimitTraits{
-			CPU: none, Memory: none, PIDs: none, Wall: none, OpenFiles: none,
-			Disk: driver.Enforcement{Reason: "a plain directory has no quota"},
-		},
+		Limits:     driver.NoLimits(none.Reason),
 		ReadOnly:   driver.Enforcement{By: "the boundary, which carries out no change"},
 		Durability: driver.DurablePower,
 		InPlace:    true,
 	}
+	quota := driver.Enforcement{Reason: "a plain directory has no quota"}
+	t.Limits[driver.ResourceDisk] = quota
 	if !caps.Has(driver.CapShell) {
 		return t
 	}
 	open := driver.Enforcement{Reason: "commands run as the user that Croft is, with rules that look at what they are called with and no more"}
 	t.IsolatedBy, t.NetworkBy, t.Network = open, open, driver.NetworkOpen
-	t.Limits.CPU, t.Limits.Memory, t.Limits.PIDs = open, open, open
-	t.Limits.Wall = driver.Enforcement{By: "the guest, which ends the whole tree"}
-	t.Limits.OpenFiles = driver.Enforcement{By: "a hard resource limit of each process"}
+	t.Limits = driver.NoLimits(open.Reason)
+	t.Limits[driver.ResourceDisk] = quota
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	t.ReadOnly = driver.Enforcement{By: "the boundary, and that no command is run"}
 	t.Streaming = true
 	return t

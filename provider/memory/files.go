@@ -207,7 +207,7 @@ func (h *handle) writeLocked(name string, at place, content []byte, sum string, 
 	if at.node != nil {
 		grow -= int64(len(at.node.content))
 	}
-	if limit := h.policy.Limits.Disk.Max; limit > 0 && grow > 0 && h.used+grow > limit {
+	if limit := h.policy.Limits[driver.ResourceDisk].Max; limit > 0 && grow > 0 && h.used+grow > limit {
 		return driver.WriteResult{}, fmt.Errorf("memory: write %s: %w: the workspace may hold %d bytes and holds %d", name, fault.ResourceExhausted, limit, h.used)
 	}
 	if at.node == nil && at.dir == nil {

@@ -61,15 +61,14 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 
 func traits() driver.Traits {
 	inert := driver.Enforcement{Reason: "nothing runs in a workspace in memory"}
+	limits := driver.NoLimits(inert.Reason)
+	limits[driver.ResourceDisk] = driver.Enforcement{By: "the sum of file sizes"}
 	return driver.Traits{
 		Isolation:  driver.IsolationNone,
 		IsolatedBy: inert,
 		Network:    driver.NetworkNone,
 		NetworkBy:  driver.Enforcement{By: "the absence of processes"},
-		Limits: driver.LimitTraits{
-			CPU: inert, Memory: inert, PIDs: inert, Wall: inert, OpenFiles: inert,
-			Disk: driver.Enforcement{By: "the sum of file sizes"},
-		},
+		Limits:     limits,
 		ReadOnly:   driver.Enforcement{By: "a check before each change"},
 		Durability: driver.DurableNone,
 	}

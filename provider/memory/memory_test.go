@@ -132,7 +132,7 @@ func TestSymlinkThatIsMovedIsJudgedAnew(t *testing.T) {
 }
 
 func TestRefusedWritesChangeNothing(t *testing.T) {
-	w := open(t, new(Provider), func(s *driver.Spec) { s.Policy.Limits.Disk.Max = 10 })
+	w := open(t, new(Provider), func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 10}} })
 	write(t, w, "f", "12345", driver.WriteOptions{})
 	write(t, w, "d/x", "", driver.WriteOptions{Parents: true})
 	before := entries(t, w, ".")
@@ -178,7 +178,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error) { return 0, fmt.Errorf("body: %w", fault.Unavailable) }
 
 func TestDiskLimitCountsWhatIsThere(t *testing.T) {
-	w := open(t, new(Provider), func(s *driver.Spec) { s.Policy.Limits.Disk.Max = 10 })
+	w := open(t, new(Provider), func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 10}} })
 	ctx := t.Context()
 	write(t, w, "a", "12345", driver.WriteOptions{})
 	write(t, w, "b", "12345", driver.WriteOptions{})
@@ -233,7 +233,7 @@ func TestSpecsThatAreRefusedLeaveNothing(t *testing.T) {
 		"dir":      {func(s *driver.Spec) { s.Dir = "/tmp" }, fault.Unsupported},
 		"template": {func(s *driver.Spec) { s.From.Template = "go" }, fault.Unsupported},
 		"want":     {func(s *driver.Spec) { s.Want = driver.NewCapabilities(driver.CapShell) }, fault.Failed},
-		"limit":    {func(s *driver.Spec) { s.Policy.Limits.CPU.Max = 1 }, fault.Unsupported},
+		"limit":    {func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceCPU: {Max: 1}} }, fault.Unsupported},
 		"network":  {func(s *driver.Spec) { s.Policy.Network.Open = true }, fault.Unsupported},
 		"durable":  {func(s *driver.Spec) { s.Policy.Durable = true }, fault.Unsupported},
 	}

@@ -50,7 +50,7 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 // diskFor is diskLimit, but where nobody asked for a limit of disk it is not tried for
 // what is soon gone: to make and mount a file system takes longer than to open that.
 func diskFor(policy driver.Policy, brief bool) driver.Enforcement {
-	if brief && policy.Limits.Disk.Max == 0 {
+	if brief && policy.Limits[driver.ResourceDisk].Max == 0 {
 		return driver.Enforcement{Reason: "it was not tried, because none was asked for"}
 	}
 	return diskLimit()
@@ -151,13 +151,13 @@ func attachLoop(path string) (*os.File, error) {
 
 // limitedDisk reports whether a workspace at a level has an image.
 func (p *Provider) limitedDisk(l *level, policy driver.Policy) bool {
-	return policy.Limits.Disk.Max > 0 && l.mapped && p.ids.root && diskLimit().Enforced()
+	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapped && p.ids.root && diskLimit().Enforced()
 }
 
 // checkDisk refuses a change of the limit.
 func checkDisk(m *plot.Meta, policy driver.Policy) error {
-	if m.Policy.Limits.Disk != policy.Limits.Disk {
-		return fmt.Errorf("limit disk: %w: it is set when the workspace is made, and was %d", fault.Unsupported, m.Policy.Limits.Disk.Max)
+	if m.Policy.Limits[driver.ResourceDisk] != policy.Limits[driver.ResourceDisk] {
+		return fmt.Errorf("limit disk: %w: it is set when the workspace is made, and was %d", fault.Unsupported, m.Policy.Limits[driver.ResourceDisk].Max)
 	}
 	return nil
 }

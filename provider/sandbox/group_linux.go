@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,7 +109,7 @@ func (c controller) try() error {
 		return fmt.Errorf("no group can be made: %w", err)
 	}
 	defer os.Remove(dir)
-	for name, value := range c.settings(driver.Limits{Memory: driver.Limit{Max: 64 << 20}, PIDs: driver.Limit{Max: 100}, CPU: driver.Limit{Max: 500}}) {
+	for name, value := range c.settings(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}, driver.ResourcePIDs: {Max: 100}, driver.ResourceCPU: {Max: 500}}) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
 			return fmt.Errorf("no limit can be set: %w", err)
 		}
@@ -123,15 +124,16 @@ const cpuPeriod = 100_000
 
 // settings returns what is to be written to the files of a group.
 func (c controller) settings(l driver.Limits) map[string]string {
-	set := map[string]string{}
+	set, most := map[string]string{}, l[driver.Resource(c.name)].Max
 	switch {
-	case c.name == "memory" && l.Memory.Max > 0:
-		set["memory.limit_in_bytes"] = strconv.FormatInt(l.Memory.Max, 10)
-	case c.name == "pids" && l.PIDs.Max > 0:
-		set["pids.max"] = strconv.FormatInt(l.PIDs.Max+1, 10) // one is the thread that starts the others
-	case c.name == "cpu" && l.CPU.Max > 0:
+	case most == 0:
+	case c.name == "memory":
+		set["memory.limit_in_bytes"] = strconv.FormatInt(most, 10)
+	case c.name == "pids":
+		set["pids.max"] = strconv.FormatInt(most+1, 10) // one is the thread that starts the others
+	case c.name == "cpu":
 		set["cpu.cfs_period_us"] = strconv.Itoa(cpuPeriod)
-		set["cpu.cfs_quota_us"] = strconv.FormatInt(max(l.CPU.Max*cpuPeriod/1000, 1000), 10)
+		set["cpu.cfs_quota_us"] = strconv.FormatInt(max(most*cpuPeriod/1000, 1000), 10)
 	}
 	return set
 }
@@ -157,7 +159,8 @@ func used(u unit) []controller {
 	var list []controller
 	l := u.policy.Limits
 	if u.kernel {
-		l.PIDs.Max = 0 // what the host would count are gVisor's threads
+		l = maps.Clone(l)
+		delete(l, driver.ResourcePIDs) // what the host would count are gVisor's threads
 	}
 	for _, name := range controllers {
 		c := hostControllers()[name]
@@ -221,7 +224,7 @@ func groups(l *guest.Launch, u unit) (open []io.Closer, err error) {
 		}
 		limits := u.policy.Limits
 		if u.kernel {
-			limits.Memory.Max += kernelMemory
+			limits = plus(limits, driver.ResourceMemory, kernelMemory)
 		}
 		files, err := c.give(l, dir, c.settings(limits))
 		open = append(open, files...)
@@ -232,6 +235,14 @@ func groups(l *guest.Launch, u unit) (open []io.Closer, err error) {
 	return open, nil
 }
 
+// plus returns a copy of limits in which one, where it is set, is raised.
+func plus(l driver.Limits, r driver.Resource, by int64) driver.Limits {
+	if l[r].Max == 0 {
+		return l
+	}
+	return l.With(driver.Limits{r: {Max: l[r].Max + by, BestEffort: l[r].BestEffort}})
+}
+
 // kernelMemory is what gVisor itself may use besides the workload, which shares
 // its limit group.
 const kernelMemory = 64 << 20
@@ -239,7 +250,7 @@ const kernelMemory = 64 << 20
 // oomSince says why a guest is lost that is in the limit groups itself, as one in
 // gVisor is: when the kernel kills in its group, it is out of memory.
 func oomSince(u unit) func() driver.Cause {
-	if !u.kernel || u.policy.Limits.Memory.Max == 0 {
+	if !u.kernel || u.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
 	count := func() int64 {

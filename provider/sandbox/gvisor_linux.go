@@ -156,7 +156,7 @@ func (k *kernel) thin() {
 
 // world lists what gVisor itself puts in place, above what the root shows.
 func (k *kernel) world() {
-	memory := k.unit.policy.Limits.Memory.Max
+	memory := k.unit.policy.Limits[driver.ResourceMemory].Max
 	tmpfs := func(target, options string) {
 		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
 	}

@@ -28,7 +28,7 @@ func openAt(t *testing.T, level driver.Isolation, mods ...func(*driver.Spec)) (*
 
 func TestGVisorOutOfMemoryIsACauseAndTheWorkspaceGoesOn(t *testing.T) {
 	need(t, limited("memory"))
-	_, ws := openAt(t, driver.IsolationGVisor, limits(driver.Limits{Memory: driver.Limit{Max: 64 << 20}}))
+	_, ws := openAt(t, driver.IsolationGVisor, limits(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}))
 	if got := output(t, ws, "echo kept > file; echo works"); got != "works" {
 		t.Errorf("before: %q", got)
 	}
@@ -51,7 +51,7 @@ func TestGVisorLimitOfProcessesIsRefused(t *testing.T) {
 	needLevel(t, driver.IsolationGVisor)
 	p := newProvider(t, t.TempDir())
 	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationGVisor}}
-	spec.Policy.Limits.PIDs.Max = 10
+	spec.Policy.Limits = driver.Limits{driver.ResourcePIDs: {Max: 10}}
 	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported {
 		t.Errorf("a limit of processes gives %v", err)
 	}

@@ -33,7 +33,7 @@ func TestLeakChild(t *testing.T) {
 	for {
 		id := driver.NewID()
 		note(t, dir, id)
-		ws, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{PIDs: driver.Limit{Max: 100, BestEffort: true}}}})
+		ws, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{driver.ResourcePIDs: {Max: 100, BestEffort: true}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func (p *Provider) wrappedMounts(b *wrapping, u unit) ([]guest.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts := slices.Concat(world(u.policy.Limits.Memory.Max), before, []guest.Mount{files}, held, more)
+	mounts := slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, []guest.Mount{files}, held, more)
 	for _, m := range slices.Concat(before, []guest.Mount{files}, more) {
 		if m.Kind == guest.MountBind {
 			b.source[m.Target] = m.Source

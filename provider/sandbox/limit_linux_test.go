@@ -24,7 +24,7 @@ func limits(l driver.Limits) func(*driver.Spec) { return policy(driver.Policy{Li
 func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
 	need(t, limited("memory"))
 	p := newProvider(t, t.TempDir())
-	ws := open(t, p, limits(driver.Limits{Memory: driver.Limit{Max: 64 << 20}}))
+	ws := open(t, p, limits(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}))
 	res := script(t, ws, "head -c 200M /dev/zero | tail > /dev/null")
 	if res.Cause != driver.CauseOOM || res.ExitCode == 0 {
 		t.Errorf("a memory hog gives %+v, want the cause oom", res)
@@ -49,7 +49,7 @@ func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
 func TestForkBombIsContained(t *testing.T) {
 	need(t, limited("pids"))
 	p := newProvider(t, t.TempDir())
-	ws := open(t, p, limits(driver.Limits{PIDs: driver.Limit{Max: 40}}))
+	ws := open(t, p, limits(driver.Limits{driver.ResourcePIDs: {Max: 40}}))
 	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "exec sh -c 'for i in $(seq 100); do sleep 100 & done; exit 1'"})
 	if err != nil || res.Cause != driver.CausePIDs {
 		t.Errorf("too many processes give %+v, %v, want the cause pids", res, err)
@@ -65,7 +65,7 @@ func TestForkBombIsContained(t *testing.T) {
 
 func TestCPUQuotaIsKept(t *testing.T) {
 	need(t, limited("cpu"))
-	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{CPU: driver.Limit{Max: 100}}))
+	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{driver.ResourceCPU: {Max: 100}}))
 	output(t, ws, "true") // the guest is there
 	start := time.Now()
 	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "while :; do :; done", Timeout: 2 * time.Second})
@@ -76,7 +76,7 @@ func TestCPUQuotaIsKept(t *testing.T) {
 }
 
 func TestOpenFilesAreLimited(t *testing.T) {
-	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{OpenFiles: driver.Limit{Max: 64}}))
+	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{driver.ResourceOpenFiles: {Max: 64}}))
 	if got := output(t, ws, "ulimit -n; ulimit -Hn; ulimit -n 100 2>/dev/null || echo refused"); got != "64\n64\nrefused" {
 		t.Errorf("got %q", got)
 	}
@@ -131,7 +131,7 @@ func TestDiskIsLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := t.TempDir()
 			p := newProvider(t, data)
-			ws := open(t, p, limits(driver.Limits{Disk: driver.Limit{Max: 8 << 20}}), func(s *driver.Spec) { s.From.Template = from })
+			ws := open(t, p, limits(driver.Limits{driver.ResourceDisk: {Max: 8 << 20}}), func(s *driver.Spec) { s.From.Template = from })
 			res := script(t, ws, "head -c 100M /dev/zero > big")
 			if res.Cause != driver.CauseDisk || res.ExitCode == 0 {
 				t.Errorf("a disk filler gives %+v, want the cause disk", res)
@@ -166,7 +166,7 @@ func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	p.only = driver.IsolationProcess
 	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationProcess}}
-	spec.Policy.Limits.Disk.Max = 1 << 20
+	spec.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 1 << 20}}
 	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "disk") {
 		t.Errorf("a limit of disk gives %v", err)
 	}
@@ -181,10 +181,10 @@ func TestLimitsHaveMinima(t *testing.T) {
 		limits driver.Limits
 		want   string
 	}{
-		{driver.Limits{CPU: driver.Limit{Max: 9}}, "limit cpu: invalid argument: the least is 0.01 cores"},
-		{driver.Limits{Memory: driver.Limit{Max: 1<<20 - 1}}, "limit memory: invalid argument: the least is 1 MiB"},
-		{driver.Limits{Disk: driver.Limit{Max: 1}}, "limit disk: invalid argument: the least is 1 MiB"},
-		{driver.Limits{OpenFiles: driver.Limit{Max: 7}}, "limit openFiles: invalid argument: the least is 8"},
+		{driver.Limits{driver.ResourceCPU: {Max: 9}}, "limit cpu: invalid argument: the least is 0.01 cores"},
+		{driver.Limits{driver.ResourceMemory: {Max: 1<<20 - 1}}, "limit memory: invalid argument: the least is 1 MiB"},
+		{driver.Limits{driver.ResourceDisk: {Max: 1}}, "limit disk: invalid argument: the least is 1 MiB"},
+		{driver.Limits{driver.ResourceOpenFiles: {Max: 7}}, "limit openFiles: invalid argument: the least is 8"},
 	} {
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: tt.limits}})
 		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
@@ -217,7 +217,7 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 }
 
 func TestDiskIsTriedWhereItMatters(t *testing.T) {
-	asked := driver.Policy{Limits: driver.Limits{Disk: driver.Limit{Max: leastDisk}}}
+	asked := driver.Policy{Limits: driver.Limits{driver.ResourceDisk: {Max: leastDisk}}}
 	for name, c := range map[string]struct {
 		policy driver.Policy
 		brief  bool

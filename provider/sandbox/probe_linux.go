@@ -304,12 +304,7 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 		IsolatedBy: driver.Enforcement{By: l.by},
 		Network:    driver.NetworkPolicy,
 		NetworkBy:  driver.Enforcement{By: l.network},
-		Limits: driver.LimitTraits{
-			CPU: limited("cpu"), Memory: limited("memory"), PIDs: limited("pids"),
-			Disk:      disk,
-			Wall:      driver.Enforcement{By: "the guest, which ends the whole tree"},
-			OpenFiles: driver.Enforcement{By: "a hard resource limit of each process"},
-		},
+		Limits:     driver.NoLimits("the sandbox has nothing that bounds it"),
 		ReadOnly:   driver.Enforcement{By: "a read-only mount, and the boundary"},
 		Durability: driver.DurablePower,
 		Streaming:  true,
@@ -317,16 +312,22 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 
 		CopyOnWrite: "overlay",
 	}
+	for _, r := range []driver.Resource{driver.ResourceCPU, driver.ResourceMemory, driver.ResourcePIDs} {
+		t.Limits[r] = limited(string(r))
+	}
+	t.Limits[driver.ResourceDisk] = disk
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	if l.plain {
 		t.Network = driver.NetworkNone
 		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
 	if l.kernel {
-		t.Limits.PIDs = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
+		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
 	}
 	if !l.mapped {
 		t.CopyOnWrite = ""
-		t.Limits.Disk = driver.Enforcement{Reason: "a plain directory has no quota"}
+		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}
 	return t
 }

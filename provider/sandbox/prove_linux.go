@@ -32,8 +32,9 @@ var (
 func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
 	proving.Lock()
 	defer proving.Unlock()
-	for name, limit := range map[string]driver.Limit{"memory": l.Memory, "pids": l.PIDs, "cpu": l.CPU} {
-		if _, done := proofs.Load(name); done || limit.Max == 0 || hostControllers()[name].err != nil {
+	for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourcePIDs, driver.ResourceCPU} {
+		name := string(r)
+		if _, done := proofs.Load(name); done || l[r].Max == 0 || hostControllers()[name].err != nil {
 			continue
 		}
 		err := p.proveLimit(ctx, hostControllers()[name])
@@ -49,7 +50,7 @@ func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
 }
 
 // tight are limits that nothing keeps to.
-var tight = driver.Limits{Memory: driver.Limit{Max: 8 << 20}, PIDs: driver.Limit{Max: 1}, CPU: driver.Limit{Max: 20}}
+var tight = driver.Limits{driver.ResourceMemory: {Max: 8 << 20}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 20}}
 
 // proveLimit makes a group with a limit and sends someone there who goes beyond.
 func (p *Provider) proveLimit(ctx context.Context, c controller) error {

@@ -91,7 +91,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
 	}
-	p.proveLimits(ctx, driver.Limits{Memory: driver.Limit{Max: 1}, PIDs: driver.Limit{Max: 1}, CPU: driver.Limit{Max: 1}})
+	p.proveLimits(ctx, driver.Limits{driver.ResourceMemory: {Max: 1}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 1}})
 	return p.traitsOf(level, diskLimit()), nil
 }
 
@@ -117,7 +117,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 			return err
 		}
 		if p.limitedDisk(l, spec.Policy) {
-			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits.Disk.Max, spec.Policy.Durable)
+			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits[driver.ResourceDisk].Max, spec.Policy.Durable)
 		}
 		return p.begin(ctx, from, opts, dir)
 	})
@@ -258,16 +258,16 @@ func checkLed(dir, real string) error {
 // checkLeast refuses limits that nothing can run under.
 func checkLeast(l driver.Limits) error {
 	for _, x := range []struct {
-		name       string
-		max, least int64
-		text       string
+		name  driver.Resource
+		least int64
+		text  string
 	}{
-		{"cpu", l.CPU.Max, 10, "0.01 cores"},
-		{"memory", l.Memory.Max, 1 << 20, "1 MiB"},
-		{"disk", l.Disk.Max, leastDisk, "1 MiB"},
-		{"openFiles", l.OpenFiles.Max, 8, "8"},
+		{driver.ResourceCPU, 10, "0.01 cores"},
+		{driver.ResourceMemory, 1 << 20, "1 MiB"},
+		{driver.ResourceDisk, leastDisk, "1 MiB"},
+		{driver.ResourceOpenFiles, 8, "8"},
 	} {
-		if x.max > 0 && x.max < x.least {
+		if most := l[x.name].Max; most > 0 && most < x.least {
 			return fmt.Errorf("limit %s: %w: the least is %s", x.name, fault.InvalidArgument, x.text)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,14 +131,14 @@ func (u *unified) enable(dir string) {
 // settings2 is settings for a group of version 2.
 func settings2(l driver.Limits) map[string]string {
 	set := map[string]string{}
-	if l.Memory.Max > 0 {
-		set["memory.max"] = strconv.FormatInt(l.Memory.Max, 10)
+	if memory := l[driver.ResourceMemory].Max; memory > 0 {
+		set["memory.max"] = strconv.FormatInt(memory, 10)
 	}
-	if l.PIDs.Max > 0 {
-		set["pids.max"] = strconv.FormatInt(l.PIDs.Max, 10)
+	if pids := l[driver.ResourcePIDs].Max; pids > 0 {
+		set["pids.max"] = strconv.FormatInt(pids, 10)
 	}
-	if l.CPU.Max > 0 {
-		set["cpu.max"] = fmt.Sprintf("%d %d", max(l.CPU.Max*cpuPeriod/1000, 1000), cpuPeriod)
+	if cpu := l[driver.ResourceCPU].Max; cpu > 0 {
+		set["cpu.max"] = fmt.Sprintf("%d %d", max(cpu*cpuPeriod/1000, 1000), cpuPeriod)
 	}
 	return set
 }
@@ -151,11 +152,8 @@ const (
 // make makes the groups of a unit, with limits by the given controllers. With
 // kernel, the workload is where the guest is.
 func (u *unified) make(dir string, names []string, l driver.Limits, kernel bool) error {
-	for name, limit := range map[string]*driver.Limit{"memory": &l.Memory, "pids": &l.PIDs, "cpu": &l.CPU} {
-		if !slices.Contains(names, name) {
-			limit.Max = 0
-		}
-	}
+	l = maps.Clone(l)
+	maps.DeleteFunc(l, func(r driver.Resource, _ driver.Limit) bool { return !slices.Contains(names, string(r)) })
 	for _, path := range []string{dir, filepath.Join(dir, guestGroup), filepath.Join(dir, workGroup)} {
 		if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
@@ -164,16 +162,13 @@ func (u *unified) make(dir string, names []string, l driver.Limits, kernel bool)
 			u.enable(dir)
 		}
 	}
-	both := l
-	if l.Memory.Max > 0 {
-		both.Memory.Max += guestMemory
+	both := plus(plus(l, driver.ResourceMemory, guestMemory), driver.ResourcePIDs, guestPIDs)
+	if l[driver.ResourceMemory].Max > 0 {
 		os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600) //nolint:errcheck // without swap there is no such file
 	}
-	if l.PIDs.Max > 0 {
-		both.PIDs.Max += guestPIDs
-	}
 	if !kernel {
-		both.CPU.Max = 0 // the guest must not wait for its workload
+		both = maps.Clone(both)
+		delete(both, driver.ResourceCPU) // the guest must not wait for its workload
 	}
 	for path, set := range map[string]map[string]string{dir: settings2(both), filepath.Join(dir, workGroup): settings2(l)} {
 		for file, value := range set {

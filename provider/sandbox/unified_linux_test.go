@@ -90,7 +90,7 @@ func TestNothingOutlivesAGuestWithoutNamespaces(t *testing.T) {
 }
 
 func TestSettingsOfVersion2(t *testing.T) {
-	got := settings2(driver.Limits{Memory: driver.Limit{Max: 1 << 20}, PIDs: driver.Limit{Max: 7}, CPU: driver.Limit{Max: 1500}})
+	got := settings2(driver.Limits{driver.ResourceMemory: {Max: 1 << 20}, driver.ResourcePIDs: {Max: 7}, driver.ResourceCPU: {Max: 1500}})
 	want := map[string]string{"memory.max": "1048576", "pids.max": "7", "cpu.max": "150000 100000"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

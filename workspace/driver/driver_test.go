@@ -238,7 +238,7 @@ func TestValidate(t *testing.T) {
 func TestPolicyCheck(t *testing.T) {
 	traits := Traits{
 		Isolation: IsolationNamespaces, Network: NetworkPolicy, Durability: DurableProcess,
-		Limits: LimitTraits{Memory: Enforcement{By: "cgroup"}, PIDs: Enforcement{Reason: "no pids controller"}},
+		Limits: LimitTraits{ResourceMemory: {By: "cgroup"}, ResourcePIDs: {Reason: "no pids controller"}},
 	}
 	tests := []struct {
 		name   string
@@ -249,10 +249,10 @@ func TestPolicyCheck(t *testing.T) {
 		{"same rank", Policy{Isolation: IsolationBubblewrap}, ""},
 		{"higher", Policy{Isolation: IsolationGVisor}, fault.Unsupported},
 		{"unknown", Policy{Isolation: "magic"}, fault.InvalidArgument},
-		{"enforced", Policy{Limits: Limits{Memory: Limit{Max: 1}}}, ""},
-		{"not enforced", Policy{Limits: Limits{PIDs: Limit{Max: 1}}}, fault.Unsupported},
-		{"best effort", Policy{Limits: Limits{PIDs: Limit{Max: 1, BestEffort: true}}}, ""},
-		{"negative", Policy{Limits: Limits{Memory: Limit{Max: -1}}}, fault.InvalidArgument},
+		{"enforced", Policy{Limits: Limits{ResourceMemory: {Max: 1}}}, ""},
+		{"not enforced", Policy{Limits: Limits{ResourcePIDs: {Max: 1}}}, fault.Unsupported},
+		{"best effort", Policy{Limits: Limits{ResourcePIDs: {Max: 1, BestEffort: true}}}, ""},
+		{"negative", Policy{Limits: Limits{ResourceMemory: {Max: -1}}}, fault.InvalidArgument},
 		{"rules", Policy{Network: Network{Allow: []NetRule{{Host: "x"}}}}, ""},
 		{"durable", Policy{Durable: true}, fault.Unsupported},
 		{"read-only", Policy{ReadOnly: true}, fault.Unsupported},
@@ -265,7 +265,7 @@ func TestPolicyCheck(t *testing.T) {
 			}
 		})
 	}
-	err := Policy{Limits: Limits{PIDs: Limit{Max: 1}}}.Check(traits)
+	err := Policy{Limits: Limits{ResourcePIDs: {Max: 1}}}.Check(traits)
 	if err == nil || !strings.Contains(err.Error(), "no pids controller") {
 		t.Errorf("the reason is missing: %v", err)
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -19,6 +20,12 @@ type Policy struct {
 	Durable   bool              `json:"durable,omitempty"`  // what was acknowledged survives power loss
 	Persist   bool              `json:"persist,omitempty"`  // idle expiry closes it instead of destroying it
 	Idle      time.Duration     `json:"idle,omitempty"`     // expire after this long without use; 0 is never
+}
+
+// Equal reports whether two policies ask for the same. A limit of 0 is no limit.
+func (p Policy) Equal(q Policy) bool {
+	p.Limits, q.Limits = p.Limits.With(nil), q.Limits.With(nil)
+	return reflect.DeepEqual(p, q)
 }
 
 // Isolation is a level of separation from the host. Levels are ordered by Rank.
@@ -79,41 +86,6 @@ type NetRule struct {
 	Credential string   `json:"credential,omitempty"` // name of a secret that the proxy adds
 }
 
-// Limits bound what a workspace may use.
-type Limits struct {
-	CPU       Limit `json:"cpu,omitzero"`       // thousandths of a core
-	Memory    Limit `json:"memory,omitzero"`    // bytes
-	PIDs      Limit `json:"pids,omitzero"`      // processes and threads
-	Disk      Limit `json:"disk,omitzero"`      // bytes
-	Wall      Limit `json:"wall,omitzero"`      // nanoseconds, per command
-	OpenFiles Limit `json:"openFiles,omitzero"` // per process
-}
-
-// A Limit is enforced or refused, unless BestEffort says that a provider which
-// can't enforce it may go on without.
-type Limit struct {
-	Max        int64 `json:"max"` // 0 is no limit
-	BestEffort bool  `json:"bestEffort,omitempty"`
-}
-
-// A NamedLimit pairs a limit with the name it has in messages and JSON.
-type NamedLimit struct {
-	Name string
-	Limit
-}
-
-// All lists the limits by name, in a fixed order.
-func (l Limits) All() []NamedLimit {
-	return []NamedLimit{
-		{"cpu", l.CPU},
-		{"memory", l.Memory},
-		{"pids", l.PIDs},
-		{"disk", l.Disk},
-		{"wall", l.Wall},
-		{"openFiles", l.OpenFiles},
-	}
-}
-
 // Check reports whether a workspace with the given traits can meet p. It is what
 // every provider calls in Open before it makes anything: a level, limit or
 // network that can't be had is an error that names it and what there is.
@@ -124,14 +96,13 @@ func (p Policy) Check(t Traits) error {
 	if p.Isolation.Rank() > t.Isolation.Rank() {
 		return fmt.Errorf("isolation %q: %w: this provider gives %q", p.Isolation, fault.Unsupported, t.Isolation)
 	}
-	enforced := t.Limits.All()
-	for i, l := range p.Limits.All() {
-		if l.Max < 0 {
-			return fmt.Errorf("limit %s: %w: %d is negative", l.Name, fault.InvalidArgument, l.Max)
-		}
-		if l.Max > 0 && !l.BestEffort && !enforced[i].Enforced() {
+	if err := p.Limits.Check(); err != nil {
+		return err
+	}
+	for _, r := range Resources {
+		if l := p.Limits[r.Name]; l.Max > 0 && !l.BestEffort && !t.Limits[r.Name].Enforced() {
 			return fmt.Errorf("limit %s: %w: %s (ask for it as best-effort to go on without)",
-				l.Name, fault.Unsupported, enforced[i].why())
+				r.Name, fault.Unsupported, t.Limits[r.Name].why())
 		}
 	}
 	if p.Idle < 0 {

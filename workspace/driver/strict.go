@@ -17,7 +17,8 @@ import (
 
 // DecodeStrict decodes one JSON value into v, a pointer to a struct. Unlike
 // encoding/json it refuses keys that are unknown, repeated, or spelled with
-// other case, and anything after the value. Keys of maps are free, and a type
+// other case, and anything after the value. Keys of maps are free, except that those of
+// type Resource must be in Resources, and a type
 // with its own UnmarshalJSON below v judges its own keys. Errors are
 // InvalidArgument and name the key and the ones that are allowed.
 func DecodeStrict(data []byte, v any) error {
@@ -142,6 +143,12 @@ func checkObject(dec *json.Decoder, t reflect.Type, path string, depth int) erro
 		fields = jsonFields(t)
 	} else if t != nil && t.Kind() == reflect.Map {
 		elem = t.Elem()
+		if t.Key() == reflect.TypeFor[Resource]() {
+			fields = map[string]reflect.Type{}
+			for _, r := range Resources {
+				fields[string(r.Name)] = elem
+			}
+		}
 	}
 	seen := map[string]bool{}
 	for dec.More() {

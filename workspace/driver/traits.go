@@ -2,7 +2,6 @@ package driver
 
 // Traits say what is enforced and by what. They are never a wish: each is
 // proven on this host, and package workspacetest tries to refute every claim.
-// The struct is comparable.
 type Traits struct {
 	Isolation   Isolation    `json:"isolation"`
 	IsolatedBy  Enforcement  `json:"isolatedBy"`
@@ -61,31 +60,3 @@ const (
 
 // Persists reports whether the workspace outlives the process that opened it.
 func (t Traits) Persists() bool { return t.Durability != DurableNone && t.Durability != "" }
-
-// LimitTraits says, for each limit, what enforces it.
-type LimitTraits struct {
-	CPU       Enforcement `json:"cpu"`
-	Memory    Enforcement `json:"memory"`
-	PIDs      Enforcement `json:"pids"`
-	Disk      Enforcement `json:"disk"`
-	Wall      Enforcement `json:"wall"`
-	OpenFiles Enforcement `json:"openFiles"`
-}
-
-// A NamedEnforcement pairs what enforces a limit with the limit's name.
-type NamedEnforcement struct {
-	Name string
-	Enforcement
-}
-
-// All lists them in the order of Limits.All.
-func (l LimitTraits) All() []NamedEnforcement {
-	return []NamedEnforcement{
-		{"cpu", l.CPU},
-		{"memory", l.Memory},
-		{"pids", l.PIDs},
-		{"disk", l.Disk},
-		{"wall", l.Wall},
-		{"openFiles", l.OpenFiles},
-	}
-}

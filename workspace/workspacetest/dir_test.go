@@ -82,7 +82,7 @@ func (p *dirs) Probe(context.Context) (driver.Traits, error) {
 	no := driver.Enforcement{Reason: "there are no processes"}
 	return driver.Traits{
 		Isolation: driver.IsolationNone, IsolatedBy: no, Network: driver.NetworkNone, NetworkBy: no,
-		Limits:     driver.LimitTraits{CPU: no, Memory: no, PIDs: no, Disk: no, Wall: no, OpenFiles: no},
+		Limits:     driver.NoLimits(no.Reason),
 		ReadOnly:   driver.Enforcement{By: "checks in every call"},
 		Durability: driver.DurableProcess,
 	}, nil

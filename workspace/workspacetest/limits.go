@@ -13,22 +13,17 @@ import (
 // What goes beyond a limit is stopped, the result says which limit it was, and
 // the workspace goes on.
 var limitChecks = []Check{
-	{"Limits/wall-time-ends-a-command", all(needShell, needLimit("wall")), limitWall},
-	{"Limits/a-memory-hog-ends-with-the-cause-oom", all(needShell, needLimit("memory")), limitMemory},
-	{"Limits/too-many-processes-are-the-cause-pids", all(needShell, needLimit("pids")), limitPIDs},
-	{"Limits/a-full-disk-is-the-cause-disk", all(needShell, needLimit("disk")), limitDisk},
-	{"Limits/open-files-are-bounded-for-good", all(needShell, needLimit("openFiles")), limitOpenFiles},
+	{"Limits/wall-time-ends-a-command", all(needShell, needLimit(driver.ResourceWall)), limitWall},
+	{"Limits/a-memory-hog-ends-with-the-cause-oom", all(needShell, needLimit(driver.ResourceMemory)), limitMemory},
+	{"Limits/too-many-processes-are-the-cause-pids", all(needShell, needLimit(driver.ResourcePIDs)), limitPIDs},
+	{"Limits/a-full-disk-is-the-cause-disk", all(needShell, needLimit(driver.ResourceDisk)), limitDisk},
+	{"Limits/open-files-are-bounded-for-good", all(needShell, needLimit(driver.ResourceOpenFiles)), limitOpenFiles},
 	{"Limits/what-is-not-enforced-is-refused", needUnenforced, limitRefused},
 }
 
-func needLimit(name string) func(*Env) (string, bool) {
+func needLimit(r driver.Resource) func(*Env) (string, bool) {
 	return func(e *Env) (string, bool) {
-		for _, l := range e.Traits.Limits.All() {
-			if l.Name == name {
-				return "Traits.Limits: " + name + " is not enforced", l.Enforced()
-			}
-		}
-		return "there is no limit " + name, false
+		return fmt.Sprintf("Traits.Limits: %s is not enforced", r), e.Traits.Limits[r].Enforced()
 	}
 }
 
@@ -36,9 +31,9 @@ func needUnenforced(e *Env) (string, bool) {
 	return "Traits.Limits: all are enforced", len(unenforced(e)) > 0
 }
 
-// limited asks for limits.
-func limited(set func(l *driver.Limits)) func(*driver.Spec) {
-	return func(s *driver.Spec) { set(&s.Policy.Limits) }
+// limited asks for a limit.
+func limited(r driver.Resource, l driver.Limit) func(*driver.Spec) {
+	return func(s *driver.Spec) { s.Policy.Limits = driver.Limits{r: l} }
 }
 
 // goesOn runs a command after one that was stopped. Where a limit is one of the
@@ -57,7 +52,7 @@ func (p *place) goesOn(t testing.TB) {
 func limitWall(t testing.TB, e *Env) {
 	var res driver.Result
 	for _, most := range []time.Duration{500 * time.Millisecond, 5 * time.Second, patience} { // until it gets to say something
-		p := e.open(t, limited(func(l *driver.Limits) { l.Wall.Max = int64(most) }))
+		p := e.open(t, limited(driver.ResourceWall, driver.Limit{Max: int64(most)}))
 		if res = p.must(t, driver.Command{Script: "echo early; : > there; sleep 1000"}); p.got(t, "there") {
 			break
 		}
@@ -68,7 +63,7 @@ func limitWall(t testing.TB, e *Env) {
 }
 
 func limitMemory(t testing.TB, e *Env) {
-	p := e.open(t, limited(func(l *driver.Limits) { l.Memory.Max = 64 << 20 }))
+	p := e.open(t, limited(driver.ResourceMemory, driver.Limit{Max: 64 << 20}))
 	res := p.script(t, "head -c 400M /dev/zero | tail > /dev/null")
 	if res.Cause != driver.CauseOOM || res.ExitCode == 0 {
 		t.Errorf("a memory hog gives %+v, want the cause %q", res, driver.CauseOOM)
@@ -77,7 +72,7 @@ func limitMemory(t testing.TB, e *Env) {
 }
 
 func limitPIDs(t testing.TB, e *Env) {
-	p := e.open(t, limited(func(l *driver.Limits) { l.PIDs.Max = 20 }))
+	p := e.open(t, limited(driver.ResourcePIDs, driver.Limit{Max: 20}))
 	// A plain sh, because bash tries again for a quarter of a minute.
 	res := p.script(t, "exec sh -c 'for i in $(seq 60); do sleep 100 & done; exit 1'")
 	if res.Cause != driver.CausePIDs || res.ExitCode == 0 {
@@ -87,7 +82,7 @@ func limitPIDs(t testing.TB, e *Env) {
 }
 
 func limitDisk(t testing.TB, e *Env) {
-	p := e.open(t, limited(func(l *driver.Limits) { l.Disk.Max = 8 << 20 }))
+	p := e.open(t, limited(driver.ResourceDisk, driver.Limit{Max: 8 << 20}))
 	res := p.script(t, "head -c 100M /dev/zero > big")
 	if res.Cause != driver.CauseDisk || res.ExitCode == 0 {
 		t.Errorf("a disk filler gives %+v, want the cause %q", res, driver.CauseDisk)
@@ -98,7 +93,7 @@ func limitDisk(t testing.TB, e *Env) {
 }
 
 func limitOpenFiles(t testing.TB, e *Env) {
-	p := e.open(t, limited(func(l *driver.Limits) { l.OpenFiles.Max = 64 }))
+	p := e.open(t, limited(driver.ResourceOpenFiles, driver.Limit{Max: 64}))
 	res := p.script(t, "ulimit -n; ulimit -Hn; (ulimit -n 100) 2>/dev/null || echo refused")
 	if got := string(res.Stdout); got != "64\n64\nrefused\n" {
 		t.Errorf("a command sees %q, want a limit of 64 that it can't raise", got)
@@ -106,11 +101,11 @@ func limitOpenFiles(t testing.TB, e *Env) {
 }
 
 // unenforced lists the limits that the provider does not claim.
-func unenforced(e *Env) []string {
-	var names []string
-	for _, l := range e.Traits.Limits.All() {
-		if !l.Enforced() {
-			names = append(names, l.Name)
+func unenforced(e *Env) []driver.Resource {
+	var names []driver.Resource
+	for _, r := range driver.Resources {
+		if !e.Traits.Limits[r.Name].Enforced() {
+			names = append(names, r.Name)
 		}
 	}
 	return names
@@ -118,17 +113,10 @@ func unenforced(e *Env) []string {
 
 func limitRefused(t testing.TB, e *Env) {
 	for _, name := range unenforced(e) {
-		set := func(best bool) func(*driver.Spec) {
-			return limited(func(l *driver.Limits) {
-				*map[string]*driver.Limit{
-					"cpu": &l.CPU, "memory": &l.Memory, "pids": &l.PIDs, "disk": &l.Disk, "wall": &l.Wall, "openFiles": &l.OpenFiles,
-				}[name] = driver.Limit{Max: 1 << 30, BestEffort: best}
-			})
-		}
-		_, err := e.use(t).Open(t.Context(), e.spec(set(false)))
-		if fault.Of(err) != fault.Unsupported || !strings.Contains(fmt.Sprint(err), name) {
+		_, err := e.use(t).Open(t.Context(), e.spec(limited(name, driver.Limit{Max: 1 << 30})))
+		if fault.Of(err) != fault.Unsupported || !strings.Contains(fmt.Sprint(err), string(name)) {
 			t.Errorf("limit %s, which is not enforced, gives %v, want %v with its name", name, err, fault.Unsupported)
 		}
-		e.open(t, set(true)).works(t)
+		e.open(t, limited(name, driver.Limit{Max: 1 << 30, BestEffort: true})).works(t)
 	}
 }

@@ -66,7 +66,7 @@ func needReadOnly(e *Env) (string, bool) {
 }
 
 func needDiskLimit(e *Env) (string, bool) {
-	return "Traits.Limits.Disk is not enforced", e.Traits.Limits.Disk.Enforced()
+	return "Traits.Limits.Disk is not enforced", e.Traits.Limits[driver.ResourceDisk].Enforced()
 }
 
 func needInPlace(e *Env) (string, bool) {

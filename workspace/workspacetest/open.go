@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -43,15 +44,20 @@ func probeTwice(t testing.TB, e *Env) {
 	wantNil(t, "Probe", err)
 	b, err := p.Probe(t.Context())
 	wantNil(t, "second Probe", err)
-	if a != b {
+	if !reflect.DeepEqual(a, b) {
 		t.Errorf("Probe answers %+v and then %+v", a, b)
 	}
 	if a.Isolation.Rank() < 0 {
 		t.Errorf("Traits.Isolation is %q, which is no level", a.Isolation)
 	}
-	for _, l := range a.Limits.All() {
-		if !l.Enforced() && l.Reason == "" {
-			t.Errorf("Traits.Limits: nothing enforces %s, and no reason is given", l.Name)
+	for _, r := range driver.Resources {
+		if l := a.Limits[r.Name]; !l.Enforced() && l.Reason == "" {
+			t.Errorf("Traits.Limits: nothing enforces %s, and no reason is given", r.Name)
+		}
+	}
+	for name := range a.Limits {
+		if _, known := name.Info(); !known {
+			t.Errorf("Traits.Limits: %q is no resource; there are %s", name, driver.ResourceNames())
 		}
 	}
 	e.wantNothing(t, "after Probe")
@@ -173,41 +179,29 @@ func openInvalidID(t testing.TB, e *Env) {
 	}
 }
 
-// limit returns limits of which only the i-th, in the order of All, is set.
-func limit(i int, l driver.Limit) driver.Limits {
-	var limits driver.Limits
-	*[]*driver.Limit{&limits.CPU, &limits.Memory, &limits.PIDs, &limits.Disk, &limits.Wall, &limits.OpenFiles}[i] = l
-	return limits
-}
-
 const plenty = 1 << 40 // more of anything than a check uses
 
 func openUnenforcedLimits(t testing.TB, e *Env) {
-	for i, l := range e.Traits.Limits.All() {
-		spec := e.spec(func(s *driver.Spec) { s.Policy.Limits = limit(i, driver.Limit{Max: plenty}) })
-		if l.Enforced() {
-			continue
-		}
-		if err := e.refused(t, "limit "+l.Name, spec, fault.Unsupported); err != nil && !strings.Contains(err.Error(), l.Name) {
-			t.Errorf("the error does not name the limit %s: %v", l.Name, err)
+	for _, name := range unenforced(e) {
+		spec := e.spec(limited(name, driver.Limit{Max: plenty}))
+		if err := e.refused(t, "limit "+string(name), spec, fault.Unsupported); err != nil && !strings.Contains(err.Error(), string(name)) {
+			t.Errorf("the error does not name the limit %s: %v", name, err)
 		}
 	}
+	e.refused(t, "a limit of an unknown resource", e.spec(limited("patience", driver.Limit{Max: 1, BestEffort: true})), fault.InvalidArgument)
 }
 
 func openBestEffort(t testing.TB, e *Env) {
-	for i, l := range e.Traits.Limits.All() {
-		if l.Enforced() {
-			continue
-		}
-		e.open(t, func(s *driver.Spec) { s.Policy.Limits = limit(i, driver.Limit{Max: plenty, BestEffort: true}) }).works(t)
+	for _, name := range unenforced(e) {
+		e.open(t, limited(name, driver.Limit{Max: plenty, BestEffort: true})).works(t)
 	}
 }
 
 func openNegativeLimits(t testing.TB, e *Env) {
-	for i, l := range e.Traits.Limits.All() {
+	for _, r := range driver.Resources {
 		for _, bestEffort := range []bool{false, true} {
-			spec := e.spec(func(s *driver.Spec) { s.Policy.Limits = limit(i, driver.Limit{Max: -1, BestEffort: bestEffort}) })
-			e.refused(t, "a negative limit "+l.Name, spec, fault.InvalidArgument)
+			spec := e.spec(limited(r.Name, driver.Limit{Max: -1, BestEffort: bestEffort}))
+			e.refused(t, "a negative limit "+string(r.Name), spec, fault.InvalidArgument)
 		}
 	}
 	e.refused(t, "a negative idle time", e.spec(func(s *driver.Spec) { s.Policy.Idle = -1 }), fault.InvalidArgument)

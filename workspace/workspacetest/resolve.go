@@ -2,6 +2,7 @@ package workspacetest
 
 import (
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func resolveSameRef(t testing.TB, e *Env) {
 	if got, want := encode(t, q.Ref()), encode(t, p.Ref()); got != want {
 		t.Errorf("Resolve gives the ref\n%s, want\n%s", got, want)
 	}
-	if p.d.Traits != q.d.Traits {
+	if !reflect.DeepEqual(p.d.Traits, q.d.Traits) {
 		t.Errorf("Resolve gives the traits\n%+v, want\n%+v", q.d.Traits, p.d.Traits)
 	}
 }

@@ -93,11 +93,9 @@ func updateRefused(t testing.TB, e *Env) {
 	p := e.open(t)
 	_, err := p.d.Life.Update(t.Context(), driver.Policy{Isolation: "moat"})
 	wantCode(t, "Update to an unknown isolation", err, fault.InvalidArgument)
-	for i, l := range e.Traits.Limits.All() {
-		if !l.Enforced() {
-			_, err := p.d.Life.Update(t.Context(), driver.Policy{Limits: limit(i, driver.Limit{Max: plenty})})
-			wantCode(t, "Update to a limit that nothing enforces: "+l.Name, err, fault.Unsupported)
-		}
+	for _, name := range unenforced(e) {
+		_, err := p.d.Life.Update(t.Context(), driver.Policy{Limits: driver.Limits{name: {Max: plenty}}})
+		wantCode(t, "Update to a limit that nothing enforces: "+string(name), err, fault.Unsupported)
 	}
 	e.resolve(t, p.spec, p.Ref()).works(t)
 }

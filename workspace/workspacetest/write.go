@@ -320,7 +320,7 @@ func writeSymlink(t testing.TB, e *Env) {
 
 func writeDiskFull(t testing.TB, e *Env) {
 	const limit = 4 << 20
-	p := e.open(t, func(s *driver.Spec) { s.Policy.Limits.Disk.Max = limit })
+	p := e.open(t, func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: limit}} })
 	p.write(t, "small", "kept")
 	_, err := p.Write(t.Context(), "big", bytes.NewReader(pattern(1, 2*limit)), nil)
 	wantCode(t, "Write beyond the disk limit", err, fault.ResourceExhausted)

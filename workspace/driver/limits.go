@@ -1,0 +1,154 @@
+package driver
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A Resource is what a limit bounds. It is the name of the limit in JSON, in
+// croft.yaml and in messages.
+type Resource string
+
+// The resources. Table Resources describes them.
+const (
+	ResourceCPU       Resource = "cpu"
+	ResourceMemory    Resource = "memory"
+	ResourcePIDs      Resource = "pids"
+	ResourceDisk      Resource = "disk"
+	ResourceWall      Resource = "wall"
+	ResourceOpenFiles Resource = "openFiles"
+)
+
+// A Unit is what the numbers of a limit count.
+type Unit string
+
+// Units.
+const (
+	UnitMillicores  Unit = "thousandths of a core"
+	UnitBytes       Unit = "bytes"
+	UnitNanoseconds Unit = "nanoseconds"
+	UnitCount       Unit = "count"
+)
+
+// ResourceInfo describes a resource.
+type ResourceInfo struct {
+	Name       Resource
+	Unit       Unit
+	PerCommand bool   // it bounds each command, or each process of one; otherwise all of a workspace together
+	Doc        string // what is bounded, for "limit of ..."
+	Beyond     string // what happens at the limit, for the documentation
+}
+
+// Resources lists every resource that can be limited. Configuration, flags, wire
+// forms, documentation and the conformance suite are loops over this table. A new
+// resource is one row here, and an entry in the traits of each provider that
+// enforces it; all other providers refuse it.
+var Resources = []ResourceInfo{
+	{ResourceCPU, UnitMillicores, false, "processor time, in cores", "commands wait"},
+	{ResourceMemory, UnitBytes, false, "memory", "the command is killed, cause `oom`"},
+	{ResourcePIDs, UnitCount, false, "processes and threads", "no more are made, cause `pids` if the command fails for it"},
+	{ResourceDisk, UnitBytes, false, "what the workspace holds", "writes fail, cause `disk` if the command fails for it"},
+	{ResourceWall, UnitNanoseconds, true, "the time that one command takes", "the whole process tree is ended, cause `timeout`"},
+	{ResourceOpenFiles, UnitCount, true, "open files, per process", "the process opens no more files"},
+}
+
+// Info returns the row of r in Resources, or false.
+func (r Resource) Info() (ResourceInfo, bool) {
+	i := slices.IndexFunc(Resources, func(info ResourceInfo) bool { return info.Name == r })
+	if i < 0 {
+		return ResourceInfo{}, false
+	}
+	return Resources[i], true
+}
+
+// ResourceNames lists the names in Resources, for messages.
+func ResourceNames() string {
+	var names []string
+	for _, r := range Resources {
+		names = append(names, string(r.Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Limits bound what a workspace may use. A resource that is absent has no limit.
+type Limits map[Resource]Limit
+
+// A Limit is enforced or refused, unless BestEffort says that a provider which
+// can't enforce it may go on without.
+type Limit struct {
+	Max        int64 `json:"max"` // in the unit of the resource; 0 is no limit
+	BestEffort bool  `json:"bestEffort,omitempty"`
+}
+
+// Check refuses resources that are not in Resources, and negative limits. The
+// error is InvalidArgument.
+func (l Limits) Check() error {
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		if _, known := name.Info(); !known {
+			return fmt.Errorf("limit %.80q: %w: allowed are %s", name, fault.InvalidArgument, ResourceNames())
+		}
+		if l[name].Max < 0 {
+			return fmt.Errorf("limit %s: %w: %d is negative", name, fault.InvalidArgument, l[name].Max)
+		}
+	}
+	return nil
+}
+
+// With returns a copy of l in which the limits that over sets replace those of l.
+// It is nil where no limit is set.
+func (l Limits) With(over Limits) Limits {
+	var sum Limits
+	for _, from := range []Limits{l, over} {
+		for name, limit := range from {
+			if limit.Max == 0 {
+				continue
+			}
+			if sum == nil {
+				sum = Limits{}
+			}
+			sum[name] = limit
+		}
+	}
+	return sum
+}
+
+// IsZero reports whether no limit is set.
+func (l Limits) IsZero() bool { return l.With(nil) == nil }
+
+// MarshalJSON leaves out what is no limit.
+func (l Limits) MarshalJSON() ([]byte, error) {
+	set := map[Resource]Limit(l.With(nil))
+	if set == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(set)
+}
+
+// LimitTraits says what enforces each limit. A resource that is absent is not
+// enforced.
+type LimitTraits map[Resource]Enforcement
+
+// NoLimits returns traits in which nothing enforces any limit, for one reason. A
+// provider that enforces some limits sets these.
+func NoLimits(reason string) LimitTraits {
+	traits := LimitTraits{}
+	for _, r := range Resources {
+		traits[r.Name] = Enforcement{Reason: reason}
+	}
+	return traits
+}
+
+// MarshalJSON writes every resource, also those that are absent.
+func (l LimitTraits) MarshalJSON() ([]byte, error) {
+	all := map[Resource]Enforcement{}
+	for _, r := range Resources {
+		all[r.Name] = Enforcement{}
+	}
+	maps.Copy(all, l)
+	return json.Marshal(all)
+}
