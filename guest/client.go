@@ -190,7 +190,7 @@ func (c *Client) nonsense(what string) error {
 
 // Shell returns the module that runs processes in the guest.
 func (c *Client) Shell() *driver.Shell {
-	return &driver.Shell{Starter: starter{c}, Run: c.run, Holds: true, Sessions: c.sessions, Attach: c.attach}
+	return &driver.Shell{Starter: starter{c}, Run: c.run, Sessions: c.sessions, Attach: c.attach}
 }
 
 type starter struct{ c *Client }
@@ -224,9 +224,6 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	small, more, err := firstInput(cmd.Stdin)
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
-	}
-	if before := cmd.Before; before != nil { // the context of the call ends later than the caller's
-		cmd.Before = func(context.Context) error { return calm(ctx, before) }
 	}
 	if more {
 		return c.runSession(ctx, cmd, small, more)
@@ -267,9 +264,6 @@ func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, ta
 	if plain(cmd) {
 		o := &order{client: c.name, tag: tag, cmd: *cmd, stdin: small}
 		res, err, ran := c.lane.run(ctx, o)
-		if o.refused != nil {
-			return driver.Result{}, o.refused, true
-		}
 		if ran && ctx.Err() == nil {
 			res, err = c.came(res, err, tag, most)
 		}
@@ -280,30 +274,8 @@ func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, ta
 	if cmd.OnStdout != nil || cmd.OnStderr != nil {
 		return driver.Result{}, nil, false
 	}
-	if err := callBefore(ctx, cmd); err != nil {
-		return driver.Result{}, err, true
-	}
 	res, err := c.exchange(ctx, cmd, small, tag, most)
 	return res, err, true
-}
-
-// callBefore makes the call that a command waits for, and takes it from it.
-func callBefore(ctx context.Context, cmd *driver.Command) error {
-	call := cmd.Before
-	if cmd.Before = nil; call == nil {
-		return nil
-	}
-	return call(ctx)
-}
-
-// calm makes a call whose panic is an error: the guest waits for what comes of it.
-func calm(ctx context.Context, call func(context.Context) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("guest: what is called before a command panicked: %w: %v", fault.Internal, p)
-		}
-	}()
-	return call(ctx)
 }
 
 // came turns what came over the lane into a result.

@@ -17,8 +17,7 @@ import (
 // commands are short and come one by one, right after other programs have had the
 // caches of the processor; then every layer between the caller and the fork shows.
 // The lane has none: both ends sit in the kernel, and what they say has a form that
-// takes no time to read. What a command waits for at the host is done while the guest
-// gets ready to start it. What a command writes comes as it is written, where it is
+// takes no time to read.  What a command writes comes as it is written, where it is
 // asked for. A command that is not plain, or comes while another has the lane, goes
 // by the protocol, as does all else about it, such as its cancellation.
 
@@ -34,10 +33,7 @@ type order struct {
 	client, tag string
 	cmd         driver.Command // without what makes it not plain
 	stdin       []byte
-	held        bool  // it waits for a word of the host before it starts
 	streams     int64 // which outputs come as they are written: a bit for each
-
-	refused error // why the host did not let it start; no part of the message
 }
 
 // Bits of order.streams, and kinds of pieces.
@@ -67,11 +63,7 @@ func (o *order) append(buf []byte) []byte {
 	if o.cmd.Clean {
 		clean = 1
 	}
-	held := int64(0)
-	if o.held {
-		held = 1
-	}
-	for _, n := range []int64{held, clean, int64(o.cmd.Timeout), int64(o.cmd.Grace), o.cmd.MaxOutput, o.streams} {
+	for _, n := range []int64{clean, int64(o.cmd.Timeout), int64(o.cmd.Grace), o.cmd.MaxOutput, o.streams} {
 		buf = binary.AppendVarint(buf, n)
 	}
 	return putText(buf, string(o.stdin))
@@ -92,7 +84,7 @@ func parseOrder(data []byte) (*order, error) {
 			o.cmd.Env[name] = r.text()
 		}
 	}
-	o.held, o.cmd.Clean = r.number() != 0, r.number() != 0
+	o.cmd.Clean = r.number() != 0
 	o.cmd.Timeout, o.cmd.Grace, o.cmd.MaxOutput = time.Duration(r.number()), time.Duration(r.number()), r.number()
 	o.streams = r.number()
 	o.stdin = []byte(r.text())

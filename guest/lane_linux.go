@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -130,7 +128,7 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	if l.broken || l.closed.Load() {
 		return driver.Result{}, nil, false
 	}
-	o.streams, o.held = streams(&o.cmd), o.cmd.Before != nil
+	o.streams = streams(&o.cmd)
 	frame := o.append(append(l.buf[:0], make([]byte, frameHead)...))
 	l.buf = frame
 	if len(frame) > maxOrder {
@@ -142,13 +140,6 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	if err := l.write(frame); err != nil {
 		l.broken = true
 		return driver.Result{}, io.EOF, true
-	}
-	if o.held {
-		o.refused = o.cmd.Before(ctx)
-		if err := l.write(word(o.refused == nil)); err != nil {
-			l.broken = true
-			return driver.Result{}, io.EOF, true
-		}
 	}
 	out := carry(&o.cmd)
 	told := time.Now()
@@ -171,17 +162,6 @@ func (l *lane) run(ctx context.Context, o *order) (driver.Result, error, bool) {
 	l.turn.pass()
 	return res, err, true
 }
-
-// word is the message that lets a command start which is held, or not.
-func word(start bool) []byte {
-	if start {
-		return startWord
-	}
-	return []byte{0, 0, 0, 1, 0}
-}
-
-// startWord is the message that lets a command start.
-var startWord = []byte{0, 0, 0, 1, 1}
 
 // answer waits for how the command ended, and hands on what it writes until then.
 func (l *lane) answer(ctx context.Context, out *carriers) ([]byte, error) {
@@ -415,14 +395,6 @@ func (s *server) obey(o *order, lane *laneReader) (driver.Result, error) {
 	if len(o.stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(o.stdin)
 	}
-	if o.held {
-		word := sync.OnceValue(lane.word)
-		defer word() //nolint:errcheck // it comes in any case, and who waits for it is told
-		cmd.Before = func(context.Context) error { return word() }
-		if lane.used == lane.have {
-			ctx = process.Awaiting(ctx, process.Await{FD: lane.fd, Word: startWord})
-		}
-	}
 	if o.streams == 0 {
 		return s.shell.Run(process.Named(ctx, o.tag), cmd)
 	}
@@ -495,21 +467,6 @@ func (r *laneReader) fill() error {
 		return io.EOF
 	default:
 		r.have += n
-	}
-	return nil
-}
-
-// word waits for what the host says of a command that it holds.
-func (r *laneReader) word() error {
-	if r.used == r.have {
-		watch(r.fd, wordWatch)
-	}
-	data, err := r.next()
-	switch {
-	case err != nil:
-		return err
-	case string(data) != "\x01":
-		return fmt.Errorf("guest: the host does not let it start: %w", fault.Canceled)
 	}
 	return nil
 }

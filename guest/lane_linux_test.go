@@ -17,7 +17,7 @@ import (
 )
 
 func TestOrderAndAnswerComeThrough(t *testing.T) {
-	o := &order{client: "c", tag: "t", stdin: []byte("in"), held: true, cmd: driver.Command{
+	o := &order{client: "c", tag: "t", stdin: []byte("in"), cmd: driver.Command{
 		Argv: []string{"a", "", "\xff"}, Dir: "d", Env: map[string]string{"K": "v", "E": ""}, Clean: true, Timeout: time.Second, Grace: -1, MaxOutput: 7,
 	}}
 	got, err := parseOrder(o.append(nil))

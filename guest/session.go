@@ -141,9 +141,6 @@ func guarded(f func([]byte) error, data []byte) (err error) {
 
 // runSession is run for commands that need more than one exchange.
 func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool) (driver.Result, error) {
-	if err := callBefore(ctx, &cmd); err != nil {
-		return driver.Result{}, err
-	}
 	s, err := c.startWith(ctx, cmd, small, more)
 	if err != nil {
 		return driver.Result{}, err

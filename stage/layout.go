@@ -148,31 +148,18 @@ func (s *Stage) NewRun(ctx context.Context) (string, error) {
 	if err := s.layout(ctx); err != nil {
 		return "", err
 	}
-	name := s.runName()
-	if err := s.makeRun(ctx, name); err != nil {
-		return "", err
-	}
-	return name, nil
-}
-
-func (s *Stage) runName() string {
-	return path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
-}
-
-// makeRun makes the directory of a run, also where a program has removed those of
-// the runs before.
-func (s *Stage) makeRun(ctx context.Context, name string) error {
+	name := path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
 	err := s.ws.Mkdir(ctx, name, nil)
-	if errors.Is(err, fault.NotFound) {
+	if errors.Is(err, fault.NotFound) { // a program has removed the directory of all runs
 		if _, err := s.EnsureLayout(ctx); err != nil {
-			return err
+			return "", err
 		}
 		err = s.ws.Mkdir(ctx, name, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("stage: make the directory of a run: %w", err)
+		return "", fmt.Errorf("stage: make the directory of a run: %w", err)
 	}
-	return nil
+	return name, nil
 }
 
 // Run runs a command with the variables of the layout and a directory of its own
@@ -185,23 +172,15 @@ func (s *Stage) Run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	return s.ws.Run(ctx, cmd)
 }
 
-// Command returns cmd as Run would run it. The directory of the run is made by
-// Before, which is to say while the provider gets ready for the program.
+// Command returns cmd as Run would run it, and makes the directory of the run.
 func (s *Stage) Command(ctx context.Context, cmd driver.Command) (driver.Command, error) {
-	if err := s.layout(ctx); err != nil {
+	run, err := s.NewRun(ctx)
+	if err != nil {
 		return cmd, err
 	}
-	run := s.runName()
 	env := s.Env(run)
 	maps.Copy(env, cmd.Env)
 	cmd.Env = env
-	before := cmd.Before
-	cmd.Before = func(ctx context.Context) error {
-		if err := s.makeRun(ctx, run); err != nil || before == nil {
-			return err
-		}
-		return before(ctx)
-	}
 	if cmd.Dir != "" && cmd.Dir != "." {
 		if err := s.ws.Mkdir(ctx, cmd.Dir, &workspace.MkdirOptions{Parents: true}); err != nil {
 			return cmd, fmt.Errorf("stage: make the working directory: %w", err)

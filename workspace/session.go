@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,6 @@ func (w *Workspace) shell(ctx context.Context, v *verb, about subject, call func
 // does or the handle is closed.
 func (w *Workspace) Start(ctx context.Context, cmd driver.Command) (s *Session, err error) {
 	in := newInput(cmd.Stdin)
-	once(&cmd)
 	err = w.shell(ctx, verbStart, aboutCommand(cmd), func(ctx context.Context, d *live) error {
 		s, err = w.start(ctx, d, cmd, in)
 		return err
@@ -49,9 +47,6 @@ func (w *Workspace) start(ctx context.Context, d *live, cmd driver.Command, in *
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	cmd.Stdin = in.reader()
-	if err := callBefore(ctx, &cmd); err != nil {
-		return nil, err
-	}
 	s, err := d.Shell.Start(ctx, cmd)
 	if err != nil {
 		return nil, err
@@ -68,7 +63,6 @@ func (w *Workspace) start(ctx context.Context, d *live, cmd driver.Command, in *
 // A command is never run twice.
 func (w *Workspace) Run(ctx context.Context, cmd driver.Command) (res Result, err error) {
 	in := newInput(cmd.Stdin)
-	once(&cmd)
 	var ran atomic.Bool
 	cmd.OnStdout, cmd.OnStderr = noting(&ran, cmd.OnStdout), noting(&ran, cmd.OnStderr)
 	ctx, release := w.gate.hold(ctx)
@@ -89,30 +83,6 @@ func (w *Workspace) Run(ctx context.Context, cmd driver.Command) (res Result, er
 		err = w.gate.why() // nil unless the handle was closed
 	}
 	return res, err
-}
-
-// callBefore makes the call that a command waits for, and takes it from it.
-func callBefore(ctx context.Context, cmd *driver.Command) error {
-	call := cmd.Before
-	if cmd.Before = nil; call == nil {
-		return nil
-	}
-	return call(ctx)
-}
-
-// once makes cmd.Before answer what it did the first time: a command that finds its
-// workspace evicted is tried again.
-func once(cmd *driver.Command) {
-	call := cmd.Before
-	if call == nil {
-		return
-	}
-	var did sync.Once
-	var err error
-	cmd.Before = func(ctx context.Context) error {
-		did.Do(func() { err = call(ctx) })
-		return err
-	}
 }
 
 // noting returns a callback that notes that there was output.
@@ -138,11 +108,6 @@ func (w *Workspace) run(ctx context.Context, d *live, cmd driver.Command, in *in
 			return Result{}, fmt.Errorf("run: %w", err)
 		}
 		cmd.Stdin = in.reader()
-		if !d.Shell.Holds {
-			if err := callBefore(ctx, &cmd); err != nil {
-				return Result{}, err
-			}
-		}
 		return d.Shell.Run(ctx, cmd)
 	}
 	s, err := w.start(ctx, d, cmd, in)

@@ -255,7 +255,6 @@ func TestModule(t *testing.T) {
 			_, err := rec.Start(ctx, cmd)
 			return driver.Result{ExitCode: 7}, err
 		},
-		Holds:    true,
 		Sessions: func(context.Context) ([]driver.SessionInfo, error) { return []driver.SessionInfo{{ID: "x"}}, nil },
 		Attach:   func(context.Context, string) (*driver.Session, error) { return nil, fault.NotFound },
 	}

@@ -24,7 +24,7 @@ var pidfds = sync.OnceValue(func() bool {
 // allowed to.
 func prepare() { pidfds() }
 
-// forkExec starts spec, whatever it waits for.
+// forkExec starts spec from the calling thread.
 func forkExec(spec *Spec) (Child, error) {
 	if !pidfds() {
 		return forkWith(spec, nil)

@@ -291,9 +291,9 @@ func (s *session) decide(ws syscall.WaitStatus, usage syscall.Rusage, err error)
 		r.ExitCode = ws.ExitStatus()
 	}
 	if err == nil {
-		user, system, spent := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano()), s.child.spent
-		waited := min(system, spent) // mostly in the kernel, to ask for the word
-		r.Usage = driver.Usage{User: user - min(user, spent-waited), System: system - waited, MaxRSS: maxRSS(usage)}
+		r.Usage = driver.Usage{
+			User: time.Duration(usage.Utime.Nano()), System: time.Duration(usage.Stime.Nano()), MaxRSS: maxRSS(usage),
+		}
 	}
 	s.mu.Lock()
 	if s.cause != "" {

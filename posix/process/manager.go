@@ -96,7 +96,7 @@ func (m *Manager) open() error {
 
 // Module returns the Shell module of the workspace.
 func (m *Manager) Module() *driver.Shell {
-	return &driver.Shell{Starter: m, Run: m.Run, Holds: true, Sessions: m.Sessions, Attach: m.Attach}
+	return &driver.Shell{Starter: m, Run: m.Run, Sessions: m.Sessions, Attach: m.Attach}
 }
 
 // Start starts a command as a session. Unless it is detached it is killed when

@@ -97,27 +97,6 @@ func TestNothingStartsAfterAnError(t *testing.T) {
 	wantCode(t, "canceled Run", err, fault.Canceled)
 }
 
-// TestBeforeTheProgramStarts: it starts after what it waits for, and not at all
-// where that fails.
-func TestBeforeTheProgramStarts(t *testing.T) {
-	m := newManager(t, nil)
-	res := run(t, m, driver.Command{Argv: []string{"cat", "made"}, Before: func(context.Context) error {
-		write(t, m, "made", "in time", 0o600)
-		return nil
-	}})
-	if string(res.Stdout) != "in time" {
-		t.Errorf("got %q %q", res.Stdout, res.Stderr)
-	}
-	_, err := m.Run(t.Context(), driver.Command{Argv: []string{"touch", "ran"}, Before: func(context.Context) error { return fault.AlreadyExists }})
-	wantCode(t, "Run", err, fault.AlreadyExists)
-	if res := run(t, m, driver.Command{Argv: []string{"ls"}}); string(res.Stdout) != "made\n" {
-		t.Errorf("there is %q", res.Stdout)
-	}
-	if infos, _ := m.Sessions(t.Context()); len(infos) != 0 {
-		t.Errorf("sessions are left: %+v", infos)
-	}
-}
-
 func TestDirectory(t *testing.T) {
 	m := newManager(t, nil)
 	if err := os.MkdirAll(m.opts.Root+"/a/b", 0o755); err != nil {

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -19,8 +18,6 @@ type Spec struct {
 	Dir   string
 	Files []uintptr // descriptors 0, 1 and 2 of the child
 	Sys   *syscall.SysProcAttr
-
-	Await *Await // what the child waits for when it is made; nil for nothing
 }
 
 // A Child is what a Starter started: a child of this process.
@@ -30,13 +27,9 @@ type Child struct {
 	// PIDFD is a descriptor of the process that the Manager will close, -1 where
 	// the system has none.
 	PIDFD int
-
-	began time.Time     // when it heard what it waited for; zero where it did not wait
-	spent time.Duration // of a processor's time until then
 }
 
-// A Starter starts children. An error means that none was started. It answers ErrNoWord
-// where the spec has an Await that it does not heed.
+// A Starter starts children. An error means that none was started.
 type Starter interface {
 	Start(spec *Spec) (Child, error)
 }
@@ -44,15 +37,7 @@ type Starter interface {
 // direct forks from the thread it is called on.
 type direct struct{}
 
-func (direct) Start(spec *Spec) (Child, error) { return fork(spec) }
-
-// fork starts spec from the calling thread.
-func fork(spec *Spec) (Child, error) {
-	if spec.Await != nil {
-		return forkAwaiting(spec)
-	}
-	return forkExec(spec)
-}
+func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
 
 // A ThreadStarter starts every child from one operating system thread, whose
 // credentials, groups, seccomp filter, Landlock domain and no-new-privileges
@@ -114,7 +99,7 @@ func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 	for {
 		select {
 		case job := <-t.jobs:
-			child, err := fork(job.spec)
+			child, err := forkExec(job.spec)
 			job.reply <- startReply{child, err}
 		case <-t.quit:
 			return

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -26,7 +25,7 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}
-	if err := m.launch(ctx, s, spec, cmd); err != nil {
+	if err := m.launch(s, spec, cmd); err != nil {
 		m.dismiss(s)
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 }
 
 // launch starts the child. After an error nothing is left of it.
-func (m *Manager) launch(ctx context.Context, s *session, spec *Spec, cmd *driver.Command) (err error) {
+func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error) {
 	var theirs, ours []int // descriptors to close: always, and after an error
 	defer func() {
 		for _, fd := range theirs {
@@ -112,38 +111,10 @@ func (m *Manager) launch(ctx context.Context, s *session, spec *Spec, cmd *drive
 	if s.grip, err = m.opts.Tree.Plant(spec); err != nil {
 		return err
 	}
-	if cmd.Before == nil {
-		err = m.fork(s, spec)
-	} else {
-		err = m.forkHeld(ctx, s, spec, cmd)
-	}
-	if err != nil {
+	if err = m.fork(s, spec); err != nil {
 		s.grip.Release()
 	}
 	return err
-}
-
-// forkHeld starts a child that has something to wait for. Where that is a word, it is
-// tried to have the child ready when it comes.
-func (m *Manager) forkHeld(ctx context.Context, s *session, spec *Spec, cmd *driver.Command) error {
-	err := error(ErrNoWord)
-	if spec.Await = awaitOf(ctx); spec.Await != nil && m.opts.Prepare == nil {
-		err = m.fork(s, spec)
-	}
-	spec.Await = nil
-	refused := cmd.Before(ctx)
-	if err == nil {
-		return nil // it has read the word that the child has seen
-	}
-	if refused != nil {
-		return refused
-	}
-	if !errors.Is(err, ErrNoWord) {
-		return err
-	}
-	s.started = time.Now()
-	s.info.Started = s.started
-	return m.fork(s, spec)
 }
 
 // fork starts the child and makes it known in one step, as the reaper sees it.
@@ -162,9 +133,6 @@ func (m *Manager) fork(s *session, spec *Spec) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.child, s.info.PID = child, child.PID
-	if !child.began.IsZero() {
-		s.started, s.info.Started = child.began, child.began
-	}
 	m.pids[child.PID] = true
 	s.ready = true
 	return nil

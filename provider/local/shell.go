@@ -10,7 +10,7 @@ import (
 // answers ask, after a look at whether the handle still stands for the workspace.
 func modulesOf(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	return &driver.Shell{
-		Starter: starter{ask}, Holds: true,
+		Starter: starter{ask},
 		Run: func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 			s, err := ask(ctx)
 			if err != nil {

@@ -74,7 +74,6 @@ func (a around) none(ctx context.Context, verb string, call func(context.Context
 func (a around) shell(shell *Shell) *Shell {
 	out := aroundFuncs(shell, "shell.", Hook(a))
 	out.Starter = aroundStarter{a, shell.Starter}
-	out.Holds = false // what is called before a command may be a call with a hook as well
 	if attach := out.Attach; attach != nil {
 		out.Attach = func(ctx context.Context, id string) (*Session, error) {
 			s, err := attach(ctx, id)

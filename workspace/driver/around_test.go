@@ -38,9 +38,6 @@ func TestAroundSeesEverything(t *testing.T) {
 	for _, lost := range workspacetest.Lost(plain, ws) {
 		t.Errorf("wrapping loses %s", lost)
 	}
-	if !plain.Shell.Holds || ws.Shell.Holds {
-		t.Errorf("Holds is %v, and %v around it: what is called before a command would be called within the hook", plain.Shell.Holds, ws.Shell.Holds)
-	}
 	ctx := t.Context()
 	if _, err := ws.FS.Write(ctx, "f", strings.NewReader("hi"), &driver.WriteOptions{}); err != nil {
 		t.Fatal(err)

@@ -14,10 +14,6 @@ type Shell struct {
 	// nil, package workspace does the two.
 	Run func(ctx context.Context, cmd Command) (Result, error)
 
-	// Holds says that Run calls Command.Before itself, when all else is ready for
-	// the program to start, or is made ready meanwhile.
-	Holds bool
-
 	// Sessions lists the sessions of the workspace, those that ended and are
 	// still remembered included.
 	Sessions func(ctx context.Context) ([]SessionInfo, error)
@@ -73,12 +69,6 @@ type Command struct {
 	Detached bool
 
 	Labels map[string]string
-
-	// Before, where set, is called once before the program starts, perhaps while
-	// its start is prepared, which must not depend on what it does. An error of it
-	// is the command's, and nothing is started. Package workspace calls it, and
-	// drivers see none, but for the Run of a Shell that Holds.
-	Before func(ctx context.Context) error
 }
 
 // Size is the size of a terminal.
