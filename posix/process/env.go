@@ -56,51 +56,31 @@ func checkEnv(env map[string]string) error {
 	return nil
 }
 
-func envList(env map[string]string) []string {
-	list := make([]string, 0, len(env)+3)
+// environ is the environment of one command, and the PATH that its program is
+// looked up in.
+func (m *Manager) environ(cmd *driver.Command, id, dir string) (list []string, path string, err error) {
+	if err := checkEnv(cmd.Env); err != nil {
+		return nil, "", err
+	}
+	env := map[string]string{}
+	if !cmd.Clean {
+		maps.Copy(env, m.base)
+		env["PWD"] = dir
+		if _, ok := env["TERM"]; !ok && cmd.TTY != nil {
+			env["TERM"] = "xterm-256color"
+		}
+	}
+	maps.Copy(env, cmd.Env)
+	if !cmd.Clean {
+		env[marker] = id
+	}
+	path, ok := env["PATH"]
+	if !ok {
+		path = DefaultPath
+	}
 	for name, value := range env {
 		list = append(list, name+"="+value)
 	}
 	slices.Sort(list)
-	return list
-}
-
-// environ is the environment of one command, and the PATH that its program is
-// looked up in.
-func (m *Manager) environ(cmd *driver.Command, id, dir string) (env []string, path string, err error) {
-	if err := checkEnv(cmd.Env); err != nil {
-		return nil, "", err
-	}
-	if cmd.Clean {
-		path, ok := cmd.Env["PATH"]
-		if !ok {
-			path = DefaultPath
-		}
-		return envList(cmd.Env), path, nil
-	}
-	if len(cmd.Env) == 0 && cmd.TTY == nil {
-		return append(slices.Clip(m.env), "PWD="+dir, marker+"="+id), m.base["PATH"], nil
-	}
-	own := map[string]string{"PWD": dir}
-	if _, ok := m.base["TERM"]; !ok && cmd.TTY != nil {
-		own["TERM"] = "xterm-256color"
-	}
-	maps.Copy(own, cmd.Env)
-	own[marker] = id
-	path, ok := own["PATH"]
-	if !ok {
-		path = m.base["PATH"]
-	}
-	env = make([]string, 0, len(m.env)+len(own))
-	for _, kv := range m.env {
-		name, _, _ := strings.Cut(kv, "=")
-		if _, ok := own[name]; !ok {
-			env = append(env, kv)
-		}
-	}
-	for name, value := range own {
-		env = append(env, name+"="+value)
-	}
-	slices.Sort(env)
-	return env, path, nil
+	return list, path, nil
 }

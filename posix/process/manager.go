@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -18,7 +17,6 @@ import (
 type Manager struct {
 	opts    Options
 	base    map[string]string // the environment of commands
-	env     []string          // the same as a list, without what each command has of its own
 	null    *os.File
 	logs    *logs
 	journal *journal // nil without LogDir
@@ -51,10 +49,6 @@ func New(opts *Options) (*Manager, error) {
 	if m.base, err = baseEnv(&m.opts); err != nil {
 		return nil, err
 	}
-	shared := maps.Clone(m.base)
-	delete(shared, "PWD") // see environ
-	delete(shared, marker)
-	m.env = envList(shared)
 	if m.opts.Tree == nil {
 		m.opts.Tree = defaultTree()
 	}

@@ -145,17 +145,11 @@ func lookPath(program, dir, path string) (string, error) {
 	return "", fmt.Errorf("process: program %q: %w", program, other)
 }
 
-// errMissing is made once: most directories of a PATH do not have most programs.
-var errMissing = fmt.Errorf("%w: %w", fault.NotFound, syscall.ENOENT)
-
 // runnable asks what exec would answer, without starting anything. The kernel is
 // asked again when it starts, with the credentials of the child.
 func runnable(path string) error {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
-		if err == syscall.ENOENT {
-			return errMissing
-		}
 		if errors.Is(err, syscall.ENOTDIR) {
 			return fmt.Errorf("%w: %w", fault.NotFound, err)
 		}
