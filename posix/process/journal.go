@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -21,7 +24,7 @@ import (
 // crash cut short is passed over. There is no file before there is a line.
 type journal struct {
 	path string
-	lock *os.File // the directory
+	lock *flock.Flock // on the directory
 
 	mu     sync.Mutex
 	file   *os.File // nil until there is something to tell
@@ -48,40 +51,42 @@ type record struct {
 
 // openJournal takes the directory for this process alone and returns the
 // sessions that its journal tells of.
-func openJournal(dir string) (*journal, map[string]record, error) {
-	fail := func(err error) (*journal, map[string]record, error) {
-		return nil, nil, fmt.Errorf("process: open log directory: %w: %w", codeOf(err), err)
-	}
+func openJournal(dir string) (j *journal, found map[string]record, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("process: open log directory: %w", err)
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fail(err)
+		return nil, nil, fmt.Errorf("%w: %w", codeOf(err), err)
 	}
-	lock, err := os.Open(dir)
+	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	locked, err := lock.TryLock()
+	if err == nil && !locked {
+		return nil, nil, errors.Join(fmt.Errorf("%w: another process has it", fault.Unavailable), lock.Close())
+	}
+	j = &journal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
+	if err == nil {
+		found, err = j.load()
+	}
 	if err != nil {
-		return fail(err)
-	}
-	j := &journal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, nil, fmt.Errorf("process: open log directory: %w: another process has it: %w", fault.Unavailable, err)
-	}
-	data, err := os.ReadFile(j.path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		lock.Close()
-		return fail(err)
-	}
-	j.live = parseJournal(data)
-	found := make(map[string]record, len(j.live))
-	for id, r := range j.live {
-		found[id] = r
-	}
-	if len(data) == 0 {
-		return j, found, nil
-	}
-	if err := j.rewriteLocked(); err != nil { // nobody else has it yet
-		lock.Close()
-		return fail(err)
+		return nil, nil, fmt.Errorf("%w: %w", codeOf(err), errors.Join(err, lock.Close()))
 	}
 	return j, found, nil
+}
+
+// load reads the journal, and replaces it by one that tells only what is live.
+func (j *journal) load() (map[string]record, error) {
+	data, err := os.ReadFile(j.path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	j.live = parseJournal(data)
+	found := maps.Clone(j.live)
+	if len(data) == 0 {
+		return found, nil
+	}
+	return found, j.rewriteLocked() // it is not shared yet
 }
 
 // parseJournal returns the last word on each session.
@@ -173,15 +178,11 @@ func (j *journal) rewriteLocked() error {
 		}
 		buf.Write(append(line, '\n'))
 	}
-	file, err := os.OpenFile(j.path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
-	if err != nil {
+	if err := atomicfile.Write(j.path, buf.Bytes(), atomicfile.Options{Temp: j.path + ".new"}); err != nil {
 		return err
 	}
-	if _, err = file.Write(buf.Bytes()); err == nil {
-		err = os.Rename(j.path+".new", j.path)
-	}
+	file, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		file.Close()
 		return err
 	}
 	if j.file != nil {
@@ -199,7 +200,7 @@ func (j *journal) close() {
 		j.file = nil
 	}
 	j.closed = true
-	j.lock.Close()
+	j.lock.Close() //nolint:errcheck // the end of the process releases it too
 }
 
 // bootID identifies this boot, "" where that can't be known.
