@@ -108,7 +108,6 @@ func start() (*guest, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	unhear()
 	if err := setup(cfg); err != nil {
 		return nil, err
 	}

@@ -68,10 +68,3 @@ func act(sig syscall.Signal, set, get *sigaction) error {
 	}
 	return nil
 }
-
-// unhear makes the end of a child wake nobody by SIGCHLD, for which the runtime has
-// a handler that does nothing. By default the kernel drops it, and children stay to
-// be waited for.
-func unhear() {
-	act(syscall.SIGCHLD, new(sigaction), nil) //nolint:errcheck // they are woken then
-}

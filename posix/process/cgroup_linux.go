@@ -104,7 +104,7 @@ func makeCgroup(path string) (*cgroup, error) {
 func (g *cgroup) remove() error {
 	for _, fd := range []int{g.dir, g.kill, g.events} {
 		if fd >= 0 {
-			closeRaw(fd)
+			unix.Close(fd) //nolint:errcheck // an open directory, or a control file
 		}
 	}
 	return unix.Rmdir(g.path)

@@ -5,25 +5,13 @@ import (
 	"syscall"
 )
 
-// pipeAtEnd stands in for a descriptor of a process: a pipe whose other end is
-// closed when block returns. The returned function waits for that.
-func pipeAtEnd(block func()) (int, func(), error) {
-	var p [2]int
-	if err := cloexecPipe(&p); err != nil {
-		return -1, nil, err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		block()
-		closeRaw(p[1])
-	}()
-	return p[0], func() { <-done; closeRaw(p[0]) }, nil
+// forkExec starts spec from the calling thread.
+func forkExec(spec *Spec) (Child, error) {
+	pid, err := syscall.ForkExec(spec.Path, spec.Argv, &syscall.ProcAttr{
+		Dir: spec.Dir, Env: spec.Env, Files: spec.Files, Sys: spec.Sys,
+	})
+	return Child{PID: pid}, err
 }
-
-// closeRaw closes a descriptor that nothing was written to, so that there is
-// nothing to learn from it.
-func closeRaw(fd int) { syscall.Close(fd) } //nolint:errcheck // see above
 
 func wait4(pid int) (ws syscall.WaitStatus, ru syscall.Rusage, err error) {
 	for {

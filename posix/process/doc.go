@@ -46,9 +46,8 @@
 //
 // # Cost
 //
-// A command costs one loop that waits for its output and its end at once: in the
-// goroutine of the caller for Run, and in one of its own for a session. While
-// little runs it waits in poll(2); what runs longer waits in Go's poller and
-// holds no thread. Only a command with callbacks for both streams has a second
-// goroutine, so that one stream never waits for the other's callback.
+// While a command runs it has a goroutine for each of its outputs, one that waits
+// for its end in waitid(2), and, for a session, one that leaves the result. At its
+// end a walk reads /proc/PID/stat of every process of the host, unless this process
+// is a subreaper and the list of its children shows that nothing is left.
 package process

@@ -32,14 +32,3 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("this process is %+v, %v", self, ok)
 	}
 }
-
-func FuzzParseLastPID(f *testing.F) {
-	f.Add([]byte("0.70 0.53 0.35 1/91 22398\n"))
-	f.Add([]byte(""))
-	f.Add([]byte("-5"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		if pid := parseLastPID(line); pid < 0 {
-			t.Errorf("got %d", pid)
-		}
-	})
-}

@@ -25,29 +25,52 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return 
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
 func putBuffer(b *[]byte) { buffers.Put(b) }
 
+// journalAfter is how long a foreground command runs before the journal tells of
+// it. Most end sooner, and cost no write.
+const journalAfter = 20 * time.Millisecond
+
 // loop sees a command through to its end and leaves a result. It alone reads the
 // output and reaps the child.
 func (s *session) loop() {
-	fds := [waits]int{s.fds[0], s.fds[1], -1}
-	second := s.second()
-	if second != nil {
-		fds[waitStderr] = -1
+	ended, copied := make(chan struct{}), make(chan struct{}, len(s.files))
+	go func() {
+		s.child.await()
+		close(ended)
+	}()
+	for i := range s.files {
+		go func() {
+			s.copyOutput(i)
+			copied <- struct{}{}
+		}()
 	}
-	exit, release, err := s.child.exitFD()
-	if err != nil {
-		s.complain("wait", err)
-		release = func() {}
+	select {
+	case <-ended:
+	case <-time.After(journalAfter):
+		s.note()
+		<-ended
 	}
-	fds[waitExit] = exit
-	w := newWaiter(fds, s.note)
-	w.patient = s.front && s.calls[0] == nil && s.calls[1] == nil
-	s.attend(w, fds)
-	if second != nil {
-		second.finish(s)
-	}
+	s.finishOutput(copied)
 	s.settle()
-	release()
 	s.conclude()
+}
+
+// finishOutput waits for the end of the output. Descendants of the leader that hold
+// it open get WaitDelay, then they are killed. Where one can't be killed, the output
+// ends WaitDelay after that.
+func (s *session) finishOutput(copied <-chan struct{}) {
+	delay := s.m.opts.WaitDelay
+	timeout := time.After(delay)
+	for range s.files {
+		select {
+		case <-copied:
+		case <-timeout:
+			s.cull()
+			for _, f := range s.files {
+				f.SetReadDeadline(time.Now().Add(delay)) //nolint:errcheck // pipes and terminals have deadlines
+			}
+			<-copied
+		}
+	}
 }
 
 // note writes a command down that does not end at once, so that it is found if
@@ -62,78 +85,54 @@ func (s *session) note() {
 	}
 }
 
-// attend reads output and waits for the leader's end, and then for the end of
-// the output as long as it may take.
-func (s *session) attend(w *waiter, fds [waits]int) {
-	defer w.close()
-	open := 0
-	for _, fd := range fds {
-		if fd >= 0 {
-			open++
-		}
-	}
-	var deadline time.Time
-	killed, late := false, 0
-	for open > 0 {
-		ready, err := w.wait(deadline)
-		if err != nil {
-			s.complain("wait", err)
-			s.cull() // without eyes there is nothing better to do
-			return
-		}
-		for i := range s.outs {
-			if ready&(1<<i) == 0 {
-				continue
-			}
-			n, ok := 0, false
-			if ready&(1<<(i+ended)) == 0 {
-				n, ok = s.take(i, fds[i])
-			}
-			if late += n; !ok {
-				w.drop(i)
-				closeFD(s, i)
-				open--
-			}
-		}
-		if ready&(1<<waitExit) != 0 {
-			w.drop(waitExit)
-			open--
-			deadline, late = time.Now().Add(s.m.opts.WaitDelay), 0
-		}
-		if open == 0 || !passed(deadline) {
-			continue
+// copyOutput hands on what a stream brings until its end or its read deadline.
+func (s *session) copyOutput(i int) {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	for {
+		n, err := s.files[i].Read(*buf)
+		if n > 0 {
+			s.deliver(i, (*buf)[:n])
 		}
 		switch {
-		case !killed: // descendants hold the output
-			killed = true
-			s.cull()
-			deadline, late = time.Now().Add(s.m.opts.WaitDelay), 0
-		case ready == 0 || late > maxLate:
-			return // someone that can't be killed holds it
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			s.drain(i, *buf)
+			return
+		case errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO): // the end of a pipe, and of a terminal
+			return
+		default:
+			s.complain(streamNames[i], err)
+			return
 		}
 	}
 }
 
-// take reads once and hands on what came. It returns false at the end.
-func (s *session) take(i, fd int) (int, bool) {
-	buf := getBuffer()
-	defer putBuffer(buf)
-	n, err := syscall.Read(fd, *buf)
+// drain hands on what was written before the deadline, which a slow callback kept
+// from being read, and waits for no more.
+func (s *session) drain(i int, buf []byte) {
+	raw, err := s.files[i].SyscallConn()
 	if err != nil {
-		return 0, errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) // a terminal ends with EIO
+		return
 	}
-	if n == 0 {
-		return 0, false
+	for late := 0; late <= maxLate; {
+		n := 0
+		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // nothing came then
+		if n <= 0 {
+			return
+		}
+		s.deliver(i, buf[:n])
+		late += n
 	}
-	s.deliver(i, (*buf)[:n])
-	return n, true
 }
+
+var streamNames = [...]string{"stdout", "stderr"}
 
 func (s *session) deliver(i int, data []byte) {
 	s.outs[i].add(data)
 	if s.calls[i] != nil {
 		if err := call(s.calls[i], data); err != nil {
-			s.complain([...]string{"stdout", "stderr"}[i], err)
+			s.complain(streamNames[i], err)
 		}
 	}
 }
@@ -147,90 +146,6 @@ func call(f func([]byte) error, data []byte) (err error) {
 		}
 	}()
 	return f(data)
-}
-
-func closeFD(s *session, i int) {
-	if s.tty == nil && s.fds[i] >= 0 {
-		closeRaw(s.fds[i])
-		s.fds[i] = -1
-	}
-}
-
-// A pump reads standard error in a goroutine of its own, where both streams have
-// callbacks.
-type pump struct {
-	file *os.File
-	done chan struct{}
-}
-
-// second starts the pump where there is need for one.
-func (s *session) second() *pump {
-	if len(s.outs) < 2 || s.calls[0] == nil || s.calls[1] == nil {
-		return nil
-	}
-	syscall.SetNonblock(s.fds[1], true) //nolint:errcheck // a pipe of our own
-	p := &pump{file: os.NewFile(uintptr(s.fds[1]), "stderr"), done: make(chan struct{})}
-	s.fds[1] = -1
-	go p.run(s)
-	return p
-}
-
-func (p *pump) run(s *session) {
-	defer close(p.done)
-	defer p.file.Close()
-	buf := getBuffer()
-	defer putBuffer(buf)
-	for {
-		n, err := p.file.Read(*buf)
-		if n > 0 {
-			s.deliver(waitStderr, (*buf)[:n])
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			p.drain(s, *buf)
-			return
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				s.complain("stderr", err)
-			}
-			return
-		}
-	}
-}
-
-// drain takes what is in the pipe and waits for no more.
-func (p *pump) drain(s *session, buf []byte) {
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	for late := 0; late <= maxLate; {
-		n := 0
-		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // nothing came then
-		if n <= 0 {
-			return
-		}
-		s.deliver(waitStderr, buf[:n])
-		late += n
-	}
-}
-
-// finish waits for the pump as attend does for the other stream.
-func (p *pump) finish(s *session) {
-	for step := range 2 {
-		timer := time.NewTimer(s.m.opts.WaitDelay)
-		select {
-		case <-p.done:
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if step == 0 {
-			s.cull()
-		}
-	}
-	p.file.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // it is closed then
-	<-p.done
 }
 
 // cull kills what the leader left behind, once the time that a kill with grace
@@ -255,8 +170,8 @@ func (s *session) cull() {
 // settle ends the tree and reaps the child.
 func (s *session) settle() {
 	s.cull()
-	for i := range s.fds {
-		closeFD(s, i)
+	if s.tty == nil {
+		closeAll(s.files)
 	}
 	if s.in != nil {
 		s.in.shut()

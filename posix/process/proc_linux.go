@@ -60,46 +60,12 @@ func parseStat(data []byte) (proc, bool) {
 }
 
 func readProc(pid int) (proc, bool) {
-	data, err := readSmall("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return proc{}, false
 	}
 	p, ok := parseStat(data)
 	return p, ok && p.pid == pid
-}
-
-// readSmall reads a small file of /proc with as few calls as there are.
-func readSmall(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer closeRaw(fd)
-	buf := make([]byte, 1024)
-	n, err := unix.Read(fd, buf)
-	return buf[:max(n, 0)], err
-}
-
-// readWhole reads a file of /proc of any size, as readSmall does.
-func readWhole(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer closeRaw(fd)
-	buf := make([]byte, 0, 8<<10)
-	for {
-		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return buf, err
-		}
-		if buf = buf[:len(buf)+n]; len(buf) == cap(buf) {
-			buf = slices.Grow(buf, len(buf))
-		}
-	}
 }
 
 // allPIDs lists the processes that /proc shows.
@@ -122,45 +88,6 @@ func allPIDs() ([]int, error) {
 	return pids, nil
 }
 
-// loadavg is /proc/loadavg, open for good, if it is the kernel's own: a container
-// may have one mounted over it that tells something else. Its last field is the
-// number that a process or thread was given last.
-var loadavg = sync.OnceValue(func() int {
-	var proc, file unix.Stat_t
-	if unix.Stat("/proc", &proc) != nil || unix.Stat("/proc/loadavg", &file) != nil || proc.Dev != file.Dev {
-		return -1
-	}
-	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	return fd
-})
-
-// lastPID returns the number that was given out last, 0 where it can't be known.
-func lastPID() int {
-	fd := loadavg()
-	if fd < 0 {
-		return 0
-	}
-	var buf [128]byte
-	n, err := unix.Pread(fd, buf[:], 0)
-	if err != nil {
-		return 0
-	}
-	return parseLastPID(buf[:n])
-}
-
-// parseLastPID reads the last field of /proc/loadavg.
-func parseLastPID(line []byte) int {
-	line = bytes.TrimSpace(line)
-	pid, err := strconv.Atoi(string(line[bytes.LastIndexByte(line, ' ')+1:]))
-	if err != nil || pid < 0 {
-		return 0
-	}
-	return pid
-}
-
 // procWorks reports whether /proc shows the processes that this one sees.
 var procWorks = sync.OnceValue(func() bool {
 	self, err := os.Readlink("/proc/self")
@@ -171,7 +98,7 @@ var procWorks = sync.OnceValue(func() bool {
 // environment that it was started with, and whether it has none at all: then it
 // may be in the middle of exec.
 func hasMarker(pid int, entries ...string) (has, bare bool) {
-	env, err := readWhole("/proc/" + strconv.Itoa(pid) + "/environ")
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false, false
 	}
@@ -190,7 +117,7 @@ func signalProc(p proc, sig syscall.Signal) error {
 		return nil
 	}
 	if err == nil {
-		defer closeRaw(fd)
+		defer unix.Close(fd) //nolint:errcheck // it was only signalled
 	}
 	if now, ok := readProc(p.pid); !ok || now.start != p.start {
 		return nil // it is gone, and its number is another's

@@ -2,22 +2,14 @@ package process
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
-)
-
-// Orphans are looked for while commands run and for as long as there are any:
-// soon after something began or ended, and now and then in between. SIGCHLD would
-// tell of each, but it wakes a thread for every child of every command.
-const (
-	reapSoon  = 20 * time.Millisecond
-	reapLater = 100 * time.Millisecond
 )
 
 // A reaper takes what descends from the commands and was left to this process.
@@ -25,8 +17,7 @@ type reaper struct {
 	m    *Manager
 	self int
 	sid  int
-	wake chan struct{}
-	quit chan struct{}
+	wake chan os.Signal // SIGCHLD, or the end of a command
 	done chan struct{}
 }
 
@@ -40,45 +31,29 @@ func startReaper(m *Manager) (*reaper, error) {
 			return nil, fmt.Errorf("process: become subreaper: %w: %w", codeOf(err), err)
 		}
 	}
-	r := &reaper{
-		m: m, self: os.Getpid(), sid: sid,
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-	}
-	go r.run()
-	return r, nil
-}
-
-func (r *reaper) run() {
-	defer close(r.done)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			if r.pass() {
-				timer.Reset(reapLater)
-			}
-		case <-r.wake:
-			time.Sleep(reapSoon) // what ends together is reaped together
-			if r.pass() {
-				timer.Reset(reapLater)
-			}
-		case <-r.quit:
-			return
+	r := &reaper{m: m, self: os.Getpid(), sid: sid, wake: make(chan os.Signal, 1), done: make(chan struct{})}
+	signal.Notify(r.wake, unix.SIGCHLD)
+	r.poke() // for the orphans that there are
+	go func() {
+		defer close(r.done)
+		for range r.wake {
+			r.pass()
 		}
-	}
+	}()
+	return r, nil
 }
 
 // poke asks for a pass.
 func (r *reaper) poke() {
 	select {
-	case r.wake <- struct{}{}:
+	case r.wake <- unix.SIGCHLD:
 	default:
 	}
 }
 
 func (r *reaper) stop() {
-	close(r.quit)
+	signal.Stop(r.wake)
+	close(r.wake)
 	<-r.done
 	for range 2 { // what dies in the first is reaped in the second
 		r.pass()
@@ -86,59 +61,38 @@ func (r *reaper) stop() {
 }
 
 // pass reaps orphans that are dead, and kills those that live while no command
-// does: nobody else can have started them. It returns whether there is more to
-// come. No child is started meanwhile, so one that nobody knows is an orphan.
-func (r *reaper) pass() bool {
+// does: they can only descend from one that has ended. No child is started
+// meanwhile, so one that is not known is an orphan.
+func (r *reaper) pass() {
 	r.m.reapMu.Lock()
 	defer r.m.reapMu.Unlock()
 	strays := r.orphans()
-	if len(r.m.leaders()) > 0 {
-		return true
-	}
-	if len(strays) == 0 {
-		return false
+	if len(strays) == 0 || len(r.m.leaders()) > 0 {
+		return
 	}
 	mine := map[int]bool{}
 	for _, p := range strays {
 		mine[p.pid] = true
 	}
-	killAll(func() []proc { //nolint:errcheck // what does not die now is met again at the next pass
-		return descendants(candidates(1, 0, 0), func(p proc) bool { return mine[p.pid] && p.ppid == r.self })
+	killAll(func() []proc { //nolint:errcheck // what dies later sends SIGCHLD
+		return descendants(candidates(0), func(p proc) bool { return mine[p.pid] && p.ppid == r.self })
 	})
 	r.orphans()
-	return true
 }
 
-// childless reports whether surely nothing descends from a command that has ended,
-// without a look at all the processes that others on this host have started
-// meanwhile: what it leaves behind becomes a child of this process before its end
-// can be seen. While several commands run, one that ends can hide another's child
-// from whoever lists them, so then it is not asked.
+// childless reports whether surely no process descends from a command that has
+// ended, without a look at all of /proc: what it leaves behind is a child of this
+// process before its end can be seen. While several commands run, the end of one can
+// hide a child of another from a reader of the list, so then the answer is no.
 func (m *Manager) childless(leader Child, grip Grip) bool {
-	if _, walks := grip.(*walkGrip); !walks {
+	if _, walks := grip.(*walkGrip); !walks || m.reaper == nil || !leader.exited() {
 		return false
 	}
-	if lastPID() == leader.PID { // no process and no thread was made since
-		return leader.exited()
-	}
-	if m.reaper == nil || !leader.exited() {
+	if known := m.leaders(); len(known) != 1 || !known[leader.PID] {
 		return false
 	}
-	known := m.leaders()
-	if len(known) != 1 || !known[leader.PID] {
-		return false
-	}
-	self := strconv.Itoa(m.reaper.self)
-	data, err := readWhole("/proc/" + self + "/task/" + self + "/children")
-	if err != nil {
-		return false
-	}
-	for field := range bytes.FieldsSeq(data) {
-		if string(field) != strconv.Itoa(leader.PID) {
-			return false
-		}
-	}
-	return true
+	pids, err := m.reaper.children()
+	return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return pid != leader.PID })
 }
 
 // orphans reaps the dead ones and returns the others. A child in the session of
@@ -147,7 +101,11 @@ func (m *Manager) childless(leader Child, grip Grip) bool {
 func (r *reaper) orphans() []proc {
 	known := r.m.leaders()
 	var live []proc
-	for _, pid := range r.children() {
+	pids, err := r.children()
+	if err != nil {
+		pids, _ = allPIDs() // a kernel without that file: judged one by one
+	}
+	for _, pid := range pids {
 		if known[pid] {
 			continue
 		}
@@ -167,17 +125,18 @@ func (r *reaper) orphans() []proc {
 
 // children lists the children of this process's first thread, which is where the
 // kernel puts orphans.
-func (r *reaper) children() []int {
-	data, err := readWhole("/proc/" + strconv.Itoa(r.self) + "/task/" + strconv.Itoa(r.self) + "/children")
-	if errors.Is(err, os.ErrNotExist) {
-		pids, _ := allPIDs() // a kernel without that file: judged one by one
-		return pids
+func (r *reaper) children() ([]int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", r.self, r.self))
+	if err != nil {
+		return nil, err
 	}
 	var pids []int
-	for _, field := range bytes.Fields(data) {
-		if pid, err := strconv.Atoi(string(field)); err == nil {
-			pids = append(pids, pid)
+	for field := range bytes.FieldsSeq(data) {
+		pid, err := strconv.Atoi(string(field))
+		if err != nil {
+			return nil, err
 		}
+		pids = append(pids, pid)
 	}
-	return pids
+	return pids, nil
 }

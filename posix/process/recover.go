@@ -67,12 +67,12 @@ func (m *Manager) lose(r *record) {
 // adopt remembers a session that has ended.
 func (m *Manager) adopt(r record) {
 	s := &session{
-		m: m, info: r.Info, ready: true, fds: [2]int{-1, -1}, reaped: true, started: r.Info.Started,
+		m: m, info: r.Info, ready: true, reaped: true, started: r.Info.Started,
 		result: r.Info.Result, ended: r.Ended, done: make(chan struct{}),
 	}
 	s.info.Result, s.info.Running = nil, false
 	for i, x := range r.Streams {
-		s.outs = append(s.outs, restored(m.logs, r.Info.ID+[...]string{".stdout", ".stderr"}[i], x))
+		s.outs = append(s.outs, restored(m.logs, r.Info.ID+"."+streamNames[i], x))
 	}
 	close(s.done)
 	m.sessions[r.Info.ID] = s

@@ -31,8 +31,8 @@ type session struct {
 	in    *input
 	tty   *os.File
 	calls [2]func([]byte) error
-	fds   [2]int // what is read from
-	noted bool   // the journal tells of it
+	files []*os.File // what is read from, as outs
+	noted bool       // the journal tells of it
 
 	killMu sync.Mutex
 	reaped bool // under killMu: the number of the child may be another's

@@ -21,13 +21,7 @@ type Spec struct {
 }
 
 // A Child is what a Starter started: a child of this process.
-type Child struct {
-	PID int
-
-	// PIDFD is a descriptor of the process that the Manager will close, -1 where
-	// the system has none.
-	PIDFD int
-}
+type Child struct{ PID int }
 
 // A Starter starts children. An error means that none was started.
 type Starter interface {
@@ -62,7 +56,6 @@ type startReply struct {
 // NewThreadStarter starts the thread and calls setup on it, once. The caller
 // closes the starter after the Manager that uses it.
 func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
-	prepare() // on a thread that may still do everything
 	t := &ThreadStarter{jobs: make(chan startJob), quit: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan error)
 	runtime.LockOSThread() // whoever is on the first thread keeps it until another one is found

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -33,9 +31,6 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 		s.note()
 	}
 	s.arm(ctx, wall, cmd)
-	if m.reaper != nil {
-		m.reaper.poke()
-	}
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
@@ -72,7 +67,7 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 	}
 	maxOutput = min(maxOutput, maxMaxOutput)
 	s := &session{
-		m: m, front: front, fds: [2]int{-1, -1}, started: time.Now(), done: make(chan struct{}),
+		m: m, front: front, started: time.Now(), done: make(chan struct{}),
 		calls: [2]func([]byte) error{cmd.OnStdout, cmd.OnStderr},
 		outs:  []*output{newOutput(m.logs, id+".stdout", maxOutput, !front)},
 	}
@@ -88,22 +83,20 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 
 // launch starts the child. After an error nothing is left of it.
 func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error) {
-	var theirs, ours []int // descriptors to close: always, and after an error
+	var theirs []*os.File // the child's ends
 	defer func() {
-		for _, fd := range theirs {
-			closeRaw(fd)
-		}
+		closeAll(theirs)
 		if err != nil {
-			for _, fd := range ours {
-				closeRaw(fd)
+			closeAll(s.files)
+			if s.in != nil {
+				s.in.file.Close()
 			}
-			s.closeInput()
 		}
 	}()
 	if cmd.TTY != nil {
 		err = s.plumbTTY(spec, cmd, &theirs)
 	} else {
-		err = s.plumbPipes(spec, cmd, &theirs, &ours)
+		err = s.plumbPipes(spec, cmd, &theirs)
 	}
 	if err != nil {
 		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], codeOf(err), err)
@@ -140,56 +133,44 @@ func (m *Manager) fork(s *session, spec *Spec) error {
 
 // plumbPipes gives the child a pipe for each of its outputs, and one for its
 // input if it has any.
-func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs, ours *[]int) error {
-	spec.Files = []uintptr{s.m.null.Fd(), 0, 0}
-	for i := range s.fds {
-		var p [2]int
-		if err := cloexecPipe(&p); err != nil {
+func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
+	spec.Files = []uintptr{s.m.null.Fd()}
+	for range s.outs {
+		r, w, err := os.Pipe()
+		if err != nil {
 			return err
 		}
-		s.fds[i], spec.Files[i+1] = p[0], uintptr(p[1])
-		*ours, *theirs = append(*ours, p[0]), append(*theirs, p[1])
+		s.files, *theirs = append(s.files, r), append(*theirs, w)
+		spec.Files = append(spec.Files, w.Fd())
 	}
 	if cmd.Stdin == nil && !cmd.Interactive {
 		return nil
 	}
-	var p [2]int
-	if err := cloexecPipe(&p); err != nil {
+	r, w, err := os.Pipe()
+	if err != nil {
 		return err
 	}
-	*theirs = append(*theirs, p[0])
-	if err := unix.SetNonblock(p[1], true); err != nil {
-		*ours = append(*ours, p[1])
-		return err
-	}
-	s.in = newInput(os.NewFile(uintptr(p[1]), "stdin"), false)
-	spec.Files[0] = uintptr(p[0])
+	s.in, *theirs = newInput(w, false), append(*theirs, r)
+	spec.Files[0] = r.Fd()
 	return nil
 }
 
 // plumbTTY makes a terminal the child's input and both of its outputs.
-func (s *session) plumbTTY(spec *Spec, cmd *driver.Command, theirs *[]int) error {
+func (s *session) plumbTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	master, slave, err := openTTY(*cmd.TTY)
 	if err != nil {
 		return err
 	}
-	defer slave.Close()
-	s.tty = master
-	s.in = newInput(master, true)
-	fd, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return err
-	}
-	*theirs = append(*theirs, fd)
-	spec.Files = []uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}
+	s.tty, s.in = master, newInput(master, true)
+	s.files, *theirs = []*os.File{master}, []*os.File{slave}
+	spec.Files = []uintptr{slave.Fd(), slave.Fd(), slave.Fd()}
 	spec.Sys.Setctty, spec.Sys.Ctty = true, 0
-	return control(master, func(fd int) error { s.fds[0] = fd; return nil })
+	return nil
 }
 
-// closeInput closes what launch opened for a child that never was.
-func (s *session) closeInput() {
-	if s.in != nil {
-		s.in.file.Close() // for a terminal, that is all of it
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
 	}
 }
 

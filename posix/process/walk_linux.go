@@ -3,8 +3,8 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -62,16 +62,6 @@ func (g *walkGrip) Kill(leader int) error {
 
 // members lists the living processes of the tree.
 func (g *walkGrip) members(leader int) []proc {
-	if lastPID() == leader {
-		// No process and no thread was made since.
-		if (Child{PID: leader}).exited() {
-			return nil
-		}
-		if p, ok := readProc(leader); ok && p.alive() {
-			return []proc{p}
-		}
-		return nil
-	}
 	if g.start == 0 {
 		p, ok := readProc(leader)
 		if !ok {
@@ -79,8 +69,7 @@ func (g *walkGrip) members(leader int) []proc {
 		}
 		g.start = p.start
 	}
-	all := candidates(leader, lastPID(), g.start)
-	return descendants(all, func(p proc) bool {
+	return descendants(candidates(g.start), func(p proc) bool {
 		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.mark != "" && g.marks.has(p, g.mark)
 	})
 }
@@ -131,37 +120,17 @@ func mapSet(m *map[who]bool, w who) {
 	(*m)[w] = true
 }
 
-// probeMax is how many numbers are tried one by one; past it, listing /proc costs
-// less.
-const probeMax = 512
-
-// candidates are the processes that can descend from leader: those that were made
-// after it. Numbers are given out in turn, so they lie between the leader's and
-// the last one, until the numbers start over.
-func candidates(leader, last int, start uint64) []proc {
-	var pids []int
-	if last >= leader && last-leader < probeMax {
-		for pid := leader; pid <= last; pid++ {
-			pids = append(pids, pid)
-		}
-	} else {
-		pids, _ = allPIDs() // without /proc there is nothing to find
-	}
+// candidates are the processes that were started at or after start, all but this
+// one.
+func candidates(start uint64) []proc {
+	pids, _ := allPIDs() // without /proc there is nothing to find
 	var all []proc
 	for _, pid := range pids {
-		if p, ok := readProc(pid); ok && p.start >= start && !ownThread(pid) {
+		if p, ok := readProc(pid); ok && p.start >= start && pid != os.Getpid() {
 			all = append(all, p)
 		}
 	}
 	return all
-}
-
-// ownThread reports whether a number is that of this process or one of its
-// threads. Threads have numbers as processes do, and /proc shows them to who asks
-// for one; those of a process without an environment, as a guest is, would be
-// taken for one in the middle of exec, and waited for.
-func ownThread(pid int) bool {
-	return unix.Access("/proc/self/task/"+strconv.Itoa(pid), unix.F_OK) == nil
 }
 
 // descendants keeps the living processes that are roots or have a root above.
@@ -243,6 +212,6 @@ func killMarked(ids []string) error {
 	}
 	var found marks
 	return killAll(func() []proc {
-		return descendants(candidates(1, 0, 0), func(p proc) bool { return found.has(p, entries...) })
+		return descendants(candidates(0), func(p proc) bool { return found.has(p, entries...) })
 	})
 }
