@@ -47,6 +47,8 @@ type SnapshotRequest struct {
 	Name   string            `json:"name,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Ignore []string          `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
+
+	Complete bool `json:"complete,omitempty" doc:"fail where a file can't be in it, instead of naming it under missing"`
 }
 
 // TakeSnapshot is the body of a snapshot.
@@ -56,7 +58,7 @@ type TakeSnapshot struct {
 }
 
 func (r *SnapshotRequest) options() *driver.SnapshotOptions {
-	return &driver.SnapshotOptions{Name: r.Name, Labels: r.Labels, Ignore: r.Ignore}
+	return &driver.SnapshotOptions{Name: r.Name, Labels: r.Labels, Ignore: r.Ignore, Complete: r.Complete}
 }
 
 type takeSnapshotInput struct {

@@ -454,7 +454,7 @@ func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 		info.Labels = map[string]string{}
 	}
 	info.Labels[AfterLabel] = after
-	m, err := opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths})
+	m, err := opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths, Complete: true})
 	if err != nil {
 		return "", err
 	}

@@ -29,5 +29,5 @@ func (s *Store) Copy(ctx context.Context, id string, to *Store, opts *CopyOption
 	if len(m.Paths) > 0 {
 		return nil, fmt.Errorf("snapshot: copy %s: %w: it is of some paths alone", id, fault.InvalidArgument)
 	}
-	return to.Take(ctx, t, &TakeOptions{Info: m.SnapshotInfo, NoCredentials: !opts.Credentials, Progress: opts.Progress})
+	return to.Take(ctx, t, &TakeOptions{Info: m.SnapshotInfo, Complete: true, NoCredentials: !opts.Credentials, Progress: opts.Progress})
 }

@@ -112,7 +112,7 @@ func (k *Keeper) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: k.Provider, Workspace: k.Workspace, Session: k.Session, Frozen: v.Frozen,
 		},
-		Base: v.Base, Ignore: opts.Ignore, Cache: v.Cache,
+		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache,
 	}
 }
 
@@ -293,7 +293,7 @@ func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, o
 		return driver.SnapshotInfo{}, err
 	}
 	next, err := k.Store.Take(ctx, Files(files), k.options(&View{Frozen: true}, &driver.SnapshotOptions{
-		Name: opts.Name + "-done", Labels: map[string]string{CauseLabel: CauseTarget},
+		Name: opts.Name + "-done", Labels: map[string]string{CauseLabel: CauseTarget}, Complete: true,
 	}))
 	if err != nil {
 		return driver.SnapshotInfo{}, err

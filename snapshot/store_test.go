@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -133,6 +135,131 @@ func TestSpecialFilesAreCounted(t *testing.T) {
 	must0(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
 	if m := take(t, Open(Memory(), nil), dir, nil); m.Files != 1 || m.Skipped != 1 {
 		t.Errorf("%d files and %d left out, want 1 and 1", m.Files, m.Skipped)
+	}
+}
+
+// failing is a tree of which some files can't be read: the error of each by its name.
+type failing struct {
+	Tree
+	errs map[string]error
+	each func(name string) // before a file is opened
+}
+
+func (f failing) Root(ctx context.Context) (Directory, error) {
+	dir, err := f.Tree.Root(ctx)
+	return failingDir{dir, f}, err
+}
+
+type failingDir struct {
+	Directory
+	f failing
+}
+
+func (d failingDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+	if err := d.f.errs[n.Name]; err != nil {
+		return nil, err
+	}
+	dir, err := d.Directory.Dir(ctx, n)
+	return failingDir{dir, d.f}, err
+}
+
+func (d failingDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
+	if d.f.each != nil {
+		d.f.each(n.Name)
+	}
+	err := d.f.errs[n.Name]
+	if err == nil {
+		return d.Directory.Open(ctx, n)
+	}
+	if strings.HasPrefix(n.Name, "read") {
+		return io.NopCloser(iotest.ErrReader(err)), nil
+	}
+	return nil, err
+}
+
+// TestMissingFilesAreNamed: a file that can't be opened or read is not in the
+// snapshot, and the snapshot says so.
+func TestMissingFilesAreNamed(t *testing.T) {
+	dir := plant(t, map[string]string{"a": "1", "open": "1", "read": "1", "sub/read-too": "1", "locked/b": "1", "gone": "1", "turned": "1"})
+	tree := failing{Tree: HostDir(dir, nil), errs: map[string]error{
+		"open": fault.NotFound, "read": fault.InvalidArgument, "read-too": fault.Conflict, "locked": fault.NotFound,
+	}, each: func(name string) {
+		switch name {
+		case "gone":
+			must0(t, os.Remove(filepath.Join(dir, name)))
+		case "turned":
+			must0(t, os.Remove(filepath.Join(dir, name)))
+			must0(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		}
+	}}
+	s := Open(Memory(), nil)
+	m, err := s.Take(t.Context(), tree, nil)
+	must0(t, err)
+	want := []driver.Skip{
+		{Path: "gone", Reason: driver.SkipVanished}, {Path: "locked", Reason: driver.SkipUnreadable}, {Path: "open", Reason: driver.SkipUnreadable},
+		{Path: "read", Reason: driver.SkipUnreadable}, {Path: "sub/read-too", Reason: driver.SkipUnreadable}, {Path: "turned", Reason: driver.SkipVanished},
+	}
+	if diff := cmp.Diff(want, m.Missing); diff != "" || m.MissingTotal != 6 || m.Files != 1 {
+		t.Errorf("%d files, %d missing, want 1 and 6; -want +got:\n%s", m.Files, m.MissingTotal, diff)
+	}
+	got, err := s.Get(t.Context(), m.ID)
+	must0(t, err)
+	if diff := cmp.Diff(want, got.Missing); diff != "" || got.MissingTotal != 6 {
+		t.Errorf("the manifest has %d missing; -want +got:\n%s", got.MissingTotal, diff)
+	}
+	copied, err := s.Copy(t.Context(), m.ID, Open(Memory(), nil), nil)
+	must0(t, err)
+	if diff := cmp.Diff(want, copied.Missing); diff != "" || copied.MissingTotal != 6 {
+		t.Errorf("a copy has %d missing; -want +got:\n%s", copied.MissingTotal, diff)
+	}
+}
+
+func TestManyMissingFiles(t *testing.T) {
+	files, errs := map[string]string{}, map[string]error{}
+	for i := range driver.MaxMissingListed + 5 {
+		name := fmt.Sprint("f", i)
+		files[name], errs[name] = "x", fault.NotFound
+	}
+	m, err := Open(Memory(), nil).Take(t.Context(), failing{Tree: HostDir(plant(t, files), nil), errs: errs}, nil)
+	must0(t, err)
+	if len(m.Missing) != driver.MaxMissingListed || m.MissingTotal != driver.MaxMissingListed+5 {
+		t.Errorf("%d of %d are named", len(m.Missing), m.MissingTotal)
+	}
+}
+
+// TestCompleteSnapshot fails where a file can't be in it, and leaves no snapshot.
+func TestCompleteSnapshot(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		hurt func(f *failing, dir string)
+		want fault.Code
+	}{
+		{"nothing", func(*failing, string) {}, ""},
+		{"unreadable", func(f *failing, _ string) { f.errs = map[string]error{"b": fault.InvalidArgument} }, fault.Unavailable},
+		{"unreadable directory", func(f *failing, _ string) { f.errs = map[string]error{"sub": fault.NotFound} }, fault.Unavailable},
+		{"vanished", func(f *failing, dir string) {
+			f.each = func(name string) {
+				if name == "b" {
+					os.Remove(filepath.Join(dir, name))
+				}
+			}
+		}, fault.Conflict},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := plant(t, map[string]string{"a": "1", "b": "1", "sub/c": "1"})
+			f := failing{Tree: HostDir(dir, nil)}
+			tt.hurt(&f, dir)
+			s := Open(Memory(), nil)
+			_, err := s.Take(t.Context(), f, &TakeOptions{Complete: true})
+			if fault.Of(err) != tt.want {
+				t.Errorf("Take: %v, want %v", err, tt.want)
+			}
+			list, err := s.List(t.Context())
+			must0(t, err)
+			if wrote := len(list) > 0; wrote != (tt.want == "") {
+				t.Errorf("the store has %d snapshots", len(list))
+			}
+		})
 	}
 }
 

@@ -30,6 +30,10 @@ type TakeOptions struct {
 	Paths  []string // what the tree is of, where it is a Subset
 	Ignore []string // patterns in the manner of .gitignore, to leave out
 
+	// Complete fails where a file can't be in the snapshot; see
+	// driver.SnapshotOptions.
+	Complete bool
+
 	// NoCredentials leaves out files that are known to hold credentials (see
 	// CredentialFiles), for a store that others read. The manifest says which.
 	NoCredentials bool
@@ -127,7 +131,10 @@ func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
 
 // take puts a tree, and describes it.
 func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*taker, *Manifest, error) {
-	k := &taker{w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now()}
+	k := &taker{
+		w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now(),
+		missing: slices.Clone(opts.Info.Missing), missingTotal: opts.Info.MissingTotal, // of what is copied
+	}
 	if len(opts.Ignore) > 0 {
 		k.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
 	}
@@ -168,6 +175,8 @@ func (k *taker) manifest(top *treeDir) *Manifest {
 	m.Labels = maps.Clone(k.opts.Info.Labels)
 	m.Created = k.w.s.now().UTC()
 	m.Files, m.Bytes, m.Skipped, m.Digest = k.files.Load(), k.bytes.Load(), k.special.Load(), digest.Sum()
+	m.Missing, m.MissingTotal = k.missing, k.missingTotal
+	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
 }
 
@@ -188,6 +197,9 @@ type taker struct {
 	mu      sync.Mutex
 	leftOut []string
 	fresh   statCache
+
+	missing      []driver.Skip
+	missingTotal int64
 }
 
 // treeDir is a directory that was taken.
@@ -282,12 +294,8 @@ func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, o
 		return err
 	}
 	sub, err := dir.Dir(ctx, n)
-	if vanished(err) {
-		n.Type = ""
-		return nil
-	}
 	if err != nil {
-		return within(at, err)
+		return k.leaveOut(ctx, dir, at, n, err)
 	}
 	defer sub.Close()
 	if err := k.dir(ctx, sub, below, out); err != nil {
@@ -297,10 +305,29 @@ func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, o
 	return nil
 }
 
-// vanished reports whether what was listed is gone, or something else, since.
-func vanished(err error) bool {
-	code := fault.Of(err)
-	return code == fault.NotFound || code == fault.Conflict || code == fault.InvalidArgument
+// leaveOut drops a node that was listed and could not be opened or read, and notes
+// that it is missing. It returns the errors that end the snapshot.
+func (k *taker) leaveOut(ctx context.Context, dir Directory, at string, n *Node, err error) error {
+	switch fault.Of(err) {
+	case fault.NotFound, fault.Conflict, fault.InvalidArgument:
+	default:
+		return within(at, err)
+	}
+	skip, code := driver.Skip{Path: at + n.Name, Reason: driver.SkipUnreadable}, fault.Unavailable
+	now, ferr := find(ctx, dir, n.Name)
+	if fault.Of(ferr) == fault.NotFound || ferr == nil && (now == nil || now.Type != n.Type) {
+		skip.Reason, code = driver.SkipVanished, fault.Conflict
+	}
+	if k.opts.Complete {
+		return fmt.Errorf("snapshot: take a complete snapshot: %w: %s is %s: %w", code, brief(skip.Path), skip.Reason, err)
+	}
+	n.Type = ""
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.missingTotal++; k.missingTotal <= driver.MaxMissingListed {
+		k.missing = append(k.missing, skip)
+	}
+	return nil
 }
 
 func within(at string, err error) error {
@@ -321,13 +348,11 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, known [
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
 		if !k.known(known, n) {
-			err := k.file(ctx, dir, n)
-			if vanished(err) {
-				n.Type = ""
+			if err := k.file(ctx, dir, n); err != nil {
+				if err := k.leaveOut(ctx, dir, at, n, err); err != nil {
+					return err
+				}
 				continue
-			}
-			if err != nil {
-				return within(at, err)
 			}
 		}
 		files, bytes := k.files.Add(1), k.bytes.Add(n.Size)

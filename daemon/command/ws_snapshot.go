@@ -14,17 +14,18 @@ import (
 )
 
 func (a *app) wsSnapshotCommand() *cobra.Command {
-	var labels, ignore []string
+	var labels []string
 	var seal, processes bool
+	opts := &driver.SnapshotOptions{}
 	cmd := &cobra.Command{
 		Use:   "snapshot NAME [SNAPSHOT]",
 		Short: "Remember the files of a workspace as they are, and print the id of the snapshot",
 		Long: `Remember the files of a workspace as they are, and print the id of the snapshot.
 SNAPSHOT names it. A snapshot outlives its workspace. If processes ran that could not
-be frozen while it was taken, that is said on standard error.`,
+be frozen while it was taken, that is said on standard error, and so are files that vanished meanwhile or
+can't be read; --complete makes those an error.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: run(func(ctx context.Context, args []string) error {
-			opts := &driver.SnapshotOptions{Ignore: ignore}
 			if len(args) == 2 {
 				opts.Name = args[1]
 			}
@@ -40,7 +41,8 @@ be frozen while it was taken, that is said on standard error.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&labels, "label", nil, "label K=V; may be given several times")
-	f.StringArrayVar(&ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
+	f.StringArrayVar(&opts.Ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
+	f.BoolVar(&opts.Complete, "complete", false, "fail if a file vanishes meanwhile or can't be read")
 	f.BoolVar(&seal, "seal", false, "make it a layer from which any number of workspaces start at once; nothing may run")
 	f.BoolVar(&processes, "processes", false, "remember processes and their memory, too, where the provider can")
 	return cmd
@@ -67,11 +69,22 @@ func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.Snapshot
 		if info.Skipped > 0 {
 			a.note("left out: %d pipes, sockets and devices", info.Skipped)
 		}
+		a.noteMissing(info)
 		return a.answer(info, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, info.ID)
 			return err
 		})
 	})
+}
+
+// noteMissing names the files that are not in a snapshot, though they were to be.
+func (a *app) noteMissing(info driver.SnapshotInfo) {
+	for _, s := range info.Missing {
+		a.note("missing: %s: %s", printable(s.Path), s.Reason)
+	}
+	if more := info.MissingTotal - int64(len(info.Missing)); more > 0 {
+		a.note("missing: %d more", more)
+	}
 }
 
 func (a *app) wsSnapshotsCommand() *cobra.Command {
@@ -158,6 +171,7 @@ func (a *app) wsRollback(ctx context.Context, name, id string, crossSession bool
 			return err
 		}
 		a.note("what was there is snapshot %s", before.ID)
+		a.noteMissing(before)
 		return a.answer(before, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, before.ID)
 			return err

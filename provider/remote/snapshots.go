@@ -36,11 +36,12 @@ type snapshotRequest struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
 
+	Complete  bool `json:"complete,omitempty"`
 	Processes bool `json:"processes,omitempty"`
 }
 
 func (s *snapshots) take(ctx context.Context, route string, opts *driver.SnapshotOptions, processes bool) (driver.SnapshotInfo, error) {
-	r, err := request{method: http.MethodPost, path: at(s.id, route)}.jsonBody(snapshotRequest{opts.Name, opts.Labels, opts.Ignore, processes})
+	r, err := request{method: http.MethodPost, path: at(s.id, route)}.jsonBody(snapshotRequest{opts.Name, opts.Labels, opts.Ignore, opts.Complete, processes})
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}

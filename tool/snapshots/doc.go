@@ -79,10 +79,16 @@ type remembered struct {
 	Files       int64     `json:"files"`
 	Digest      string    `json:"digest"`
 	Frozen      bool      `json:"frozen" jsonschema:"nothing could change while it was taken"`
+
+	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"files that vanished while it was taken or can't be read; the first of them"`
+	MissingTotal int64         `json:"missingTotal,omitempty"`
 }
 
 func describe(s driver.SnapshotInfo) remembered {
-	return remembered{ID: s.ID, Name: s.Name, Description: about(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen}
+	return remembered{
+		ID: s.ID, Name: s.Name, Description: about(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
+		Missing: s.Missing, MissingTotal: s.MissingTotal,
+	}
 }
 
 // call is how an agent calls a snapshot.

@@ -39,6 +39,12 @@ func (o createOutput) Text() string {
 	if !o.Snapshot.Frozen {
 		text += "\n(not frozen: what changed while it was taken may be in it in part)"
 	}
+	for _, s := range o.Snapshot.Missing {
+		text += fmt.Sprintf("\nmissing: %s: %s", s.Path, s.Reason)
+	}
+	if more := o.Snapshot.MissingTotal - int64(len(o.Snapshot.Missing)); more > 0 {
+		text += fmt.Sprintf("\nmissing: %d more", more)
+	}
 	return text
 }
 

@@ -315,21 +315,23 @@ type Match struct {
 	Cut    bool     `json:"cut,omitempty"`
 }
 
-// A Skip is a file or directory that Grep did not search, and why.
+// A Skip is a file or directory that an operation left out, and why: Grep did not
+// search it, or it is not in a snapshot.
 type Skip struct {
 	Path   string     `json:"path"`
 	Reason SkipReason `json:"reason"`
 }
 
-// SkipReason says why a file was not searched.
+// SkipReason says why a file was left out.
 type SkipReason string
 
-// Reasons not to search a file. What the caller excluded is not listed.
+// Reasons to leave a file out. What the caller excluded is not listed.
 const (
 	SkipTooBig     SkipReason = "too big"
 	SkipBinary     SkipReason = "binary"
 	SkipTime       SkipReason = "time"
 	SkipUnreadable SkipReason = "unreadable"
+	SkipVanished   SkipReason = "vanished" // or replaced by something else since it was listed
 )
 
 // WatchOptions are the options of Watch.

@@ -62,6 +62,11 @@ type SnapshotOptions struct {
 	Name   string
 	Labels map[string]string
 	Ignore []string // patterns in the manner of .gitignore, to leave out
+
+	// Complete fails where a file can't be in the snapshot: Conflict for one that
+	// vanished while the snapshot was taken, Unavailable for one that can't be read.
+	// Without it such files are in SnapshotInfo.Missing.
+	Complete bool
 }
 
 // SnapshotAccess says whose snapshots may be used.
@@ -95,4 +100,13 @@ type SnapshotInfo struct {
 	Skipped   int64             `json:"skipped,omitempty"` // pipes, sockets and devices that are not in it
 	Frozen    bool              `json:"frozen"`            // nothing ran, or all that ran stood still, while it was taken
 	Memory    bool              `json:"memory,omitempty"`
+
+	// Missing are files and directories that were listed and are not in it: they
+	// vanished before they were read, or reading them failed. It names the first
+	// MaxMissingListed.
+	Missing      []Skip `json:"missing,omitempty"`
+	MissingTotal int64  `json:"missingTotal,omitempty"`
 }
+
+// MaxMissingListed bounds SnapshotInfo.Missing.
+const MaxMissingListed = 100
