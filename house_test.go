@@ -30,6 +30,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/search", "fault workspace/driver"},
 	{"internal/outputs", "workspace/driver"},
 	{"internal/atomicfile", ""},
+	{"internal/diskreserve", ""},
 	{"internal/flockfile", ""},
 	{"internal/keylock", ""},
 	{"internal/near", ""},
@@ -109,7 +110,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/flockfile internal/keylock"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

@@ -58,7 +58,7 @@ func (r *Registry) idle(rec Record, now time.Time) bool {
 
 // expire ends one workspace, unless someone came to use it meanwhile.
 func (r *Registry) expire(ctx context.Context, id string) (bool, error) {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return false, err
 	}

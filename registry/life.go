@@ -11,7 +11,7 @@ import (
 // Reset lets a failed workspace be tried again, by the next Acquire. One that
 // was ready once is attached to again; its files are never made anew.
 func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return Record{}, err
 	}
@@ -38,7 +38,7 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 // it again. Handles in other processes end with their next heartbeat. A
 // workspace that is failed stays so.
 func (r *Registry) Close(ctx context.Context, id string) error {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *Registry) Close(ctx context.Context, id string) error {
 // stored that, before it removes anything: an error then means that something
 // is left, which a repeated Destroy or the next sweep removes.
 func (r *Registry) Destroy(ctx context.Context, id string) error {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (r *Registry) unmake(ctx context.Context, rec Record) error {
 // Pause stops the processes of a workspace and frees what they hold, until
 // Resume. Handles on it end.
 func (r *Registry) Pause(ctx context.Context, id string) error {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 
 // Resume lets a paused workspace go on.
 func (r *Registry) Resume(ctx context.Context, id string) error {
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}

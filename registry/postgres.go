@@ -66,7 +66,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		duplicate: postgresDuplicate,
 		full:      postgresFull,
 		damaged:   func(error) bool { return false },
-		makeWay:   func() bool { return false },
+		release:   func() bool { return false },
 	}}}
 	s.db.SetMaxOpenConns(postgresConns)
 	s.db.SetMaxIdleConns(postgresConns)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/internal/near"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -29,11 +30,11 @@ type Registry struct {
 	base context.Context
 	end  context.CancelFunc
 
-	live sync.Map // id -> *entry
+	live    sync.Map              // id -> *entry
+	changes keylock.Locks[string] // by id; see lockWorkspace
 
 	mu      sync.Mutex
 	flights map[string]*flight // +checklocks:mu
-	verbs   map[string]*turn   // +checklocks:mu
 	open    int                // +checklocks:mu; entries and flights
 	down    bool               // +checklocks:mu
 	beating bool               // +checklocks:mu
@@ -106,7 +107,7 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 		store: store, mux: mux, opts: opts.withDefaults(),
 		me:   Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
 		base: base, end: end,
-		flights: map[string]*flight{}, verbs: map[string]*turn{},
+		flights: map[string]*flight{},
 	}, nil
 }
 
@@ -135,6 +136,16 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 	}
 	r.tell(rec, "", Intended, "")
 	return rec, nil
+}
+
+// lockWorkspace makes the changes of one workspace in this process come one after
+// the other. Using a workspace needs no lock.
+func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(), err error) {
+	unlock, err = r.changes.Lock(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("registry: wait for another change of workspace %s: %w: %w", id, ctx.Err(), err)
+	}
+	return unlock, nil
 }
 
 // reserve returns the id of a workspace that the provider has ready, if it keeps

@@ -36,8 +36,8 @@ type dialect struct {
 	// damaged reports whether err says that the store can't be read for good.
 	damaged func(err error) bool
 
-	// makeWay frees what was kept for a full disk, and reports whether it did.
-	makeWay func() bool
+	// release frees the disk reserve, and reports whether there was one.
+	release func() bool
 }
 
 // sqlStore is a Store in a SQL database. The queries are the same for both
@@ -294,11 +294,11 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// tx runs f in a transaction, and once more where a full disk could make way:
-// all but Insert may take what was kept for that, since they lead to removal.
+// tx runs f in a transaction, and on a full disk once more without the reserve:
+// all but Insert may release it, since they lead to removal.
 func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
-	if fault.Of(err) == fault.ResourceExhausted && s.makeWay() {
+	if fault.Of(err) == fault.ResourceExhausted && s.release() {
 		return s.tryTx(ctx, what, f)
 	}
 	return err

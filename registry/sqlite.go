@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 )
 
 // sqliteStore keeps records in one SQLite file, in WAL mode with every commit
@@ -29,7 +30,6 @@ type sqliteStore struct {
 const (
 	sqliteBusy  = 30 * time.Second // how long a writer waits for others
 	sqliteConns = 8
-	lockPoll    = 5 * time.Millisecond
 )
 
 func openSQLite(ctx context.Context, path string) (Store, error) {
@@ -52,7 +52,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		duplicate: sqliteDuplicate,
 		damaged:   isDamaged,
 	}}}
-	s.full, s.dialect.makeWay = s.isFull, s.makeWay
+	s.full, s.dialect.release = s.isFull, s.reserve().Release
 	if err := s.prepare(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("%w (the store is %s)", err, path)
@@ -71,11 +71,7 @@ func makeFile(path string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return errors.Join(dir.Sync(), dir.Close(), f.Close())
+	return errors.Join(f.Close(), atomicfile.SyncDir(filepath.Dir(path)))
 }
 
 // hide takes the rights of others from a file that is there, and from what lies
@@ -115,11 +111,11 @@ func sqliteDSN(path string) string {
 // prepare brings the schema up to date, one process at a time: switching a new
 // file to WAL does not wait for others as later writes do.
 func (s *sqliteStore) prepare(ctx context.Context) error {
-	gate := s.file(".gate")
-	if err := take(ctx, gate, true); err != nil {
+	unlock, err := s.lockFile(ctx, ".gate", true)
+	if err != nil {
 		return err
 	}
-	defer drop(gate)
+	defer unlock()
 	return s.bringSomehow(ctx)
 }
 
@@ -127,38 +123,25 @@ func (s *sqliteStore) prepare(ctx context.Context) error {
 // first, and who wants the exclusive lock keeps the gate while waiting: those
 // who come later queue behind.
 func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
-	gate, lock := s.file(".gate"), s.file(".lock")
-	if err := take(ctx, gate, exclusive); err != nil {
+	unlock, err := s.lockFile(ctx, ".gate", exclusive)
+	if err != nil {
 		return nil, err
 	}
-	defer drop(gate)
-	if err := take(ctx, lock, exclusive); err != nil {
-		return nil, err
-	}
-	return func() { drop(lock) }, nil
+	defer unlock()
+	return s.lockFile(ctx, ".lock", exclusive)
 }
 
-func (s *sqliteStore) file(suffix string) *flock.Flock {
-	return flock.New(s.path+suffix, flock.SetPermissions(0o600))
-}
-
-func take(ctx context.Context, f *flock.Flock, exclusive bool) error {
-	try := f.TryRLockContext
+func (s *sqliteStore) lockFile(ctx context.Context, suffix string, exclusive bool) (unlock func(), err error) {
+	take := flockfile.RLock
 	if exclusive {
-		try = f.TryLockContext
+		take = flockfile.Lock
 	}
-	_, err := try(ctx, lockPoll)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("registry: wait for the lock of the store: %w", ctx.Err())
+	l, err := take(ctx, s.path+suffix)
+	if err != nil {
+		return nil, fmt.Errorf("registry: lock the store: %w: %w", codeOf(err), err)
 	}
-	return fmt.Errorf("registry: lock the store: %w: %w", codeOf(err), err)
+	return func() { _ = l.Close() }, nil // closing the file releases the lock in any case
 }
-
-// drop gives up a lock, which closing its file does even where it says otherwise.
-func drop(f *flock.Flock) { _ = f.Close() }
 
 func sqliteDuplicate(err error) bool {
 	var e *sqlite.Error

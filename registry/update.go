@@ -17,7 +17,7 @@ func (r *Registry) Update(ctx context.Context, id string, policy workspace.Polic
 	if err := checkPolicy(policy); err != nil {
 		return Record{}, fmt.Errorf("registry: update %s: %w", id, err)
 	}
-	done, err := r.takeTurn(ctx, id)
+	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return Record{}, err
 	}

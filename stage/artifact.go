@@ -13,13 +13,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gofrs/flock"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/blobs"
+	"github.com/croft-run/croft/internal/flockfile"
 )
 
 // Artifacts keeps named, versioned contents in a bucket. A version, once saved, is
@@ -60,12 +60,11 @@ func OpenArtifacts(dir, prefix string) (*Artifacts, *blob.Bucket, error) {
 		return nil, nil, blobError("open", dir, err)
 	}
 	turn := func(ctx context.Context) (func(), error) {
-		l := flock.New(filepath.Join(dir, ".lock"), flock.SetPermissions(0o600))
-		const again = 2 * time.Millisecond
-		if _, err := l.TryLockContext(ctx, again); err != nil {
+		l, err := flockfile.Lock(ctx, filepath.Join(dir, ".lock"))
+		if err != nil {
 			return nil, fmt.Errorf("stage: wait for the artifacts: %w: %w", fault.Of(err), err)
 		}
-		return func() { _ = l.Unlock() }, nil // closing the file lets go in any case
+		return func() { _ = l.Close() }, nil // closing the file releases the lock in any case
 	}
 	return &Artifacts{bucket, folder(prefix), turn}, bucket, nil
 }

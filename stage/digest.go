@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -190,33 +192,33 @@ func Look(dir string) (string, error) {
 	return LookEach(dir, func(string, fs.FileMode) {})
 }
 
-// LookEach is Look, and tells of each entry below the directory: its slash path and
-// its mode.
+// LookEach is Look, and calls each with the slash path and the mode of each entry
+// below the directory.
 func LookEach(dir string, each func(name string, mode fs.FileMode)) (string, error) {
 	h := driver.NewDigest()
-	l := looker{each: each, add: func(buf []byte) { h.Write(buf) }}
-	fi, err := os.Stat(dir)
+	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
-		l.info(".", fi)
-		if fi.IsDir() {
-			err = l.below(dir, "")
-		}
+		err = filepath.WalkDir(real, func(at string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			fi, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // removed since it was listed
+			}
+			if err != nil {
+				return err
+			}
+			name := filepath.ToSlash(strings.TrimPrefix(at[len(real):], string(filepath.Separator)))
+			fmt.Fprintf(h, "%q %d %d %o %s\n", name, fi.Size(), fi.ModTime().UnixNano(), fi.Mode(), inode(fi)) //nolint:errcheck // a hash never fails
+			if name != "" {
+				each(name, fi.Mode())
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return "", fmt.Errorf("stage: look at %s: %w: %w", dir, fault.Of(err), err)
 	}
 	return driver.SumDigest(h), nil
-}
-
-// A looker goes through a tree of the host.
-type looker struct {
-	each func(name string, mode fs.FileMode)
-	add  func(buf []byte)
-	buf  []byte
-}
-
-// info notes how an entry looks.
-func (l *looker) info(at string, fi fs.FileInfo) {
-	l.buf = appendLook(l.buf[:0], at, fi)
-	l.add(l.buf)
 }

@@ -10,11 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -49,12 +48,11 @@ func (d *DirState) lock(ctx context.Context, id, ext string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	l := flock.New(name, flock.SetPermissions(0o600))
-	const again = 2 * time.Millisecond
-	if _, err := l.TryLockContext(ctx, again); err != nil {
+	l, err := flockfile.Lock(ctx, name)
+	if err != nil {
 		return nil, fmt.Errorf("stage: wait for workspace %s: %w: %w", id, fault.Of(err), err)
 	}
-	return func() { _ = l.Unlock() }, nil // closing the file lets go in any case
+	return func() { _ = l.Close() }, nil // closing the file releases the lock in any case
 }
 
 // Load returns the metadata of a workspace.
@@ -120,7 +118,8 @@ func (d *DirState) write(id, ext string, v any) error {
 	if err != nil {
 		return fmt.Errorf("stage: encode metadata: %w: %w", fault.Internal, err)
 	}
-	if err := writeDurably(name, data); err != nil {
+	// The lock is held, so the temporary file always has the same name.
+	if err := atomicfile.Write(name, data, atomicfile.Options{Durable: true, Temp: name + ".new"}); err != nil {
 		return fmt.Errorf("stage: write %s: %w: %w", name, fault.Of(err), err)
 	}
 	return nil
@@ -143,31 +142,6 @@ func (d *DirState) Record(ctx context.Context, id string, rec OutputRecord, keep
 		outs = m.Outputs
 	}
 	return d.write(id, outputsExt, last(append(outs, rec), keep))
-}
-
-// writeDurably replaces a file. The name beside it is always the same, since the
-// lock is held.
-func writeDurably(name string, data []byte) error {
-	temp := name + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, name); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Delete forgets a workspace. The lock stays, since another process may wait for

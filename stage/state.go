@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -121,47 +122,24 @@ type State interface {
 // MemoryState is a State that lives as long as the process. It is safe for
 // concurrent use.
 type MemoryState struct {
+	locks keylock.Locks[string]
 	mu    sync.Mutex
-	held  map[string]*turn          // +checklocks:mu; of those that someone has, or waits for
 	known map[string][]byte         // +checklocks:mu
 	outs  map[string][]OutputRecord // +checklocks:mu
 }
 
-// A turn is held by one of the users of a workspace.
-type turn struct {
-	free  chan struct{}
-	users int
-}
-
 // NewMemoryState returns an empty state.
 func NewMemoryState() *MemoryState {
-	return &MemoryState{held: map[string]*turn{}, known: map[string][]byte{}, outs: map[string][]OutputRecord{}}
+	return &MemoryState{known: map[string][]byte{}, outs: map[string][]OutputRecord{}}
 }
 
-// Lock waits until nobody else holds the workspace.
+// Lock waits until no other call holds the workspace.
 func (s *MemoryState) Lock(ctx context.Context, id string) (func(), error) {
-	s.mu.Lock()
-	t := s.held[id]
-	if t == nil {
-		t = &turn{free: make(chan struct{}, 1)}
-		s.held[id] = t
+	unlock, err := s.locks.Lock(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("stage: wait for workspace %s: %w: %w", id, ctx.Err(), err)
 	}
-	t.users++
-	s.mu.Unlock()
-	leave := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(s.held, id)
-		}
-	}
-	select {
-	case t.free <- struct{}{}:
-		return func() { <-t.free; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, fmt.Errorf("stage: wait for workspace %s: %w", id, ctx.Err())
-	}
+	return unlock, nil
 }
 
 // Load returns the metadata of a workspace.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -20,15 +19,14 @@ const (
 	reserveSize = 4 << 20
 )
 
-// freeing is change for what makes room. To remove something takes space, too,
-// before it gives any back; so that a full disk is no trap, a file is kept that
-// holds nothing and makes way.
+// freeing is change for what removes something: on a full disk it releases the
+// reserve.
 func (s *store) freeing(ctx context.Context, durable bool, f func(*tx) error) error {
 	err := s.change(ctx, durable, f)
 	if fault.Of(coded(err)) != fault.ResourceExhausted {
 		return err
 	}
-	if os.Remove(s.reserve) != nil {
+	if !s.reserve.Release() {
 		return err
 	}
 	// The log first, since nothing can be removed while there is no room in it.
@@ -38,23 +36,6 @@ func (s *store) freeing(ctx context.Context, durable bool, f func(*tx) error) er
 	err = s.change(ctx, durable, f)
 	s.trim(ctx)
 	return err
-}
-
-// makeReserve makes the file that makes way, where it is missing and there is
-// room for it.
-func (s *store) makeReserve() error {
-	if _, err := os.Stat(s.reserve); err == nil {
-		return nil
-	}
-	f, err := os.OpenFile(s.reserve, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(allocate(f, reserveSize), f.Close()); err != nil {
-		os.Remove(s.reserve)
-		return err
-	}
-	return nil
 }
 
 // shrink gives pages that are free back to the file system: in steps, because
@@ -106,10 +87,10 @@ func (s *store) trim(ctx context.Context) {
 	if err == nil && free >= checkpointPages {
 		err = s.shrink(ctx)
 	}
-	if fault.Of(coded(err)) == fault.ResourceExhausted && os.Remove(s.reserve) == nil {
+	if fault.Of(coded(err)) == fault.ResourceExhausted && s.reserve.Release() {
 		err = s.shrink(ctx)
 	}
-	if err = errors.Join(err, s.makeReserve()); err != nil {
+	if err = errors.Join(err, s.reserve.Make()); err != nil {
 		s.log.Warn("filestore: the disk is full, or free pages stay in the database", "error", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/diskreserve"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -36,7 +37,7 @@ type store struct {
 	ownBucket bool
 	threshold int64
 	writers   string // directory of the lock files of living writers
-	reserve   string // file that makes way on a full disk
+	reserve   diskreserve.Reserve
 	log       *slog.Logger
 
 	// turn is held by the one writer of this process: waiting here is fair and
@@ -56,7 +57,7 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	}
 	s := &store{
 		bucket: cfg.Bucket, threshold: cfg.InlineThreshold, log: cfg.Log, turn: make(chan struct{}, 1),
-		writers: filepath.Join(cfg.Dir, "filestore", "writers"), reserve: filepath.Join(cfg.Dir, "filestore", "reserve"),
+		writers: filepath.Join(cfg.Dir, "filestore", "writers"), reserve: diskreserve.Reserve{Path: filepath.Join(cfg.Dir, "filestore", "reserve"), Size: reserveSize},
 	}
 	if s.threshold == 0 {
 		s.threshold = DefaultInlineThreshold
@@ -74,7 +75,7 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	if err := s.makeReserve(); err != nil {
+	if err := s.reserve.Make(); err != nil {
 		s.log.Warn("filestore: there is no room for a reserve", "error", err)
 	}
 	return s, nil

@@ -9,42 +9,29 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/croft-run/croft/internal/diskreserve"
 )
 
 // reserveSize is enough for the log of some hundred small transactions, and for
 // the index of the log, without which a database can't even be read.
 const reserveSize = 1 << 20
 
-// To read takes a little space, and to remove something takes some before it
-// gives any back. So that a full disk is no trap, a file is kept beside the
-// database that holds nothing and makes way.
-func (s *sqliteStore) reserve() string { return s.path + ".reserve" }
-
-// makeWay removes the reserve, and reports whether there was one.
-func (s *sqliteStore) makeWay() bool { return os.Remove(s.reserve()) == nil }
-
-// makeReserve makes the reserve where it is missing and there is room for it. A
-// store without one works as well until the disk is full.
-func (s *sqliteStore) makeReserve() {
-	f, err := os.OpenFile(s.reserve(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return
-	}
-	_, err = f.Write(make([]byte, reserveSize)) // written out: a hole takes no room
-	if errors.Join(err, f.Close()) != nil {
-		s.makeWay()
-	}
+// reserve is the file that is removed where the disk is full. A store without one
+// works as well until then.
+func (s *sqliteStore) reserve() diskreserve.Reserve {
+	return diskreserve.Reserve{Path: s.path + ".reserve", Size: reserveSize}
 }
 
-// bringSomehow brings the schema up to date, on a full disk by way of the
-// reserve, which Close puts back.
+// bringSomehow brings the schema up to date, on a full disk after the reserve is
+// released, which Close makes again.
 func (s *sqliteStore) bringSomehow(ctx context.Context) error {
 	err := s.bring(ctx)
-	if err != nil && s.full(err) && s.makeWay() {
+	if err != nil && s.full(err) && s.reserve().Release() {
 		return s.bring(ctx)
 	}
 	if err == nil {
-		s.makeReserve()
+		_ = s.reserve().Make() // see reserve
 	}
 	return err
 }
@@ -52,7 +39,7 @@ func (s *sqliteStore) bringSomehow(ctx context.Context) error {
 // Close lets go of the database, whose log ends with the last one who does.
 func (s *sqliteStore) Close() error {
 	err := s.db.Close()
-	s.makeReserve()
+	_ = s.reserve().Make() // see reserve
 	return err
 }
 
