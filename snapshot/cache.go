@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -92,14 +93,7 @@ func (s *Store) saveCache(key string, k *taker) {
 		s.log.Warn("snapshot: the cache can't be written", "error", err)
 		return
 	}
-	path := s.cachePath(key)
-	temp := path + "-" + driver.NewID()
-	err := os.WriteFile(temp, buf, 0o600)
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		os.Remove(temp)
+	if err := atomicfile.Write(s.cachePath(key), buf, atomicfile.Options{}); err != nil {
 		s.log.Warn("snapshot: the cache can't be written", "error", err)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -100,7 +100,7 @@ func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := syncDir(dir); err != nil {
+		if err := atomicfile.SyncDir(dir); err != nil {
 			return b.fail("write", filepath.Base(dir), err)
 		}
 	}
@@ -139,15 +139,6 @@ func (p *pendingFile) Abort() {
 		}
 		os.Remove(p.f.Name())
 	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]byte, error) {
@@ -203,12 +194,12 @@ func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	if err := os.MkdirAll(b.root, 0o700); err != nil {
 		return nil, b.fail("lock", b.root, err)
 	}
-	l := flock.New(b.path("lock"))
-	take := l.TryLockContext
+	take := flockfile.Lock
 	if shared {
-		take = l.TryRLockContext
+		take = flockfile.RLock
 	}
-	if _, err := take(ctx, 2*time.Millisecond); err != nil {
+	l, err := take(ctx, b.path("lock"))
+	if err != nil {
 		return nil, b.fail("lock", b.root, err)
 	}
 	return func() {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // The order of snapshots is that of their times, except where the clock was set
@@ -68,15 +68,10 @@ func (s *Store) saveOrder(last int64) {
 		return
 	}
 	err := os.MkdirAll(s.cache, 0o700)
-	temp := s.orderPath() + "-" + driver.NewID()
 	if err == nil {
-		err = os.WriteFile(temp, strconv.AppendInt(nil, last, 10), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(temp, s.orderPath())
+		err = atomicfile.Write(s.orderPath(), strconv.AppendInt(nil, last, 10), atomicfile.Options{})
 	}
 	if err != nil {
-		os.Remove(temp)
 		s.log.Warn("snapshot: the order can't be written", "error", err)
 	}
 }

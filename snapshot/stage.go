@@ -1,9 +1,7 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -29,7 +28,7 @@ type stage struct {
 	name     string
 	above    int // the directory that it is in
 	fd       int
-	lock     int
+	lock     *os.File
 	journals string // where journals are; "" is in the stage
 	dir      string // that is changed
 }
@@ -38,10 +37,9 @@ const (
 	stagePrefix = boundary.StagePrefix
 	lockName    = "lock"
 	journalName = "journal"
-	journalHead = "croft-journal 1 "
 )
 
-// journal is what is written down.
+// journal is what the journal of a stage says.
 type journal struct {
 	Dir string `json:"dir"`
 	Ops []op   `json:"ops"`
@@ -72,15 +70,12 @@ func newStage(dir, above, journals string) (*stage, error) {
 // openStage opens and locks a stage in the directory above, which is the stage's
 // from then on. One that another has locked is fault.Unavailable.
 func openStage(dir string, above int, name, journals string) (*stage, error) {
-	s := &stage{name: name, above: above, fd: -1, lock: -1, journals: journals, dir: dir}
+	s := &stage{name: name, above: above, fd: -1, journals: journals, dir: dir}
 	var err error
 	if s.fd, err = openRetry(above, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
 		return nil, hostError("open", name, err)
 	}
-	if s.lock, err = unix.Openat(s.fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600); err == nil {
-		err = unix.Flock(s.lock, unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err == nil {
+	if s.lock, err = lockIn(s.fd, lockName, unix.O_CREAT); err == nil {
 		return s, nil
 	}
 	s.above = -1
@@ -92,7 +87,8 @@ func openStage(dir string, above int, name, journals string) (*stage, error) {
 }
 
 func (s *stage) close() {
-	for _, fd := range []int{s.lock, s.fd, s.above} {
+	s.lock.Close() // which for nil, where it could not be had, does nothing
+	for _, fd := range []int{s.fd, s.above} {
 		if fd >= 0 {
 			unix.Close(fd) //nolint:errcheck // nothing is written through it
 		}
@@ -101,13 +97,16 @@ func (s *stage) close() {
 
 // begin writes down what is to be done.
 func (s *stage) begin(ops []op, durable bool) error {
-	body, err := json.Marshal(journal{s.dir, ops})
+	data, err := encodeJournal(journal{s.dir, ops})
 	if err != nil {
-		return fmt.Errorf("snapshot: write the journal: %w: %w", fault.Internal, err)
+		return err
 	}
-	data := append([]byte(journalHead+driver.DigestBytes(body)+"\n"), body...)
 	if s.journals != "" {
-		if err := writeOut(s.journals, s.name, data, durable); err != nil {
+		err := os.MkdirAll(s.journals, 0o700)
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable})
+		}
+		if err != nil {
 			return hostError("write", "the journal", err)
 		}
 		data = nil // that there is one
@@ -116,19 +115,6 @@ func (s *stage) begin(ops []op, durable bool) error {
 		return hostError("write", "the journal", err)
 	}
 	return nil
-}
-
-// writeOut makes a file in a directory, which it makes where it is not there.
-func writeOut(dir, name string, data []byte, durable bool) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	fd, err := openRetry(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
-	return writeIn(fd, name, data, durable)
 }
 
 // writeIn makes a file in an open directory, at once.
@@ -172,7 +158,7 @@ func (s *stage) steps() ([]op, error) {
 	if err != nil {
 		return nil, hostError("read", "the journal", err)
 	}
-	return decodeJournal(data)
+	return decodeSteps(data)
 }
 
 func readIn(dir int, name string) ([]byte, error) {
@@ -185,17 +171,12 @@ func readIn(dir int, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// decodeJournal reads a journal. Steps that would lead out of the directory or of
-// the stage are none that Croft wrote.
-func decodeJournal(data []byte) ([]op, error) {
-	head, body, _ := bytes.Cut(data, []byte("\n"))
-	digest, ok := strings.CutPrefix(string(head), journalHead)
-	if !ok || driver.DigestBytes(body) != digest {
-		return nil, corrupt("the journal of a change to the directory is damaged")
-	}
+// decodeSteps reads a journal. Steps that would lead out of the directory or of the
+// stage are none that Croft wrote.
+func decodeSteps(data []byte) ([]op, error) {
 	var j journal
-	if err := json.Unmarshal(body, &j); err != nil {
-		return nil, corrupt("the journal of a change to the directory: %v", err)
+	if err := decodeJournal(data, &j); err != nil {
+		return nil, err
 	}
 	for _, o := range j.Ops {
 		name := string(o.Path)

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,9 +18,9 @@ func plantJournal(t testing.TB, dir string, ops ...op) string {
 	t.Helper()
 	stage := filepath.Join(dir, stagePrefix+"planted0000000000000")
 	must0(t, os.Mkdir(stage, 0o700))
-	body, err := json.Marshal(journal{dir, ops})
+	data, err := encodeJournal(journal{dir, ops})
 	must0(t, err)
-	must0(t, os.WriteFile(filepath.Join(stage, journalName), append([]byte(journalHead+driver.DigestBytes(body)+"\n"), body...), 0o600))
+	must0(t, os.WriteFile(filepath.Join(stage, journalName), data, 0o600))
 	must0(t, os.WriteFile(filepath.Join(stage, "1"), []byte("evil\n"), 0o755))
 	return stage
 }

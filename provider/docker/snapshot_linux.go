@@ -172,39 +172,39 @@ func (h *handle) becomeAway(ctx context.Context, to *snapshot.Return) error {
 	if err != nil {
 		return err
 	}
-	way, err := snapshot.BeginWay(h.p.ground.Path(h.id, rollbackName), to)
+	journal, err := snapshot.BeginRollback(h.p.ground.Path(h.id, rollbackName), to)
 	if err != nil {
 		return fmt.Errorf("docker: roll back: %w", err)
 	}
 	driver.Step(ctx, "journal")
 	// From here on there is no way back, whatever the context says.
 	if err := snapshot.Write(context.WithoutCancel(ctx), to.Tree, files, &snapshot.WriteOptions{Only: to.Paths}); err != nil {
-		way.Leave()
+		journal.Release()
 		return err
 	}
 	driver.Step(ctx, "written")
-	return way.End()
+	return journal.End()
 }
 
-// completeRollback goes the rest of a way that a process which died was on. The
-// lock of the guest is held.
+// completeRollback completes the rollback of a process that died. The lock of the
+// guest is held.
 func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
-	way, err := snapshot.FindWay(h.p.ground.Path(h.id, rollbackName))
-	if err != nil || way == nil {
+	journal, err := snapshot.FindRollback(h.p.ground.Path(h.id, rollbackName))
+	if err != nil || journal == nil {
 		return err
 	}
 	if h.p.cfg.Snapshots == nil {
-		way.Leave()
-		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w: there is no store of snapshots", way.Goal(), fault.Unsupported)
+		journal.Release()
+		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w: there is no store of snapshots", journal.Target(), fault.Unsupported)
 	}
-	tree, err := way.Tree(ctx, h.p.cfg.Snapshots)
+	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
 	if err == nil {
 		err = snapshot.Write(ctx, tree, c.Files(), nil)
 	}
 	if err != nil {
-		way.Leave()
-		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w", way.Goal(), err)
+		journal.Release()
+		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w", journal.Target(), err)
 	}
-	h.p.log.Info("docker: a rollback that was cut short is complete", "workspace", h.id, "snapshot", way.Goal())
-	return way.End()
+	h.p.log.Info("docker: a rollback that was cut short is complete", "workspace", h.id, "snapshot", journal.Target())
+	return journal.End()
 }

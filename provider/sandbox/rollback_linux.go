@@ -13,8 +13,8 @@ import (
 
 // Files that a mount shows are rolled back through it, one after another, while
 // all that runs there stands still. A journal in the directory of the workspace
-// says where the way leads: whoever next meets the guest and finds it without an
-// owner goes the rest of the way before anything else.
+// has the snapshot: the process that next meets the guest, and finds the journal
+// unlocked, completes the rollback before anything else.
 
 const rollbackName = "rollback" // the journal
 
@@ -24,35 +24,35 @@ func (h *handle) rollback(ctx context.Context, to *snapshot.Return) error {
 	if err != nil {
 		return err
 	}
-	way, err := snapshot.BeginWay(h.p.ground.Path(h.id, rollbackName), to)
+	journal, err := snapshot.BeginRollback(h.p.ground.Path(h.id, rollbackName), to)
 	if err != nil {
 		return fmt.Errorf("sandbox: roll back: %w", err)
 	}
 	driver.Step(ctx, "journal")
 	_, done, err := h.hold(ctx)
 	if err != nil {
-		return errors.Join(err, way.End())
+		return errors.Join(err, journal.End())
 	}
 	if done != nil {
 		defer done()
 	}
 	// From here on there is no way back, whatever the context says.
 	if err := h.write(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
-		way.Leave()
+		journal.Release()
 		return err
 	}
 	driver.Step(ctx, "written")
-	return way.End()
+	return journal.End()
 }
 
-// completeRollback goes the rest of a way that a process which died was on. The
-// lock of the guest is held.
+// completeRollback completes the rollback of a process that died. The lock of the
+// guest is held.
 func (h *handle) completeRollback(ctx context.Context, g *live) error {
-	way, err := snapshot.FindWay(h.p.ground.Path(h.id, rollbackName))
-	if err != nil || way == nil {
+	journal, err := snapshot.FindRollback(h.p.ground.Path(h.id, rollbackName))
+	if err != nil || journal == nil {
 		return err
 	}
-	tree, err := way.Tree(ctx, h.p.cfg.Snapshots)
+	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
 	var s still
 	if err == nil {
 		s, err = h.holdLocked(ctx)
@@ -62,11 +62,11 @@ func (h *handle) completeRollback(ctx context.Context, g *live) error {
 		h.letGoLocked(ctx, s)
 	}
 	if err != nil {
-		way.Leave()
-		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", way.Goal(), err)
+		journal.Release()
+		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", journal.Target(), err)
 	}
-	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", way.Goal())
-	return way.End()
+	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", journal.Target())
+	return journal.End()
 }
 
 // write brings what a mount shows to what is in a tree, exactly.
