@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,26 +200,6 @@ func encodeName(name string) string {
 	return b.String()
 }
 
-func decodeName(key string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(key); i++ {
-		if key[i] != '%' {
-			b.WriteByte(key[i])
-			continue
-		}
-		if i+2 >= len(key) {
-			return "", false
-		}
-		n, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		b.WriteByte(byte(n))
-		i += 2
-	}
-	return b.String(), true
-}
-
 // Save saves what body yields as a new version. Where body or the bucket fails,
 // there is no such version.
 func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime string) (Artifact, error) {
@@ -387,8 +368,8 @@ func (a *Artifacts) List(ctx context.Context) ([]Artifact, error) {
 		if at < len(a.prefix) || !ok {
 			return
 		}
-		name, ok := decodeName(key[len(a.prefix):at])
-		if was, known := latest[name]; ok && (!known || was.Version < v) {
+		name, err := url.PathUnescape(key[len(a.prefix):at])
+		if was, known := latest[name]; err == nil && (!known || was.Version < v) {
 			latest[name] = Artifact{Name: name, Version: v, Size: obj.Size, Created: obj.ModTime.UTC()}
 		}
 	})

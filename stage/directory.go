@@ -130,10 +130,8 @@ func (h *Session) FillWorkspace(ctx context.Context, src string, opts *Directory
 		return res, err
 	}
 	whole := aside("x")
-	h.beside = []Aside{{Path: whole, Target: ".", Done: true}}
-	defer func() { h.beside = nil }()
 	st, got := s.directoryStep(dir, whole, opts)
-	h.Pending = h.beside
+	h.Pending = append(h.Pending, Aside{Path: whole, Target: ".", Done: true})
 	if err = h.Save(ctx); err == nil {
 		err = st.make(ctx, whole)
 	}
@@ -141,9 +139,9 @@ func (h *Session) FillWorkspace(ctx context.Context, src string, opts *Directory
 		err = s.spread(ctx, h, whole)
 	}
 	if err != nil {
-		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 		defer cancel()
-		return res, fmt.Errorf("stage: fill the workspace from %s: %w", src, errors.Join(err, s.removeAll(cctx, whole)))
+		return res, fmt.Errorf("stage: fill the workspace from %s: %w", src, errors.Join(err, h.recover(cctx)))
 	}
 	return *got, nil
 }

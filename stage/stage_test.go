@@ -453,6 +453,21 @@ func TestFillWorkspace(t *testing.T) {
 	})
 }
 
+// A transaction that could not be cleaned up is by the next one of the session.
+func TestLeftoverOfTheSameSession(t *testing.T) {
+	r := open(t, memory.Kind, stage.Options{})
+	r.write(t, "left", "of an earlier one")
+	r.write(t, "dir/old", "1")
+	h, err := r.Begin(t.Context())
+	must(t, err)
+	defer h.End()
+	h.Pending = []stage.Aside{{Path: "left", Target: "x", Old: true, Done: true}}
+	must(t, h.PutFile(t.Context(), stage.File{Path: "dir", Content: []byte("2")}))
+	if diff := cmp.Diff([]string{"dir", "metadata.json"}, r.names(t)); diff != "" || len(h.Pending) > 0 {
+		t.Errorf("%v is pending; (-want +got):\n%s", h.Pending, diff)
+	}
+}
+
 func TestMetadataCannotBeForged(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		if _, err := r.store.Save(t.Context(), "model", strings.NewReader("zero"), ""); err != nil {

@@ -27,7 +27,7 @@ type Metadata struct {
 	Outputs    []OutputRecord            `json:"outputs,omitempty"`
 	Prepared   map[string]PreparedRecord `json:"prepared,omitempty"`
 
-	// Pending is what a call that is under way has put aside.
+	// Pending is the journal of a transaction: what it has put aside.
 	Pending []Aside `json:"pending,omitempty"`
 
 	// Copied is set where metadata.json in the workspace is our copy, and not a
@@ -250,7 +250,6 @@ type Session struct {
 	*Metadata
 	s      *Stage
 	unlock func()
-	beside []Aside // what the call itself has put aside, to go at its end
 }
 
 // Begin waits for the memory of the workspace, and puts right what a call that was
@@ -271,11 +270,9 @@ func (s *Stage) resume(ctx context.Context, unlock func()) (*Session, error) {
 		return nil, err
 	}
 	h := &Session{Metadata: m, s: s, unlock: unlock}
-	if len(m.Pending) > 0 {
-		if err := h.recover(ctx); err != nil {
-			unlock()
-			return nil, fmt.Errorf("stage: put right what was cut short: %w", err)
-		}
+	if err := h.recover(ctx); err != nil {
+		unlock()
+		return nil, fmt.Errorf("stage: roll back what was cut short: %w", err)
 	}
 	return h, nil
 }

@@ -17,8 +17,8 @@ import (
 // asidePrefix starts the names of what a transaction puts beside its targets.
 const asidePrefix = ".croft-aside-"
 
-// undoTime bounds the way back of a transaction that failed.
-const undoTime = 2 * time.Minute
+// rollbackTime bounds the rollback of a transaction that failed.
+const rollbackTime = 2 * time.Minute
 
 // A step brings about one path.
 type step struct {
@@ -26,33 +26,36 @@ type step struct {
 	make   func(ctx context.Context, at string) error // at is free, and its directory exists
 }
 
-// A transaction brings about several paths, or none.
+// A transaction brings about several paths, or none. Its journal is
+// Metadata.Pending: the paths beside targets that it uses. The journal is saved
+// before the first of them exists. The transaction is committed by the save that
+// has what it brought about; a journal that is found before that is rolled back.
 type transaction struct {
-	h     *Session
-	steps []step
-	plan  []placed
-	made  []string        // directories that were missing, outermost first
-	there map[string]bool // directories that are there
+	h      *Session
+	before []Aside // what the journal has besides: of the caller, or of a transaction that could not be cleaned up
+	plan   []placed
+	made   []string        // directories that were missing, outermost first
+	there  map[string]bool // directories that are there
 }
 
 // placed says where a step does its work.
 type placed struct {
 	step
-	fresh    string // where the new one is made; the target itself where that is free
-	old      string // where the old one goes; "" where there is none
-	inPlace  bool   // the new one is at the target
-	outOfWay bool   // the old one is at old
+	fresh string // where the new one is made; the target itself where that is free
+	old   string // where the old one goes; "" where there is none
+	made  bool   // the new one is at fresh
 }
 
 // transact runs the steps and then record, which notes in the metadata what was
 // done. Where anything fails, everything is as it was.
 func (h *Session) transact(ctx context.Context, steps []step, record func()) error {
-	t := &transaction{h: h, steps: steps}
+	t := &transaction{h: h, before: slices.Clone(h.Pending)}
 	was := *h.Metadata
-	if err := t.do(ctx); err != nil {
-		return t.back(ctx, &was, err)
+	if err := t.do(ctx, steps); err != nil {
+		return t.rollback(ctx, &was, err)
 	}
-	h.Pending = slices.Clone(h.beside)
+	journal := h.Pending
+	h.Pending = slices.Clone(t.before)
 	for _, p := range t.plan {
 		if p.old != "" {
 			h.Pending = append(h.Pending, Aside{Path: p.old, Target: p.target, Old: true, Done: true})
@@ -63,21 +66,22 @@ func (h *Session) transact(ctx context.Context, steps []step, record func()) err
 		h.Copied = false
 	}
 	if err := h.Save(ctx); err != nil {
-		return t.back(ctx, &was, err)
+		h.Pending = journal
+		return t.rollback(ctx, &was, err)
 	}
-	return t.forget(ctx)
+	return h.cleanUp(ctx)
 }
 
-// do notes what will be put aside, makes what is new, and swaps it in.
-func (t *transaction) do(ctx context.Context) error {
-	for _, s := range t.steps {
+// do saves the journal, makes what is new, and swaps it in.
+func (t *transaction) do(ctx context.Context, steps []step) error {
+	for _, s := range steps {
 		p, err := t.place(ctx, s)
 		if err != nil {
 			return err
 		}
 		t.plan = append(t.plan, p)
 	}
-	if err := t.note(ctx); err != nil {
+	if err := t.saveJournal(ctx); err != nil {
 		return err
 	}
 	for i := range t.plan {
@@ -88,19 +92,28 @@ func (t *transaction) do(ctx context.Context) error {
 		if err := p.make(ctx, p.fresh); err != nil {
 			return err
 		}
-		p.inPlace = p.old == ""
+		p.made = true
 	}
-	for i := range t.plan {
-		if err := t.swap(ctx, &t.plan[i]); err != nil {
+	for _, p := range t.plan {
+		if p.old == "" {
+			continue
+		}
+		if err := t.rename(ctx, p.target, p.old); err != nil {
+			return err
+		}
+		if err := t.rename(ctx, p.fresh, p.target); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (t *transaction) rename(ctx context.Context, from, to string) error {
+	return t.h.s.ws.Rename(ctx, from, to, &driver.RenameOptions{CreateOnly: true})
+}
+
 func (t *transaction) place(ctx context.Context, s step) (placed, error) {
-	ws := t.h.s.ws
-	_, err := ws.Stat(ctx, s.target, &driver.StatOptions{NoFollow: true})
+	_, err := t.h.s.ws.Stat(ctx, s.target, &driver.StatOptions{NoFollow: true})
 	switch {
 	case err == nil:
 		return placed{step: s, fresh: aside(s.target), old: aside(s.target)}, nil
@@ -114,9 +127,7 @@ func aside(target string) string {
 	return path.Join(path.Dir(target), asidePrefix+strings.ToLower(rand.Text()[:16]))
 }
 
-// note keeps what will be aside, before it is.
-func (t *transaction) note(ctx context.Context) error {
-	t.h.Pending = slices.Clone(t.h.beside)
+func (t *transaction) saveJournal(ctx context.Context) error {
 	for _, p := range t.plan {
 		if p.old != "" {
 			t.h.Pending = append(t.h.Pending, Aside{Path: p.fresh, Target: p.target}, Aside{Path: p.old, Target: p.target, Old: true})
@@ -153,80 +164,52 @@ func (t *transaction) parents(ctx context.Context, target string) error {
 	return t.h.s.ws.Mkdir(ctx, dir, &driver.MkdirOptions{Parents: true})
 }
 
-func (t *transaction) swap(ctx context.Context, p *placed) error {
-	if p.old == "" {
-		return nil
-	}
-	ws := t.h.s.ws
-	if err := ws.Rename(ctx, p.target, p.old, &driver.RenameOptions{CreateOnly: true}); err != nil {
-		return err
-	}
-	p.outOfWay = true
-	if err := ws.Rename(ctx, p.fresh, p.target, &driver.RenameOptions{CreateOnly: true}); err != nil {
-		return err
-	}
-	p.inPlace = true
-	return nil
-}
-
-// back undoes what was done, last first. It does so also where ctx has ended.
-func (t *transaction) back(ctx context.Context, was *Metadata, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+// rollback undoes what was done, also where ctx has ended.
+func (t *transaction) rollback(ctx context.Context, was *Metadata, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()
+	h, journal := t.h, t.h.Pending
+	*h.Metadata = *was
+	h.Pending = journal
 	var errs []error
 	for _, p := range slices.Backward(t.plan) {
-		errs = append(errs, t.undo(ctx, p))
+		if p.old == "" && p.made {
+			errs = append(errs, h.s.removeAll(ctx, p.target))
+		}
 	}
+	errs = append(errs, h.recover(ctx))
 	for _, dir := range slices.Backward(t.made) {
-		_ = t.h.s.ws.Remove(ctx, dir, nil) // someone else may have filled it
+		_ = h.s.ws.Remove(ctx, dir, nil) // another process may have filled it
 	}
-	noted := len(t.h.Pending) > 0
-	*t.h.Metadata = *was
-	t.h.Pending = nil
-	err := errors.Join(errs...)
-	if err == nil && noted {
-		err = t.h.Save(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%w (and on the way back: %w)", cause, err)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w (and rolling back: %w)", cause, err)
 	}
 	return cause
 }
 
-func (t *transaction) undo(ctx context.Context, p placed) error {
-	s := t.h.s
-	var err error
-	switch {
-	case p.inPlace:
-		err = s.removeAll(ctx, p.target)
-	case p.fresh != p.target:
-		err = s.removeAll(ctx, p.fresh)
-	}
-	if p.outOfWay {
-		err = errors.Join(err, s.ws.Rename(ctx, p.old, p.target, &driver.RenameOptions{CreateOnly: true}))
-	}
-	return err
-}
-
-// forget removes what was replaced. It is recorded, so what goes wrong here is
-// done by the next call.
-func (t *transaction) forget(ctx context.Context) error {
-	if len(t.h.Pending) == 0 {
+// cleanUp removes what was replaced. The transaction is committed, so what can't be
+// removed now goes with the next call.
+func (h *Session) cleanUp(ctx context.Context) error {
+	if len(h.Pending) == 0 {
 		return nil
 	}
-	for _, a := range t.h.Pending {
-		if err := t.h.s.removeAll(ctx, a.Path); err != nil {
-			t.h.s.opts.Log.Warn("stage: remove what was replaced", "workspace", t.h.s.ws.ID(), "path", a.Path, "error", err)
+	for _, a := range h.Pending {
+		if err := h.s.removeAll(ctx, a.Path); err != nil {
+			h.s.opts.Log.Warn("stage: remove what was replaced", "workspace", h.s.ws.ID(), "path", a.Path, "error", err)
 			return nil
 		}
 	}
-	t.h.Pending = nil
-	return t.h.Save(ctx)
+	h.Pending = nil
+	return h.Save(ctx)
 }
 
-// recover puts right what a transaction that was cut short left: what it had made
-// goes, what it had moved comes back, unless it was done and only clearing up.
+// recover rolls back, by its journal, a transaction that failed or was cut short:
+// what it made goes, and what it moved comes back. One that was committed is
+// cleaned up.
 func (h *Session) recover(ctx context.Context) error {
+	if len(h.Pending) == 0 {
+		return nil
+	}
 	for _, a := range h.Pending {
 		_, err := h.s.ws.Stat(ctx, a.Path, &driver.StatOptions{NoFollow: true})
 		if errors.Is(err, fault.NotFound) {
@@ -235,16 +218,16 @@ func (h *Session) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.Old && !a.Done {
-			if err := h.s.removeAll(ctx, a.Target); err != nil {
-				return err
-			}
-			if err := h.s.ws.Rename(ctx, a.Path, a.Target, &driver.RenameOptions{CreateOnly: true}); err != nil {
+		if !a.Old || a.Done {
+			if err := h.s.removeAll(ctx, a.Path); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := h.s.removeAll(ctx, a.Path); err != nil {
+		if err := h.s.removeAll(ctx, a.Target); err != nil {
+			return err
+		}
+		if err := h.s.ws.Rename(ctx, a.Path, a.Target, &driver.RenameOptions{CreateOnly: true}); err != nil {
 			return err
 		}
 	}
