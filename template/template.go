@@ -10,6 +10,13 @@
 // Nothing of a source is run: of a git repository only its objects are read, and of
 // an image only its files, below a directory that none of its names and links
 // leave.
+//
+// The layers of an image are applied one by one, the lowest first, as an engine
+// does it. mutate.Extract of go-containerregistry flattens them from the top down
+// and loses files without an error: those below a directory that is a symlink in
+// the layer or in a lower one (/lib to usr/lib), hard links to a file of a lower
+// layer that is replaced, relative symlinks that lead out of the image, and entries
+// whose names do.
 package template
 
 import (
