@@ -34,7 +34,8 @@ type Node struct {
 	// one. Zero where the content is not in a store.
 	List ID
 
-	stat *stat // of a file of this host: what it looked like
+	stat    *stat // of a file of this host: what it looked like
+	missing bool  // it was listed, and could not be taken
 }
 
 // An Xattr is an extended attribute.

@@ -252,7 +252,7 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 	if err := g.wait(); err != nil {
 		return err
 	}
-	out.nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Type == "" })
+	out.nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.missing })
 	out.subs = slices.DeleteFunc(out.subs, func(d *treeDir) bool { return d.id.IsZero() })
 	k.remember(at, out.nodes)
 	out.id, err = k.w.put(encodeTree(out.nodes))
@@ -321,7 +321,7 @@ func (k *taker) leaveOut(ctx context.Context, dir Directory, at string, n *Node,
 	if k.opts.Complete {
 		return fmt.Errorf("snapshot: take a complete snapshot: %w: %s is %s: %w", code, brief(skip.Path), skip.Reason, err)
 	}
-	n.Type = ""
+	n.missing = true
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.missingTotal++; k.missingTotal <= driver.MaxMissingListed {
