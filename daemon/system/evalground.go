@@ -21,9 +21,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// leftDirs is how many directories of workspaces an evaluation leaves to its end.
-const leftDirs = 256
-
 // evalDir is where evaluations have their ground, in the data directory.
 const evalDir = "eval"
 
@@ -73,7 +70,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
-		Root: filepath.Join(g.dir, "ws"), Spawner: true, Brief: true, Later: leftDirs, Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
+		Root: filepath.Join(g.dir, "ws"), Spawner: true, Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
 		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events, Inside: cfg.Inside,
 	})
 	if err != nil {

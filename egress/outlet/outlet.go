@@ -21,7 +21,7 @@ import (
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/bare"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -33,11 +33,6 @@ type Places struct {
 	Socket    string // where it listens; its directory is made
 	Authority string // keys of the workspace's authorities: nothing inside may read it
 	Roots     string // directory of the bundle, made where a policy allows something
-
-	// Shared is a file, on the same file system as Roots, that all workspaces without
-	// an authority of their own have the roots of the system from; "" gives each a
-	// copy.
-	Shared string
 }
 
 // Outlets are the proxies of a provider, by workspace.
@@ -48,8 +43,6 @@ type Outlets struct {
 
 	mu   sync.Mutex
 	open map[string]*out // +checklocks:mu
-
-	shared shared
 }
 
 // New returns outlets that serve until ctx ends. common is what their proxies
@@ -64,8 +57,6 @@ type out struct {
 	refused Refusals
 	socket  string
 	roots   string
-	source  string // Places.Shared
-	shared  *shared
 	held    int
 	serve   sync.WaitGroup
 }
@@ -164,7 +155,7 @@ func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	one := &out{socket: at.Socket, roots: at.Roots, source: at.Shared, shared: &o.shared}
+	one := &out{socket: at.Socket, roots: at.Roots}
 	opts := o.common
 	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
@@ -208,29 +199,17 @@ func (one *out) bundle() error {
 	if err := os.Mkdir(one.roots, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	tmp, at := filepath.Join(one.roots, "."+driver.NewID()), filepath.Join(one.roots, BundleName)
-	if len(one.proxy.CAPEM()) == 0 && one.source != "" {
-		if one.shared.link(one.source, at) == nil {
-			return nil // there was none
-		}
-		if one.shared.link(one.source, tmp) == nil {
-			return os.Rename(tmp, at)
-		}
-	}
 	roots, err := egress.SystemRoots()
 	if err != nil && len(one.proxy.CAPEM()) > 0 {
 		return err // what a program then trusts must not depend on who is asked
 	}
-	if err := os.WriteFile(tmp, one.proxy.Bundle(roots), 0o644); err != nil { //nolint:gosec // everyone inside reads it
-		return err
-	}
-	return os.Rename(tmp, at)
+	return atomicfile.Write(filepath.Join(one.roots, BundleName), one.proxy.Bundle(roots), atomicfile.Options{Mode: 0o644}) // everyone inside reads it
 }
 
 // listen listens on a socket that takes the place of any that is there.
 func listen(path string) (net.Listener, error) {
 	// Whoever is inside may be this very user, and have put a link there.
-	dir, err := bare.Open(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -11,16 +11,14 @@
 //
 //	<root>/<id>/meta-KIND  what the workspace is: policy, revision (JSON)
 //	<root>/<id>/files      its files, unless it is in place
-//	<root>/<id>/held       locked while a process holds the workspace; made when
-//	                       one first writes, where the ground says HoldLate
+//	<root>/<id>/held       locked while a process holds the workspace
 //
 // The name of the meta says whose the directory is. That is never torn, while
 // what is in the file may be lost with the power.
 //
 // It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
 // renamed to <root>/.dead-<kind>-<id> before it is removed. So a name tells in
-// which state a crash left a directory, and sweeping needs no other record. Dead ones
-// that Config.Later leaves to it are in <root>/.later-<kind>.
+// which state a crash left a directory, and sweeping needs no other record.
 //
 // # What is promised
 //

@@ -42,18 +42,6 @@ func tell(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
 	return err
 }
 
-// writes makes a call that answers something and may leave temporary files where
-// the process dies.
-func writes[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
-	return ask(ctx, h, func(fs *driver.FS) (T, error) {
-		if err := h.Hold(ctx); err != nil {
-			var zero T
-			return zero, err
-		}
-		return call(fs)
-	})
-}
-
 // FS is the module for files, each call of which is made on the workspace as it
 // stands then.
 func (h *Handle) FS() *driver.FS {
@@ -82,7 +70,7 @@ func (f files) Read(ctx context.Context, name string, opts *driver.ReadOptions) 
 }
 
 func (f files) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	return writes(ctx, f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
 }
 
 func (f files) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
@@ -90,8 +78,7 @@ func (f files) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions
 }
 
 func (f files) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	_, err := writes(ctx, f.h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, fs.Remove(ctx, name, opts) })
-	return err
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
 }
 
 func (f files) List(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
@@ -99,7 +86,7 @@ func (f files) List(ctx context.Context, name string, opts *driver.ListOptions) 
 }
 
 func (f files) Edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
-	return writes(ctx, f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
 }
 
 func (f files) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
@@ -107,8 +94,7 @@ func (f files) Rename(ctx context.Context, from, to string, opts *driver.RenameO
 }
 
 func (f files) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-	_, err := writes(ctx, f.h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, fs.Copy(ctx, from, to, opts) })
-	return err
+	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
 }
 
 func (f files) Chmod(ctx context.Context, name string, mode iofs.FileMode) error {
@@ -136,7 +122,7 @@ func (f files) Digest(ctx context.Context, name string) (string, error) {
 }
 
 func (f files) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
-	return writes(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
+	return ask(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
 		if fs.Import == nil {
 			return driver.ImportResult{}, fmt.Errorf("plot: import %s: %w: these files are changed one by one", name, fault.Unsupported)
 		}

@@ -9,10 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/bare"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,17 +37,6 @@ type Config struct {
 	// of them or lie in one. Nil is any; an empty list lets none be used.
 	Roots []string
 
-	// HoldLate holds a workspace not when a handle is made but when the first call
-	// goes to it that may leave temporary files. It is for those who let nobody but
-	// Handle.FS write.
-	HoldLate bool
-
-	// Later is how many directories of workspaces that were destroyed, and hold
-	// little, are left to Sweep. It is for who makes and destroys many in a short
-	// time: for some seconds ext4 does not use an inode again that was removed, and
-	// whoever makes a file looks at each of those. 0 is none.
-	Later int
-
 	Log    *slog.Logger // nil is silent
 	BootID string       // names the present boot of the host; "" is what the kernel says
 }
@@ -63,15 +51,7 @@ type Ground struct {
 	forbidden []string // absolute; with root
 	roots     []string // absolute; nil is any
 
-	later atomic.Int64 // how many more are left to Sweep
-
-	turn chan struct{} // held with the lock of the root, so that waiting ends with the context
-
-	late bool // Config.HoldLate
-
-	known known // what forbidden is
-
-	newPrefix, deadPrefix, laterName, lockName, metaName string // with the kind in them, because others may work in the same directory
+	newPrefix, deadPrefix, lockName, metaName string // with the kind in them, because others may work in the same directory
 }
 
 // New returns the ground that cfg describes. Nothing is made yet.
@@ -84,9 +64,9 @@ func New(cfg *Config) (*Ground, error) {
 		return nil, fmt.Errorf("%s: config: root %q: %w: %w", cfg.Kind, cfg.Root, fault.InvalidArgument, err)
 	}
 	g := &Ground{
-		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID, turn: make(chan struct{}, 1),
-		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", laterName: ".later-" + cfg.Kind, lockName: LockName(cfg.Kind),
-		metaName: MetaName(cfg.Kind), late: cfg.HoldLate,
+		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID,
+		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
+		metaName: MetaName(cfg.Kind),
 	}
 	for _, dir := range append([]string{root}, cfg.Forbidden...) {
 		abs, err := filepath.Abs(dir)
@@ -104,7 +84,6 @@ func New(cfg *Config) (*Ground, error) {
 		}
 		g.roots = append(g.roots, dir)
 	}
-	g.later.Store(int64(cfg.Later))
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -139,29 +118,20 @@ func (g *Ground) Boot() string { return g.boot }
 // Log is where the ground, and its provider, say what nobody is told otherwise.
 func (g *Ground) Log() *slog.Logger { return g.log }
 
-// Lock makes the root and takes it for this process alone; whoever makes, ends
-// or changes a workspace holds it. It is held for a few system calls, never while
-// a tree is removed.
+// Lock makes the root and takes the lock on it, which making, ending and changing
+// a workspace needs. It is held for a few system calls, never while a tree is
+// removed.
 func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case g.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	l, err := bare.TakeLock(ctx, g.Path(g.lockName), os.O_CREATE)
+	l, err := flockfile.Lock(ctx, g.Path(g.lockName))
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(g.root, 0o700); err == nil {
-			l, err = bare.TakeLock(ctx, g.Path(g.lockName), os.O_CREATE)
+			l, err = flockfile.Lock(ctx, g.Path(g.lockName))
 		}
 	}
 	if err != nil {
-		<-g.turn
 		return nil, err
 	}
-	return func() {
-		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-		<-g.turn
-	}, nil
+	return func() { l.Close() }, nil //nolint:errcheck // the lock ends with the descriptor
 }
 
 // Gone is the error of Resolve for a workspace whose files are gone. It says

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -43,7 +42,7 @@ type Handle struct {
 	meta   Meta           // of pin
 	root   *boundary.Root // under the policy of that meta
 	module *driver.FS
-	held   *holder // nil until it is needed, where that is late
+	held   *holder
 	closed bool
 }
 
@@ -58,8 +57,8 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 	if err == nil {
 		err = h.bind(m, root)
 	}
-	if err == nil && !h.mayHoldLater(m) {
-		err = h.holdLocked(ctx)
+	if err == nil {
+		h.held, err = hold(ctx, g.Path(m.ID, HeldName), root, m.Policy.ReadOnly, m.Dir != "")
 	}
 	if err != nil {
 		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
@@ -68,44 +67,6 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 		return nil, errors.Join(g.OpenFailed(ctx, "attach", err), h.Close())
 	}
 	return h, nil
-}
-
-// mayHoldLater reports whether nothing tells yet who holds the workspace, and
-// nobody needs to: no call left temporary files in it so far.
-func (h *Handle) mayHoldLater(m *Meta) bool {
-	if !h.g.late || m.Dir != "" {
-		return false
-	}
-	_, err := os.Lstat(h.g.Path(h.id, HeldName))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// Hold makes sure that a crash of this process would be noticed: see holder. It
-// comes before each call that may leave temporary files.
-func (h *Handle) Hold(ctx context.Context) error {
-	h.mu.RLock()
-	held := h.held != nil || h.closed
-	h.mu.RUnlock()
-	if held {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.held != nil || h.closed {
-		return nil
-	}
-	err := h.holdLocked(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: the workspace was destroyed: %w", h.g.kind, fault.Evicted)
-	}
-	return err
-}
-
-// holdLocked takes part in holding the workspace. h.mu is held, or nobody else
-// has the handle yet.
-func (h *Handle) holdLocked(ctx context.Context) (err error) {
-	h.held, err = hold(ctx, h.g.Path(h.id, HeldName), h.root, h.meta.Policy.ReadOnly, h.meta.Dir != "")
-	return err
 }
 
 // know keeps what tells the directory from another one. A root that it can't be
@@ -134,7 +95,7 @@ func (h *Handle) bind(m *Meta, root *boundary.Root) error {
 
 // pinMeta opens the meta on disk and makes sure that it is still m.
 func (g *Ground) pinMeta(m *Meta) (*os.File, fs.FileInfo, error) {
-	pin, err := bare.Open(g.metaPath(m.ID), os.O_RDONLY, 0)
+	pin, err := os.Open(g.metaPath(m.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, g.Gone()
 	}
@@ -316,10 +277,7 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	if err := h.g.end(ctx, dead, end); err != nil {
 		return err
 	}
-	if h.g.leaves(h.g.Path(dead)) && h.g.putAside(dead) {
-		return nil
-	}
-	if err := h.g.discard(dead); err != nil {
+	if err := RemoveTree(h.g.Path(dead)); err != nil {
 		return err
 	}
 	driver.Step(ctx, "removed")

@@ -65,7 +65,7 @@ func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessa
 	if err := m.build(ctx, fresh, build); err != nil {
 		return nil, errors.Join(err, RemoveTree(fresh))
 	}
-	if err := rename(fresh, g.Path(spec.ID)); err != nil {
+	if err := os.Rename(fresh, g.Path(spec.ID)); err != nil {
 		return nil, errors.Join(err, RemoveTree(fresh))
 	}
 	driver.Step(ctx, "renamed")

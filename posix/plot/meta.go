@@ -9,10 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/bare"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -46,7 +45,7 @@ func (g *Ground) Files(m *Meta) string {
 // Failed, without a word of what it holds, where it is not a valid one of this
 // kind.
 func (g *Ground) Read(id string) (*Meta, error) {
-	data, err := bare.ReadFile(g.metaPath(id))
+	data, err := os.ReadFile(g.metaPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(g.Path(id)); err == nil {
 			return nil, fmt.Errorf("%w: the directory of the workspace has no meta", fault.Failed)
@@ -109,7 +108,7 @@ func (m *Meta) first(dir string) error {
 }
 
 func writeFile(name string, data []byte, stable bool) error {
-	f, err := bare.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -148,7 +147,7 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 	next.Boot = g.boot
 	next.Policy = policy
 	next.Revision++
-	settle, err := g.unsettled(m.ID)
+	settle, err := g.unsettled(ctx, m.ID)
 	if err != nil {
 		return err
 	}
@@ -180,12 +179,11 @@ func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, ch
 	if err != nil {
 		return nil, err
 	}
-	old, err := os.Open(g.metaPath(id))
+	old, err := flockfile.Lock(ctx, g.metaPath(id), existing)
 	if err != nil {
 		return nil, err
 	}
-	defer old.Close()                          // which unlocks it
-	_ = lockFD(int(old.Fd()), syscall.LOCK_EX) // where there are no locks nobody holds one
+	defer old.Close() //nolint:errcheck // the lock ends with the descriptor
 	if err := change(); err != nil {
 		return nil, err
 	}

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
@@ -133,7 +131,7 @@ func locate(dir string) (real string, line []boundary.Identity, err error) {
 // forbidden ground. above is the lineage of the path.
 func (g *Ground) checkGround(real string, is boundary.Identity, above []boundary.Identity, deep bool) error {
 	for _, dir := range g.forbidden {
-		line, inside, err := g.known.nearest(dir)
+		line, inside, err := nearest(dir)
 		if err != nil {
 			return err
 		}
@@ -167,40 +165,6 @@ func nearest(dir string) (line []boundary.Identity, exists bool, err error) {
 		}
 		return line, at == dir, err
 	}
-}
-
-// knownFor is how long it is not asked again which directories forbidden ground is:
-// they are Croft's own, and one workspace that is made asks for each of what it is
-// to show.
-const knownFor = time.Second
-
-// known remembers what nearest has answered.
-type known struct {
-	mu sync.Mutex
-	by map[string]knownLine // +checklocks:mu
-}
-
-type knownLine struct {
-	line []boundary.Identity
-	at   time.Time
-}
-
-// nearest is nearest for a directory that is there, and was looked at lately.
-func (k *known) nearest(dir string) ([]boundary.Identity, bool, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if l, ok := k.by[dir]; ok && time.Since(l.at) < knownFor {
-		return l.line, true, nil
-	}
-	line, exists, err := nearest(dir)
-	if err != nil || !exists {
-		return line, exists, err
-	}
-	if k.by == nil {
-		k.by = map[string]knownLine{}
-	}
-	k.by[dir] = knownLine{line, time.Now()}
-	return line, true, nil
 }
 
 // below identifies the directories in a directory, as far as that can be told, but

@@ -25,9 +25,6 @@ func RemoveTree(dir string) error {
 }
 
 func removeTree(dir string) error {
-	if removePlain(dir) {
-		return nil
-	}
 	err := os.Remove(dir)
 	if present(err) == nil {
 		return nil

@@ -26,9 +26,6 @@ func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.
 		err = errors.Join(err, g.remove(ctx, name, end))
 		driver.Step(ctx, "removed")
 	}
-	if ctx.Err() == nil {
-		err = errors.Join(err, RemoveTree(g.Path(g.laterName)))
-	}
 	if err != nil {
 		return fmt.Errorf("%s: sweep: %w", g.kind, err)
 	}
@@ -40,7 +37,7 @@ func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.C
 	if err := g.end(ctx, name, end); err != nil {
 		return err
 	}
-	return g.discard(name)
+	return RemoveTree(g.Path(name))
 }
 
 // end calls end, which may be nil, with the directory of that name.
@@ -53,38 +50,6 @@ func (g *Ground) end(ctx context.Context, name string, end func(ctx context.Cont
 	}
 	driver.Step(ctx, "ended")
 	return nil
-}
-
-// discard removes the directory of that name.
-func (g *Ground) discard(name string) error {
-	dir := g.Path(name)
-	if g.removeEmpty(dir) {
-		return nil
-	}
-	return RemoveTree(dir)
-}
-
-// What a directory may hold that is left to Sweep.
-const (
-	littleEntries = 64
-	littleBytes   = 1 << 20
-)
-
-// leaves reports whether the directory of a dead workspace is left to Sweep.
-func (g *Ground) leaves(dir string) bool {
-	return g.later.Load() > 0 && holdsLittle(dir) && g.later.Add(-1) >= 0
-}
-
-// putAside moves the directory of a dead workspace, whose end has come, to those
-// that are left to Sweep: who looks through the root need not pass them. It answers
-// false where it can't.
-func (g *Ground) putAside(dead string) bool {
-	to := g.Path(g.laterName, dead)
-	err := rename(g.Path(dead), to)
-	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(g.Path(g.laterName), 0o700) == nil {
-		err = rename(g.Path(dead), to)
-	}
-	return err == nil
 }
 
 // bury gives what is to be removed a name that says so, and returns all such names.
@@ -158,10 +123,10 @@ func (g *Ground) ours(data []byte, id string) bool {
 // lock is held.
 func (g *Ground) kill(id string) (string, error) {
 	dead := g.deadPrefix + id
-	err := rename(g.Path(id), g.Path(dead))
+	err := os.Rename(g.Path(id), g.Path(dead))
 	if errors.Is(err, fs.ErrExist) { // of a namesake, which someone may be removing just now
 		dead += "-" + driver.NewID()
-		err = rename(g.Path(id), g.Path(dead))
+		err = os.Rename(g.Path(id), g.Path(dead))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -68,7 +68,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg == nil {
 		cfg = new(Config)
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, HoldLate: true, Log: cfg.Log, BootID: cfg.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -136,7 +135,7 @@ func (d *place) self() string { return fmt.Sprintf("/proc/self/fd/%d", d.file.Fd
 
 // judge opens a directory of the host and judges what was opened.
 func (p *Provider) judge(dir string) (*place, error) {
-	f, err := bare.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
 	}

@@ -50,14 +50,6 @@ type Config struct {
 	// 0 is 15 minutes.
 	Lease time.Duration
 
-	// Later is how many directories of workspaces that were destroyed are left to
-	// Sweep; see plot.Config.
-	Later int
-
-	// Brief says that all workspaces are throw-away ones of this process: nobody
-	// else looks for what it leaves in them when it dies, but to remove them.
-	Brief bool
-
 	// Spawner lets a small process beside this one start guests: for who starts
 	// many, and has much memory. It ends with Close.
 	Spawner bool

@@ -11,7 +11,6 @@ import (
 	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -30,7 +29,6 @@ const (
 	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
 	relayPort     = egress.RelayPort
 	rootsName     = "roots"      // directory of the bundle
-	sharedRoots   = ".roots.pem" // where all are brief: the bundle of those without an authority, in the root
 	bundleDir     = "/run/croft" // that directory inside
 )
 
@@ -44,13 +42,9 @@ func (p *Provider) newOutlets() *outlet.Outlets {
 
 // places says where the proxy of a workspace keeps what is its own.
 func (p *Provider) places(id string) outlet.Places {
-	at := outlet.Places{
+	return outlet.Places{
 		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
-	if p.cfg.Brief {
-		at.Shared = p.ground.Path(sharedRoots)
-	}
-	return at
 }
 
 // Transport asks in the place of a program of a workspace; see outlet.Outlets.
@@ -66,7 +60,7 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 
 // connect gives a guest that is to be launched its way out.
 func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
-	dir, err := bare.Open(p.ground.Path(u.id, egressName), os.O_RDONLY, 0)
+	dir, err := os.Open(p.ground.Path(u.id, egressName))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -129,7 +128,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 	}
 	l.Config.Mounts = slices.Concat(l.Config.Mounts, before, mounts, after)
 	if u.log != "" {
-		dir, err := bare.Open(u.log, os.O_RDONLY, 0)
+		dir, err := os.Open(u.log)
 		if err != nil {
 			closeAll(open)
 			return nil, nil, err

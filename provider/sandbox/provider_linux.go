@@ -45,7 +45,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Roots: c.Roots, Later: c.Later, HoldLate: c.Brief, Log: c.Log, BootID: c.BootID})
+	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Roots: c.Roots, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
