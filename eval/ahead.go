@@ -3,6 +3,8 @@ package eval
 import (
 	"context"
 	"sync"
+
+	"github.com/croft-run/croft/posix/boundary"
 )
 
 // ahead prepares workspaces before their turn and ends them after it, so that
@@ -116,7 +118,7 @@ func (a *ahead) finish(ctx context.Context) {
 			}
 		}
 		if o.desk.path != "" {
-			if err := removeTree(o.desk.path); err != nil {
+			if err := boundary.RemoveTree(o.desk.path); err != nil {
 				a.m.note("eval: %v", err)
 			}
 		}

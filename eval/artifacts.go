@@ -39,7 +39,7 @@ var ours = []string{diffName, "error.json", "report.json", "judgements.json", co
 func retake(dir string, names ...string) error {
 	var errs []error
 	for _, name := range names {
-		if err := removeTree(filepath.Join(dir, name)); err != nil {
+		if err := boundary.RemoveTree(filepath.Join(dir, name)); err != nil {
 			errs = append(errs, fmt.Errorf("eval: remove what the agent left as %s: %w: %w", name, fault.Of(err), err))
 		}
 	}
@@ -119,7 +119,7 @@ func ownDir(base, rel string) (string, error) {
 func freshDir(base, rel string) (string, error) {
 	dir, err := ownDir(base, rel)
 	if err == nil {
-		err = removeTree(dir)
+		err = boundary.RemoveTree(dir)
 	}
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)

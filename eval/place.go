@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -146,7 +147,7 @@ func environ(list []string) map[string]string {
 
 // mountPoint makes dir an empty directory.
 func mountPoint(dir string) error {
-	if err := removeTree(dir); err != nil {
+	if err := boundary.RemoveTree(dir); err != nil {
 		return err
 	}
 	return os.MkdirAll(dir, 0o755)

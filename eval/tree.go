@@ -13,13 +13,9 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
-
-// removeTree removes a directory with all below it, whatever its modes say.
-func removeTree(dir string) error { return plot.RemoveTree(dir) }
 
 // copyTree copies the contents of a directory of the host to one that is empty:
 // modes and symlinks as they are, hidden files too. What is exclude, or below it,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -35,7 +35,7 @@ func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done 
 	if err != nil {
 		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
 	}
-	done = func() error { return removeAll(dir) }
+	done = func() error { return boundary.RemoveTree(dir) }
 	if err := unpackImage(ctx, img, dir); err != nil {
 		return nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
 	}
@@ -109,15 +109,4 @@ func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error
 		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	return img, nil
-}
-
-// removeAll removes a tree, also directories that may not be written to.
-func removeAll(dir string) error {
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(name, 0o700)
-		}
-		return nil
-	})
-	return errors.Join(err, os.RemoveAll(dir))
 }

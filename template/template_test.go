@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -290,7 +291,7 @@ func FuzzUnpack(f *testing.F) {
 		if text, rerr := os.ReadFile(filepath.Join(top, "secret")); err != nil || rerr != nil || string(text) != "s" || info.Mode() != 0o640 {
 			t.Errorf("what was outside is %q, %v now", text, info)
 		}
-		if err := removeAll(dir); err != nil {
+		if err := boundary.RemoveTree(dir); err != nil {
 			t.Error(err)
 		}
 	})

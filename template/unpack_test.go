@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 )
 
 func symlink(name, target string) tar.Header {
@@ -187,7 +188,7 @@ func TestLayerModes(t *testing.T) {
 	if err := unpackImage(t.Context(), img, dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeAll(dir) })
+	t.Cleanup(func() { boundary.RemoveTree(dir) })
 	var got []string
 	for _, name := range []string{"d", "d/e", "d/e/f"} {
 		info, err := os.Stat(filepath.Join(dir, name))

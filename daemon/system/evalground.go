@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/config"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
@@ -89,7 +89,7 @@ func (g *EvalGround) Close(ctx context.Context) error {
 	if g.provider != nil {
 		errs = append(errs, g.provider.Sweep(context.WithoutCancel(ctx), nil), g.provider.Close())
 	}
-	errs = append(errs, plot.RemoveTree(g.dir), os.Remove(lockOf(g.dir)), g.lock.Close())
+	errs = append(errs, boundary.RemoveTree(g.dir), os.Remove(lockOf(g.dir)), g.lock.Close())
 	return errors.Join(errs...)
 }
 
@@ -110,7 +110,7 @@ func sweepEvals(ctx context.Context, root string, log *slog.Logger) {
 		}
 		p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Log: log})
 		if err == nil {
-			err = errors.Join(p.Sweep(ctx, nil), p.Close(), plot.RemoveTree(dir), os.Remove(lockOf(dir)))
+			err = errors.Join(p.Sweep(ctx, nil), p.Close(), boundary.RemoveTree(dir), os.Remove(lockOf(dir)))
 		}
 		if err != nil && log != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Warn("system: remove what an evaluation left", "dir", dir, "error", err)

@@ -4,25 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/keylock"
 )
 
 // lock makes the writers of one file take turns: those of this process always,
 // and those of other processes where what is written depends on what is there.
 func (w *writer) lock(ctx context.Context) (unlock func(), err error) {
 	if w.opts.IfMatch == "" {
-		return w.place.lock()
+		return w.place.lock(ctx)
 	}
 	release, err := w.place.reserve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := w.place.lock()
+	leave, err := w.place.lock(ctx)
 	if err != nil {
 		release()
 		return nil, err
@@ -30,22 +30,21 @@ func (w *writer) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { leave(); release() }, nil
 }
 
-// writeLocks make the writers of one file in this process take turns. They are
-// few and shared: who meets by chance waits a moment.
-var writeLocks [64]sync.Mutex
+// A fileKey is a file of a directory, there or not.
+type fileKey struct {
+	dev, ino uint64 // of the directory
+	base     string
+}
 
-func (p place) lock() (unlock func(), err error) {
+// writeLocks make the writers of one file in this process take turns.
+var writeLocks keylock.Locks[fileKey]
+
+func (p place) lock(ctx context.Context) (unlock func(), err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(p.fd, &st); err != nil {
 		return nil, err
 	}
-	h := st.Dev*31 + st.Ino
-	for _, c := range []byte(p.base) {
-		h = h*31 + uint64(c)
-	}
-	mu := &writeLocks[h%uint64(len(writeLocks))]
-	mu.Lock()
-	return mu.Unlock, nil
+	return writeLocks.Lock(ctx, fileKey{st.Dev, st.Ino, p.base})
 }
 
 // patience is how long a writer waits for the lock of a directory. Croft holds

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -74,49 +75,102 @@ func openDirAt(fd int, base string) (int, error) {
 	})
 }
 
-// maxOpenDirs bounds how many descriptors removeTree holds. What is deeper is
+// maxOpenDirs bounds how many descriptors a remover holds. What is deeper is
 // moved up to the top of the tree first, so any depth can be removed.
 const maxOpenDirs = 64
 
 // removeTree removes a directory with all below it.
 func removeTree(ctx context.Context, p place) error {
-	top, err := openDirAt(p.fd, p.base)
+	r := remover{ctx: ctx}
+	return r.remove(p)
+}
+
+// forceRemove removes what is at a path of the host, with all below it.
+func forceRemove(path string) error {
+	p := place{fd: unix.AT_FDCWD, base: path}
+	err := unlink(p.fd, p.base, 0)
+	if errors.Is(err, unix.EISDIR) {
+		r := remover{ctx: context.Background(), force: true}
+		err = r.remove(p)
+	}
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return &fs.PathError{Op: "remove", Path: path, Err: err}
+}
+
+// A remover removes one tree.
+type remover struct {
+	ctx   context.Context //nolint:containedctx // of the one call that a remover is
+	force bool            // modes of directories are changed where they are in the way
+	top   int             // the directory at the top of the tree
+	moved bool            // something was moved to top and is still to be removed
+}
+
+func (r *remover) remove(p place) (err error) {
+	r.top, err = r.open(p.fd, p.base)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return errNotDir
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(top)
-	for again := true; again; {
-		again = false
-		if err := emptyDir(ctx, top, top, 0, &again); err != nil {
+	defer closeFD(r.top)
+	for r.moved = true; r.moved; {
+		r.moved = false
+		if err := r.empty(r.top, 0); err != nil {
 			return err
 		}
 	}
 	return unlink(p.fd, p.base, unix.AT_REMOVEDIR)
 }
 
-// emptyDir removes all that is in a directory. moved tells that something was
-// moved to top and is still to be removed.
-func emptyDir(ctx context.Context, top, fd, depth int, moved *bool) error {
+// open opens a directory that is to be emptied.
+func (r *remover) open(at int, base string) (int, error) {
+	fd, err := openDirAt(at, base)
+	if !r.force {
+		return fd, err
+	}
+	const usable = 0o700
+	if errors.Is(err, unix.EACCES) {
+		closed, err := retry(func() (int, error) {
+			return unix.Openat(at, base, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		})
+		if err != nil {
+			return -1, err
+		}
+		defer closeFD(closed)
+		if err := chmodPath(closed, usable); err != nil {
+			return -1, err
+		}
+		return openDirAt(at, base)
+	}
+	var st unix.Stat_t
+	if err == nil && unix.Fstat(fd, &st) == nil && st.Mode&usable != usable {
+		_ = unix.Fchmod(fd, usable) // the removal of what is in it answers
+	}
+	return fd, err
+}
+
+// empty removes all that is in a directory, which lies so many below the top.
+func (r *remover) empty(fd, depth int) error {
 	var names []string
 	buf := make([]byte, 32<<10)
 	if err := eachEntry(fd, buf, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
 		return err
 	}
-	if fd == top { // read again from the start, in the next round
-		if _, err := unix.Seek(top, 0, 0); err != nil {
+	if fd == r.top { // read again from the start, in the next round
+		if _, err := unix.Seek(fd, 0, 0); err != nil {
 			return err
 		}
 	}
 	for _, base := range names {
-		if err := ctx.Err(); err != nil {
+		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		err := unlink(fd, base, 0)
 		if errors.Is(err, unix.EISDIR) {
-			err = removeBelow(ctx, top, fd, base, depth+1, moved)
+			err = r.below(fd, base, depth+1)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
@@ -125,16 +179,16 @@ func emptyDir(ctx context.Context, top, fd, depth int, moved *bool) error {
 	return nil
 }
 
-func removeBelow(ctx context.Context, top, fd int, base string, depth int, moved *bool) error {
+func (r *remover) below(fd int, base string, depth int) error {
 	if depth > maxOpenDirs {
-		*moved = true
-		return unix.Renameat(fd, base, top, tempName())
+		r.moved = true
+		return unix.Renameat(fd, base, r.top, tempName())
 	}
-	sub, err := openDirAt(fd, base)
+	sub, err := r.open(fd, base)
 	if err != nil {
 		return err
 	}
-	err = emptyDir(ctx, top, sub, depth, moved)
+	err = r.empty(sub, depth)
 	closeFD(sub)
 	if err != nil {
 		return err

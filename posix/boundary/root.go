@@ -35,14 +35,6 @@ type Options struct {
 	// and returns its error, or returns why the change may not be made any more.
 	// So a permission that is withdrawn while a body is on its way counts.
 	Commit func(change func() error) error
-
-	// Ahead, where it is set, has the root make the files of its next Writes that
-	// depend on what is there (IfMatch) before they are asked for, and let go of what
-	// the last ones replaced after they were answered. It calls step as whom Write is
-	// called: root, say, may be another user for files in its calls. It is for
-	// Linux, where such a file has no name and so is nobody's to see. Close waits
-	// for what is done so.
-	Ahead func(step func() error) error
 }
 
 // commit is Options.Commit, and calls change where that is nil.
@@ -81,7 +73,7 @@ func Open(dir string, opts *Options) (*Root, error) {
 
 func newRoot(s system, opts *Options) *Root {
 	r := &Root{opts: *orZero(opts), sys: s}
-	r.sys.commit, r.sys.keepMounts, r.sys.spares = r.opts.Commit, r.opts.KeepMounts, newSpares(r.opts.Ahead)
+	r.sys.commit, r.sys.keepMounts = r.opts.Commit, r.opts.KeepMounts
 	r.refs.Store(1)
 	return r
 }

@@ -22,7 +22,6 @@ type system struct {
 	fd         int
 	commit     commit
 	keepMounts bool
-	spares     *spares
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
@@ -59,10 +58,7 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 	return newRoot(system{fd: dir}, opts), nil
 }
 
-func (s system) close() error {
-	s.spares.close()
-	return unix.Close(s.fd)
-}
+func (s system) close() error { return unix.Close(s.fd) }
 
 // again opens the same directory once more.
 func (s system) again() (system, error) {
@@ -398,13 +394,19 @@ func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool
 		}
 		return s.chmod(ctx, t, mode, sync)
 	}
-	err = unix.Fchmodat(fd, "", uint32(mode), unix.AT_EMPTY_PATH)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
-		err = unix.Chmod(procPath(fd), uint32(mode))
-	}
+	err = chmodPath(fd, uint32(mode))
 	if err == nil && sync {
 		err = s.syncFile(t)
+	}
+	return err
+}
+
+// chmodPath is fchmod for a descriptor that was opened with O_PATH.
+func chmodPath(fd int, mode uint32) error {
+	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
+		err = unix.Chmod(procPath(fd), mode)
 	}
 	return err
 }

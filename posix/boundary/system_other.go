@@ -27,13 +27,7 @@ type system struct {
 	root       *os.Root
 	commit     commit
 	keepMounts bool // there is no root on the mounts of others
-	spares     *spares
 }
-
-// spares are none here.
-type spares struct{}
-
-func newSpares(func(step func() error) error) *spares { return nil }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
 	if noSymlinks {

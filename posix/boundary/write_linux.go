@@ -22,7 +22,7 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 			return driver.WriteResult{}, err
 		}
 	}
-	w := writer{opts: o, commit: s.commit, spares: s.spares, fd: -1, look: -1}
+	w := writer{opts: o, commit: s.commit, fd: -1}
 	var err error
 	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
 		return driver.WriteResult{}, err
@@ -125,12 +125,10 @@ func linked(name, dest string) (string, error) {
 type writer struct {
 	opts   *driver.WriteOptions
 	commit commit
-	spares *spares
 	place  place
 	was    unix.Stat_t // what was there when the write began; a hint until the lock is held
-	temp   string      // name of the temporary file, "" when there is none, or it has none yet
+	temp   string      // name of the temporary file, "" when there is none
 	fd     int         // of the temporary file, -1 when there is none
-	look   int         // as in spare
 	size   int64
 	res    driver.WriteResult
 }
@@ -180,11 +178,6 @@ func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
 		return err
 	}
 	w.size = int64(n)
-	if n == 0 && w.look >= 0 { // it has a block that it does not need
-		if err := unix.Ftruncate(w.fd, 0); err != nil {
-			return err
-		}
-	}
 	if small {
 		w.res.Digest = driver.DigestBytes(buf[:n])
 		return nil
@@ -284,22 +277,14 @@ func (w *writer) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = w.install(old)
-	switch {
-	case old >= 0 && err == nil && w.ahead():
-		w.spares.follow(w.place.fd, remainder{old, w.look})
-		w.look = -1
-	case old >= 0:
-		closeFD(old)
+	if old >= 0 {
+		defer closeFD(old)
 	}
-	return err
+	return w.install(old)
 }
 
 // install gives the temporary file what belongs to the name, and the name.
 func (w *writer) install(old int) error {
-	if err := w.nameTemp(); err != nil {
-		return err
-	}
 	if err := w.dress(old); err != nil {
 		return err
 	}

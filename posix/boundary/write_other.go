@@ -223,3 +223,24 @@ func nlink(fi fs.FileInfo) uint64 {
 	}
 	return 1
 }
+
+// forceRemove removes what is at a path of the host, with all below it.
+func forceRemove(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	// WalkDir calls for a directory before it reads it.
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = root.Chmod(name, 0o700)
+		}
+		return err
+	})
+	return errors.Join(err, os.RemoveAll(path))
+}

@@ -277,7 +277,7 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	if err := h.g.end(ctx, dead, end); err != nil {
 		return err
 	}
-	if err := RemoveTree(h.g.Path(dead)); err != nil {
+	if err := boundary.RemoveTree(h.g.Path(dead)); err != nil {
 		return err
 	}
 	driver.Step(ctx, "removed")

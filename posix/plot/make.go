@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -63,10 +64,10 @@ func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessa
 	}
 	driver.Step(ctx, "directory made")
 	if err := m.build(ctx, fresh, build); err != nil {
-		return nil, errors.Join(err, RemoveTree(fresh))
+		return nil, errors.Join(err, boundary.RemoveTree(fresh))
 	}
 	if err := os.Rename(fresh, g.Path(spec.ID)); err != nil {
-		return nil, errors.Join(err, RemoveTree(fresh))
+		return nil, errors.Join(err, boundary.RemoveTree(fresh))
 	}
 	driver.Step(ctx, "renamed")
 	if m.Policy.Durable {
@@ -82,7 +83,7 @@ func makeAnew(dir string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := RemoveTree(dir); err != nil {
+	if err := boundary.RemoveTree(dir); err != nil {
 		return err
 	}
 	return os.Mkdir(dir, mode)

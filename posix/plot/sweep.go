@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -37,7 +38,7 @@ func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.C
 	if err := g.end(ctx, name, end); err != nil {
 		return err
 	}
-	return RemoveTree(g.Path(name))
+	return boundary.RemoveTree(g.Path(name))
 }
 
 // end calls end, which may be nil, with the directory of that name.

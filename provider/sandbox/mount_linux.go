@@ -75,12 +75,6 @@ func view(root *os.File, i ids, u unit, keepMounts bool) (*boundary.Root, *drive
 		return nil, nil, err
 	}
 	opts := &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: keepMounts, Commit: guest.Elsewhere(u.gate)}
-	if keepMounts { // a directory in place, where an agent edits
-		opts.Ahead = func(step func() error) error { return step() }
-		if i.root {
-			opts.Ahead = guest.StepAs(i.base + workloadUID)
-		}
-	}
 	r, err := boundary.FromFD(fd, opts)
 	if err != nil {
 		return nil, nil, err

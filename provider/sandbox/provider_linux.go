@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -353,7 +354,7 @@ func (p *Provider) give(dir string, uid int) error {
 // own, after an end that was not clean, is of no use to it.
 func (p *Provider) freshLayer(layer string) error {
 	work := filepath.Join(layer, "work")
-	if err := plot.RemoveTree(work); err != nil {
+	if err := boundary.RemoveTree(work); err != nil {
 		return err
 	}
 	for _, d := range []struct {

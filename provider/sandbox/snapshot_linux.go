@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -122,7 +123,7 @@ func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, err
 	if err == nil {
 		return dir, nil
 	}
-	err = errors.Join(err, plot.RemoveTree(fresh))
+	err = errors.Join(err, boundary.RemoveTree(fresh))
 	if _, there := os.Lstat(dir); there == nil {
 		return dir, nil // another made the same meanwhile
 	}
@@ -312,7 +313,7 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 		if needed[path] || strings.HasPrefix(e.Name(), newLayer) && young(e) {
 			continue
 		}
-		errs = append(errs, plot.RemoveTree(path))
+		errs = append(errs, boundary.RemoveTree(path))
 	}
 	return errors.Join(errs...)
 }

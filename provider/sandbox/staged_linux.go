@@ -546,7 +546,7 @@ func (h *handle) pruneStaged() ([]staged, error) {
 			continue
 		}
 		if s.Layer != "" {
-			if err := plot.RemoveTree(h.stagedPath(s.Layer)); err != nil {
+			if err := boundary.RemoveTree(h.stagedPath(s.Layer)); err != nil {
 				return nil, err
 			}
 		}
