@@ -16,13 +16,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // authorities sign certificates for the hosts with a credential. Each may sign
@@ -172,16 +172,7 @@ func (as *authorities) saveLocked(all []*authority) error {
 		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 		_ = pem.Encode(&out, &pem.Block{Type: "EC PRIVATE KEY", Bytes: key})
 	}
-	f, err := os.CreateTemp(filepath.Dir(as.file), ".authority-") // mode 0600
-	if err != nil {
-		return fmt.Errorf("egress: save authorities: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(out.Bytes())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), as.file)
-	}
-	if err != nil {
+	if err := atomicfile.Write(as.file, out.Bytes(), atomicfile.Options{}); err != nil {
 		return fmt.Errorf("egress: save authorities: %w", err)
 	}
 	return nil

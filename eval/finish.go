@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // caseResultLocked is what is known of a case.
@@ -77,19 +78,13 @@ func (m *matrix) declaredTags() []string {
 
 // writeResults writes results.json: the result, with the executions as they are in
 // the journal, one at a time.
-func (m *matrix) writeResults(r *Result) (err error) {
-	path := filepath.Join(m.runDir, ResultsName)
-	tmp, err := os.CreateTemp(m.runDir, "."+ResultsName+"-*")
+func (m *matrix) writeResults(r *Result) error {
+	err := atomicfile.WriteTo(filepath.Join(m.runDir, ResultsName), reportFile, func(file io.Writer) error {
+		w := bufio.NewWriterSize(file, 1<<16)
+		return errors.Join(m.stream(w, r), w.Flush())
+	})
 	if err != nil {
 		return fmt.Errorf("eval: write the results: %w: %w", fault.Of(err), err)
-	}
-	w := bufio.NewWriterSize(tmp, 1<<16)
-	err = errors.Join(m.stream(w, r), w.Flush(), tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("eval: write the results: %w: %w", fault.Of(err), err), os.Remove(tmp.Name()))
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // writeJSON writes a document in place of the file that is there, whole or not
@@ -32,18 +32,12 @@ func encodeDocument(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func writeWhole(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
+// reportFile is how files that people read are written.
+var reportFile = atomicfile.Options{Mode: 0o644}
+
+func writeWhole(path string, data []byte) error {
+	if err := atomicfile.Write(path, data, reportFile); err != nil {
 		return fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err), os.Remove(tmp.Name()))
 	}
 	return nil
 }

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // Sync says when what was written to a file is forced to the disk.
@@ -217,12 +221,22 @@ func (f *File) tornLocked() bool {
 // rotateLocked moves the file to PATH.1, that to PATH.2, and so on. It reports
 // false if another process is about to do it.
 func (f *File) rotateLocked() (bool, error) {
-	ours, err := tryLock(f.f)
+	lock := flock.New(f.path, flock.SetFlag(os.O_RDWR|openFlags))
+	// It does not wait: a process that was stopped while it had the lock must not stop
+	// this one too.
+	ours, err := lock.TryLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // another process is between two steps, or done
+	}
 	if err != nil || !ours {
 		return false, err
 	}
-	defer unlock(f.f)
-	if info, err := os.Lstat(f.path); err != nil || !os.SameFile(info, f.info) {
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	locked, err := lock.Stat()
+	if err != nil {
+		return false, err
+	}
+	if info, err := os.Lstat(f.path); err != nil || !os.SameFile(info, f.info) || !os.SameFile(info, locked) {
 		return true, nil // it was done while we asked
 	}
 	if err := f.syncLocked(); err != nil {
@@ -238,7 +252,7 @@ func (f *File) rotateLocked() (bool, error) {
 	if f.opts.Sync == SyncNone {
 		return true, nil
 	}
-	return true, syncDir(f.path)
+	return true, atomicfile.SyncDir(filepath.Dir(f.path))
 }
 
 func rotatedName(path string, i int) string {

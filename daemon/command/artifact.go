@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/stage"
 )
@@ -149,30 +150,15 @@ func (a *app) artifactGet(ctx context.Context, workspace, ref, dest string) erro
 		if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
 			dest = filepath.Join(dest, path.Base(name))
 		}
-		if err := writeWhole(dest, body); err != nil {
+		err = atomicfile.WriteTo(dest, atomicfile.Options{Mode: 0o644}, func(w io.Writer) error {
+			_, err := io.Copy(w, body)
+			return err
+		})
+		if err != nil {
 			return hostError("write", dest, err)
 		}
 		return a.answer(art, func(io.Writer) error { return nil })
 	})
-}
-
-// writeWhole writes a file beside its name, and gives it that when it is whole.
-func writeWhole(name string, body io.Reader) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".croft-get-")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, body)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func (a *app) artifactRmCommand() *cobra.Command {

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -129,30 +128,12 @@ func sinkOf(to string) (sink stage.Sink, done func(), err error) {
 		return nil, nil, err
 	}
 	sink = func(ref stage.FileRef, info workspace.Info, body io.Reader) error {
-		return writeOne(root, ref.Name, info, body)
+		if err := root.MkdirAll(filepath.Dir(ref.Name), 0o777); err != nil {
+			return err
+		}
+		const readable = 0o400 // for the user of this command
+		_, err := replaceBelow(root, ref.Name, body, info.Mode.Perm()|readable, false)
+		return err
 	}
 	return sink, func() { _ = root.Close() }, nil // files are closed by themselves
-}
-
-// writeOne writes one file beside its name and gives it that name when it is
-// whole.
-func writeOne(root *os.Root, name string, info workspace.Info, body io.Reader) error {
-	dir := filepath.Dir(name)
-	if err := root.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	const readable = 0o400 // by whoever runs this
-	temp := filepath.Join(dir, ".croft-collect-"+rand.Text())
-	out, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode.Perm()|readable)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, body)
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
 }

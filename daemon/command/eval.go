@@ -51,8 +51,6 @@ type evalPlace struct {
 	read      []string
 	tools     string
 	policy    policyFlags
-
-	begun *fence // that is being put up already; nil is none
 }
 
 func (p *evalPlace) register(f *pflag.FlagSet) {
@@ -106,16 +104,17 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
-	begun := p.begun
-	if begun == nil {
-		begun = a.beginFence(ctx, p)
+	requests, inside := new(eval.Requests), &eval.Inside{Base: system.EvalInside}
+	ground, err := system.OpenEval(ctx, system.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, begun.end(ctx)) }()
-	<-begun.done
-	if begun.err != nil {
-		return begun.err
+	defer func() { err = errors.Join(err, ground.Close(ctx)) }()
+	places := &eval.Sandbox{Provider: ground.Provider, Isolation: workspace.Isolation(p.isolation), Inside: inside}
+	if err := places.Ready(ctx); err != nil {
+		return err
 	}
-	opts.Requests, opts.Places = begun.requests, begun.places
+	opts.Requests, opts.Places = requests, places
 	return f()
 }
 

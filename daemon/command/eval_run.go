@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -142,8 +140,6 @@ func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pfl
 		}
 		o.goOn(begun.Made, opts, f)
 	}
-	collectLate()
-	defer a.beginEarly(ctx, &o.place)(&err)
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
 		return err
@@ -179,15 +175,6 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 	if opts.Limits == nil {
 		opts.Limits = made.Limits
 	}
-}
-
-// collectLate lets an evaluation, which needs little memory and is often over soon, have
-// 32 MB before it looks for garbage for the first time, and from then on twice what it
-// needs.
-func collectLate() {
-	const first, then = 800, 200 // percent of the 4 MB that Go begins with, and of what is in use
-	debug.SetGCPercent(first)
-	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, then)
 }
 
 // evaluate runs a suite and turns its result into a status.

@@ -181,38 +181,41 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 
 // file takes one file: into a temporary one beside it, and then by renaming, so
 // that a get that is cut short leaves what was there.
-func (g *getter) file(ctx context.Context, from, name string) (err error) {
+func (g *getter) file(ctx context.Context, from, name string) error {
 	body, info, err := g.ws.Read(ctx, from, nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	tmp := path.Join(path.Dir(name), ".croft-get-"+driver.NewID())
-	f, err := g.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	// Never more than permissions: no set-uid from a workspace.
+	n, err := replaceBelow(g.root, name, body, info.Mode.Perm(), true)
 	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			g.root.Remove(tmp) //nolint:errcheck // the first error is the one to tell
-		}
-	}()
-	n, err := io.Copy(f, body)
-	if err == nil {
-		err = f.Chmod(info.Mode.Perm()) // never more than permissions: no set-uid from a workspace
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err := g.root.Rename(tmp, name); err != nil {
 		return err
 	}
 	g.done.Files++
 	g.done.Bytes += n
 	return nil
+}
+
+// replaceBelow replaces a file below a directory, which it never leaves: it writes a
+// temporary file beside it and renames that. exact is mode whatever the umask.
+func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, exact bool) (n int64, err error) {
+	temp := path.Join(path.Dir(name), ".croft-new-"+driver.NewID())
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(f, body)
+	if err == nil && exact {
+		err = f.Chmod(mode)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return 0, errors.Join(err, root.Remove(temp))
+	}
+	return n, nil
 }
 
 // symlink makes a symlink that stays inside DEST.

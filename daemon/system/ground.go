@@ -10,18 +10,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/registry"
 )
 
 const (
 	groundFile = "store-id"
 	groundLock = "store-id.lock"
-	groundPoll = 5 * time.Millisecond
 
 	// nobodyKnows stands in the file for a store that can't be named.
 	nobodyKnows = "unknown"
@@ -152,33 +150,17 @@ func (g *ground) read() ([]string, error) {
 // write replaces the file, so that whoever reads it never sees a part.
 func (g *ground) write(stores []string) error {
 	path := filepath.Join(g.dir, groundFile)
-	tmp := path + ".new"
-	os.Remove(tmp) // of one who died; the lock is ours
-	err := once(tmp, strings.Join(stores, "\n")+"\n", 0o600)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	return hostError("write whose data it is", errors.Join(err, syncDir(g.dir)))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	err := atomicfile.Write(path, []byte(strings.Join(stores, "\n")+"\n"), atomicfile.Options{Durable: true, Temp: path + ".new"})
+	return hostError("write whose data it is", err)
 }
 
 func (g *ground) lock(ctx context.Context, exclusive bool) (func(), error) {
-	l := flock.New(filepath.Join(g.dir, groundLock), flock.SetPermissions(0o600))
-	try := l.TryRLockContext
+	take := flockfile.RLock
 	if exclusive {
-		try = l.TryLockContext
+		take = flockfile.Lock
 	}
-	if _, err := try(ctx, groundPoll); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
+	l, err := take(ctx, filepath.Join(g.dir, groundLock))
+	if err != nil {
 		return nil, hostError("lock whose data it is", err)
 	}
 	return func() { _ = l.Close() }, nil // closing the file ends the lock, whatever it says
