@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 const (
@@ -29,15 +30,16 @@ const (
 // of every store that has workspaces in the directory, one on a line; the lock
 // beside it keeps opening and sweeping apart also between stores.
 type ground struct {
-	dir   string
-	fresh bool // the store had no record when it was opened
+	dir       string
+	providers []driver.Provider
+	fresh     bool // the store had no record when it was opened
 }
 
 // newGround judges whose a directory is that nobody has marked. A store that
 // knows no workspace can't be the one of those that are there. Where the mark
 // can't be written it is tried again when it is needed.
-func newGround(ctx context.Context, dir string, store registry.Store, log *slog.Logger) (*ground, error) {
-	g := &ground{dir: dir}
+func newGround(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*ground, error) {
+	g := &ground{dir: dir, providers: providers}
 	stores, err := g.read()
 	if err != nil || slices.Equal(stores, []string{store.ID()}) {
 		return g, err
@@ -50,7 +52,7 @@ func newGround(ctx context.Context, dir string, store registry.Store, log *slog.
 	leave, err := g.lock(ctx, true)
 	if err == nil {
 		defer leave()
-		_, err = g.settle(store.ID())
+		_, err = g.settle(ctx, store.ID())
 	}
 	if err != nil {
 		log.Warn("mark the data directory", "error", err)
@@ -76,7 +78,7 @@ func (g *ground) add(ctx context.Context, store string) error {
 		return err
 	}
 	defer leave()
-	stores, err := g.settle(store)
+	stores, err := g.settle(ctx, store)
 	if err != nil || slices.Contains(stores, store) {
 		return err
 	}
@@ -89,7 +91,7 @@ func (g *ground) Alone(ctx context.Context, store string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	stores, err := g.settle(store)
+	stores, err := g.settle(ctx, store)
 	if err == nil && !slices.Equal(stores, []string{store}) {
 		err = fmt.Errorf("system: data directory %s: %w: it holds workspaces of store %s, and this is store %s; nothing is removed. "+
 			"Bring back the store that knows them, or move them away, or give them up: write %s alone into %s",
@@ -108,12 +110,12 @@ func without(stores []string, store string) []string {
 
 // settle returns the stores of the directory, with the lock held. A directory
 // that holds nothing becomes the store's.
-func (g *ground) settle(store string) ([]string, error) {
+func (g *ground) settle(ctx context.Context, store string) ([]string, error) {
 	stores, err := g.read()
 	if err != nil || slices.Equal(stores, []string{store}) {
 		return stores, err
 	}
-	held, err := g.held()
+	held, err := g.held(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -127,16 +129,18 @@ func (g *ground) settle(store string) ([]string, error) {
 	return stores, g.write(stores)
 }
 
-// held reports whether providers keep something in the directory.
-func (g *ground) held() (bool, error) {
-	if _, err := os.Lstat(filepath.Join(g.dir, "filestore.db")); !errors.Is(err, fs.ErrNotExist) {
-		return true, hostError("look into the data directory", err)
+// held reports whether a provider has a workspace.
+func (g *ground) held(ctx context.Context) (bool, error) {
+	for _, p := range g.providers {
+		persistent, ok := driver.Find[driver.Persistent](p)
+		if !ok {
+			continue
+		}
+		if has, err := persistent.HasWorkspaces(ctx); err != nil || has {
+			return has, hostError("look for workspaces of kind "+p.Kind(), err)
+		}
 	}
-	entries, err := os.ReadDir(filepath.Join(g.dir, "ws"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return len(entries) > 0, hostError("look into the data directory", err)
+	return false, nil
 }
 
 func (g *ground) read() ([]string, error) {

@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // fill makes a workspace of each kind that lasts, with a file in it, and returns
@@ -140,6 +143,34 @@ func sweepRefused(t *testing.T, cfg system.Config) {
 	err = sys.Registry.Sweep(t.Context())
 	if fault.Of(err) != fault.WrongState || !strings.Contains(err.Error(), filepath.Join(cfg.DataDir, "store-id")) {
 		t.Errorf("sweep: %v, want WrongState that says what to do", err)
+	}
+}
+
+// A lasting provider is one that Croft does not have by itself, and whose workspaces
+// are in a place that Croft does not know.
+type lasting struct {
+	memory.Provider
+	has bool
+	err error
+}
+
+func (*lasting) Kind() string { return "lasting" }
+
+func (p *lasting) HasWorkspaces(context.Context) (bool, error) { return p.has, p.err }
+
+// TestEveryProviderIsAsked: what a provider of another module keeps is not swept by a
+// store that does not know it.
+func TestEveryProviderIsAsked(t *testing.T) {
+	with := func(p *lasting) system.Config {
+		return system.Config{DataDir: t.TempDir(), Providers: []driver.Provider{p}}
+	}
+	sweepRefused(t, with(&lasting{has: true}))
+	if err := openSystem(t, with(&lasting{})).Registry.Sweep(t.Context()); err != nil {
+		t.Errorf("a provider that has no workspaces: %v", err)
+	}
+	broken := errors.New("broken")
+	if err := openSystem(t, with(&lasting{err: broken})).Registry.Sweep(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("a provider that can't tell: %v, want its error", err)
 	}
 }
 

@@ -148,7 +148,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
-	ground, err := newGround(ctx, s.Dir, s.store, s.log)
+	ground, err := newGround(ctx, s.Dir, providers, s.store, s.log)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,28 @@ func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.
 	return nil
 }
 
+// HasWorkspaces reports whether there is a directory of a workspace of this kind,
+// whole or not.
+func (g *Ground) HasWorkspaces() (bool, error) {
+	entries, err := os.ReadDir(g.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: look for workspaces: %w", g.kind, err)
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		if strings.HasPrefix(e.Name(), g.newPrefix) || strings.HasPrefix(e.Name(), g.deadPrefix) {
+			return true
+		}
+		if !driver.ValidID(e.Name()) {
+			return false
+		}
+		_, err := os.Lstat(g.metaPath(e.Name()))
+		return !errors.Is(err, fs.ErrNotExist)
+	}), nil
+}
+
 // remove removes the directory with the given name, after end.
 func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
 	if err := g.end(ctx, name, end); err != nil {

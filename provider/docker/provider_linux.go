@@ -372,6 +372,9 @@ func newRef(m *plot.Meta, opts options, caps driver.Capabilities) (driver.Ref, e
 	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
+// HasWorkspaces reports whether there is a directory of a workspace.
+func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.ground.HasWorkspaces() }
+
 // Sweep removes containers and directories of workspaces that are not in live,
 // and what a crash left. What belongs to other data directories, and to providers
 // of other kinds, stays.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -299,6 +300,23 @@ func (p *Provider) attach(s *store, rec *record, caps driver.Capabilities) (*dri
 			Files: w, Rename: w.Rename, Copy: w.Copy, Chmod: w.Chmod, Symlink: w.Symlink, Digest: w.Digest,
 		},
 	}, nil
+}
+
+// HasWorkspaces reports whether the database has a workspace.
+func (p *Provider) HasWorkspaces(ctx context.Context) (bool, error) {
+	if _, err := os.Lstat(dbPath(&p.cfg)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	s, err := p.store(ctx)
+	if err != nil {
+		return false, failed("look for workspaces", ".", err)
+	}
+	var ids []string
+	err = s.view(ctx, func(t *tx) (err error) {
+		ids, err = t.strings("SELECT id FROM workspace LIMIT 1")
+		return err
+	})
+	return len(ids) > 0, failed("look for workspaces", ".", err)
 }
 
 // Sweep removes the workspaces that are not in live, and the objects that a

@@ -50,6 +50,9 @@ type store struct {
 
 const busyTimeout = 30 * time.Second
 
+// dbPath is where the database is.
+func dbPath(cfg *Config) string { return filepath.Join(cfg.Dir, "filestore.db") }
+
 // openStore opens or makes the database and the bucket below cfg.Dir.
 func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -65,7 +68,7 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	if err := s.openBucket(cfg.Dir); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(cfg.Dir, "filestore.db")
+	path := dbPath(cfg)
 	if err := makePrivate(path); err != nil {
 		return nil, err
 	}

@@ -464,6 +464,9 @@ func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
 	return t
 }
 
+// HasWorkspaces reports whether there is a directory of a workspace.
+func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.ground.HasWorkspaces() }
+
 // Sweep ends the guests of workspaces that are not in live, and removes their
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.

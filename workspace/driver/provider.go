@@ -57,6 +57,16 @@ type Reserver interface {
 	Release(id string)
 }
 
+// A Persistent is a provider, or what is wrapped around one, whose workspaces outlive
+// the process. A program that opens storage with records that do not know them asks
+// it, so that it does not sweep the workspaces of another one. A provider that is none
+// is taken to keep nothing.
+type Persistent interface {
+	// HasWorkspaces reports whether there is a workspace of any id that Sweep would
+	// remove if none was live. It makes nothing.
+	HasWorkspaces(ctx context.Context) (bool, error)
+}
+
 // Find returns the outermost of p and the providers that it wraps (those that it
 // returns from a method Unwrap) which is a T.
 func Find[T any](p Provider) (T, bool) {

@@ -117,6 +117,7 @@ func destroyOthers(t testing.TB, e *Env) {
 func sweepRemoves(t testing.TB, e *Env) {
 	dead, live := e.open(t), e.open(t)
 	wantNil(t, "Close", dead.Close(t.Context()))
+	wantHas(t, e, true)
 	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), []string{live.spec.ID}))
 	_, err := e.use(t).Resolve(t.Context(), dead.Ref())
 	wantGone(t, "Resolve of what was swept", err)
@@ -125,6 +126,20 @@ func sweepRemoves(t testing.TB, e *Env) {
 	_, err = e.use(t).Resolve(t.Context(), live.Ref())
 	wantGone(t, "Resolve of what was swept", err)
 	e.wantNothing(t, "after Sweep of all")
+	wantHas(t, e, false)
+}
+
+// wantHas asks a provider whose workspaces outlive the process whether there are any.
+func wantHas(t testing.TB, e *Env, want bool) {
+	p, ok := driver.Find[driver.Persistent](e.use(t))
+	if !ok {
+		return
+	}
+	got, err := p.HasWorkspaces(t.Context())
+	wantNil(t, "HasWorkspaces", err)
+	if got != want {
+		t.Errorf("HasWorkspaces = %v, want %v", got, want)
+	}
 }
 
 func sweepKeeps(t testing.TB, e *Env) {
