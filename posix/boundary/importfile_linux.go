@@ -1,6 +1,7 @@
 package boundary
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -73,26 +74,7 @@ func (m *importer) content(from, to int, st *unix.Stat_t, buf []byte) error {
 	if st.Size > int64(len(buf)) && st.Blocks*sector < st.Size {
 		return m.sparse(from, to, st.Size, buf)
 	}
-	if st.Size > int64(len(buf)) {
-		return m.extent(from, to, 0, -1, buf)
-	}
-	return copyBuffer(from, to, buf)
-}
-
-// copyBuffer copies a small file: mostly one read and one write.
-func copyBuffer(from, to int, buf []byte) error {
-	for off := int64(0); ; {
-		n, err := pread(from, buf, off)
-		if err != nil || n == 0 {
-			return err
-		}
-		if err := writeAll(to, buf[:n]); err != nil {
-			return err
-		}
-		if off += int64(n); n < len(buf) {
-			return nil
-		}
-	}
+	return copyRange(m.ctx, from, to, 0, -1, buf)
 }
 
 // sparse copies what of a file is data.
@@ -103,13 +85,13 @@ func (m *importer) sparse(from, to int, size int64, buf []byte) error {
 			break
 		}
 		if err != nil {
-			return m.extent(from, to, off, -1, buf)
+			return copyRange(m.ctx, from, to, off, -1, buf)
 		}
 		hole, err := unix.Seek(from, data, unix.SEEK_HOLE)
 		if err != nil {
 			hole = size
 		}
-		if err := m.extent(from, to, data, hole, buf); err != nil {
+		if err := copyRange(m.ctx, from, to, data, hole, buf); err != nil {
 			return err
 		}
 		off = hole
@@ -117,11 +99,12 @@ func (m *importer) sparse(from, to int, size int64, buf []byte) error {
 	return unix.Ftruncate(to, size)
 }
 
-// extent copies from one offset to another, -1 being the end of the file.
-func (m *importer) extent(from, to int, off, end int64, buf []byte) error {
+// copyRange copies an open file from one offset to another, -1 being its end, to
+// the same offsets of another file.
+func copyRange(ctx context.Context, from, to int, off, end int64, buf []byte) error {
 	const most = 16 << 20 // between two looks at the context
 	for end < 0 || off < end {
-		if err := m.ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		want := int64(most)

@@ -53,7 +53,10 @@ func (w *writer) overwrite(ctx context.Context) error {
 
 // refill gives an open file the content of the temporary one.
 func (w *writer) refill(fd int) error {
-	if err := copyContent(w.fd, fd, w.size); err != nil {
+	buf := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(buf)
+	// What was begun is done: half of a file is of no use.
+	if err := copyRange(context.Background(), w.fd, fd, 0, w.size, *buf); err != nil {
 		return err
 	}
 	if err := unix.Ftruncate(fd, w.size); err != nil {

@@ -9,26 +9,6 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// copyContent writes so many bytes of one open file to another.
-func copyContent(from, to int, size int64) error {
-	pooled := bodyBuffers.Get().(*[]byte)
-	defer bodyBuffers.Put(pooled)
-	for off := int64(0); off < size; {
-		n, err := pread(from, *pooled, off)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("%w: the temporary file shrank", fault.Internal)
-		}
-		if err := pwriteAll(to, (*pooled)[:n], off); err != nil {
-			return err
-		}
-		off += int64(n)
-	}
-	return nil
-}
-
 const tempTries = 100
 
 // makeTemp makes the temporary file and locks it, so that CleanTemps of another

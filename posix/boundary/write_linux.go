@@ -149,23 +149,8 @@ func (w *writer) refuse() error {
 
 var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
-// spool takes the body into a temporary file. A body that fits into the buffer
-// is read before there is one.
+// spool takes the body into a temporary file, and leaves none where it fails.
 func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
-	pooled := bodyBuffers.Get().(*[]byte)
-	defer bodyBuffers.Put(pooled)
-	buf := *pooled
-	n, errBody := io.ReadFull(body, buf)
-	small := errors.Is(errBody, io.EOF) || errors.Is(errBody, io.ErrUnexpectedEOF)
-	if errBody != nil && !small {
-		return bodyError(errBody)
-	}
-	if err := w.fits(int64(n)); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if err := w.makeTemp(); err != nil {
 		return err
 	}
@@ -174,51 +159,38 @@ func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
 			w.discard()
 		}
 	}()
-	if err := writeAll(w.fd, buf[:n]); err != nil {
-		return err
-	}
-	w.size = int64(n)
-	if small {
-		w.res.Digest = driver.DigestBytes(buf[:n])
-		return nil
-	}
-	return w.spoolRest(ctx, body, buf)
-}
-
-// spoolRest takes what follows the full buffer.
-func (w *writer) spoolRest(ctx context.Context, body io.Reader, buf []byte) error {
+	buf := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(buf)
 	h := driver.NewDigest()
-	h.Write(buf)
-	hole := false
-	for {
-		n, err := body.Read(buf)
-		if n > 0 {
+	for hole := false; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, errBody := body.Read(*buf)
+		if data := (*buf)[:n]; n > 0 {
 			w.size += int64(n)
 			if err := w.fits(w.size); err != nil {
 				return err
 			}
-			h.Write(buf[:n])
-			if hole = isZero(buf[:n]); hole { // which takes no room on the disk
-				_, err := unix.Seek(w.fd, int64(n), io.SeekCurrent)
-				if err != nil {
-					return err
-				}
-			} else if err := writeAll(w.fd, buf[:n]); err != nil {
+			h.Write(data)
+			if hole = isZero(data); hole { // which takes no room on the disk
+				_, err = unix.Seek(w.fd, int64(n), io.SeekCurrent)
+			} else {
+				err = writeAll(w.fd, data)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(errBody, io.EOF) {
 			w.res.Digest = driver.SumDigest(h)
 			if hole {
 				return unix.Ftruncate(w.fd, w.size)
 			}
 			return nil
 		}
-		if err != nil {
-			return bodyError(err)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if errBody != nil {
+			return bodyError(errBody)
 		}
 	}
 }
@@ -337,40 +309,11 @@ func (w *writer) openOld() (int, error) {
 
 // matches compares the content of an open file with a digest.
 func matches(fd int, digest string) error {
-	pooled := bodyBuffers.Get().(*[]byte)
-	defer bodyBuffers.Put(pooled)
-	got, err := digestOf(fd, *pooled)
+	got, err := driver.DigestReader(&reader{fd: fd, left: -1})
 	if err == nil && got != digest {
 		err = errConflict
 	}
 	return err
-}
-
-// digestOf reads an open file by the buffer, which most fit into.
-func digestOf(fd int, buf []byte) (string, error) {
-	n, err := pread(fd, buf, 0)
-	if err != nil {
-		return "", err
-	}
-	if n < len(buf) {
-		end, err := pread(fd, buf[n:], int64(n))
-		if err == nil && end == 0 {
-			return driver.DigestBytes(buf[:n]), nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	h := driver.NewDigest()
-	for off := int64(0); ; off += int64(n) {
-		if n, err = pread(fd, buf, off); err != nil {
-			return "", err
-		}
-		if n == 0 {
-			return driver.SumDigest(h), nil
-		}
-		h.Write(buf[:n])
-	}
 }
 
 // dress gives the temporary file what the old one has: owner, extended
