@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -21,9 +20,6 @@ const MaxLine = 1 << 20
 // becomes its text, and an event beyond MaxLine loses its fields and says so.
 func Marshal(e Event) []byte {
 	e.Time = e.Time.UTC()
-	if line, ok := appendPlain(make([]byte, 0, 256), e); ok {
-		return line
-	}
 	line, err := json.Marshal(e)
 	if err == nil && len(line) <= MaxLine {
 		return line
@@ -45,90 +41,6 @@ func Marshal(e Event) []byte {
 		panic(fmt.Sprintf("event: marshal a plain event: %v", err)) // strings, numbers and a valid time
 	}
 	return line
-}
-
-// appendPlain appends e as json.Marshal has it, many times quicker, where all that
-// is in it is plain: short texts of ASCII that need no escapes, and numbers. It
-// reports whether that is so.
-func appendPlain(line []byte, e Event) ([]byte, bool) {
-	if y := e.Time.Year(); y < 1 || y > 9999 || len(e.Fields) > maxPlainFields {
-		return nil, false
-	}
-	ok := true
-	text := func(key, s string) {
-		ok = ok && isPlain(s)
-		line = append(append(append(append(line, key...), '"'), s...), '"')
-	}
-	text(`{"event":`, string(e.Kind))
-	line = strconv.AppendUint(append(line, `,"sequence":`...), e.Sequence, 10)
-	line = append(e.Time.AppendFormat(append(line, `,"ts":"`...), time.RFC3339Nano), '"')
-	if e.Workspace != "" {
-		text(`,"workspace":`, e.Workspace)
-	}
-	if e.Session != "" {
-		text(`,"session":`, e.Session)
-	}
-	if len(e.Fields) > 0 && ok {
-		line, ok = appendFields(append(line, `,"fields":`...), e.Fields)
-	}
-	return append(line, '}'), ok
-}
-
-// Limits of plain events.
-const (
-	maxPlainFields = 16
-	maxPlainText   = 4 << 10
-)
-
-func appendFields(line []byte, fields map[string]any) ([]byte, bool) {
-	var room [maxPlainFields]string
-	names := room[:0]
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for i, name := range names {
-		sep := byte(',')
-		if i == 0 {
-			sep = '{'
-		}
-		if !isPlain(name) {
-			return nil, false
-		}
-		line = append(append(append(line, sep, '"'), name...), '"', ':')
-		switch v := fields[name].(type) {
-		case string:
-			if !isPlain(v) {
-				return nil, false
-			}
-			line = append(append(append(line, '"'), v...), '"')
-		case int64:
-			line = strconv.AppendInt(line, v, 10)
-		case int:
-			line = strconv.AppendInt(line, int64(v), 10)
-		case uint64:
-			line = strconv.AppendUint(line, v, 10)
-		case bool:
-			line = strconv.AppendBool(line, v)
-		default:
-			return nil, false
-		}
-	}
-	return append(line, '}'), true
-}
-
-// isPlain reports whether a text is written as it is.
-func isPlain(s string) bool {
-	if len(s) > maxPlainText {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c < 0x20 || c >= 0x7f, c == '"', c == '\\', c == '<', c == '>', c == '&':
-			return false
-		}
-	}
-	return true
 }
 
 // plainFields replaces what JSON can't hold.
