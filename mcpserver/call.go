@@ -14,33 +14,23 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// A toolCall runs a tool for a client. Where the user has to be asked first, there
-// is a result that asks instead.
-// text is where the text of the answer may go.
-type toolCall func(ctx context.Context, req *mcp.CallToolRequest, text outlet) (tool.Result, *mcp.CallToolResult, error)
-
-// An outlet is Quoted and Send of a tool.Request.
-type outlet struct {
-	quoted *[]byte
-	send   func()
-}
-
-// call returns what runs a tool.
-func (s *Server) call(t *tool.Tool, v view) toolCall {
-	return func(ctx context.Context, req *mcp.CallToolRequest, text outlet) (tool.Result, *mcp.CallToolResult, error) {
+// call returns the handler of a tool. Where the user must be asked first, the
+// result asks instead.
+func (s *Server) call(t *tool.Tool, v view) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
 		if err != nil {
-			return tool.Result{}, nil, err
+			return result(tool.Result{}, err)
 		}
 		defer done()
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
-			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only, Quoted: text.quoted, Send: text.send,
+			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
 			Progress: progress(ctx, req), Ask: ask.function(),
 		})
 		if ask.question != "" && err != nil {
-			return res, ask.result(), nil
+			return ask.result(), nil
 		}
 		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
 			// It may have opened a workspace, of which all clients are told.
@@ -48,18 +38,7 @@ func (s *Server) call(t *tool.Tool, v view) toolCall {
 				s.log.Warn("tell clients of workspaces", "error", rerr)
 			}
 		}
-		s.note(ctx, req, t.Name, time.Since(start), err)
-		return res, nil, err
-	}
-}
-
-// handler is a call as the library has it.
-func (call toolCall) handler() mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res, question, err := call(ctx, req, outlet{})
-		if question != nil {
-			return question, nil
-		}
+		note(ctx, req, t.Name, time.Since(start), err)
 		return result(res, err)
 	}
 }
@@ -91,7 +70,9 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 			out.StructuredContent = res.Structured
 		}
 		if res.Handle != "" {
-			out.Content = append(out.Content, wholeAnswer(res.Handle))
+			out.Content = append(out.Content, &mcp.ResourceLink{
+				URI: resultScheme + res.Handle, Name: res.Handle, MIMEType: "text/plain", Description: "the whole answer, which was too long",
+			})
 		}
 		return out, nil
 	}
@@ -108,11 +89,6 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	out := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: wire.Message}}}
 	out.Meta = mcp.Meta{"croft.run/error": wire}
 	return out, nil
-}
-
-// wholeAnswer is where the whole of an answer is that was cut.
-func wholeAnswer(handle string) *mcp.ResourceLink {
-	return &mcp.ResourceLink{URI: resultScheme + handle, Name: handle, MIMEType: "text/plain", Description: "the whole answer, which was too long"}
 }
 
 // progress tells a client how a call goes, if it asked to be told.
@@ -136,10 +112,7 @@ func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress)
 }
 
 // note writes to the log of a client that wants one.
-func (s *Server) note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
-	if greeting := req.Session.InitializeParams(); greeting != nil && greeting.ProtocolVersion <= laneVersion && !s.logs.Load() {
-		return // nobody listens; newer versions say so with each request
-	}
+func note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
 	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
 	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
 	if err != nil {
@@ -149,13 +122,46 @@ func (s *Server) note(ctx context.Context, req *mcp.CallToolRequest, name string
 	_ = req.Session.Log(ctx, p) //nolint:staticcheck // as above
 }
 
-// noteLevels sees when a client asks for a log.
-func (s *Server) noteLevels(next mcp.MethodHandler) mcp.MethodHandler {
+// A callResult is a [mcp.CallToolResult] that encoding/json writes in one pass. In
+// the SDK's type a MarshalJSON is within another, and encoding/json scans what each
+// returns again, which takes several times as long as to encode a large text.
+type callResult struct {
+	mcp.ResultBase
+	ResultType        string `json:"resultType,omitempty"`
+	Content           []any  `json:"content"`
+	StructuredContent any    `json:"structuredContent,omitempty"`
+	IsError           bool   `json:"isError,omitempty"`
+}
+
+type textContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// encodeOnce makes a callResult of what a tool answered.
+func encodeOnce(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == "logging/setLevel" {
-			s.logs.Store(true)
+		res, err := next(ctx, method, req)
+		r, ok := res.(*mcp.CallToolResult)
+		if err != nil || !ok || r.InputRequests != nil {
+			return res, err
 		}
-		return next(ctx, method, req)
+		out := &callResult{ResultBase: mcp.ResultBase{Meta: r.Meta}, StructuredContent: r.StructuredContent, IsError: r.IsError}
+		for _, c := range r.Content {
+			if text, ok := c.(*mcp.TextContent); ok {
+				out.Content = append(out.Content, textContent{"text", text.Text})
+			} else {
+				out.Content = append(out.Content, c)
+			}
+		}
+		// The SDK does not export the type of a result: it is read from the rest's JSON.
+		rest := *r
+		rest.Meta, rest.Content, rest.StructuredContent = nil, nil, nil
+		data, err := rest.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		return out, json.Unmarshal(data, &struct{ ResultType *string }{&out.ResultType})
 	}
 }
 

@@ -15,33 +15,7 @@ type calls struct {
 	mu       sync.Mutex
 	closed   bool                // +checklocks:mu
 	sessions map[string]*session // +checklocks:mu
-	active   int                 // +checklocks:mu; calls
-	pause    *time.Timer         // +checklocks:mu; until rest; nil where there is no rest
 	running  sync.WaitGroup
-}
-
-// restAfter is how long nothing is called before the server rests.
-const restAfter = time.Second
-
-// restWith has rest called whenever nothing was called for a while.
-func (c *calls) restWith(rest func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if rest == nil || c.pause != nil {
-		return
-	}
-	c.pause = time.AfterFunc(restAfter, func() {
-		c.mu.Lock()
-		busy := c.active > 0 || c.closed
-		if !busy {
-			c.running.Add(1)
-		}
-		c.mu.Unlock()
-		if !busy {
-			defer c.running.Done()
-			rest()
-		}
-	})
 }
 
 // A session is a client, as long as it has a connection or a call.
@@ -112,9 +86,6 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	one := &call{cancel}
 	s.calls[one] = true
 	c.running.Add(1)
-	if c.active++; c.active == 1 && c.pause != nil {
-		c.pause.Stop()
-	}
 	stop := func() bool { return true }
 	if stream, ok := ctx.Value(streamKey{}).(stream); ok {
 		stop = context.AfterFunc(stream, func() { cancel(errVanished) })
@@ -125,9 +96,6 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 		c.mu.Lock()
 		delete(s.calls, one)
 		c.tidyLocked(id, s)
-		if c.active--; c.active == 0 && c.pause != nil && !c.closed {
-			c.pause.Reset(restAfter)
-		}
 		c.mu.Unlock()
 		c.running.Done()
 	}, nil
@@ -183,9 +151,6 @@ func (c *calls) end(id string) {
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true
-	if c.pause != nil {
-		c.pause.Stop()
-	}
 	for _, s := range c.sessions {
 		for one := range s.calls {
 			one.cancel(errVanished)

@@ -5,7 +5,8 @@
 // tool a result that the model reads. It adds what the protocol has beside tools:
 // files of workspaces are resources (workspace://NAME/PATH), common flows are
 // prompts, long calls tell their progress, and a call that a rule wants approved
-// asks the user through the client.
+// asks the user through the client. Every message goes through the SDK and its
+// middleware, and an answer is sent after the audit event of its call is written.
 //
 // # Transports
 //

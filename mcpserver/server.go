@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,10 +52,6 @@ type Options struct {
 	Vanish  time.Duration // how long calls go on without their client; 0 is DefaultVanish
 	Idle    time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
 	Log     *slog.Logger  // nil is silent
-
-	// Rest is called when nothing was called for a second, to give back what the
-	// calls before needed. Nil is nothing.
-	Rest func()
 }
 
 // Defaults of Options.
@@ -70,7 +65,6 @@ type Server struct {
 	opts  Options
 	log   *slog.Logger
 	calls calls
-	logs  atomic.Bool // some client has asked for a log
 
 	drained context.Context // ends with drain
 	drain   context.CancelFunc
@@ -88,7 +82,6 @@ type view struct {
 // served is the MCP server of a view, and what it has now.
 type served struct {
 	*mcp.Server
-	calls     sync.Map // toolCall by name of the tool
 	tools     []string
 	prompts   []string
 	resources []string
@@ -109,7 +102,6 @@ func New(ctx context.Context, opts Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.calls.restWith(opts.Rest)
 	s.drained, s.drain = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -135,7 +127,7 @@ func (s *Server) served(ctx context.Context, v view) (*served, error) {
 	if err := s.refresh(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(lighten, textAlone, s.noteLevels)
+	m.AddReceivingMiddleware(encodeOnce, textAlone)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -181,16 +173,11 @@ func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 		}
 		names = append(names, t.Name)
 		if !slices.Contains(m.tools, t.Name) {
-			call := s.call(t, v)
-			m.calls.Store(t.Name, call)
-			m.AddTool(describe(t), call.handler())
+			m.AddTool(describe(t), s.call(t, v))
 		}
 	}
 	if gone := missing(m.tools, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
-		for _, name := range gone {
-			m.calls.Delete(name)
-		}
 	}
 	m.tools = names
 	refreshPrompts(m)

@@ -35,13 +35,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	l := &lane{server: s, served: m}
-	streams := newStdio(in, out, l)
-	session, err := m.Connect(context.WithValue(ctx, stdioKey{}, streams), streams, nil)
+	session, err := m.Connect(ctx, newStdio(in, out), nil)
 	if err != nil {
 		return err
 	}
-	l.session.Store(session)
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
 	select {

@@ -14,7 +14,7 @@ import (
 )
 
 type applyPatchInput struct {
-	Patch string `json:"patch" jsonschema:"a unified diff, or a patch that begins with *** Begin Patch"`
+	Patch string `json:"patch" jsonschema:"a unified diff, or a patch that begins with *** Begin Patch" croft:"patch"`
 }
 
 type applyPatchOutput struct {

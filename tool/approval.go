@@ -2,7 +2,6 @@ package tool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/quote"
 )
 
 // ErrPending is what Request.Ask returns where the answer comes with another try
@@ -136,39 +134,6 @@ func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, abo
 	}
 	c.Env.Events.Emit(event.Event{Kind: event.ToolApproval, Workspace: c.Workspace.ID(), Session: req.Session, Fields: fields})
 	return err
-}
-
-// subjectKeys are the arguments that say what a call is about, in order.
-var subjectKeys = []string{"command", "cmd", "file_path", "path", "output_path", "url", "name", "pattern", "query", "file", "from", "shell_id"}
-
-// A subject is what a call is about, and which argument says so.
-type subject struct{ key, text string }
-
-// about returns what a call is about: its command, path, url or name. A path is
-// cleaned, and relative to the workspace where it is in it, so that a rule can't
-// be passed by another spelling.
-func about(args map[string]json.RawMessage, root string) subject {
-	for _, k := range subjectKeys {
-		raw, ok := args[k]
-		if !ok {
-			continue
-		}
-		s, ok := quote.String(raw)
-		if !ok && json.Unmarshal(raw, &s) != nil {
-			continue
-		}
-		switch {
-		case isPath(k):
-			s = spelled(s, root)
-		case k == "cmd":
-			var words []string
-			if raw, ok := args["args"]; ok && json.Unmarshal(raw, &words) == nil {
-				s = strings.Join(append([]string{s}, words...), " ")
-			}
-		}
-		return subject{k, s}
-	}
-	return subject{}
 }
 
 // spelled is a path as rules have it.

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -33,71 +32,38 @@ func (m matter) names() []string {
 	return []string{m.text, m.leads}
 }
 
-// isPath reports whether an argument that says what a call is about is a path.
-func isPath(key string) bool {
-	switch key {
-	case "file_path", "path", "output_path", "file", "from":
-		return true
-	}
-	return false
-}
-
-// matters returns all that a call is about: what it moves also where to, the files
-// of a list, and of a patch the files in it. Where paths lead is looked for only
-// where somebody reads it.
-func (c *Call) matters(ctx context.Context, what subject, args map[string]json.RawMessage, read bool) []matter {
-	if !isPath(what.key) {
-		return append([]matter{{text: what.text}}, c.pathMatters(ctx, furtherPaths(args), read)...)
-	}
-	return c.pathMatters(ctx, append([]string{what.text}, furtherPaths(args)...), read)
-}
-
-func (c *Call) pathMatters(ctx context.Context, names []string, read bool) []matter {
+// matters returns all that a call is about: its subject, and every path that its
+// arguments name. Where paths lead is looked for only where a rule reads it.
+func (c *Call) matters(ctx context.Context, subjects []subject, read bool) []matter {
 	var list []matter
-	for _, name := range names {
-		m := matter{text: spelled(name, c.Root())}
-		if clean, err := c.Workspace.Clean(name); err == nil {
-			m.text = clean
+	if what := about(subjects, ""); what.text != "" && what.kind != driver.ArgPath {
+		list = append(list, matter{text: what.text})
+	}
+	for _, s := range subjects {
+		for _, name := range s.paths() {
+			list = append(list, c.pathMatter(ctx, name, read))
 		}
-		if read {
-			if m.leads = leads(ctx, c.Workspace, m.text); m.leads == m.text {
-				m.leads = ""
-			}
+		if s.kind == argUnknown {
+			list = append(list, matter{text: s.text})
 		}
-		list = append(list, m)
+	}
+	if len(list) == 0 {
+		return []matter{{}}
 	}
 	return list
 }
 
-// furtherPaths returns the paths in the arguments beside the one that the call is
-// about first.
-func furtherPaths(args map[string]json.RawMessage) []string {
-	var list []string
-	var to, patch string
-	if json.Unmarshal(args["to"], &to) == nil && to != "" {
-		list = append(list, to)
+func (c *Call) pathMatter(ctx context.Context, name string, read bool) matter {
+	m := matter{text: spelled(name, c.Root())}
+	if clean, err := c.Workspace.Clean(name); err == nil {
+		m.text = clean
 	}
-	for _, key := range []string{"paths", "files"} {
-		var names []string
-		if json.Unmarshal(args[key], &names) == nil {
-			list = append(list, names...)
+	if read {
+		if m.leads = leads(ctx, c.Workspace, m.text); m.leads == m.text {
+			m.leads = ""
 		}
 	}
-	if json.Unmarshal(args["patch"], &patch) != nil {
-		return list
-	}
-	ops, err := parsePatch(patch)
-	if err != nil {
-		return list // the call says why
-	}
-	for _, op := range ops {
-		for _, name := range []string{op.path, op.to} {
-			if name != "" {
-				list = append(list, name)
-			}
-		}
-	}
-	return list
+	return m
 }
 
 // maxLinks is how many symlinks are followed, as the kernel does.

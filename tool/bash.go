@@ -19,7 +19,7 @@ const (
 )
 
 type bashInput struct {
-	Command     string `json:"command" jsonschema:"what bash is to run, in the workspace"`
+	Command     string `json:"command" jsonschema:"what bash is to run, in the workspace" croft:"command"`
 	Description string `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
 	Timeout     int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
 	Background  bool   `json:"run_in_background,omitempty" jsonschema:"go on without it; BashOutput shows what it writes"`

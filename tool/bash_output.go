@@ -19,7 +19,7 @@ const (
 )
 
 type bashOutputInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background, or of an output that was cut"`
+	ShellID string `json:"shell_id" jsonschema:"of a command in the background, or of an output that was cut" croft:"name"`
 	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr"`
 	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both, head and tail where they are long"`
 	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default 102400, at most 1048576"`

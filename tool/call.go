@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path"
 	"strings"
 
@@ -21,8 +22,6 @@ type Call struct {
 	Session   string // of the client
 	Args      map[string]json.RawMessage
 
-	quoted   *[]byte // as in Request
-	send     func()  // the same
 	progress func(Progress)
 	scrub    *secret.Scrubber
 }
@@ -58,6 +57,17 @@ func (c *Call) Root() string { return c.Workspace.Traits().Root }
 func (c *Call) clean(name string) string {
 	name = path.Clean("/" + strings.TrimPrefix(name, c.Root()))
 	return strings.TrimPrefix(name, "/")
+}
+
+// Turn waits until the call may change a file. Agents call tools at the same time:
+// without it, of two edits of different lines one would be refused, since the file
+// is no longer what was read. The function that it returns ends the turn.
+func (c *Call) Turn(ctx context.Context, name string) (end func(), err error) {
+	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.clean(name)})
+	if err != nil {
+		return nil, fmt.Errorf("tool: wait for other changes of %s: %w", name, err)
+	}
+	return end, nil
 }
 
 // reader returns who a read counts for.

@@ -12,7 +12,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/quote"
 )
 
 // arguments says how the arguments of a tool are decoded: strictly, and so that
@@ -43,14 +42,6 @@ func newArguments(t reflect.Type, schema *jsonschema.Schema) arguments {
 func split(args json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
 		return map[string]json.RawMessage{}, nil
-	}
-	var room [8]quote.Member
-	if list, ok := quote.Members(room[:0], args); ok {
-		m := make(map[string]json.RawMessage, len(list))
-		for _, member := range list {
-			m[member.Key] = member.Value
-		}
-		return given(m), nil
 	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(args, &m); err != nil {
@@ -113,22 +104,10 @@ func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) err
 
 // decodeStrictly decodes a value, in which nothing may be unknown.
 func decodeStrictly(raw json.RawMessage, into reflect.Value) error {
-	switch into.Kind() {
-	case reflect.String:
-		if s, ok := quote.String(raw); ok && into.Type() == stringType {
-			into.SetString(s)
-			return nil
-		}
-		return json.Unmarshal(raw, into.Addr().Interface())
-	case reflect.Bool, reflect.Int:
-		return json.Unmarshal(raw, into.Addr().Interface()) // nothing is in it
-	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into.Addr().Interface())
 }
-
-var stringType = reflect.TypeFor[string]()
 
 // mistyped says which argument is wrong, and what it should be.
 func (a arguments) mistyped(name string, raw json.RawMessage, err error) error {

@@ -13,7 +13,8 @@
 // wrong type, a missing or an unknown one is an error that names it), asks for
 // approval where the operator wants that, runs the function, makes a panic the
 // error of that call, scrubs secrets from what comes out, cuts a text that is too
-// long into head and tail with a handle to the whole, and emits an event.
+// long into head and tail with a handle to the whole, and emits an event. The answer
+// leaves after that.
 //
 // # Which workspace
 //
@@ -34,7 +35,7 @@
 // Write a file with the arguments, the answer, and the function:
 //
 //	type headInput struct {
-//		FilePath string `json:"file_path" jsonschema:"file to read"`
+//		FilePath string `json:"file_path" jsonschema:"file to read" croft:"path"`
 //		Lines    int    `json:"lines,omitempty" jsonschema:"how many; default 10"`
 //	}
 //
@@ -53,7 +54,9 @@
 //
 //	func head(ctx context.Context, c *tool.Call, in headInput) (headOutput, error) { ... }
 //
-// A field without omitempty is required. "workspace" is added by New. The answer
+// The tag croft has the kind of an argument ([driver.ArgumentKind]): rules of approval
+// hold for every path, patch and command of a call, and the audit names what it is
+// about. A field without omitempty is required. "workspace" is added by New. The answer
 // must tell everything: some clients show the model the text, others the data.
 // An error that the model should read word for word is made by [Errorf]; any other
 // wraps a fault code.

@@ -12,7 +12,7 @@ import (
 )
 
 type editInput struct {
-	FilePath   string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	FilePath   string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	OldString  string `json:"old_string" jsonschema:"text to be replaced; must occur exactly once unless replace_all"`
 	NewString  string `json:"new_string" jsonschema:"text to put in its place"`
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,10 +15,11 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/quote"
+	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Config is what an Env is made of. Workspaces is required.
@@ -70,8 +72,7 @@ type Env struct {
 	results results
 	scrubs  scrubbers
 	keeper  keeper
-	turns   turns
-	beside  sync.WaitGroup // of what runs beside calls
+	changes keylock.Locks[fileKey] // of the files that calls change
 }
 
 // NewEnv returns an Env. It refuses two tools of one name.
@@ -97,7 +98,6 @@ func NewEnv(cfg Config) (*Env, error) {
 
 // Close ends what families keep.
 func (e *Env) Close(ctx context.Context) error {
-	e.beside.Wait()
 	return e.keeper.forget(ctx, "")
 }
 
@@ -179,15 +179,6 @@ type Request struct {
 	Session string // of the client
 	Only    string // the one workspace there is for this client; "" is all
 
-	// Quoted, where it is set, is where the text of the answer may be appended as
-	// a string of JSON; Result.Quoted says that it is there.
-	Quoted *[]byte
-
-	// Send, where it is set beside Quoted, brings what is there on its way, and may
-	// leave it empty. It is called when the text is whole but for its end, and sure
-	// to be the answer: so a client takes a large one while the rest is done.
-	Send func()
-
 	// Progress is told how the call goes; nil is nobody.
 	Progress func(Progress)
 
@@ -201,7 +192,6 @@ type Result struct {
 	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
 	Beside     json.RawMessage // of such a tool: the data without the text
 	Handle     string          // of the whole text, where Text is its head and tail
-	Quoted     bool            // Text is empty: it is where Request.Quoted is
 
 	content string // with Beside: the text in the data
 }
@@ -211,8 +201,8 @@ func (r Result) Data() json.RawMessage {
 	if r.Beside == nil {
 		return r.Structured
 	}
-	data := append(slices.Clip(r.Beside[:len(r.Beside)-1]), `,"content":`...)
-	return append(quote.Append(data, r.content), '}')
+	content, _ := encode(r.content) // a string always has a form
+	return fmt.Appendf(nil, `%s,"content":%s}`, bytes.TrimSuffix(r.Beside, []byte("}")), content)
 }
 
 // maxErrorText is how long the words of an error may be: they may hold what a
@@ -248,7 +238,8 @@ func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 	chosen, err := e.choose(ctx, t, req.Only, name)
 	if err != nil {
 		if scrub, serr := e.scrubs.of(ctx, e, ""); serr == nil {
-			e.tell(req, "", scrub, t, about(args, ""), start, err)
+			in, _ := t.decode(args) // as far as it goes
+			e.tell(req, "", scrub, t, about(t.subjects(in), ""), start, err)
 		}
 		return Result{}, err
 	}
@@ -296,35 +287,34 @@ func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args m
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: secrets of %s: %w", entry.Name, err)
 	}
-	what := about(args, ws.Traits().Root)
+	in, derr := t.decode(args)
+	subjects := t.subjects(in)
+	what := about(subjects, ws.Traits().Root)
 	defer func() { e.tell(req, ws.ID(), scrub, t, what, start, err) }()
 	if missing := t.missing(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
 	}
-	if err := t.args.check(args); err != nil {
-		return Result{}, err
+	if derr != nil {
+		return Result{}, &textError{text: scrub.String(ErrorText(derr)), code: fault.Of(derr), err: derr}
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
-	if t.ReadOnly { // nothing is added to its text
-		c.quoted, c.send = req.Quoted, req.Send
-	}
-	if err := e.allow(ctx, c, req, t, what, args); err != nil {
+	if err := e.allow(ctx, c, req, t, subjects); err != nil {
 		return Result{}, err
 	}
 	after, err := e.around(ctx, t, c, what.text)
 	if err != nil {
 		return e.finish(t, c, answer{}, "", err)
 	}
-	a, err := e.protected(ctx, t, c, args)
+	a, err := e.protected(ctx, t, c, in)
 	return e.finish(t, c, a, after(), err)
 }
 
 // allow asks the rules, if there are any.
-func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, what subject, args map[string]json.RawMessage) error {
+func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
 	if e.Approval == nil {
 		return nil
 	}
-	return e.Approval.allow(ctx, c, req, t, c.matters(ctx, what, args, e.Approval.reads(t.Name)))
+	return e.Approval.allow(ctx, c, req, t, c.matters(ctx, subjects, e.Approval.reads(t.Name)))
 }
 
 // around prepares for a call that may change something. What it returns is called
@@ -357,14 +347,14 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 const aroundBound = time.Minute
 
 // protected calls the function of a tool; a panic there is the call's error.
-func (e *Env) protected(ctx context.Context, t *Tool, c *Call, args map[string]json.RawMessage) (a answer, err error) {
+func (e *Env) protected(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Log.Error("tool panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
 			err = Errorf(fault.Internal, "%s: a defect of Croft ended this call; the server's log has it", t.Name)
 		}
 	}()
-	return t.call(ctx, c, args)
+	return t.call(ctx, c, in)
 }
 
 // finish scrubs and cuts what a call answers.
@@ -397,7 +387,6 @@ func (e *Env) asWhom(name, id string) string {
 
 // fanOut runs a call in several workspaces at once.
 func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
-	req.Quoted, req.Send = nil, nil // there is one text of all
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, entry := range list {
@@ -415,7 +404,7 @@ func (e *Env) tell(req Request, id string, scrub *secret.Scrubber, t *Tool, what
 	fields := map[string]any{event.FieldTool: t.Name, event.FieldDuration: time.Since(start).Milliseconds()}
 	if what.text != "" {
 		field := event.FieldPath
-		if what.key == "command" || what.key == "cmd" {
+		if what.kind == driver.ArgCommand {
 			field = event.FieldCommand
 		}
 		fields[field] = event.Cut(scrub.String(what.text))

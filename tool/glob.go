@@ -15,8 +15,8 @@ import (
 const defaultGlobLimit = 100
 
 type globInput struct {
-	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth; one without a slash matches names in every directory"`
-	Path    string `json:"path,omitempty" jsonschema:"directory to look in; default the workspace"`
+	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth; one without a slash matches names in every directory" croft:"name"`
+	Path    string `json:"path,omitempty" jsonschema:"directory to look in; default the workspace" croft:"path"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many paths; default 100"`
 }
 

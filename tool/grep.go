@@ -12,8 +12,8 @@ import (
 )
 
 type grepInput struct {
-	Pattern         string `json:"pattern" jsonschema:"regular expression (RE2)"`
-	Path            string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace"`
+	Pattern         string `json:"pattern" jsonschema:"regular expression (RE2)" croft:"name"`
+	Path            string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace" croft:"path"`
 	Glob            string `json:"glob,omitempty" jsonschema:"only files whose path matches, such as *.go or src/**"`
 	Type            string `json:"type,omitempty" jsonschema:"only files of this type, such as go, py, js, ts, rust, java"`
 	CaseInsensitive bool   `json:"case_insensitive,omitempty" jsonschema:"upper and lower case are the same"`

@@ -9,7 +9,7 @@ import (
 )
 
 type killShellInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background"`
+	ShellID string `json:"shell_id" jsonschema:"of a command in the background" croft:"name"`
 }
 
 func killShellTool() *Tool {

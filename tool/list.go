@@ -18,7 +18,7 @@ const (
 )
 
 type listInput struct {
-	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace"`
+	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace" croft:"path"`
 	Depth int    `json:"depth,omitempty" jsonschema:"how many levels; default 1, at most 20"`
 	Limit int    `json:"limit,omitempty" jsonschema:"how many entries; default 1000"`
 }

@@ -10,8 +10,8 @@ import (
 )
 
 type moveInput struct {
-	From      string `json:"from" jsonschema:"file or directory to move"`
-	To        string `json:"to" jsonschema:"its new path; directories above it are made"`
+	From      string `json:"from" jsonschema:"file or directory to move" croft:"path"`
+	To        string `json:"to" jsonschema:"its new path; directories above it are made" croft:"path"`
 	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that is there"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 type multiEditInput struct {
-	FilePath string       `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	FilePath string       `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Edits    []singleEdit `json:"edits" jsonschema:"what to replace, in order; each works on what the one before left"`
 }
 

@@ -3,19 +3,14 @@ package tool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"hash/maphash"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/quote"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -30,14 +25,12 @@ const (
 )
 
 type readInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Offset   int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
 	Limit    int    `json:"limit,omitempty" jsonschema:"how many lines; default 2000"`
 }
 
 type readOutput struct {
-	quoted bool // the text is where the caller wants it as JSON, and Content is empty
-
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"each line with its number and a tab before it"`
 	Lines      int    `json:"lines" jsonschema:"lines of the file"`
@@ -46,28 +39,19 @@ type readOutput struct {
 }
 
 func (o readOutput) Text() string {
-	if o.quoted || o.NextOffset == 0 {
+	if o.NextOffset == 0 {
 		return o.Content
 	}
-	return o.Content + o.more()
+	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
-// more says what was not shown.
-func (o readOutput) more() string {
-	if o.NextOffset == 0 {
-		return ""
-	}
-	return fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
-}
-
-func (o readOutput) divide() (beside json.RawMessage, content string, quoted bool) {
-	buf := quote.Append(append(make([]byte, 0, len(o.Path)+150), `{"path":`...), o.Path)
-	buf = strconv.AppendInt(append(buf, `,"lines":`...), int64(o.Lines), 10)
-	if o.NextOffset != 0 {
-		buf = strconv.AppendInt(append(buf, `,"next_offset":`...), int64(o.NextOffset), 10)
-	}
-	buf = quote.Append(append(buf, `,"digest":`...), o.Digest)
-	return append(buf, '}'), o.Content, o.quoted
+func (o readOutput) divide() (beside any, content string) {
+	return struct {
+		Path       string `json:"path"`
+		Lines      int    `json:"lines"`
+		NextOffset int    `json:"next_offset,omitempty"`
+		Digest     string `json:"digest"`
+	}{o.Path, o.Lines, o.NextOffset, o.Digest}, o.Content
 }
 
 func readTool() *Tool {
@@ -102,7 +86,7 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if info.Size > maxReadFile {
 		return readOutput{}, Errorf(fault.ResourceExhausted, "read: %s has %d bytes; at most %d can be read, and a command can show a part of it", name, info.Size, int64(maxReadFile))
 	}
-	digest, quoted, err := c.scan(&w, info.Path, contextReader{ctx, body}, info.Size)
+	digest, err := w.scan(contextReader{ctx, body}, info.Size)
 	switch {
 	case errors.Is(err, errBinary):
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
@@ -114,74 +98,13 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.first > max(w.lines, 1) {
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: offset %d exceeds line count %d", w.first, w.lines)
 	}
-	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: digest, quoted: quoted}
+	out := readOutput{Path: info.Path, Content: w.text.String(), Lines: w.lines, Digest: digest}
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
-	}
-	if quoted {
-		*c.quoted = append(quote.Body(*c.quoted, []byte(out.more())), '"')
 	}
 	c.mark(info.Path, out.Digest, w.lines, w.marks, Span{w.first, w.shown})
 	return out, nil
 }
-
-// scan reads a file through a window and returns its digest. Where the caller wants
-// the text as JSON it is put there, if there is nothing in it to hide: what is read
-// is then looked at once, and not copied.
-func (c *Call) scan(w *window, path string, body io.Reader, size int64) (digest string, quoted bool, err error) {
-	s := scanners.Get().(*scanner)
-	defer scanners.Put(s)
-	most := size + int64(min(w.count, maxQuoted))*maxNumber // of the text
-	if c.quoted == nil || !w.numbered || size >= maxQuoted || most > int64(c.Env.MaxText) {
-		w.expect(size)
-		digest, err = w.scan(s, body)
-		return digest, false, err
-	}
-	sum := c.Env.digestBeside(size)
-	defer sum.end()       // the buffer of its text is used again
-	s.grow(int(size) + 1) // one more shows the end
-	n, err := io.ReadFull(body, s.chunk)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", false, err
-	}
-	data := s.chunk[:n]
-	again := func() (string, bool, error) {
-		w.expect(size)
-		digest, err := w.scan(newScanner(), io.MultiReader(bytes.NewReader(data), body))
-		return digest, false, err
-	}
-	if err == nil { // it has grown
-		return again()
-	}
-	if bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
-		return "", false, errBinary
-	}
-	sum.give(data)
-	if !c.scrub.Clean(data) {
-		return again()
-	}
-	*c.quoted = w.quote(append(slices.Grow(*c.quoted, n+n/8+64), '"'), data)
-	if c.send != nil && n >= largeText && w.shown >= w.first {
-		c.send()
-	}
-	seen, known := c.Seen(path)
-	if !known {
-		w.marks = marksOf(data) // while the digest is made
-	}
-	switch digest = sum.get(); {
-	case known && seen.Digest == digest:
-		w.marks = seen.marks
-	case known:
-		w.marks = marksOf(data)
-	}
-	return digest, true, nil
-}
-
-const (
-	maxQuoted = 256 << 10 // the size of a file that is not read in one piece
-	maxNumber = 8         // bytes before a line of one that is
-	largeText = 64 << 10  // the size of one that is worth some more work
-)
 
 // fileError is PathError for a file that could not be opened: it tells a
 // directory from other trouble.
@@ -234,45 +157,30 @@ func (w *window) expect(size int64) {
 	}
 }
 
-// A scanner is what reading a file takes, kept for the next one.
-type scanner struct {
-	chunk []byte
-	hash  hash.Hash
-}
+// Bytes of a file that are looked at at a time. A line that has more comes in parts.
+const (
+	minChunk = 4 << 10
+	maxChunk = 64 << 10
+)
 
-// chunkSize is how much of a file is looked at at a time; most have less. A line
-// that has more comes in parts.
-const chunkSize = 64 << 10
-
-func newScanner() *scanner { return &scanner{make([]byte, chunkSize), driver.NewDigest()} }
-
-var scanners = sync.Pool{New: func() any { return newScanner() }}
-
-// grow makes the chunk one of n bytes.
-func (s *scanner) grow(n int) {
-	if n > cap(s.chunk) {
-		s.chunk = make([]byte, n+n/8)
-	}
-	s.chunk = s.chunk[:n]
-}
-
-// scan reads all of r and returns its digest.
-func (w *window) scan(s *scanner, r io.Reader) (digest string, err error) {
-	s.grow(max(chunkSize, cap(s.chunk)))
-	s.hash.Reset()
+// scan reads all of r, which has about size bytes, and returns its digest.
+func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
+	w.expect(size)
 	w.shown = w.first - 1
 	w.hash.SetSeed(seed)
+	sum := driver.NewDigest()
+	chunk := make([]byte, max(minChunk, min(size+1, maxChunk))) // one more shows the end
 	for first, kept := true, 0; ; first = false {
-		n, err := io.ReadFull(r, s.chunk[kept:])
+		n, err := io.ReadFull(r, chunk[kept:])
 		last := err == io.EOF || err == io.ErrUnexpectedEOF // ReadFull answers just these
 		if err != nil && !last {
 			return "", err
 		}
-		data := s.chunk[:kept+n]
+		data := chunk[:kept+n]
 		if first && bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
 			return "", errBinary
 		}
-		s.hash.Write(data[kept:])
+		sum.Write(data[kept:])
 		if last {
 			w.take(data)
 			break
@@ -284,13 +192,13 @@ func (w *window) scan(s *scanner, r io.Reader) (digest string, err error) {
 		if w.take(data[:whole]); w.long() {
 			return "", errLongLine
 		}
-		kept = copy(s.chunk, data[whole:])
+		kept = copy(chunk, data[whole:])
 	}
 	if w.inLine {
 		w.end()
 		w.endMark()
 	}
-	return driver.SumDigest(s.hash), nil
+	return driver.SumDigest(sum), nil
 }
 
 // take takes the next part of a file.
@@ -318,24 +226,6 @@ func (w *window) take(data []byte) {
 		w.inLine = i < 0
 	}
 }
-
-// quote is take for a whole file, whose numbered lines are appended to buf as they
-// are within a string of JSON. It notes no marks.
-func (w *window) quote(buf, data []byte) []byte {
-	for ; w.lines < w.first-1 && len(data) > 0; w.lines++ {
-		_, data, _ = bytes.Cut(data, newline)
-	}
-	buf, shown, n := quote.Lines(buf, data, w.first, w.count)
-	data = data[n:]
-	w.shown = w.first - 1 + shown
-	w.lines += shown + bytes.Count(data, newline)
-	if len(data) > 0 && data[len(data)-1] != '\n' {
-		w.lines++
-	}
-	return buf
-}
-
-var newline = []byte("\n")
 
 // add takes a part of the present line. What would make the text too long ends
 // the window, unless it is the window's only line.

@@ -23,7 +23,7 @@ const (
 
 type renderInput struct {
 	Source     string `json:"source" jsonschema:"the diagram as text"`
-	OutputPath string `json:"output_path" jsonschema:"file to write: .svg, .png or .pdf"`
+	OutputPath string `json:"output_path" jsonschema:"file to write: .svg, .png or .pdf" croft:"path"`
 	Timeout    int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 60, at most 300"`
 }
 

@@ -74,7 +74,7 @@ func (e *Env) allowResource(ctx context.Context, c *Call, info workspace.Info, p
 		tools = []string{"list", "workspace_ls"}
 	}
 	for _, name := range tools {
-		about := c.pathMatters(ctx, []string{path}, e.Approval.reads(name))
+		about := []matter{c.pathMatter(ctx, path, e.Approval.reads(name))}
 		if err := e.Approval.allow(ctx, c, Request{}, &Tool{Spec: Spec{Name: name}}, about); err != nil {
 			return err
 		}

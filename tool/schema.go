@@ -76,11 +76,11 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 	return s
 }
 
-// A divided answer is one of a tool that is TextOnly: what is not its text, as an
-// object of JSON, and the string of its data that is nearly all of its text, under
-// the key content, unless that was put where the caller wants it quoted.
+// A divided answer is one of a tool that is TextOnly: its data without the string
+// under the key content, as a struct, and that string, which is nearly all of its
+// text.
 type divided interface {
-	divide() (beside json.RawMessage, content string, quoted bool)
+	divide() (beside any, content string)
 }
 
 // encode is JSON without the escapes that are for pages.

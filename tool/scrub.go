@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/croft-run/croft/secret"
 )
@@ -73,8 +72,9 @@ func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
 		}
 	}
 	if d, ok := value.(divided); ok {
-		beside, content, quoted := d.divide()
-		return Result{Text: r.to, Beside: beside, Quoted: quoted, content: content}, nil
+		beside, content := d.divide()
+		data, err := encode(beside)
+		return Result{Text: r.to, Beside: data, content: content}, err
 	}
 	data, err := encode(value)
 	if err != nil {
@@ -89,15 +89,15 @@ func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
 	return Result{Text: r.to, Structured: data}, nil
 }
 
-// A rewriter scrubs the strings within values. The text of an answer is often one
-// of them: it has been looked at already.
+// A rewriter scrubs the strings within values. The text of an answer, from, is often
+// one of them, and is scrubbed already, to.
 type rewriter struct {
 	scrub    *secret.Scrubber
 	from, to string
 }
 
 func (r *rewriter) string(s string) string {
-	if len(s) == len(r.from) && unsafe.StringData(s) == unsafe.StringData(r.from) {
+	if s == r.from {
 		return r.to
 	}
 	return r.scrub.String(s)

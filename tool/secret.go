@@ -13,7 +13,7 @@ import (
 var secretName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 type secretInput struct {
-	Name string `json:"name" jsonschema:"name of the secret, in any case"`
+	Name string `json:"name" jsonschema:"name of the secret, in any case" croft:"name"`
 }
 
 type secretOutput struct {

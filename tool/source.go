@@ -107,8 +107,11 @@ func (e *Env) adapt(d driver.Tool) (*Tool, error) {
 		}
 	}
 	t.args = arguments{required: in.Required, known: names(t.Input), schema: t.Input}
-	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {
-		return c.foreign(ctx, d.Name, check, args)
+	t.Arguments = d.Arguments
+	t.decode = func(args map[string]json.RawMessage) (any, error) { return args, t.args.check(args) }
+	t.subjects = func(in any) []subject { return foreignSubjects(d.Arguments, in.(map[string]json.RawMessage)) }
+	t.call = func(ctx context.Context, c *Call, in any) (answer, error) {
+		return c.foreign(ctx, d.Name, check, in.(map[string]json.RawMessage))
 	}
 	return t, nil
 }

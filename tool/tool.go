@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A Family groups tools that belong together.
@@ -56,8 +57,15 @@ type Tool struct {
 	Input  *jsonschema.Schema // an object with "workspace"
 	Output *jsonschema.Schema // of Result.Structured; nil is none
 
-	args arguments
-	call func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error)
+	// Arguments says what arguments are to rules of approval and to the audit, by
+	// name; within an object or a list of them as in "inputs.from". Nil is a tool of
+	// a workspace that does not say: each of its strings is asked about.
+	Arguments map[string]driver.ArgumentKind
+
+	args     arguments
+	decode   func(args map[string]json.RawMessage) (in any, err error) // with an error, in as far as it goes
+	subjects func(in any) []subject
+	call     func(ctx context.Context, c *Call, in any) (answer, error)
 }
 
 // A Texter is an answer that has a form for the model. One that is not is shown
@@ -82,13 +90,17 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 		panic(fmt.Errorf("tool: %s: TextOnly is for answers that can be divided", spec.Name))
 	}
 	t.args = newArguments(reflect.TypeFor[In](), t.Input)
-	plain := plainType(reflect.TypeFor[Out]())
-	t.call = func(ctx context.Context, c *Call, args map[string]json.RawMessage) (answer, error) {
+	t.Arguments = map[string]driver.ArgumentKind{}
+	addKinds(t.Arguments, "", reflect.TypeFor[In]())
+	t.decode = func(args map[string]json.RawMessage) (any, error) {
 		var in In
-		if err := t.args.decode(args, reflect.ValueOf(&in).Elem()); err != nil {
-			return answer{}, err
-		}
-		out, err := f(ctx, c, in)
+		err := t.args.decode(args, reflect.ValueOf(&in).Elem())
+		return in, err
+	}
+	t.subjects = func(in any) []subject { return fieldSubjects(nil, reflect.ValueOf(in)) }
+	plain := plainType(reflect.TypeFor[Out]())
+	t.call = func(ctx context.Context, c *Call, in any) (answer, error) {
+		out, err := f(ctx, c, in.(In))
 		if err != nil {
 			return answer{}, err
 		}

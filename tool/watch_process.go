@@ -22,7 +22,7 @@ const (
 var defaultPatterns = []string{`^Error:`, `^Fatal:`, `^panic:`, `\buncaught\b`, `UnhandledPromiseRejection`}
 
 type watchProcessInput struct {
-	Command       string    `json:"command" jsonschema:"what bash is to run in the background"`
+	Command       string    `json:"command" jsonschema:"what bash is to run in the background" croft:"command"`
 	Description   string    `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
 	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"regular expressions of lines on standard error that are events; at most 32; an empty list is none"`
 	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"end it when it wrote nothing for so long; default never, at most 3600"`
@@ -86,7 +86,7 @@ func compilePatterns(given *[]string) ([]*regexp.Regexp, error) {
 }
 
 type watchEventsInput struct {
-	ShellID string `json:"shell_id" jsonschema:"that watch_process returned"`
+	ShellID string `json:"shell_id" jsonschema:"that watch_process returned" croft:"name"`
 	Since   int    `json:"since_event_id,omitempty" jsonschema:"only events after this one"`
 }
 

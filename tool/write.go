@@ -10,7 +10,7 @@ import (
 )
 
 type writeInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Content  string `json:"content" jsonschema:"the whole new content"`
 }
 

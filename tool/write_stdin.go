@@ -18,7 +18,7 @@ const (
 )
 
 type writeStdinInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background"`
+	ShellID string `json:"shell_id" jsonschema:"of a command in the background" croft:"name"`
 	Chars   string `json:"chars,omitempty" jsonschema:"what to write; nothing only shows what came"`
 	Newline bool   `json:"append_newline,omitempty" jsonschema:"end it with a newline"`
 	EOF     bool   `json:"eof,omitempty" jsonschema:"end the input after it"`

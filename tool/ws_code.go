@@ -22,7 +22,7 @@ type wsRunCodeInput struct {
 	Code      string            `json:"code" jsonschema:"what to run"`
 	Language  string            `json:"language,omitempty" jsonschema:"default python, or that of the context"`
 	ContextID string            `json:"context_id,omitempty" jsonschema:"of workspace_create_context, whose state it sees and changes; default a fresh one"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs, without a context; default the workspace"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs, without a context; default the workspace" croft:"path"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"further variables, without a context"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is interrupted; default 120000"`
 }
@@ -30,7 +30,7 @@ type wsRunCodeInput struct {
 type wsRunScriptInput struct {
 	Code      string            `json:"code" jsonschema:"what to run; the last value is the result. There are console, fs (readFileSync, writeFileSync, ...), top-level await and timers, and no network"`
 	Language  string            `json:"language,omitempty" jsonschema:"javascript or typescript; default javascript"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"what paths are relative to; default the workspace"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"what paths are relative to; default the workspace" croft:"path"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"what process.env holds"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is ended; default 10000"`
 }
@@ -160,7 +160,7 @@ func ended(res driver.CodeResult, err error) (codeOutput, error) {
 
 type wsCreateContextInput struct {
 	Language string            `json:"language,omitempty" jsonschema:"default python; any for which a Jupyter kernel is installed"`
-	Cwd      string            `json:"cwd,omitempty" jsonschema:"where its code runs; default the workspace"`
+	Cwd      string            `json:"cwd,omitempty" jsonschema:"where its code runs; default the workspace" croft:"path"`
 	Env      map[string]string `json:"env,omitempty" jsonschema:"further variables"`
 }
 

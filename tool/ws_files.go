@@ -13,14 +13,12 @@ import (
 // the coding toolset do.
 
 type wsReadInput struct {
-	Path   string `json:"path" jsonschema:"file to read"`
+	Path   string `json:"path" jsonschema:"file to read" croft:"path"`
 	Offset int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
 	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines; default 2000"`
 }
 
 type wsReadOutput struct {
-	quoted bool // never
-
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"the lines as they are"`
 	Lines      int    `json:"lines" jsonschema:"lines of the file"`
@@ -56,7 +54,7 @@ func wsReadFileTool() *Tool {
 }
 
 type wsWriteInput struct {
-	Path    string `json:"path" jsonschema:"file to write"`
+	Path    string `json:"path" jsonschema:"file to write" croft:"path"`
 	Content string `json:"content" jsonschema:"the whole new content"`
 }
 
@@ -73,7 +71,7 @@ func wsWriteFileTool() *Tool {
 }
 
 type wsEditInput struct {
-	Path string `json:"path" jsonschema:"file to edit"`
+	Path string `json:"path" jsonschema:"file to edit" croft:"path"`
 	Old  string `json:"old" jsonschema:"text to be replaced; must occur exactly once unless all"`
 	New  string `json:"new" jsonschema:"text to put in its place"`
 	All  bool   `json:"all,omitempty" jsonschema:"replace every occurrence"`
@@ -92,7 +90,7 @@ func wsEditFileTool() *Tool {
 }
 
 type wsLsInput struct {
-	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace"`
+	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace" croft:"path"`
 	Depth int    `json:"depth,omitempty" jsonschema:"how many levels; default 1, at most 20"`
 }
 
@@ -106,7 +104,7 @@ func wsLsTool() *Tool {
 }
 
 type wsPathInput struct {
-	Path string `json:"path" jsonschema:"path to describe"`
+	Path string `json:"path" jsonschema:"path to describe" croft:"path"`
 }
 
 type wsStatOutput struct {
@@ -135,7 +133,7 @@ func wsStatTool() *Tool {
 }
 
 type wsRmInput struct {
-	Path      string `json:"path" jsonschema:"file, symlink or directory to remove"`
+	Path      string `json:"path" jsonschema:"file, symlink or directory to remove" croft:"path"`
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory with all that is in it"`
 }
 
@@ -149,7 +147,7 @@ func wsRmTool() *Tool {
 }
 
 type wsMkdirInput struct {
-	Path      string `json:"path" jsonschema:"directory to make"`
+	Path      string `json:"path" jsonschema:"directory to make" croft:"path"`
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"with those above it; one that exists is fine"`
 }
 

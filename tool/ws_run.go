@@ -22,9 +22,9 @@ const (
 var shellOnly = []workspace.Capability{driver.CapShell}
 
 type wsRunInput struct {
-	Cmd       string            `json:"cmd" jsonschema:"program to run; never through a shell"`
-	Args      []string          `json:"args,omitempty" jsonschema:"its arguments"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace"`
+	Cmd       string            `json:"cmd" jsonschema:"program to run; never through a shell" croft:"command"`
+	Args      []string          `json:"args,omitempty" jsonschema:"its arguments" croft:"word"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace" croft:"path"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"further variables"`
 	Stdin     string            `json:"stdin,omitempty" jsonschema:"what it reads"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is ended; default 120000"`
@@ -122,8 +122,8 @@ func withGap(data []byte, dropped int64) string {
 }
 
 type wsExecInput struct {
-	Command    string            `json:"command" jsonschema:"what bash is to run"`
-	Cwd        string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace"`
+	Command    string            `json:"command" jsonschema:"what bash is to run" croft:"command"`
+	Cwd        string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace" croft:"path"`
 	Env        map[string]string `json:"env,omitempty" jsonschema:"further variables"`
 	Stdin      string            `json:"stdin,omitempty" jsonschema:"what it reads first"`
 	TimeoutSec int               `json:"timeout_sec,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 3600"`

@@ -7,7 +7,7 @@ import (
 )
 
 type wsGlobInput struct {
-	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth"`
+	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth" croft:"name"`
 }
 
 func wsGlobTool() *Tool {
@@ -20,8 +20,8 @@ func wsGlobTool() *Tool {
 }
 
 type wsGrepInput struct {
-	Pattern    string `json:"pattern" jsonschema:"regular expression (RE2)"`
-	Path       string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace"`
+	Pattern    string `json:"pattern" jsonschema:"regular expression (RE2)" croft:"name"`
+	Path       string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace" croft:"path"`
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
 	Include    string `json:"include,omitempty" jsonschema:"only files whose path matches, such as *.go"`
 	MaxResults int    `json:"max_results,omitempty" jsonschema:"how many matches; default 1000"`

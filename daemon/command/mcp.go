@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -125,7 +124,7 @@ func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 	}
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *system.System, env *tool.Env) error {
 		server := mcpserver.New(ctx, mcpserver.Options{
-			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError), Rest: debug.FreeOSMemory,
+			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError),
 		})
 		defer server.Close()
 		if opts.http != "" {

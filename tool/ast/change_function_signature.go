@@ -7,7 +7,7 @@ import (
 )
 
 type signatureInput struct {
-	FilePath     string `json:"file_path" jsonschema:"path of the file"`
+	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	FunctionName string `json:"function_name" jsonschema:"F, or (*T).M and (T).M for a method in Go, or Class.method"`
 	NewSignature string `json:"new_signature" jsonschema:"all that stands before the body: func (s *S) Run(ctx context.Context) error"`
 }

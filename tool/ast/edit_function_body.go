@@ -7,7 +7,7 @@ import (
 )
 
 type bodyInput struct {
-	FilePath     string `json:"file_path" jsonschema:"path of the file"`
+	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	FunctionName string `json:"function_name" jsonschema:"F, or (*T).M and (T).M for a method in Go, or Class.method"`
 	NewBody      string `json:"new_body" jsonschema:"statements, without the braces around them; empty is an empty body"`
 }

@@ -7,7 +7,7 @@ import (
 )
 
 type insertInput struct {
-	FilePath     string `json:"file_path" jsonschema:"path of the file"`
+	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	ReceiverType string `json:"receiver_type" jsonschema:"the type or class that has the method"`
 	MethodName   string `json:"method_name" jsonschema:"the method behind which to insert"`
 	NewMethod    string `json:"new_method" jsonschema:"the whole new method, with its comment"`

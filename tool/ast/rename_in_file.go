@@ -7,7 +7,7 @@ import (
 )
 
 type renameInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	OldName  string `json:"old_name" jsonschema:"the name as it is"`
 	NewName  string `json:"new_name" jsonschema:"the name as it is to be"`
 	Line     int    `json:"line,omitempty" jsonschema:"a line where it is declared or used, if the name means several things"`

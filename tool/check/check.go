@@ -41,7 +41,7 @@ const shownOutput = 32 << 10
 // scope are the arguments of tools that look at the project without running it.
 type scope struct {
 	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only what these files are about: paths relative to the workspace; default everything"`
+	Files    []string `json:"files,omitempty" jsonschema:"only what these files are about: paths relative to the workspace; default everything" croft:"path"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
 }
 

@@ -17,10 +17,10 @@ import (
 )
 
 type runScriptInput struct {
-	Name    string   `json:"name" jsonschema:"a script of package.json"`
+	Name    string   `json:"name" jsonschema:"a script of package.json" croft:"name"`
 	Args    []string `json:"args,omitempty" jsonschema:"arguments for it"`
 	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
-	Dir     string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root"`
+	Dir     string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root" croft:"path"`
 }
 
 type runScriptOutput struct {

@@ -17,7 +17,7 @@ const (
 
 type runTestsInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only tests that these files are about: paths relative to the workspace; default all tests"`
+	Files    []string `json:"files,omitempty" jsonschema:"only tests that these files are about: paths relative to the workspace; default all tests" croft:"path"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
 	Coverage bool     `json:"coverage,omitempty" jsonschema:"afterwards run each test alone, to learn which lines it covers; for tests_covering"`
 }

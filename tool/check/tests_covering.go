@@ -18,7 +18,7 @@ import (
 const maxCovering = 200
 
 type testsCoveringInput struct {
-	File string `json:"file" jsonschema:"path of the file, relative to the workspace or absolute within it"`
+	File string `json:"file" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Line int    `json:"line,omitempty" jsonschema:"a line of it, counted from 1; default the whole file"`
 }
 

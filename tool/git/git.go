@@ -104,7 +104,8 @@ func checkRevision(field, s string) error {
 func (r repository) status() driver.Tool {
 	return driver.Tool{
 		Name: "git_status", Description: "Show the branch and which files have changed.", ReadOnly: true, Output: output,
-		Input: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+		Arguments: map[string]driver.ArgumentKind{},
+		Input:     json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 		Call: func(ctx context.Context, _ json.RawMessage) (driver.ToolResult, error) {
 			return r.git(ctx, "status", "--porcelain=v1", "--branch", "--untracked-files=all")
 		},
@@ -114,6 +115,7 @@ func (r repository) status() driver.Tool {
 func (r repository) diff() driver.Tool {
 	return driver.Tool{
 		Name: "git_diff", Description: "Show what has changed: since a revision, between two, or in the index.", ReadOnly: true, Output: output,
+		Arguments: map[string]driver.ArgumentKind{"from": driver.ArgName, "paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
 			"from":{"type":"string","description":"revision to compare with; default the index"},
 			"to":{"type":"string","description":"revision to compare; default the files as they are"},
@@ -156,6 +158,7 @@ func withPaths(argv, paths []string) []string {
 func (r repository) log() driver.Tool {
 	return driver.Tool{
 		Name: "git_log", Description: "Show commits, the latest first.", ReadOnly: true, Output: output,
+		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
 			"revision":{"type":"string","description":"where to begin; default the present commit"},
 			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"how many; default 20"},
@@ -187,6 +190,7 @@ func (r repository) log() driver.Tool {
 func (r repository) commit() driver.Tool {
 	return driver.Tool{
 		Name: "git_commit", Description: "Commit changes: of the given paths, of all files, or what is in the index.", Output: output,
+		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["message"],"properties":{
 			"message":{"type":"string","minLength":1,"description":"what was done, and why"},
 			"paths":{"type":"array","items":{"type":"string"},"description":"commit these files and directories"},
@@ -232,6 +236,7 @@ func (r repository) named(ctx context.Context) bool {
 func (r repository) branch() driver.Tool {
 	return driver.Tool{
 		Name: "git_branch", Description: "List branches, or switch to one, which may be new.", Output: output,
+		Arguments: map[string]driver.ArgumentKind{"name": driver.ArgName},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
 			"name":{"type":"string","description":"branch to switch to; default they are listed"},
 			"create":{"type":"boolean","description":"make it"},

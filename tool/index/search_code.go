@@ -22,7 +22,7 @@ const (
 func Tools() []*tool.Tool { return []*tool.Tool{searchCode()} }
 
 type input struct {
-	Query string `json:"query" jsonschema:"words: names, parts of names, what it is about"`
+	Query string `json:"query" jsonschema:"words: names, parts of names, what it is about" croft:"name"`
 	Limit int    `json:"limit,omitempty" jsonschema:"how many results; default 20, at most 100"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 type fileInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 }
 
 // A symbols is the answer of tools that list symbols.

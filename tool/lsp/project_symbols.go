@@ -12,8 +12,8 @@ import (
 const maxSymbols = 100
 
 type projectInput struct {
-	Query    string `json:"query" jsonschema:"a name, or part of one"`
-	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask"`
+	Query    string `json:"query" jsonschema:"a name, or part of one" croft:"name"`
+	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask" croft:"path"`
 }
 
 func projectSymbols() *tool.Tool {

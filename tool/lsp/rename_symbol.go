@@ -11,7 +11,7 @@ import (
 )
 
 type renameInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
 	NewName  string `json:"new_name" jsonschema:"the new name"`

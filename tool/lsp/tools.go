@@ -86,7 +86,7 @@ func (d Diagnostic) rule() string {
 
 // A place is the arguments of most tools here.
 type place struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file"`
+	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
 }

@@ -189,7 +189,7 @@ func (f *family) listDocsTool() *tool.Tool {
 
 type runInput struct {
 	Skill   string            `json:"skill" jsonschema:"name of the skill"`
-	Command string            `json:"command" jsonschema:"script for bash, in the directory of the skill"`
+	Command string            `json:"command" jsonschema:"script for bash, in the directory of the skill" croft:"command"`
 	Cwd     string            `json:"cwd,omitempty" jsonschema:"directory below the skill's"`
 	Env     map[string]string `json:"env,omitempty"`
 	Stdin   string            `json:"stdin,omitempty"`
@@ -199,8 +199,8 @@ type runInput struct {
 }
 
 type input struct {
-	From string `json:"from" jsonschema:"artifact://name[@version], workspace://path or skill://name/path"`
-	To   string `json:"to,omitempty" jsonschema:"path in the workspace; default work/inputs and the last element of from"`
+	From string `json:"from" jsonschema:"artifact://name[@version], workspace://path or skill://name/path" croft:"path"`
+	To   string `json:"to,omitempty" jsonschema:"path in the workspace; default work/inputs and the last element of from" croft:"path"`
 	Mode string `json:"mode,omitempty" jsonschema:"copy, which is the default, or link"`
 	Pin  bool   `json:"pin,omitempty" jsonschema:"keep the version that was staged first"`
 }
@@ -392,7 +392,7 @@ func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) e
 }
 
 type saveInput struct {
-	Path string `json:"path" jsonschema:"file below work, out or runs"`
+	Path string `json:"path" jsonschema:"file below work, out or runs" croft:"path"`
 }
 
 type saveOutput struct {

@@ -11,7 +11,7 @@ import (
 )
 
 type forkInput struct {
-	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id"`
+	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id" croft:"name"`
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"snapshot that it begins as, by name or id; default the files as they are"`
 }
 
@@ -62,7 +62,7 @@ func open(ctx context.Context, c *tool.Call, id, name string) (string, error) {
 }
 
 type wsSnapshotInput struct {
-	Name   string            `json:"name,omitempty" jsonschema:"how to call it; optional"`
+	Name   string            `json:"name,omitempty" jsonschema:"how to call it; optional" croft:"name"`
 	Labels map[string]string `json:"labels,omitempty" jsonschema:"kept with it"`
 }
 
@@ -83,7 +83,7 @@ func wsSnapshotTool() *tool.Tool {
 
 type wsRestoreInput struct {
 	Snapshot string `json:"snapshot" jsonschema:"snapshot, by id or name"`
-	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id"`
+	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id" croft:"name"`
 }
 
 func wsRestoreTool() *tool.Tool {

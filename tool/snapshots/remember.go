@@ -26,7 +26,7 @@ func about(s driver.SnapshotInfo) string {
 }
 
 type createInput struct {
-	Name        string `json:"name" jsonschema:"how to call it: letters, digits, _ - and ."`
+	Name        string `json:"name" jsonschema:"how to call it: letters, digits, _ - and ." croft:"name"`
 	Description string `json:"description,omitempty" jsonschema:"what is special about this state"`
 }
 
@@ -136,7 +136,7 @@ func list(ctx context.Context, c *tool.Call, in listInput) (listOutput, error) {
 }
 
 type nameInput struct {
-	Name string `json:"name" jsonschema:"name or id of the snapshot"`
+	Name string `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
 }
 
 type movedOutput struct {

@@ -64,8 +64,8 @@ func differences(d *snapshot.Comparison, stat bool) (diffOutput, error) {
 }
 
 type snapshotDiffInput struct {
-	Name  string   `json:"name" jsonschema:"name or id of the snapshot"`
-	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Name  string   `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
 }
 
 func snapshotDiffTool() *tool.Tool {
@@ -98,9 +98,9 @@ func paths(c *tool.Call, list []string) []string {
 }
 
 type diffInput struct {
-	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default what the workspace started from, or its newest snapshot"`
+	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default what the workspace started from, or its newest snapshot" croft:"name"`
 	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the files as they are"`
-	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
 	Stat  bool     `json:"stat,omitempty" jsonschema:"only how many lines of which files"`
 }
 
@@ -136,7 +136,7 @@ func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
 type applyInput struct {
 	Source  string   `json:"source" jsonschema:"workspace whose changes are taken, such as a fork"`
 	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source since which changes count; default what it started from"`
-	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories"`
+	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories" croft:"path"`
 	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, marked as git does it"`
 	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
 }

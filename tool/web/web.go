@@ -47,6 +47,7 @@ func (f fetcher) Tools() []driver.Tool {
 	return []driver.Tool{{
 		Name: "web_fetch", ReadOnly: true, OpenWorld: true,
 		Description: "Fetch a page over HTTP or HTTPS, as far as the network policy of the workspace lets it be reached. At most 1 MiB is shown.",
+		Arguments:   map[string]driver.ArgumentKind{"url": driver.ArgName},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["url"],"properties":{
 			"url":{"type":"string","description":"http or https"},
 			"timeout":{"type":"integer","minimum":1,"maximum":120,"description":"seconds; default 30"}}}`),

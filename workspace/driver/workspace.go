@@ -69,8 +69,31 @@ type Tool struct {
 	Destructive bool            // may lose what can't be got back
 	OpenWorld   bool            // reaches beyond the workspace
 
+	// Arguments says what arguments are to rules of approval and to the audit, by
+	// name. Where it is nil each string in the arguments is held against the rules as
+	// if it were a path, and the audit names none.
+	Arguments map[string]ArgumentKind
+
 	// Call runs the tool. args satisfies Input. An error is the call's own.
 	Call func(ctx context.Context, args json.RawMessage) (ToolResult, error)
+}
+
+// An ArgumentKind says what an argument of a tool, a string or a list of strings, is
+// to rules of approval and to the audit.
+type ArgumentKind string
+
+// Kinds of arguments.
+const (
+	ArgPath    ArgumentKind = "path"    // a path of the workspace, which may begin with workspace://
+	ArgPatch   ArgumentKind = "patch"   // a patch: the files in it are paths
+	ArgCommand ArgumentKind = "command" // a command line
+	ArgWord    ArgumentKind = "word"    // a further word of the command line
+	ArgName    ArgumentKind = "name"    // what else a call is about: a name, a URL, a pattern
+)
+
+// ArgumentKinds lists the kinds.
+func ArgumentKinds() []ArgumentKind {
+	return []ArgumentKind{ArgPath, ArgPatch, ArgCommand, ArgWord, ArgName}
 }
 
 // A ToolResult is what a tool answers: text for the model, and the same as data.

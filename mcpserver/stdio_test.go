@@ -75,15 +75,24 @@ func (c *talk) hear() map[string]any {
 	return m
 }
 
+func encode(t testing.TB, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 func (c *talk) ask(id, name, args string) map[string]any {
 	c.t.Helper()
 	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name, args))
 	return c.hear()
 }
 
-// TestStreamsAnswerAsTheLibraryDoes: what a client over streams is answered
-// directly is what the library says of the same over HTTP.
-func TestStreamsAnswerAsTheLibraryDoes(t *testing.T) {
+// TestStreamsAnswerAsHTTPDoes: a client over streams gets the answers of one over
+// HTTP.
+func TestStreamsAnswerAsHTTPDoes(t *testing.T) {
 	set := new(tool.Set)
 	if err := set.Add("w", open(t, new(memory.Provider))); err != nil {
 		t.Fatal(err)
@@ -125,14 +134,14 @@ func TestStreamsAnswerAsTheLibraryDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, said["result"]); diff != "" {
-			t.Errorf("%s(%s) (-library +streams):\n%s", call.name, call.args, diff)
+			t.Errorf("%s(%s) (-HTTP +streams):\n%s", call.name, call.args, diff)
 		}
 	}
 }
 
-// TestLargeTextsOverStreams: the text of a large file is sent before its call is
-// over. Answers are whole lines all the same, also where several are wanted at once
-// and the client has a log; and the digest is that of what was read.
+// TestLargeTextsOverStreams: answers are whole lines, also where several large ones
+// are wanted at once and the client has a log; and the digest is that of what was
+// read.
 func TestLargeTextsOverStreams(t *testing.T) {
 	set := new(tool.Set)
 	if err := set.Add("w", directory(t)); err != nil {
@@ -181,9 +190,8 @@ func TestLargeTextsOverStreams(t *testing.T) {
 	}
 }
 
-// TestStreamsLeaveTheRestToTheLibrary: what is no ordinary call gets an answer,
-// too.
-func TestStreamsLeaveTheRestToTheLibrary(t *testing.T) {
+// TestStreamsTakeOtherMessages: what is no ordinary call gets an answer, too.
+func TestStreamsTakeOtherMessages(t *testing.T) {
 	set := new(tool.Set)
 	if err := set.Add("w", open(t, new(memory.Provider))); err != nil {
 		t.Fatal(err)
