@@ -78,7 +78,6 @@ type answer struct {
 	text       string
 	texter     bool // text is the answer's own; else it is the data
 	value      any
-	plain      bool // value is of a plain type
 	structured json.RawMessage
 }
 
@@ -98,13 +97,12 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 		return in, err
 	}
 	t.subjects = func(in any) []subject { return fieldSubjects(nil, reflect.ValueOf(in)) }
-	plain := plainType(reflect.TypeFor[Out]())
 	t.call = func(ctx context.Context, c *Call, in any) (answer, error) {
 		out, err := f(ctx, c, in.(In))
 		if err != nil {
 			return answer{}, err
 		}
-		a := answer{value: out, plain: plain}
+		a := answer{value: out}
 		if texter, ok := any(out).(Texter); ok {
 			a.text, a.texter = texter.Text(), true
 		}

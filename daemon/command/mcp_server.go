@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -113,9 +114,7 @@ func (a *app) relay(ctx context.Context, opts mcpOptions) error {
 				if r, ok := msg.(*jsonrpc.Request); err != nil && ok && r.ID.IsValid() && to == there {
 					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, serverError(a.server, err))})
 				} else if ok && err == nil && r.Method == "notifications/initialized" && to == there {
-					unasked.Go(func() {
-						announcements(ctx, transport, there.SessionID(), func(m jsonrpc.Message) error { return here.Write(ctx, m) })
-					})
+					unasked.Go(func() { announcements(ctx, transport, here) })
 				}
 			}
 			if err != nil {
@@ -131,6 +130,33 @@ func (a *app) relay(ctx context.Context, opts mcpOptions) error {
 	err = errors.Join(clientIsDone(serverError(a.server, err)), there.Close())
 	<-ended
 	return err
+}
+
+// announcePause is how long is waited before a server is connected to again.
+const announcePause = time.Second
+
+// announcements tells the agent when the server's tools, prompts or resources change,
+// until ctx ends. The SDK opens the stream on which a server speaks unasked for its
+// own clients alone, so this is one.
+func announcements(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
+	tell := func(method string) { _ = agent.Write(ctx, &jsonrpc.Request{Method: method}) } // the relay sees an agent that is gone
+	client := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { tell("notifications/tools/list_changed") },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { tell("notifications/prompts/list_changed") },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { tell("notifications/resources/list_changed") },
+	})
+	for ctx.Err() == nil {
+		once := &mcp.StreamableClientTransport{Endpoint: transport.Endpoint, HTTPClient: transport.HTTPClient}
+		if session, err := client.Connect(ctx, once, nil); err == nil {
+			stop := context.AfterFunc(ctx, func() { _ = session.Close() })
+			_ = session.Wait() // whatever ended it, the next one is tried
+			stop()
+		}
+		select {
+		case <-time.After(announcePause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // serverError is the error of a server that can't be reached, or its own.
