@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sqlitetx"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/workspace"
@@ -174,7 +175,7 @@ func TestShutdownOfALockedStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tx.Rollback()
-			ctx, cancel := context.WithTimeout(t.Context(), sqliteBusy)
+			ctx, cancel := context.WithTimeout(t.Context(), sqlitetx.MaxWait)
 			defer cancel()
 			if err := g.Shutdown(ctx); err != nil || ctx.Err() != nil {
 				t.Errorf("shut down: %v, %v", err, ctx.Err())

@@ -64,9 +64,12 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		forUpdate: " FOR UPDATE",
 		now:       postgresNow,
 		duplicate: postgresDuplicate,
-		full:      postgresFull,
-		damaged:   func(error) bool { return false },
-		release:   func() bool { return false },
+		begin: func(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error) {
+			return db.BeginTx(ctx, opts)
+		},
+		full:    postgresFull,
+		damaged: func(error) bool { return false },
+		release: func() bool { return false },
 	}}}
 	s.db.SetMaxOpenConns(postgresConns)
 	s.db.SetMaxIdleConns(postgresConns)

@@ -27,6 +27,9 @@ type dialect struct {
 	// now is the clock of the store, in nanoseconds.
 	now func(ctx context.Context, q querier) (int64, error)
 
+	// begin begins a transaction. The wait for other writers ends with the context.
+	begin func(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error)
+
 	// duplicate reports whether err says that a unique row exists.
 	duplicate func(err error) bool
 
@@ -112,12 +115,15 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 		return Record{}, err
 	}
 	marks := strings.Repeat(", ?", len(row))[2:]
-	_, err = s.db.ExecContext(ctx, s.rebind(`INSERT INTO workspaces (`+columns+`) VALUES (`+marks+`)`), row...)
+	err = s.tryTx(ctx, "insert "+rec.ID, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO workspaces (`+columns+`) VALUES (`+marks+`)`), row...)
+		return err
+	})
 	if s.isDuplicate(err) {
 		return Record{}, s.taken(ctx, rec)
 	}
 	if err != nil {
-		return Record{}, s.classify("insert "+rec.ID, err)
+		return Record{}, err
 	}
 	return rec.clone(), nil
 }
@@ -305,7 +311,7 @@ func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error
 }
 
 func (s *sqlStore) tryTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx, s.db, nil)
 	if err != nil {
 		return s.classify(what, err)
 	}

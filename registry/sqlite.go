@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/internal/sqlitetx"
 )
 
 // sqliteStore keeps records in one SQLite file, in WAL mode with every commit
@@ -27,10 +28,7 @@ type sqliteStore struct {
 	path string
 }
 
-const (
-	sqliteBusy  = 30 * time.Second // how long a writer waits for others
-	sqliteConns = 8
-)
+const sqliteConns = 8
 
 func openSQLite(ctx context.Context, path string) (Store, error) {
 	path, err := filepath.Abs(path)
@@ -50,6 +48,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		name:      goose.DialectSQLite3,
 		now:       func(context.Context, querier) (int64, error) { return time.Now().UnixNano(), nil },
 		duplicate: sqliteDuplicate,
+		begin:     sqlitetx.Begin,
 		damaged:   isDamaged,
 	}}}
 	s.full, s.dialect.release = s.isFull, s.reserve().Release
@@ -101,8 +100,7 @@ func sqliteDSN(path string) string {
 	q := url.Values{
 		"_txlock": {"immediate"}, // a transaction that reads first can't be refused when it writes
 		"_pragma": {
-			fmt.Sprintf("busy_timeout(%d)", sqliteBusy.Milliseconds()),
-			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
+			sqlitetx.BusyTimeout(), "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
 		},
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()

@@ -29,7 +29,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-	modernc.org/sqlite v1.61.0 // indirect
+	modernc.org/sqlite v1.60.1 // indirect
 	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
 
@@ -123,6 +123,3 @@ require (
 require github.com/croft-run/croft v0.0.0
 
 replace github.com/croft-run/croft => ../..
-
-// A profile package that only tests of SQLite need, and that is not to be had everywhere; as in croft itself.
-exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

@@ -21,6 +21,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/diskreserve"
+	"github.com/croft-run/croft/internal/sqlitetx"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -47,8 +48,6 @@ type store struct {
 	mu     sync.Mutex
 	writer *writerLock // taken by the first large write
 }
-
-const busyTimeout = 30 * time.Second
 
 // dbPath is where the database is.
 func dbPath(cfg *Config) string { return filepath.Join(cfg.Dir, "filestore.db") }
@@ -106,7 +105,7 @@ func makePrivate(path string) error {
 
 func openPool(path, synchronous string, conns int) *sql.DB {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+		sqlitetx.BusyTimeout(),
 		"auto_vacuum(incremental)", // holds only for a database that is made now
 		"journal_mode(wal)",
 		"synchronous(" + synchronous + ")",
@@ -142,7 +141,7 @@ func (s *store) openBucket(dir string) error {
 // migrate makes the tables where there are none and refuses those of a later
 // version. Many processes may get here at once.
 func (s *store) migrate(ctx context.Context) error {
-	till := time.Now().Add(busyTimeout)
+	till := time.Now().Add(sqlitetx.MaxWait)
 	for { // the switch to WAL answers busy without waiting
 		err := s.tryMigrate(ctx)
 		var db *sqlite.Error
@@ -231,7 +230,7 @@ func (s *store) change(ctx context.Context, durable bool, f func(*tx) error) err
 }
 
 func run(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*tx) error) error {
-	sqltx, err := db.BeginTx(ctx, opts)
+	sqltx, err := sqlitetx.Begin(ctx, db, opts)
 	if err != nil {
 		return ended(ctx, err)
 	}
