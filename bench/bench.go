@@ -129,6 +129,14 @@ func (b *bench) atMost(most int64) {
 	}
 }
 
+// orAtMost sets what ours may take in the row that was added last even where the
+// ratio is above the bound.
+func (b *bench) orAtMost(fine int64) {
+	if !b.left {
+		b.rows[len(b.rows)-1].Fine = fine
+	}
+}
+
 // batchSize finds how often to repeat work so that a turn takes a millisecond,
 // which the clock can tell.
 func batchSize(s side) (int, error) {

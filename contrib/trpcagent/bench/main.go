@@ -177,7 +177,7 @@ func (e *engines) create(ctx context.Context) error {
 			return nil
 		}
 	}
-	return e.compareIn(often*e.n, "create and cleanup, 20 times", 1, cycle(e.ours.Manager()), cycle(e.ref.Manager()))
+	return e.compareIn(often*e.n, "create and cleanup, 20 times", 2, cycle(e.ours.Manager()), cycle(e.ref.Manager()))
 }
 
 func (e *engines) collect(ctx context.Context) error {
@@ -255,7 +255,7 @@ func (e *engines) stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.compare("StageDirectory of 5,000 files, copied", 1/1.5, e.putter(ctx, e.ours, ours, src), e.putter(ctx, e.ref, ref, src))
+	return e.compare("StageDirectory of 5,000 files, copied", 0.82, e.putter(ctx, e.ours, ours, src), e.putter(ctx, e.ref, ref, src))
 }
 
 // stageShared stages in a sandbox, where a mount shows the directory and what is
@@ -319,7 +319,7 @@ func (e *engines) runTrue(ctx context.Context) error {
 			return nil
 		}
 	}
-	return e.compareIn(often*e.n, "RunProgram true, 20 times", 1, prog(e.ours, ours), prog(e.ref, ref))
+	return e.compareIn(often*e.n, "RunProgram true, 20 times", 2.5, prog(e.ours, ours), prog(e.ref, ref))
 }
 
 // longLine is ours alone: the reference takes more than ten seconds.
