@@ -148,8 +148,8 @@ func call(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// cull kills what the leader left behind, once the time that a kill with grace
-// has given it is over.
+// cull kills what the leader left behind, after the grace of a kill that is under
+// way.
 func (s *session) cull() {
 	s.mu.Lock()
 	spare := s.spare

@@ -37,28 +37,18 @@ func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
 // credentials, groups, seccomp filter, Landlock domain and no-new-privileges
 // flag its children inherit while the rest of this process has none of them.
 type ThreadStarter struct {
-	jobs chan startJob
+	jobs chan func()
 	quit chan struct{}
 	done chan struct{}
 	once sync.Once
 }
 
-type startJob struct {
-	spec  *Spec
-	reply chan startReply
-}
-
-type startReply struct {
-	child Child
-	err   error
-}
-
 // NewThreadStarter starts the thread and calls setup on it, once. The caller
 // closes the starter after the Manager that uses it.
 func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
-	t := &ThreadStarter{jobs: make(chan startJob), quit: make(chan struct{}), done: make(chan struct{})}
+	t := &ThreadStarter{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan error)
-	runtime.LockOSThread() // whoever is on the first thread keeps it until another one is found
+	runtime.LockOSThread() // the first thread, where this is it, stays taken until another one is found
 	defer runtime.UnlockOSThread()
 	go t.run(setup, ready)
 	if err := <-ready; err != nil {
@@ -69,9 +59,9 @@ func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
 }
 
 // run never unlocks its thread: what setup did to it can't be undone, so the
-// thread ends with the goroutine and serves nobody else. The first thread of the
-// process is left alone: for the kernel, what that one is the whole process is,
-// to those who send signals to it or count its memory.
+// thread ends with the goroutine. The first thread of the process is left alone:
+// for signals and for memory the kernel takes its credentials for those of the whole
+// process.
 func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 	runtime.LockOSThread()
 	if firstThread() {
@@ -92,8 +82,7 @@ func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 	for {
 		select {
 		case job := <-t.jobs:
-			child, err := forkExec(job.spec)
-			job.reply <- startReply{child, err}
+			job()
 		case <-t.quit:
 			return
 		}
@@ -101,12 +90,16 @@ func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 }
 
 // Start starts a child from the thread.
-func (t *ThreadStarter) Start(spec *Spec) (Child, error) {
-	job := startJob{spec, make(chan startReply, 1)}
+func (t *ThreadStarter) Start(spec *Spec) (child Child, err error) {
+	started := make(chan struct{})
+	job := func() {
+		defer close(started)
+		child, err = forkExec(spec)
+	}
 	select {
 	case t.jobs <- job:
-		r := <-job.reply
-		return r.child, r.err
+		<-started
+		return child, err
 	case <-t.done:
 		return Child{}, fmt.Errorf("the starter thread is closed: %w", fault.WrongState)
 	}

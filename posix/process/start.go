@@ -202,8 +202,8 @@ func (s *session) arm(ctx context.Context, wall time.Duration, cmd *driver.Comma
 	}
 }
 
-// conclude leaves the result where it can be found, and forgets what nobody will
-// ask for: a foreground command whose result holds everything.
+// conclude leaves the result where it can be found, and forgets a foreground
+// command whose result holds everything.
 func (s *session) conclude() {
 	m := s.m
 	keep := !s.front
