@@ -97,7 +97,8 @@ func cutJSON(data json.RawMessage, limit int, more string) json.RawMessage {
 	return mapStrings(data, func(s string) string { return HeadTail(s, limit, more) })
 }
 
-// mapStrings applies f to every string value within data. Keys stay.
+// mapStrings applies f to every string value within data. Keys stay. Data in which
+// nothing changes is returned as it is; else the keys of objects are sorted.
 func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(data)))
@@ -105,7 +106,16 @@ func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 	if dec.Decode(&v) != nil {
 		return data
 	}
-	out, err := encode(mapAny(v, f))
+	changed := false
+	v = mapAny(v, func(s string) string {
+		now := f(s)
+		changed = changed || now != s
+		return now
+	})
+	if !changed {
+		return data
+	}
+	out, err := encode(v)
 	if err != nil {
 		return data
 	}
