@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -50,28 +49,14 @@ func share() {
 		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
 	} {
 		const part, least = 4, 8
-		var buf [32]byte
-		n, err := onFile("/proc/sys/fs/"+of, unix.O_RDONLY, 0, buf[:], unix.Read)
+		data, err := os.ReadFile("/proc/sys/fs/" + of)
 		if err != nil {
 			continue
 		}
-		if most, err := strconv.Atoi(strings.TrimSpace(string(buf[:n]))); err == nil {
-			onFile("/proc/sys/user/"+name, unix.O_WRONLY, 0, []byte(strconv.Itoa(max(most/part, least))), unix.Write) //nolint:errcheck // see above
+		if most, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+			os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(max(most/part, least))), 0) //nolint:errcheck // see above
 		}
 	}
-}
-
-// onFile opens a file that is no pipe for one call. Package os would look at what it is,
-// and ask to be told when it can be read.
-func onFile(path string, flags int, mode uint32, data []byte, call func(fd int, data []byte) (int, error)) (n int, err error) {
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, mode)
-	if err != nil {
-		return 0, err
-	}
-	if len(data) > 0 {
-		n, err = call(fd, data)
-	}
-	return n, errors.Join(err, unix.Close(fd))
 }
 
 // same compares what is at a path with what the host has judged, and lets go of
@@ -185,14 +170,10 @@ func (b *builder) placeAt(target string, m Mount) error {
 	case MountDir:
 		return makeDir(target, m.Mode)
 	case MountSymlink:
-		err := os.Symlink(m.Source, target)
-		if errors.Is(err, os.ErrNotExist) {
-			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-				return err
-			}
-			err = os.Symlink(m.Source, target)
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
 		}
-		return err
+		return os.Symlink(m.Source, target)
 	case MountFile:
 		return makeFile(target, m.Source, m.Mode)
 	case MountCover:
@@ -218,31 +199,14 @@ func makeDir(target string, mode uint32) error {
 	if mode == 0 {
 		mode = 0o755
 	}
-	made, err := mkdirAll(target)
-	if err != nil || made && mode == 0o755 {
+	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	err = os.Chmod(target, toFileMode(mode))
+	err := os.Chmod(target, toFileMode(mode))
 	if errors.Is(err, unix.EROFS) { // it is there, in what is read-only, and is covered
 		return nil
 	}
 	return err
-}
-
-// mkdirAll makes a directory with those above it, and tells whether it was not
-// there. It asks first for what is needed nearly always.
-func mkdirAll(dir string) (made bool, err error) {
-	err = unix.Mkdir(dir, 0o755)
-	if errors.Is(err, unix.ENOENT) {
-		if _, err := mkdirAll(filepath.Dir(dir)); err != nil {
-			return false, err
-		}
-		err = unix.Mkdir(dir, 0o755)
-	}
-	if err != nil {
-		return false, os.MkdirAll(dir, 0o755) // which tells what is there
-	}
-	return true, nil
 }
 
 // toFileMode turns the bits of chmod(2) into those of package os.
@@ -258,20 +222,10 @@ func makeFile(target, content string, mode uint32) error {
 	if mode == 0 {
 		mode = 0o644
 	}
-	write := func() (int, error) {
-		return onFile(target, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, mode&0o1777, []byte(content), unix.Write)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
 	}
-	n, err := write()
-	if errors.Is(err, unix.ENOENT) {
-		if _, err := mkdirAll(filepath.Dir(target)); err != nil {
-			return err
-		}
-		n, err = write()
-	}
-	if err == nil && n < len(content) {
-		err = io.ErrShortWrite
-	}
-	return err
+	return os.WriteFile(target, []byte(content), toFileMode(mode))
 }
 
 // flags are the flags of a new mount.
@@ -348,13 +302,13 @@ func hold(target string, m Mount) error {
 // cover hides what is at target, which may be in a tree that can't be written:
 // a file behind one that is made for it, a directory behind an empty one.
 func (b *builder) cover(target string, m Mount) error {
-	dir, err := isDir(target)
+	info, err := os.Stat(target)
 	if err != nil {
 		return err
 	}
 	m.ReadOnly = true
-	if dir || m.Source == "" && m.Mode == 0 && !m.NoExec {
-		made, err := b.blank(dir)
+	if info.IsDir() || m.Source == "" && m.Mode == 0 && !m.NoExec {
+		made, err := b.blank(info.IsDir())
 		if err != nil {
 			return err
 		}
@@ -370,15 +324,6 @@ func (b *builder) cover(target string, m Mount) error {
 	return m.restrict(target, 0)
 }
 
-// isDir looks at what is at path.
-func isDir(path string) (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return false, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
-}
-
 // blank returns a file or a directory with nothing in it, which is a mount that is
 // read-only: so is what is bound from it.
 func (b *builder) blank(dir bool) (string, error) {
@@ -391,7 +336,7 @@ func (b *builder) blank(dir bool) (string, error) {
 	}
 	made, err := b.thing(), error(nil)
 	if dir {
-		err = unix.Mkdir(made, 0o755)
+		err = os.Mkdir(made, 0o755)
 	} else {
 		err = makeFile(made, "", 0)
 	}
@@ -407,25 +352,24 @@ func (b *builder) blank(dir bool) (string, error) {
 
 // mountPoint makes target a directory or a file, as source is one.
 func mountPoint(source, target string) error {
-	dir, err := isDir(source)
+	info, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
-	if dir {
-		_, err := mkdirAll(target)
+	if info.IsDir() {
+		return os.MkdirAll(target, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	err = unix.Mknod(target, unix.S_IFREG|0o644, 0)
-	if errors.Is(err, unix.ENOENT) {
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return err
-		}
-		err = unix.Mknod(target, unix.S_IFREG|0o644, 0)
-	}
-	if errors.Is(err, unix.EEXIST) {
+	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // moveMount puts a detached mount, made by the host, in its place.

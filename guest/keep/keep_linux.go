@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/internal/bare"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,13 +28,13 @@ const (
 
 // Prepare makes a directory one that can have a guest.
 func Prepare(dir string) error {
-	return bare.WriteFile(filepath.Join(dir, LockName), nil, 0o600)
+	return os.WriteFile(filepath.Join(dir, LockName), nil, 0o600)
 }
 
 // Lock takes the guest of a workspace for whoever finds, starts or ends it. It
 // is fs.ErrNotExist where the workspace is gone.
-func Lock(ctx context.Context, dir string) (*bare.Lock, error) {
-	return bare.TakeLock(ctx, filepath.Join(dir, LockName), 0) // it must not come back after the workspace
+func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
+	return flockfile.Lock(ctx, filepath.Join(dir, LockName), flock.SetFlag(os.O_RDWR)) // without O_CREATE: it must not come back after the workspace
 }
 
 // A Record says which process a guest is. The host wrote it: the guest itself is
@@ -45,16 +48,12 @@ type Record struct {
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
-
-	// Alone says that no other process reads the record while it is written: the
-	// guest is this process's alone, and ends with it.
-	Alone bool `json:"-"`
 }
 
 // Read returns the record in dir; nil without an error for one that a power
 // loss, which no guest outlives, has torn.
 func Read(dir string) (*Record, error) {
-	data, err := bare.ReadFile(filepath.Join(dir, RecordName))
+	data, err := os.ReadFile(filepath.Join(dir, RecordName))
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +70,8 @@ func (r *Record) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if r.Alone {
-		return bare.WriteFile(filepath.Join(dir, RecordName), data, 0o600)
-	}
-	temp := filepath.Join(dir, RecordName+".new")
-	if err := bare.WriteFile(temp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, filepath.Join(dir, RecordName))
+	path := filepath.Join(dir, RecordName)
+	return atomicfile.Write(path, data, atomicfile.Options{Temp: path + ".new"})
 }
 
 // Adopt attaches to a guest that runs under key, if there is one, and returns
@@ -180,7 +173,7 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 		}
 	}
 	for _, name := range []string{SocketName, RecordName} {
-		if err := bare.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -189,7 +182,7 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 
 // StartTime is when a process started, in the kernel's words.
 func StartTime(pid int) (string, error) {
-	data, err := bare.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}

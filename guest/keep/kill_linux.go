@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/bare"
 )
 
 // Kill waits for the end of the guest's process, and kills it when wait is over.
@@ -52,7 +52,7 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 
 // children returns descriptors of the children of a process.
 func children(pid int) []int {
-	data, err := bare.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
 	}

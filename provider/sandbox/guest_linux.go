@@ -171,7 +171,7 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if !u.throwaway {
 		l.Serving().Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made, Alone: u.throwaway}
+	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
 		if err := rec.Write(dir); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
