@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,10 +19,10 @@ import (
 
 // A Client is the host's end: a connection to one guest.
 type Client struct {
-	rpc  *ttrpc.Client
-	svc  guestpb.GuestService
-	name string // made up, unique, tells the guest whose calls hang together
-	tags atomic.Int64
+	rpc       *ttrpc.Client
+	svc       guestpb.GuestClient
+	name      string // made up, unique: tells the guest which calls hang together
+	workspace string
 
 	// WhyLost tells why the guest is gone, where the host knows more than that it
 	// is; nil, or "", is not known. It is set before the first call.
@@ -35,18 +33,10 @@ type Client struct {
 	// before the first call; nil is not known. See LeftIn.
 	Left func(id string, most int64) driver.Result
 
-	lane      *lane // nil where another process started the guest
-	workspace string
-	version   string
-	greeting  sync.Mutex             // held by who says hello
-	hello     *guestpb.HelloResponse // +checklocks:greeting; nil until then
-	holds     bool                   // +checklocks:greeting; the guest was told that it has an owner
-	closed    bool                   // +checklocks:greeting
-	sole      bool                   // no other client ever speaks to the guest
-	gone      chan struct{}          // closed when the connection is
-	lose      func()                 // closes gone, once: whoever sees the end of the connection first says so
-	shut      atomic.Bool            // Shutdown was called: what is lost from then on was ended on purpose
-	hold      sync.WaitGroup
+	gone      chan struct{}  // closed when the connection is
+	lose      func()         // closes gone, once: the first call that sees the end of the connection says so
+	shut      atomic.Bool    // Shutdown was called: what is lost from then on was ended on purpose
+	relays    sync.WaitGroup // goroutines of Relay
 	closeOnce sync.Once
 }
 
@@ -57,68 +47,35 @@ const helloTimeout = 30 * time.Second
 // NewClient speaks to a guest over conn, which it takes over. It fails with
 // Evicted if the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
-	c := newClient(conn, version, workspace)
-	if err := c.greet(ctx); err != nil {
+	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
+	c.lose = sync.OnceFunc(func() { close(c.gone) })
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
+	c.svc = guestpb.NewGuestClient(c.rpc)
+	if err := c.greet(ctx, version); err != nil {
 		c.Close() //nolint:errcheck // nothing is lost with it
 		return nil, err
 	}
 	return c, nil
 }
 
-// newClient is NewClient for a guest that has nobody else to talk to, and that the
-// caller has started: it says hello when it first has something to say. What goes
-// over the lane is not said to the protocol.
-func newClient(conn net.Conn, version, workspace string) *Client {
-	c := &Client{name: driver.NewID(), workspace: workspace, version: version, gone: make(chan struct{})}
-	c.lose = sync.OnceFunc(func() { close(c.gone) })
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose), ttrpc.WithUnaryClientInterceptor(c.greeted))
-	c.svc = guestpb.NewGuestClient(c.rpc)
-	return c
-}
-
-// greeted says hello before any other call.
-func (c *Client) greeted(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
-	if !strings.HasSuffix(info.FullMethod, "/Hello") && !strings.HasSuffix(info.FullMethod, "/Hold") {
-		if err := c.greet(ctx); err != nil {
-			return err
-		}
-	}
-	return invoke(ctx, req, resp)
-}
-
-// greet says hello, once.
-func (c *Client) greet(ctx context.Context) error {
-	c.greeting.Lock()
-	defer c.greeting.Unlock()
-	if c.hello != nil {
-		return nil
-	}
-	if c.closed {
-		return ttrpc.ErrClosed
-	}
+// greet says hello. The call goes on for as long as the connection: it makes this
+// client an owner of the guest.
+func (c *Client) greet(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	if !c.holds {
-		c.holds = true
-		c.hold.Go(c.keepHold)
-	}
-	hello, err := c.svc.Hello(ctx, &guestpb.HelloRequest{Version: c.version, Workspace: c.workspace, Client: c.name})
+	stop := context.AfterFunc(ctx, func() { c.rpc.Close() }) //nolint:errcheck // it ends what waits below
+	hello := new(guestpb.HelloResponse)
+	call, err := c.svc.Hello(background(), &guestpb.HelloRequest{Version: version, Workspace: c.workspace, Client: c.name})
 	if err == nil {
-		err = fromError(hello.Error)
-	} else {
-		err = c.broken("say hello", err)
+		hello, err = call.Recv()
 	}
-	if err == nil {
-		c.hello = hello
+	if !stop() {
+		err = ctx.Err()
 	}
-	return err
-}
-
-// keepHold tells the guest that it has an owner, until the connection ends.
-func (c *Client) keepHold() {
-	ctx, cancel := context.WithCancel(background())
-	defer cancel()
-	c.svc.Hold(ctx, &guestpb.HoldRequest{Client: c.name}) //nolint:errcheck // it ends with an error, always
+	if err != nil {
+		return c.broken("say hello", err)
+	}
+	return fromError(hello.Error)
 }
 
 // Gone is closed when the connection ends.
@@ -129,13 +86,7 @@ func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
 		err = c.rpc.Close()
-		if c.lane != nil {
-			c.lane.close()
-		}
-		c.greeting.Lock()
-		c.closed = true
-		c.greeting.Unlock()
-		c.hold.Wait()
+		c.relays.Wait()
 	})
 	return err
 }
@@ -215,7 +166,7 @@ func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 	return res, err
 }
 
-// runSmall runs a command in one exchange where it needs no more. most is what the
+// runSmall runs a command in one call where it needs no more. most is what the
 // caller wants of the output of one that is lost.
 func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -225,77 +176,23 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
-	if more {
+	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
 		return c.runSession(ctx, cmd, small, more)
 	}
 	if err := c.ready(); err != nil {
 		return driver.Result{}, err
 	}
-	tag := c.tag()
-	call, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveUp()
-	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(patience(cmd.Grace), giveUp)
-		// The Run itself then answers, with what there is of output, perhaps before
-		// this does.
-		c.cancel(ctx, tag, cmd.Grace)
-	})
-	defer stop()
-	res, err, ran := c.send(call, &cmd, small, tag, most)
-	if !ran {
-		stop()
-		return c.runSession(ctx, cmd, small, more)
-	}
+	pb := toCommand(&cmd)
+	pb.Stdin = small
+	call, end := outlive(ctx, cmd.Grace)
+	defer end()
+	defer context.AfterFunc(ctx, func() { c.cancel(call, pb.Id) })()
+	resp, err := c.svc.Run(call, pb)
 	if call.Err() != nil { // it was told to end the command, and does not answer
-		return c.left(tag, most), nil
+		return c.left(pb.Id, most), nil
 	}
-	return res, err
-}
-
-// patience is how long a guest that was told to end a command may take, which is
-// ample on a machine under load. One that takes longer is not waited for.
-func patience(grace time.Duration) time.Duration { return max(grace, 0) + cancelTime }
-
-var cancelTime = 30 * time.Second // tests have less
-
-// send runs a command over the lane, or by the protocol. It answers false where
-// that takes more than one exchange, and nothing was sent.
-func (c *Client) send(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error, bool) { //nolint:revive // whether it ran is no part of the error
-	if plain(cmd) {
-		o := &order{client: c.name, tag: tag, cmd: *cmd, stdin: small}
-		res, err, ran := c.lane.run(ctx, o)
-		if ran && ctx.Err() == nil {
-			res, err = c.came(res, err, tag, most)
-		}
-		if ran { // and perhaps nobody waits for it any more
-			return res, err, true
-		}
-	}
-	if cmd.OnStdout != nil || cmd.OnStderr != nil {
-		return driver.Result{}, nil, false
-	}
-	res, err := c.exchange(ctx, cmd, small, tag, most)
-	return res, err, true
-}
-
-// came turns what came over the lane into a result.
-func (c *Client) came(res driver.Result, err error, tag string, most int64) (driver.Result, error) {
-	switch {
-	case errors.Is(err, errNonsense):
-		return driver.Result{}, c.nonsense("run")
-	case errors.Is(err, io.EOF):
-		return c.lost(err, tag, most)
-	}
-	return res, err
-}
-
-// exchange runs a command by the protocol.
-func (c *Client) exchange(ctx context.Context, cmd *driver.Command, small []byte, tag string, most int64) (driver.Result, error) {
-	pb := toCommand(cmd)
-	pb.Stdin, pb.Tag = small, tag
-	resp, err := c.svc.Run(ctx, pb)
 	if err != nil {
-		return c.lost(err, tag, most)
+		return c.lost(err, pb.Id, most)
 	}
 	if err := fromError(resp.Error); err != nil {
 		return driver.Result{}, err
@@ -303,12 +200,49 @@ func (c *Client) exchange(ctx context.Context, cmd *driver.Command, small []byte
 	return c.checked(resp.Result)
 }
 
-// tag makes up a name for a command, by which it can be cancelled. It is a valid id.
-func (c *Client) tag() string {
-	const digits = 12 // of 36 each: they last
-	n := strconv.FormatInt(c.tags.Add(1), 36)
-	return c.name[:driver.IDLength-digits] + strings.Repeat("0", digits-len(n)) + n
+// outlive returns the context of a call that starts a command. It lasts for a while
+// after ctx has ended, in which the guest answers with what there is. The caller
+// calls end.
+func outlive(ctx context.Context, grace time.Duration) (call context.Context, end func()) {
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-call.Done():
+		case <-time.After(patience(grace)):
+			cancel()
+		}
+	})
+	return call, func() {
+		stop()
+		cancel()
+	}
 }
+
+// cancelEvery is how often a guest is told to end a command that it has not come to.
+const cancelEvery = 10 * time.Millisecond
+
+// cancel tells the guest to end a command, again until it has come to it or call,
+// which waits for the command, is over: ttrpc does not keep calls in order. A guest
+// that can't be told ends the command when the connection ends.
+func (c *Client) cancel(call context.Context, id string) {
+	for {
+		resp, err := c.svc.Cancel(call, &guestpb.SessionRequest{Id: id})
+		if err != nil || resp.Found {
+			return
+		}
+		select {
+		case <-call.Done():
+			return
+		case <-time.After(cancelEvery):
+		}
+	}
+}
+
+// patience is how long a guest that was told to end a command may take, which is
+// ample on a machine under load. One that takes longer is not waited for.
+func patience(grace time.Duration) time.Duration { return max(grace, 0) + cancelTime }
+
+var cancelTime = 30 * time.Second // tests have less
 
 // lost is the result of a command whose guest died: it may have run, wholly or
 // in part, and is never run again. What it wrote until then is in its log.
@@ -376,9 +310,6 @@ func firstInput(r io.Reader) (data []byte, more bool, err error) {
 func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	if err := c.ready(); err != nil {
 		return nil, err
-	}
-	if c.sole && c.tags.Load() == 0 {
-		return nil, nil // nobody has started any
 	}
 	resp, err := c.svc.Sessions(ctx, &guestpb.Empty{})
 	if err != nil {

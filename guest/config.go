@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of what host and guest say to each other, this
 // package's Config included. It changes with either.
-const Protocol = 7
+const Protocol = 8
 
 // A Config tells a guest what it is and what to put up around itself before it
 // runs anything. The host writes it, by Encode, to a descriptor that the guest
@@ -37,7 +37,7 @@ type Config struct {
 
 	// Descriptors maps what the guest was given beyond standard input, output
 	// and error to descriptor numbers: "listen" (a socket to accept on), "stream"
-	// (a connection), "lane" (a socket for one plain command at a time), "log" (directory for the logs of sessions), "handoff" (a
+	// (a connection), "log" (directory for the logs of sessions), "handoff" (a
 	// socket over which the descriptor of the root goes to the host), "cgroup"
 	// (a cgroup2 directory to start children in), "egress" (a directory with the
 	// proxy's socket), and those that Groups names.

@@ -60,22 +60,11 @@ func fromSize(s *guestpb.Size) *driver.Size {
 }
 
 func toBytes(list []string) [][]byte {
-	out := make([][]byte, len(list))
-	for i, s := range list {
-		out[i] = []byte(s)
-	}
-	return out
+	return each(list, func(s string) []byte { return []byte(s) })
 }
 
 func fromBytes(list [][]byte) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
+	return each(list, func(b []byte) string { return string(b) })
 }
 
 func toEnv(env map[string]string) [][]byte {
@@ -110,36 +99,42 @@ func validLabels(labels map[string]string) map[string]string {
 	return out
 }
 
-// toCommand leaves out standard input and the callbacks, which have ways of
-// their own.
+// toCommand makes up the id of the session. Standard input and output travel by
+// calls of their own.
 func toCommand(c *driver.Command) *guestpb.Command {
-	pb := &guestpb.Command{
+	return &guestpb.Command{
 		Argv: toBytes(c.Argv), Script: []byte(c.Script), Dir: []byte(c.Dir), Env: toEnv(c.Env), Clean: c.Clean, Tty: toSize(c.TTY), Interactive: c.Interactive,
 		TimeoutNano: int64(c.Timeout), GraceNano: int64(c.Grace), MaxOutput: c.MaxOutput,
 		PullStdout: c.OnStdout != nil, PullStderr: c.OnStderr != nil, Detached: c.Detached, Labels: validLabels(c.Labels),
+		Limits: toLimits(c.Limits), Id: driver.NewID(),
 	}
-	for name, l := range c.Limits.With(nil) {
-		if pb.Limits == nil {
-			pb.Limits = map[string]*guestpb.Limit{}
-		}
-		pb.Limits[string(name)] = &guestpb.Limit{Max: l.Max, BestEffort: l.BestEffort}
+}
+
+func fromCommand(pb *guestpb.Command) driver.Command {
+	return driver.Command{
+		Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), Env: fromEnv(pb.Env), Clean: pb.Clean, TTY: fromSize(pb.Tty), Interactive: pb.Interactive,
+		Timeout: time.Duration(pb.TimeoutNano), Grace: time.Duration(pb.GraceNano), MaxOutput: pb.MaxOutput,
+		Detached: pb.Detached, Labels: pb.Labels, Limits: fromLimits(pb.Limits),
+	}
+}
+
+func toLimits(limits driver.Limits) map[string]*guestpb.Limit {
+	pb := make(map[string]*guestpb.Limit, len(limits))
+	for name, l := range limits {
+		pb[string(name)] = &guestpb.Limit{Max: l.Max, BestEffort: l.BestEffort}
 	}
 	return pb
 }
 
-func fromCommand(pb *guestpb.Command) driver.Command {
-	c := driver.Command{
-		Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), Env: fromEnv(pb.Env), Clean: pb.Clean, TTY: fromSize(pb.Tty), Interactive: pb.Interactive,
-		Timeout: time.Duration(pb.TimeoutNano), Grace: time.Duration(pb.GraceNano), MaxOutput: pb.MaxOutput,
-		Detached: pb.Detached, Labels: pb.Labels,
+func fromLimits(pb map[string]*guestpb.Limit) driver.Limits {
+	if len(pb) == 0 {
+		return nil
 	}
-	for name, l := range pb.Limits {
-		if c.Limits == nil {
-			c.Limits = driver.Limits{}
-		}
-		c.Limits[driver.Resource(name)] = driver.Limit{Max: l.GetMax(), BestEffort: l.GetBestEffort()}
+	limits := make(driver.Limits, len(pb))
+	for name, l := range pb {
+		limits[driver.Resource(name)] = driver.Limit{Max: l.GetMax(), BestEffort: l.GetBestEffort()}
 	}
-	return c
+	return limits
 }
 
 func toResult(r *driver.Result) *guestpb.Result {

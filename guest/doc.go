@@ -9,8 +9,10 @@
 //
 // The host starts one with [Launch] or attaches to a running one with [Dial],
 // and gets a [Client], whose Shell and Files are modules of the driver's
-// contract. The two speak ttrpc over a socket; plain commands of who started the
-// guest have a lane of their own, see lane.go.
+// contract. The two speak ttrpc (package guestpb) over one connection: a socket at
+// which the guest listens, a stream that it was started with, or its standard input
+// and output where the engine that runs it is on another host. A short command is
+// one call.
 //
 // # Trust
 //

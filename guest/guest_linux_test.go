@@ -3,6 +3,8 @@ package guest_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,13 +117,6 @@ func TestCancelledRunAnswersWithWhatThereIs(t *testing.T) {
 // has given up does not keep it.
 func TestCancelledStartLeavesNothing(t *testing.T) {
 	r := plain(t, nil)
-	first, err := r.Shell().Start(t.Context(), driver.Command{Argv: []string{"true"}}) // says hello, once
-	if err == nil {
-		_, err = first.Wait(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 5 {
 		if err := syscall.Kill(r.HostPID(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -218,5 +213,51 @@ func TestTooLargeForAMessage(t *testing.T) {
 	}
 	if res := run(t, r, driver.Command{Script: "echo works"}); string(res.Stdout) != "works\n" {
 		t.Errorf("after that: %+v", res)
+	}
+}
+
+// TestOpenFiles: a program has the limit of open files that the guest was started
+// with, not the one that the runtime of Go raised it to.
+func TestOpenFiles(t *testing.T) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := syscall.Rlimit{Cur: was.Max / 2, Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) })
+	r := plain(t, nil)
+	if res := run(t, r, driver.Command{Argv: []string{"sh", "-c", "ulimit -Sn"}}); string(res.Stdout) != fmt.Sprintln(low.Cur) {
+		t.Errorf("its limit is %q, want %d", res.Stdout, low.Cur)
+	}
+}
+
+// TestOutputAsItComes: a callback gets what a command writes while it runs.
+func TestOutputAsItComes(t *testing.T) {
+	r := plain(t, nil)
+	var got strings.Builder
+	res := run(t, r, driver.Command{Script: "for i in 1 2 3; do echo $i; sleep 0.03; done", OnStdout: func(data []byte) error {
+		got.Write(data)
+		return errors.New("full")
+	}})
+	if got.String() != "1\n2\n3\n" || string(res.Stdout) != got.String() || !slices.Contains(res.CallbackErrors, "full") {
+		t.Errorf("pieces %q, result %q, errors of the callback %q", got.String(), res.Stdout, res.CallbackErrors)
+	}
+}
+
+// TestGuestThatCantStart says why, in the guest's own words and in the kernel's.
+func TestGuestThatCantStart(t *testing.T) {
+	bad := &guest.Launch{Binary: binary, Config: guest.Config{Version: "test", Workspace: "w", Level: driver.IsolationNone, Root: "/nonexistent", UID: -1, Files: true}}
+	if _, err := bad.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "nonexistent") && !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a root that is not there: %v", err)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&guest.Launch{Binary: text}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "exec format error") {
+		t.Errorf("what is no program: %v", err)
 	}
 }

@@ -35,7 +35,11 @@ func enter(cfg *Config) error {
 	if fd, ok := cfg.Descriptors["stream"]; ok {
 		inner.Descriptors["stream"], pass[fd] = fdFirst, fdFirst
 	}
-	config, err := pipeWith(inner.Encode())
+	data, err := inner.Encode()
+	if err != nil {
+		return err
+	}
+	config, err := pipeWith(data)
 	if err != nil {
 		return setupError("pass the configuration on", err)
 	}

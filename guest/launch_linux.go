@@ -18,7 +18,6 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
-	"github.com/croft-run/croft/internal/bare"
 	"github.com/croft-run/croft/internal/tail"
 )
 
@@ -47,10 +46,6 @@ type Launch struct {
 
 	// HandOff asks for a descriptor of the workspace as the guest sees it.
 	HandOff bool
-
-	// Spawner starts the guest where Wrap is nil; nil, or one that is gone, lets
-	// this process do so.
-	Spawner *Spawner
 }
 
 // Named is a file that the guest knows by a name.
@@ -64,28 +59,9 @@ type Running struct {
 	*Client
 	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
 
-	proc   child
-	waited chan struct{}
-	how    string // it ended, in words; set when waited is closed
+	cmd    *exec.Cmd
+	waited chan struct{} // closed when cmd has ended
 	stderr *tail.Buffer
-}
-
-// A child is a process that was started, by this one or by a spawner.
-type child interface {
-	id() int
-	kill()
-	end() string // waits for the end, and says how it came
-}
-
-// own is a child of this process.
-type own struct{ *exec.Cmd }
-
-func (o own) id() int { return o.Process.Pid }
-func (o own) kill()   { o.Process.Kill() } //nolint:errcheck // it has ended by itself then
-
-func (o own) end() string {
-	o.Wait() //nolint:errcheck // how it ended is in ProcessState
-	return o.ProcessState.String()
 }
 
 // launchTimeout bounds the way from fork to the first answer, on a machine under load.
@@ -123,10 +99,12 @@ type starting struct {
 	report  *os.File // ours: the guest tells here how its start went
 	handoff *os.File // ours: the descriptor of the workspace comes here
 	stream  net.Conn // ours, unless it listens
-	lane    *os.File // ours, where there is one
 }
 
 func (s *starting) release() {
+	if s.stream != nil {
+		s.stream.Close()
+	}
 	for _, c := range s.close {
 		c.Close()
 	}
@@ -142,12 +120,12 @@ func (s *starting) give(name string, f *os.File) {
 
 func (s *starting) open() error {
 	s.launch.Config.Descriptors = map[string]int{}
-	configR, configW, err := pipe(false)
+	configR, configW, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	s.close = append(s.close, configR, configW)
-	reportR, reportW, err := pipe(true)
+	reportR, reportW, err := os.Pipe()
 	if err != nil {
 		return err
 	}
@@ -159,25 +137,12 @@ func (s *starting) open() error {
 		s.give(f.Name, f.File)
 	}
 	if s.launch.HandOff {
-		ours, theirs, err := socketpair()
-		if err != nil {
+		if s.handoff, err = s.giveSocket("handoff"); err != nil {
 			return err
 		}
-		s.close = append(s.close, ours, theirs)
-		s.handoff = ours
-		s.give("handoff", theirs)
 	}
 	if err := s.openProgram(); err != nil {
 		return err
-	}
-	if s.launch.Config.Kernel == nil {
-		ours, theirs, err := socketpair()
-		if err != nil {
-			return err
-		}
-		s.close = append(s.close, ours, theirs)
-		s.lane = ours
-		s.give("lane", theirs)
 	}
 	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
 		return s.listen()
@@ -185,14 +150,24 @@ func (s *starting) open() error {
 	if s.launch.Socket != "" {
 		return nil
 	}
-	ours, theirs, err := socketpair()
+	ours, err := s.giveSocket("stream")
 	if err != nil {
 		return err
 	}
-	s.close = append(s.close, ours, theirs)
-	s.give("stream", theirs)
 	s.stream, err = net.FileConn(ours)
 	return err
+}
+
+// giveSocket gives the guest one end of a socket pair, and returns the other.
+func (s *starting) giveSocket(name string) (ours *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	s.close = append(s.close, ours, theirs)
+	s.give(name, theirs)
+	return ours, nil
 }
 
 // openProgram makes the guest run from a descriptor: where it is need not be
@@ -202,7 +177,7 @@ func (s *starting) openProgram() error {
 	if s.launch.Wrap != nil {
 		return nil
 	}
-	f, err := bare.Open(s.launch.Binary, os.O_RDONLY, 0)
+	f, err := os.Open(s.launch.Binary)
 	if err != nil {
 		return err
 	}
@@ -239,7 +214,7 @@ func (s *starting) listen() error {
 // shortPath names a socket through a descriptor of its directory, because the
 // address of a socket holds only 108 bytes.
 func shortPath(socket string) (path string, release func(), err error) {
-	dir, err := bare.Open(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := os.OpenFile(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", nil, err
 	}
@@ -274,30 +249,9 @@ func (l *Launch) Serving() *Config {
 	return &l.Config
 }
 
-// pipe is os.Pipe without the poller, which has no use for an end that another
-// process gets, nor for one that is written to once. With waits, who reads waits
-// without a thread of its own.
-func pipe(waits bool) (r, w *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, err
-	}
-	if waits {
-		if err := unix.SetNonblock(fds[0], true); err != nil {
-			closeFDs(fds[:])
-			return nil, nil, err
-		}
-	}
-	return os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w"), nil
-}
-
-func socketpair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs"), nil
-}
+// guestEnv is the environment of a guest, which takes it from its children. One
+// processor is enough for what it does, and others have the rest.
+var guestEnv = []string{"GOMAXPROCS=1"}
 
 func (s *starting) start() (*Running, error) {
 	argv := []string{s.program}
@@ -305,35 +259,16 @@ func (s *starting) start() (*Running, error) {
 		argv = s.launch.Wrap(argv)
 	}
 	r := &Running{waited: make(chan struct{}), stderr: &tail.Buffer{Most: 16 << 10}}
-	cmd := &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: []string{}, Dir: "/",
+	r.cmd = &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: guestEnv, Dir: "/",
 		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
-	if err := s.run(r, cmd); err != nil {
+	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() { // ends with the guest; Wait and kill wait for it
 		defer close(r.waited)
-		r.how = r.proc.end()
+		r.cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
 	}()
 	return r, nil
-}
-
-// run starts the program of cmd, by the spawner where there is one.
-func (s *starting) run(r *Running, cmd *exec.Cmd) error {
-	if s.launch.Spawner != nil && s.launch.Wrap == nil {
-		p, err := s.launch.Spawner.run(cmd, r.stderr)
-		if err == nil {
-			r.proc = p
-			return nil
-		}
-		if !errors.Is(err, errNoSpawner) {
-			return err
-		}
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	r.proc = own{cmd}
-	return nil
 }
 
 // finish sends the Config, hears how the start went, and connects.
@@ -343,14 +278,18 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	for _, f := range s.extra[:2] {
 		f.Close()
 	}
-	stop := context.AfterFunc(ctx, r.proc.kill)
+	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
 	defer stop()
 	if s.launch.Started != nil {
 		if err := s.launch.Started(r.HostPID()); err != nil {
 			return fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
 		}
 	}
-	_, werr := s.config.Write(s.launch.Config.Encode())
+	config, err := s.launch.Config.Encode()
+	if err != nil {
+		return err
+	}
+	_, werr := s.config.Write(config)
 	s.config.Close()
 	said, err := readReport(s.report)
 	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
@@ -361,26 +300,19 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
 		}
 	}
-	if err := s.connect(ctx, r); err != nil || s.lane == nil {
-		return err
-	}
-	r.lane, err = newLane(s.lane)
-	return err
+	return s.connect(ctx, r)
 }
 
 // connect gives a guest that has started its client.
-func (s *starting) connect(ctx context.Context, r *Running) error {
-	version, workspace := s.launch.Config.Version, s.launch.Config.Workspace
-	if s.launch.Socket == "" {
-		r.Client = newClient(s.stream, version, workspace)
-		r.sole, s.stream = true, nil
-		return nil
+func (s *starting) connect(ctx context.Context, r *Running) (err error) {
+	conn := s.stream
+	s.stream = nil // the client has it
+	if s.launch.Socket != "" {
+		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
+			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
+		}
 	}
-	conn, err := dial(ctx, s.launch.Socket, s.launch.Serving().Token)
-	if err != nil {
-		return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
-	}
-	r.Client, err = NewClient(ctx, conn, version, workspace)
+	r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace)
 	return err
 }
 
@@ -417,25 +349,21 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 	<-r.waited
 	msg := r.stderr.String()
 	if msg == "" {
-		msg = r.how
+		msg = r.cmd.ProcessState.String()
 	}
 	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
 }
 
 // receive takes the one descriptor that the guest hands out.
 func receive(sock *os.File) (*os.File, error) {
-	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	raw, err := sock.SyscallConn()
+	conn, err := net.FileConn(sock)
 	if err != nil {
 		return nil, err
 	}
-	var n int
-	var rerr error
-	err = raw.Read(func(fd uintptr) bool {
-		_, n, _, _, rerr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
-		return !errors.Is(rerr, unix.EAGAIN)
-	})
-	if err = errors.Join(err, rerr); err != nil {
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob) //nolint:forcetypeassert // giveSocket made it
+	if err != nil {
 		return nil, err
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
@@ -450,7 +378,7 @@ func receive(sock *os.File) (*os.File, error) {
 }
 
 // HostPID is the guest's process id on this host.
-func (r *Running) HostPID() int { return r.proc.id() }
+func (r *Running) HostPID() int { return r.cmd.Process.Pid }
 
 // Exited is closed when the guest has ended.
 func (r *Running) Exited() <-chan struct{} { return r.waited }
@@ -472,7 +400,7 @@ func (r *Running) Kill() { r.kill() }
 
 // kill is Kill.
 func (r *Running) kill() {
-	r.proc.kill()
+	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
 	<-r.waited
 	if r.Client != nil {
 		r.Close() //nolint:errcheck // nothing is lost with it

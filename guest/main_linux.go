@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -38,15 +36,12 @@ const maxConfig = 4 << 20
 
 // Main is the guest. It returns the exit status of the program.
 func Main() int {
-	runtime.MemProfileRate = 0 // nobody asks where memory went
 	if len(os.Args) == 2 {
 		if status, ok := exhaust(os.Args[1]); ok {
 			return status
 		}
 	}
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == spawnVerb && isOpen(fdOrders):
-		return spawnMain()
 	case len(os.Args) == 3 && os.Args[1] == ContainerVerb:
 		return containerMain(os.Args[2])
 	case len(os.Args) == 3 && os.Args[1] == StdioVerb:
@@ -160,21 +155,11 @@ func dropStrays(cfg *Config) error {
 
 func readConfig(f *os.File) (*Config, error) {
 	defer f.Close()
-	return parseConfig(f)
-}
-
-func parseConfig(r io.Reader) (*Config, error) {
-	const usual = 8 << 10
-	var buf bytes.Buffer
-	buf.Grow(usual)
-	if _, err := buf.ReadFrom(io.LimitReader(r, maxConfig)); err != nil {
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
 		return nil, setupError("read the configuration", err)
 	}
-	cfg, err := decodeConfig(buf.Bytes())
-	if errors.Is(err, errNonsense) {
-		return nil, setupError("read the configuration", err)
-	}
-	return cfg, err
+	return decodeConfig(data)
 }
 
 // handOff gives the host a descriptor of the workspace as the guest sees it.
@@ -318,10 +303,8 @@ func (g *guest) close() {
 func (g *guest) serve() error {
 	defer g.close()
 	defer g.cancel()
-	if err := deafen(); err != nil { // before anyone is there to send a signal
-		return err
-	}
-	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(roomy))
+	ignoreSignals() // before a process is there that could send one
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(sendable))
 	if err != nil {
 		return err
 	}
@@ -330,9 +313,6 @@ func (g *guest) serve() error {
 		l := newLease(g.cfg.Lease, g.cfg.gone, g.cancel)
 		g.server.onHolds = l.holders
 		defer l.stop()
-	}
-	if fd, ok := g.cfg.Descriptors["lane"]; ok {
-		go g.server.serveLane(fd) // ends with the guest, or with who started it
 	}
 	served := make(chan error, 1)
 	go func() { served <- rpc.Serve(g.ctx, g.listen) }()
@@ -348,34 +328,19 @@ func (g *guest) serve() error {
 	return err
 }
 
-// stackNeed is more stack than a call of the protocol takes.
-const stackNeed = 12 << 10
-
-// roomy answers a call on a stack that was grown once, to all that it needs. A new
-// goroutine has little, and would copy what it has at each doubling.
-func roomy(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
-	growStack(1)
-	return sendable(method(ctx, unmarshal))
-}
-
 // maxMessage is the most that the protocol carries in one message, with room for
 // what is around it. A larger one would end the connection, and all that hangs on it.
 const maxMessage = 4<<20 - 4<<10
 
 // sendable makes an answer that is too large an error.
-func sendable(answer any, err error) (any, error) {
+func sendable(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	answer, err := method(ctx, unmarshal)
 	if m, ok := answer.(proto.Message); ok && err == nil {
 		if size := proto.Size(m); size > maxMessage {
 			return nil, fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
 		}
 	}
 	return answer, err
-}
-
-//go:noinline
-func growStack(i int) byte {
-	var room [stackNeed]byte
-	return room[i%stackNeed]
 }
 
 // farewell ends what runs, so that those who wait for it hear how it ended, and

@@ -20,7 +20,7 @@ const maxCarried = 320
 // until the connection to the guest ends: where the guest was told that the proxy
 // is away (Config.Away). Any number of hosts may; each connection goes through one.
 func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
-	c.hold.Go(func() {
+	c.relays.Go(func() {
 		ctx, cancel := context.WithCancel(background())
 		defer cancel()
 		var carried sync.WaitGroup

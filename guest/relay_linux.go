@@ -3,13 +3,10 @@ package guest
 import (
 	"errors"
 	"io"
-	"math"
 	"net"
-	"os"
+	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A relay makes the egress proxy, which listens on a Unix socket of the host,
@@ -34,7 +31,7 @@ func startRelay(cfg *Config) (*relay, error) {
 	if dir == "" && !cfg.Away {
 		return nil, nil
 	}
-	l, err := listenLoopback(cfg.Relay)
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Relay))) //nolint:noctx // it is made, or it is not
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
@@ -44,28 +41,6 @@ func startRelay(cfg *Config) (*relay, error) {
 	}
 	r.wg.Go(r.run)
 	return r, nil
-}
-
-// listenLoopback listens on a port of 127.0.0.1. Package net would first find out what
-// the kernel knows of other addresses and of multipath TCP, and how many may wait: the
-// kernel bounds these itself.
-func listenLoopback(port int) (net.Listener, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "relay")
-	defer f.Close() // the listener has its own descriptor
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return nil, err
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return nil, err
-	}
-	if err := unix.Listen(fd, math.MaxInt16); err != nil {
-		return nil, err
-	}
-	return net.FileListener(f)
 }
 
 // maxRelayed bounds what the workload can make the guest, which is outside its

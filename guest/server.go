@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -19,36 +18,30 @@ import (
 
 // A server is the guest's end of the protocol, over the modules that run inside.
 type server struct {
-	cfg     *Config
-	shell   *driver.Shell
-	files   *fileServer // nil where the files are the host's business
-	offers  *offers     // nil where the proxy is in reach, or there is none
-	started time.Time
-	facts   map[string]string
-	end     func()        // ends the guest
-	done    chan struct{} // closed when the guest is about to end
+	cfg    *Config
+	shell  *driver.Shell
+	files  *fileServer   // nil where the files are the host's business
+	offers *offers       // nil where the proxy is in reach, or there is none
+	end    func()        // ends the guest
+	done   chan struct{} // closed when the guest is about to end
 
 	// life, where set, is that of the guest, which ends with its only client.
 	life context.Context
 
 	mu      sync.Mutex
-	cancels map[string]context.CancelFunc // of Runs under way, by tag
-	early   map[string]bool               // tags whose Cancel came before them
+	cancels map[string]context.CancelFunc // of commands under way, by session
 	pulls   map[string]*pull              // output that waits, by session
 	holds   map[string]*owner             // clients that are there
-	change  *sync.Cond                    // of holds
 	onHolds func(n int)                   // told how many
 }
 
 var _ guestpb.GuestService = (*server)(nil)
 
 func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
-	s := &server{
-		cfg: cfg, shell: shell, files: files, started: time.Now(), facts: map[string]string{}, end: func() {}, onHolds: func(int) {},
-		cancels: map[string]context.CancelFunc{}, early: map[string]bool{}, pulls: map[string]*pull{}, holds: map[string]*owner{}, done: make(chan struct{}),
+	return &server{
+		cfg: cfg, shell: shell, files: files, end: func() {}, onHolds: func(int) {}, done: make(chan struct{}),
+		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]*owner{},
 	}
-	s.change = sync.NewCond(&s.mu)
-	return s
 }
 
 // An owner is a client that is there. What it started and did not detach ends
@@ -58,49 +51,29 @@ type owner struct {
 	cancel context.CancelFunc
 }
 
-// Hello refuses a host of another build or of another workspace.
-func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	resp := &guestpb.HelloResponse{
-		Version: s.cfg.Version, Workspace: s.cfg.Workspace, Pid: int32(os.Getpid()),
-		StartedUnixNano: s.started.UnixNano(), Level: string(s.cfg.Level), Facts: s.facts,
-	}
+// Hello refuses a host of another build or of another workspace. Any other is an
+// owner of the guest until it is gone or the guest ends.
+func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
+	var err error
 	switch {
 	case r.Version != s.cfg.Version:
-		resp.Error = toError(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
+		err = fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted)
 	case r.Workspace != s.cfg.Workspace:
-		resp.Error = toError(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
-	case !s.awaitHold(ctx, r.Client):
-		resp.Error = toError(fmt.Errorf("guest: the client does not hold it: %w", fault.WrongState))
+		err = fmt.Errorf("guest: it serves another workspace: %w", fault.Failed)
 	}
-	return resp, nil
-}
-
-// awaitHold waits until a client's Hold is under way, so that its calls are
-// never those of someone unknown.
-func (s *server) awaitHold(ctx context.Context, client string) bool {
-	stop := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.change.Broadcast()
-	})
-	defer stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.holds[client] == nil && ctx.Err() == nil {
-		s.change.Wait()
+	if err != nil {
+		return call.Send(&guestpb.HelloResponse{Error: toError(err)})
 	}
-	return s.holds[client] != nil
-}
-
-// Hold waits until the client is gone or the guest ends.
-func (s *server) Hold(ctx context.Context, r *guestpb.HoldRequest) (*guestpb.Empty, error) {
 	s.hold(r.Client)
+	defer s.unhold(r.Client)
+	if err := call.Send(&guestpb.HelloResponse{}); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 	case <-s.done:
 	}
-	s.unhold(r.Client)
-	return &guestpb.Empty{}, nil
+	return nil
 }
 
 func (s *server) hold(client string) {
@@ -109,7 +82,6 @@ func (s *server) hold(client string) {
 	s.mu.Lock()
 	s.holds[client] = o
 	n := len(s.holds)
-	s.change.Broadcast()
 	s.mu.Unlock()
 	s.onHolds(n)
 }
@@ -164,44 +136,29 @@ func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, erro
 func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.cancelable(pb.Tag, cancel)()
+	s.mu.Lock()
+	s.cancels[pb.Id] = cancel
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, pb.Id)
+	}()
 	cmd := s.command(pb)
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
-	res, err := s.shell.Run(process.Named(ctx, pb.Tag), cmd)
+	res, err := s.shell.Run(process.Named(ctx, pb.Id), cmd)
 	if err != nil {
 		return &guestpb.ResultResponse{Error: toError(err)}, nil
 	}
 	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
 }
 
-// cancelable makes Cancel find a command, until the function that it returns is
-// called.
-func (s *server) cancelable(tag string, cancel context.CancelFunc) (done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.early[tag] {
-		cancel()
-	}
-	delete(s.early, tag)
-	s.cancels[tag] = cancel
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.cancels, tag)
-	}
-}
-
-// maxEarly bounds what is remembered of cancellations of what has ended already,
-// or never comes.
-const maxEarly = 1000
-
 // command is what the host asks for, within the limits of the workspace that
 // are kept per command.
-func (s *server) command(pb *guestpb.Command) driver.Command { return s.bounded(fromCommand(pb)) }
-
-func (s *server) bounded(cmd driver.Command) driver.Command {
+func (s *server) command(pb *guestpb.Command) driver.Command {
+	cmd := fromCommand(pb)
 	for _, r := range driver.Resources {
 		limit, most := cmd.Limits[r.Name].Max, s.cfg.Limits[r.Name].Max
 		if r.PerCommand && most > 0 && (limit == 0 || limit > most) {
@@ -211,21 +168,15 @@ func (s *server) bounded(cmd driver.Command) driver.Command {
 	return cmd
 }
 
-// Cancel ends a Run or a session.
-func (s *server) Cancel(_ context.Context, r *guestpb.CancelRequest) (*guestpb.Empty, error) {
+// Cancel ends a command.
+func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.CancelResponse, error) {
 	s.mu.Lock()
-	cancel := s.cancels[r.Tag]
-	if cancel == nil { // it and its command come by different ways
-		if len(s.early) >= maxEarly {
-			clear(s.early)
-		}
-		s.early[r.Tag] = true
-	}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	cancel := s.cancels[r.Id]
 	if cancel != nil {
 		cancel()
 	}
-	return &guestpb.Empty{}, nil
+	return &guestpb.CancelResponse{Found: cancel != nil}, nil
 }
 
 // Start starts a session, which outlives the call.
@@ -246,7 +197,7 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	if cmd.Detached {
 		life, cancel = context.WithoutCancel(ctx), func() {}
 	}
-	sess, err := s.shell.Start(life, cmd)
+	sess, err := s.shell.Start(process.Named(life, pb.Id), cmd)
 	if err != nil {
 		cancel()
 		if stdin != nil {
@@ -280,11 +231,7 @@ func (s *server) track(sess *driver.Session, pb *guestpb.Command, p *pull, cance
 	if s.holds[p.client] == nil {
 		p.release()
 	}
-	s.cancels[pb.Tag] = cancel
-	if s.early[pb.Tag] {
-		delete(s.early, pb.Tag)
-		cancel()
-	}
+	s.cancels[id] = cancel
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
 		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager
@@ -295,7 +242,7 @@ func (s *server) track(sess *driver.Session, pb *guestpb.Command, p *pull, cance
 		p.wait()
 		s.mu.Lock()
 		delete(s.pulls, id)
-		delete(s.cancels, pb.Tag)
+		delete(s.cancels, id)
 		s.mu.Unlock()
 	}()
 }

@@ -45,13 +45,12 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		return nil, err
 	}
 	pb := toCommand(&cmd)
-	pb.Stdin, pb.StdinMore, pb.Client, pb.Tag = small, more, c.name, c.tag()
+	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
 	pb.MaxOutput = min(pb.MaxOutput, maxStream)
-	resp, err := c.svc.Start(ctx, pb)
+	call, end := outlive(ctx, cmd.Grace)
+	defer end()
+	resp, err := c.svc.Start(call, pb)
 	if err != nil {
-		if ctx.Err() != nil && !cmd.Detached { // the guest may have begun with it, and nobody will hear of the session
-			c.cancel(ctx, pb.Tag, cmd.Grace)
-		}
 		return nil, c.broken("start", err)
 	}
 	if err := fromError(resp.Error); err != nil {
@@ -61,8 +60,13 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	if s.id == "" {
 		return nil, c.nonsense("start")
 	}
-	if !cmd.Detached && ctx.Done() != nil {
-		s.endWith(ctx, pb.Tag)
+	if !cmd.Detached {
+		s.stop = context.AfterFunc(ctx, func() {
+			c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.SessionRequest{Id: s.id}) //nolint:errcheck // the guest ends it when the connection ends
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("guest of %s: start: %w", c.workspace, err)
+		}
 	}
 	if more {
 		// Nothing can make a reader return: one that is stuck when the command
@@ -78,23 +82,8 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	return s, nil
 }
 
-// cancel tells the guest to end a command whose caller has gone, whether it has come
-// to it already or not. A guest that can't be told ends it when the connection ends.
-func (c *Client) cancel(ctx context.Context, tag string, grace time.Duration) {
-	told, done := context.WithTimeout(context.WithoutCancel(ctx), patience(grace))
-	defer done()
-	c.svc.Cancel(told, &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // see above
-}
-
-// endWith kills the session when ctx ends before it does.
-func (s *session) endWith(ctx context.Context, tag string) {
-	s.stop = context.AfterFunc(ctx, func() {
-		s.c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.CancelRequest{Tag: tag}) //nolint:errcheck // the guest kills it when the connection ends
-	})
-}
-
-// background is the context of a pump: it ends with the session or with the
-// connection, never with a caller.
+// background is the context of what ends with the session or with the connection,
+// never with a caller.
 func background() context.Context { return context.Background() } //nolint:forbidigo // see above
 
 func (s *session) pumpInput(r io.Reader) {

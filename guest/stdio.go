@@ -61,9 +61,12 @@ func Converse(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*Client
 }
 
 func converse(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*Client, error) {
+	data, err := cfg.Encode()
+	if err != nil {
+		return nil, err
+	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // which ends what waits below
-	var data []byte
-	err := writeMessage(conn, cfg.Encode())
+	err = writeMessage(conn, data)
 	if err == nil {
 		data, err = readMessage(conn, maxReport)
 	}

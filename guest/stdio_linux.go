@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -77,7 +76,7 @@ func startStdio(dir string, conn io.Reader) (*guest, error) {
 	if err != nil {
 		return nil, setupError("read the configuration", err)
 	}
-	cfg, err := parseConfig(bytes.NewReader(data))
+	cfg, err := decodeConfig(data)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
-		Root: filepath.Join(g.dir, "ws"), Spawner: true, Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
+		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
 		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events, Inside: cfg.Inside,
 	})
 	if err != nil {

@@ -6,8 +6,9 @@
 
 // The protocol between a Croft process and the guest inside a workspace's
 // boundary. It is private: both ends come from one build, and Hello refuses a
-// stranger. Calls that wait (Wait, Next, WatchNext) are pulled by the host, so
-// that a slow host slows the workload and never the connection.
+// host of another version. Calls that wait (Wait, Next, WatchNext) are pulled by
+// the host, so that a slow host slows the workload and never the connection:
+// streams of ttrpc have no flow control.
 
 package guestpb
 
@@ -187,7 +188,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`     // of the host
 	Workspace     string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"` // id that the host expects
-	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`       // whose Hold is under way, or about to be: Hello waits for it
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`       // made up by the client, unique
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,16 +245,10 @@ func (x *HelloRequest) GetClient() string {
 }
 
 type HelloResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Error           *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"` // of the guest
-	Workspace       string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Pid             int32                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
-	StartedUnixNano int64                  `protobuf:"varint,5,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
-	Level           string                 `protobuf:"bytes,6,opt,name=level,proto3" json:"level,omitempty"`                                                                           // isolation in force
-	Facts           map[string]string      `protobuf:"bytes,7,rep,name=facts,proto3" json:"facts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the guest found out about itself
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HelloResponse) Reset() {
@@ -293,69 +288,27 @@ func (x *HelloResponse) GetError() *Error {
 	return nil
 }
 
-func (x *HelloResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *HelloResponse) GetWorkspace() string {
-	if x != nil {
-		return x.Workspace
-	}
-	return ""
-}
-
-func (x *HelloResponse) GetPid() int32 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *HelloResponse) GetStartedUnixNano() int64 {
-	if x != nil {
-		return x.StartedUnixNano
-	}
-	return 0
-}
-
-func (x *HelloResponse) GetLevel() string {
-	if x != nil {
-		return x.Level
-	}
-	return ""
-}
-
-func (x *HelloResponse) GetFacts() map[string]string {
-	if x != nil {
-		return x.Facts
-	}
-	return nil
-}
-
-type HoldRequest struct {
+type CancelResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // made up by the client, unique
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"` // false of a command that has ended, or that the guest has not come to yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HoldRequest) Reset() {
-	*x = HoldRequest{}
+func (x *CancelResponse) Reset() {
+	*x = CancelResponse{}
 	mi := &file_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HoldRequest) String() string {
+func (x *CancelResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HoldRequest) ProtoMessage() {}
+func (*CancelResponse) ProtoMessage() {}
 
-func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -367,60 +320,16 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
-func (*HoldRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
+func (*CancelResponse) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *HoldRequest) GetClient() string {
+func (x *CancelResponse) GetFound() bool {
 	if x != nil {
-		return x.Client
+		return x.Found
 	}
-	return ""
-}
-
-type CancelRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelRequest) Reset() {
-	*x = CancelRequest{}
-	mi := &file_guest_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelRequest) ProtoMessage() {}
-
-func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
-func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *CancelRequest) GetTag() string {
-	if x != nil {
-		return x.Tag
-	}
-	return ""
+	return false
 }
 
 type Size struct {
@@ -433,7 +342,7 @@ type Size struct {
 
 func (x *Size) Reset() {
 	*x = Size{}
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +354,7 @@ func (x *Size) String() string {
 func (*Size) ProtoMessage() {}
 
 func (x *Size) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +367,7 @@ func (x *Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Size.ProtoReflect.Descriptor instead.
 func (*Size) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{7}
+	return file_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Size) GetRows() int32 {
@@ -485,7 +394,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +406,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +419,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{8}
+	return file_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Limit) GetMax() int64 {
@@ -546,7 +455,7 @@ type Command struct {
 	PullStderr    bool                   `protobuf:"varint,15,opt,name=pull_stderr,json=pullStderr,proto3" json:"pull_stderr,omitempty"`
 	Detached      bool                   `protobuf:"varint,16,opt,name=detached,proto3" json:"detached,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Tag           string                 `protobuf:"bytes,18,opt,name=tag,proto3" json:"tag,omitempty"`       // made up by the client, for Cancel; of a Run also the id of its session
+	Id            string                 `protobuf:"bytes,18,opt,name=id,proto3" json:"id,omitempty"`         // of the session, made up by the client
 	Client        string                 `protobuf:"bytes,19,opt,name=client,proto3" json:"client,omitempty"` // whose end lets go of output that waits for Next
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -554,7 +463,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +475,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +488,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{9}
+	return file_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Command) GetArgv() [][]byte {
@@ -701,9 +610,9 @@ func (x *Command) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *Command) GetTag() string {
+func (x *Command) GetId() string {
 	if x != nil {
-		return x.Tag
+		return x.Id
 	}
 	return ""
 }
@@ -735,7 +644,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +656,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +669,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10}
+	return file_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Result) GetExitCode() int32 {
@@ -857,7 +766,7 @@ type ResultResponse struct {
 
 func (x *ResultResponse) Reset() {
 	*x = ResultResponse{}
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +778,7 @@ func (x *ResultResponse) String() string {
 func (*ResultResponse) ProtoMessage() {}
 
 func (x *ResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +791,7 @@ func (x *ResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultResponse.ProtoReflect.Descriptor instead.
 func (*ResultResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{11}
+	return file_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResultResponse) GetError() *Error {
@@ -908,7 +817,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +829,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +842,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionRequest) GetId() string {
@@ -962,7 +871,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +883,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +896,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionInfo) GetId() string {
@@ -1077,7 +986,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +998,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1011,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionResponse) GetError() *Error {
@@ -1129,7 +1038,7 @@ type SessionsResponse struct {
 
 func (x *SessionsResponse) Reset() {
 	*x = SessionsResponse{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1050,7 @@ func (x *SessionsResponse) String() string {
 func (*SessionsResponse) ProtoMessage() {}
 
 func (x *SessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1063,7 @@ func (x *SessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsResponse.ProtoReflect.Descriptor instead.
 func (*SessionsResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionsResponse) GetError() *Error {
@@ -1182,7 +1091,7 @@ type NextRequest struct {
 
 func (x *NextRequest) Reset() {
 	*x = NextRequest{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1103,7 @@ func (x *NextRequest) String() string {
 func (*NextRequest) ProtoMessage() {}
 
 func (x *NextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1116,7 @@ func (x *NextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextRequest.ProtoReflect.Descriptor instead.
 func (*NextRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NextRequest) GetId() string {
@@ -1242,7 +1151,7 @@ type NextResponse struct {
 
 func (x *NextResponse) Reset() {
 	*x = NextResponse{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1163,7 @@ func (x *NextResponse) String() string {
 func (*NextResponse) ProtoMessage() {}
 
 func (x *NextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1176,7 @@ func (x *NextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextResponse.ProtoReflect.Descriptor instead.
 func (*NextResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NextResponse) GetError() *Error {
@@ -1301,7 +1210,7 @@ type PollRequest struct {
 
 func (x *PollRequest) Reset() {
 	*x = PollRequest{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1222,7 @@ func (x *PollRequest) String() string {
 func (*PollRequest) ProtoMessage() {}
 
 func (x *PollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1235,7 @@ func (x *PollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequest.ProtoReflect.Descriptor instead.
 func (*PollRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PollRequest) GetId() string {
@@ -1356,7 +1265,7 @@ type PollResponse struct {
 
 func (x *PollResponse) Reset() {
 	*x = PollResponse{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1277,7 @@ func (x *PollResponse) String() string {
 func (*PollResponse) ProtoMessage() {}
 
 func (x *PollResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1290,7 @@ func (x *PollResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollResponse.ProtoReflect.Descriptor instead.
 func (*PollResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PollResponse) GetError() *Error {
@@ -1431,7 +1340,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1352,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1365,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogRequest) GetId() string {
@@ -1500,7 +1409,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1421,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1434,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogResponse) GetError() *Error {
@@ -1573,7 +1482,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1494,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1507,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteRequest) GetId() string {
@@ -1625,7 +1534,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1546,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1559,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1677,7 +1586,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1598,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1611,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1729,7 +1638,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1650,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1663,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{25}
+	return file_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KillRequest) GetId() string {
@@ -1783,7 +1692,7 @@ type FileRequest struct {
 
 func (x *FileRequest) Reset() {
 	*x = FileRequest{}
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1704,7 @@ func (x *FileRequest) String() string {
 func (*FileRequest) ProtoMessage() {}
 
 func (x *FileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1717,7 @@ func (x *FileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileRequest.ProtoReflect.Descriptor instead.
 func (*FileRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{26}
+	return file_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileRequest) GetOp() string {
@@ -1849,7 +1758,7 @@ type FileResponse struct {
 
 func (x *FileResponse) Reset() {
 	*x = FileResponse{}
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1770,7 @@ func (x *FileResponse) String() string {
 func (*FileResponse) ProtoMessage() {}
 
 func (x *FileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1783,7 @@ func (x *FileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileResponse.ProtoReflect.Descriptor instead.
 func (*FileResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{27}
+	return file_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FileResponse) GetError() *Error {
@@ -1904,7 +1813,7 @@ type FileReadRequest struct {
 
 func (x *FileReadRequest) Reset() {
 	*x = FileReadRequest{}
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +1825,7 @@ func (x *FileReadRequest) String() string {
 func (*FileReadRequest) ProtoMessage() {}
 
 func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +1838,7 @@ func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadRequest.ProtoReflect.Descriptor instead.
 func (*FileReadRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{28}
+	return file_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileReadRequest) GetName() []byte {
@@ -1980,7 +1889,7 @@ type FileReadResponse struct {
 
 func (x *FileReadResponse) Reset() {
 	*x = FileReadResponse{}
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +1901,7 @@ func (x *FileReadResponse) String() string {
 func (*FileReadResponse) ProtoMessage() {}
 
 func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +1914,7 @@ func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadResponse.ProtoReflect.Descriptor instead.
 func (*FileReadResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{29}
+	return file_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileReadResponse) GetError() *Error {
@@ -2057,7 +1966,7 @@ type FileWriteRequest struct {
 
 func (x *FileWriteRequest) Reset() {
 	*x = FileWriteRequest{}
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +1978,7 @@ func (x *FileWriteRequest) String() string {
 func (*FileWriteRequest) ProtoMessage() {}
 
 func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +1991,7 @@ func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileWriteRequest.ProtoReflect.Descriptor instead.
 func (*FileWriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{30}
+	return file_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FileWriteRequest) GetName() []byte {
@@ -2138,7 +2047,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2059,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2072,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{31}
+	return file_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -2199,7 +2108,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2120,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2133,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{32}
+	return file_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchResponse) GetError() *Error {
@@ -2267,7 +2176,7 @@ type RelayRequest struct {
 
 func (x *RelayRequest) Reset() {
 	*x = RelayRequest{}
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2188,7 @@ func (x *RelayRequest) String() string {
 func (*RelayRequest) ProtoMessage() {}
 
 func (x *RelayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2201,7 @@ func (x *RelayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
 func (*RelayRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{33}
+	return file_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RelayRequest) GetClient() string {
@@ -2335,7 +2244,7 @@ type RelayResponse struct {
 
 func (x *RelayResponse) Reset() {
 	*x = RelayResponse{}
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2256,7 @@ func (x *RelayResponse) String() string {
 func (*RelayResponse) ProtoMessage() {}
 
 func (x *RelayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2269,7 @@ func (x *RelayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayResponse.ProtoReflect.Descriptor instead.
 func (*RelayResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{34}
+	return file_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RelayResponse) GetError() *Error {
@@ -2391,6 +2300,628 @@ func (x *RelayResponse) GetEnd() bool {
 	return false
 }
 
+// Config tells a guest what it is; Config of package guest documents the fields.
+// Paths and the environment are bytes: they need not be valid UTF-8.
+type Config struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      int32                  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // every version has this field: a guest refuses another number
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Workspace     string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Level         string                 `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`
+	Root          []byte                 `protobuf:"bytes,5,opt,name=root,proto3" json:"root,omitempty"`
+	NewRoot       []byte                 `protobuf:"bytes,6,opt,name=new_root,json=newRoot,proto3" json:"new_root,omitempty"`
+	Mounts        []*Mount               `protobuf:"bytes,7,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	Same          []*Same                `protobuf:"bytes,8,rep,name=same,proto3" json:"same,omitempty"`
+	Hostname      string                 `protobuf:"bytes,9,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Loopback      bool                   `protobuf:"varint,10,opt,name=loopback,proto3" json:"loopback,omitempty"`
+	Uid           int64                  `protobuf:"varint,11,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           int64                  `protobuf:"varint,12,opt,name=gid,proto3" json:"gid,omitempty"`
+	Env           [][]byte               `protobuf:"bytes,13,rep,name=env,proto3" json:"env,omitempty"` // name=value
+	Confine       *Confine               `protobuf:"bytes,14,opt,name=confine,proto3" json:"confine,omitempty"`
+	Groups        []string               `protobuf:"bytes,15,rep,name=groups,proto3" json:"groups,omitempty"`
+	Limits        map[string]*Limit      `protobuf:"bytes,16,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by the name of the resource
+	Descriptors   map[string]int64       `protobuf:"bytes,17,rep,name=descriptors,proto3" json:"descriptors,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Kernel        *Kernel                `protobuf:"bytes,18,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Paths         map[string][]byte      `protobuf:"bytes,19,rep,name=paths,proto3" json:"paths,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Relay         int64                  `protobuf:"varint,20,opt,name=relay,proto3" json:"relay,omitempty"`
+	Away          bool                   `protobuf:"varint,21,opt,name=away,proto3" json:"away,omitempty"`
+	Roots         []byte                 `protobuf:"bytes,22,opt,name=roots,proto3" json:"roots,omitempty"`
+	LeaseNano     int64                  `protobuf:"varint,23,opt,name=lease_nano,json=leaseNano,proto3" json:"lease_nano,omitempty"`
+	RetainNano    int64                  `protobuf:"varint,24,opt,name=retain_nano,json=retainNano,proto3" json:"retain_nano,omitempty"`
+	Subreaper     bool                   `protobuf:"varint,25,opt,name=subreaper,proto3" json:"subreaper,omitempty"`
+	Files         bool                   `protobuf:"varint,26,opt,name=files,proto3" json:"files,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,27,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Sync          bool                   `protobuf:"varint,28,opt,name=sync,proto3" json:"sync,omitempty"`
+	Token         string                 `protobuf:"bytes,29,opt,name=token,proto3" json:"token,omitempty"`
+	Threads       int64                  `protobuf:"varint,30,opt,name=threads,proto3" json:"threads,omitempty"`
+	WatchDisk     bool                   `protobuf:"varint,31,opt,name=watch_disk,json=watchDisk,proto3" json:"watch_disk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Config) Reset() {
+	*x = Config{}
+	mi := &file_guest_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Config) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Config) ProtoMessage() {}
+
+func (x *Config) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Config.ProtoReflect.Descriptor instead.
+func (*Config) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Config) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *Config) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Config) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Config) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Config) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *Config) GetNewRoot() []byte {
+	if x != nil {
+		return x.NewRoot
+	}
+	return nil
+}
+
+func (x *Config) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Config) GetSame() []*Same {
+	if x != nil {
+		return x.Same
+	}
+	return nil
+}
+
+func (x *Config) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *Config) GetLoopback() bool {
+	if x != nil {
+		return x.Loopback
+	}
+	return false
+}
+
+func (x *Config) GetUid() int64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Config) GetGid() int64 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *Config) GetEnv() [][]byte {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *Config) GetConfine() *Confine {
+	if x != nil {
+		return x.Confine
+	}
+	return nil
+}
+
+func (x *Config) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Config) GetLimits() map[string]*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Config) GetDescriptors() map[string]int64 {
+	if x != nil {
+		return x.Descriptors
+	}
+	return nil
+}
+
+func (x *Config) GetKernel() *Kernel {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+func (x *Config) GetPaths() map[string][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Config) GetRelay() int64 {
+	if x != nil {
+		return x.Relay
+	}
+	return 0
+}
+
+func (x *Config) GetAway() bool {
+	if x != nil {
+		return x.Away
+	}
+	return false
+}
+
+func (x *Config) GetRoots() []byte {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+func (x *Config) GetLeaseNano() int64 {
+	if x != nil {
+		return x.LeaseNano
+	}
+	return 0
+}
+
+func (x *Config) GetRetainNano() int64 {
+	if x != nil {
+		return x.RetainNano
+	}
+	return 0
+}
+
+func (x *Config) GetSubreaper() bool {
+	if x != nil {
+		return x.Subreaper
+	}
+	return false
+}
+
+func (x *Config) GetFiles() bool {
+	if x != nil {
+		return x.Files
+	}
+	return false
+}
+
+func (x *Config) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Config) GetSync() bool {
+	if x != nil {
+		return x.Sync
+	}
+	return false
+}
+
+func (x *Config) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Config) GetThreads() int64 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *Config) GetWatchDisk() bool {
+	if x != nil {
+		return x.WatchDisk
+	}
+	return false
+}
+
+type Kernel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Args          [][]byte               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`
+	Bundle        []byte                 `protobuf:"bytes,2,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	Inner         *Config                `protobuf:"bytes,3,opt,name=inner,proto3" json:"inner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kernel) Reset() {
+	*x = Kernel{}
+	mi := &file_guest_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kernel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kernel) ProtoMessage() {}
+
+func (x *Kernel) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
+func (*Kernel) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Kernel) GetArgs() [][]byte {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *Kernel) GetBundle() []byte {
+	if x != nil {
+		return x.Bundle
+	}
+	return nil
+}
+
+func (x *Kernel) GetInner() *Config {
+	if x != nil {
+		return x.Inner
+	}
+	return nil
+}
+
+type Confine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NoNewPrivs    bool                   `protobuf:"varint,1,opt,name=no_new_privs,json=noNewPrivs,proto3" json:"no_new_privs,omitempty"`
+	DropCaps      bool                   `protobuf:"varint,2,opt,name=drop_caps,json=dropCaps,proto3" json:"drop_caps,omitempty"`
+	Seccomp       bool                   `protobuf:"varint,3,opt,name=seccomp,proto3" json:"seccomp,omitempty"`
+	NoNetwork     bool                   `protobuf:"varint,4,opt,name=no_network,json=noNetwork,proto3" json:"no_network,omitempty"`
+	NoSetId       bool                   `protobuf:"varint,5,opt,name=no_set_id,json=noSetId,proto3" json:"no_set_id,omitempty"`
+	ReadWrite     [][]byte               `protobuf:"bytes,6,rep,name=read_write,json=readWrite,proto3" json:"read_write,omitempty"`
+	ReadOnly      [][]byte               `protobuf:"bytes,7,rep,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Confine) Reset() {
+	*x = Confine{}
+	mi := &file_guest_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Confine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Confine) ProtoMessage() {}
+
+func (x *Confine) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Confine.ProtoReflect.Descriptor instead.
+func (*Confine) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Confine) GetNoNewPrivs() bool {
+	if x != nil {
+		return x.NoNewPrivs
+	}
+	return false
+}
+
+func (x *Confine) GetDropCaps() bool {
+	if x != nil {
+		return x.DropCaps
+	}
+	return false
+}
+
+func (x *Confine) GetSeccomp() bool {
+	if x != nil {
+		return x.Seccomp
+	}
+	return false
+}
+
+func (x *Confine) GetNoNetwork() bool {
+	if x != nil {
+		return x.NoNetwork
+	}
+	return false
+}
+
+func (x *Confine) GetNoSetId() bool {
+	if x != nil {
+		return x.NoSetId
+	}
+	return false
+}
+
+func (x *Confine) GetReadWrite() [][]byte {
+	if x != nil {
+		return x.ReadWrite
+	}
+	return nil
+}
+
+func (x *Confine) GetReadOnly() [][]byte {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return nil
+}
+
+type Same struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Same) Reset() {
+	*x = Same{}
+	mi := &file_guest_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Same) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Same) ProtoMessage() {}
+
+func (x *Same) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Same.ProtoReflect.Descriptor instead.
+func (*Same) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Same) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *Same) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Target        []byte                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Source        []byte                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Lower         [][]byte               `protobuf:"bytes,4,rep,name=lower,proto3" json:"lower,omitempty"`
+	Upper         []byte                 `protobuf:"bytes,5,opt,name=upper,proto3" json:"upper,omitempty"`
+	Work          []byte                 `protobuf:"bytes,6,opt,name=work,proto3" json:"work,omitempty"`
+	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,8,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	NoExec        bool                   `protobuf:"varint,9,opt,name=no_exec,json=noExec,proto3" json:"no_exec,omitempty"`
+	Dev           bool                   `protobuf:"varint,10,opt,name=dev,proto3" json:"dev,omitempty"`
+	Optional      bool                   `protobuf:"varint,11,opt,name=optional,proto3" json:"optional,omitempty"`
+	Mode          uint32                 `protobuf:"varint,12,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_guest_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Mount) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Mount) GetTarget() []byte {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Mount) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Mount) GetLower() [][]byte {
+	if x != nil {
+		return x.Lower
+	}
+	return nil
+}
+
+func (x *Mount) GetUpper() []byte {
+	if x != nil {
+		return x.Upper
+	}
+	return nil
+}
+
+func (x *Mount) GetWork() []byte {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *Mount) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Mount) GetNoExec() bool {
+	if x != nil {
+		return x.NoExec
+	}
+	return false
+}
+
+func (x *Mount) GetDev() bool {
+	if x != nil {
+		return x.Dev
+	}
+	return false
+}
+
+func (x *Mount) GetOptional() bool {
+	if x != nil {
+		return x.Optional
+	}
+	return false
+}
+
+func (x *Mount) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
 var File_guest_proto protoreflect.FileDescriptor
 
 const file_guest_proto_rawDesc = "" +
@@ -2408,30 +2939,18 @@ const file_guest_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
-	"\x06client\x18\x03 \x01(\tR\x06client\"\xc2\x02\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\"<\n" +
 	"\rHelloResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
-	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x10\n" +
-	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12*\n" +
-	"\x11started_unix_nano\x18\x05 \x01(\x03R\x0fstartedUnixNano\x12\x14\n" +
-	"\x05level\x18\x06 \x01(\tR\x05level\x12>\n" +
-	"\x05facts\x18\a \x03(\v2(.croft.guest.v1.HelloResponse.FactsEntryR\x05facts\x1a8\n" +
-	"\n" +
-	"FactsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"%\n" +
-	"\vHoldRequest\x12\x16\n" +
-	"\x06client\x18\x01 \x01(\tR\x06client\"!\n" +
-	"\rCancelRequest\x12\x10\n" +
-	"\x03tag\x18\x01 \x01(\tR\x03tag\".\n" +
+	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\"&\n" +
+	"\x0eCancelResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\".\n" +
 	"\x04Size\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x05R\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\x05R\x04cols\":\n" +
 	"\x05Limit\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x03R\x03max\x12\x1f\n" +
 	"\vbest_effort\x18\x02 \x01(\bR\n" +
-	"bestEffort\"\xde\x05\n" +
+	"bestEffort\"\xdc\x05\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12\x10\n" +
@@ -2455,8 +2974,8 @@ const file_guest_proto_rawDesc = "" +
 	"\vpull_stderr\x18\x0f \x01(\bR\n" +
 	"pullStderr\x12\x1a\n" +
 	"\bdetached\x18\x10 \x01(\bR\bdetached\x12;\n" +
-	"\x06labels\x18\x11 \x03(\v2#.croft.guest.v1.Command.LabelsEntryR\x06labels\x12\x10\n" +
-	"\x03tag\x18\x12 \x01(\tR\x03tag\x12\x16\n" +
+	"\x06labels\x18\x11 \x03(\v2#.croft.guest.v1.Command.LabelsEntryR\x06labels\x12\x0e\n" +
+	"\x02id\x18\x12 \x01(\tR\x02id\x12\x16\n" +
 	"\x06client\x18\x13 \x01(\tR\x06client\x1aP\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
@@ -2594,13 +3113,90 @@ const file_guest_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end2\x85\x0f\n" +
-	"\x05Guest\x12D\n" +
-	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse\x12:\n" +
-	"\x04Hold\x12\x1b.croft.guest.v1.HoldRequest\x1a\x15.croft.guest.v1.Empty\x128\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"\xa3\t\n" +
+	"\x06Config\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
+	"\x04root\x18\x05 \x01(\fR\x04root\x12\x19\n" +
+	"\bnew_root\x18\x06 \x01(\fR\anewRoot\x12-\n" +
+	"\x06mounts\x18\a \x03(\v2\x15.croft.guest.v1.MountR\x06mounts\x12(\n" +
+	"\x04same\x18\b \x03(\v2\x14.croft.guest.v1.SameR\x04same\x12\x1a\n" +
+	"\bhostname\x18\t \x01(\tR\bhostname\x12\x1a\n" +
+	"\bloopback\x18\n" +
+	" \x01(\bR\bloopback\x12\x10\n" +
+	"\x03uid\x18\v \x01(\x03R\x03uid\x12\x10\n" +
+	"\x03gid\x18\f \x01(\x03R\x03gid\x12\x10\n" +
+	"\x03env\x18\r \x03(\fR\x03env\x121\n" +
+	"\aconfine\x18\x0e \x01(\v2\x17.croft.guest.v1.ConfineR\aconfine\x12\x16\n" +
+	"\x06groups\x18\x0f \x03(\tR\x06groups\x12:\n" +
+	"\x06limits\x18\x10 \x03(\v2\".croft.guest.v1.Config.LimitsEntryR\x06limits\x12I\n" +
+	"\vdescriptors\x18\x11 \x03(\v2'.croft.guest.v1.Config.DescriptorsEntryR\vdescriptors\x12.\n" +
+	"\x06kernel\x18\x12 \x01(\v2\x16.croft.guest.v1.KernelR\x06kernel\x127\n" +
+	"\x05paths\x18\x13 \x03(\v2!.croft.guest.v1.Config.PathsEntryR\x05paths\x12\x14\n" +
+	"\x05relay\x18\x14 \x01(\x03R\x05relay\x12\x12\n" +
+	"\x04away\x18\x15 \x01(\bR\x04away\x12\x14\n" +
+	"\x05roots\x18\x16 \x01(\fR\x05roots\x12\x1d\n" +
+	"\n" +
+	"lease_nano\x18\x17 \x01(\x03R\tleaseNano\x12\x1f\n" +
+	"\vretain_nano\x18\x18 \x01(\x03R\n" +
+	"retainNano\x12\x1c\n" +
+	"\tsubreaper\x18\x19 \x01(\bR\tsubreaper\x12\x14\n" +
+	"\x05files\x18\x1a \x01(\bR\x05files\x12\x1b\n" +
+	"\tread_only\x18\x1b \x01(\bR\breadOnly\x12\x12\n" +
+	"\x04sync\x18\x1c \x01(\bR\x04sync\x12\x14\n" +
+	"\x05token\x18\x1d \x01(\tR\x05token\x12\x18\n" +
+	"\athreads\x18\x1e \x01(\x03R\athreads\x12\x1d\n" +
+	"\n" +
+	"watch_disk\x18\x1f \x01(\bR\twatchDisk\x1aP\n" +
+	"\vLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.croft.guest.v1.LimitR\x05value:\x028\x01\x1a>\n" +
+	"\x10DescriptorsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"PathsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"b\n" +
+	"\x06Kernel\x12\x12\n" +
+	"\x04args\x18\x01 \x03(\fR\x04args\x12\x16\n" +
+	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12,\n" +
+	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xd9\x01\n" +
+	"\aConfine\x12 \n" +
+	"\fno_new_privs\x18\x01 \x01(\bR\n" +
+	"noNewPrivs\x12\x1b\n" +
+	"\tdrop_caps\x18\x02 \x01(\bR\bdropCaps\x12\x18\n" +
+	"\aseccomp\x18\x03 \x01(\bR\aseccomp\x12\x1d\n" +
+	"\n" +
+	"no_network\x18\x04 \x01(\bR\tnoNetwork\x12\x1a\n" +
+	"\tno_set_id\x18\x05 \x01(\bR\anoSetId\x12\x1d\n" +
+	"\n" +
+	"read_write\x18\x06 \x03(\fR\treadWrite\x12\x1b\n" +
+	"\tread_only\x18\a \x03(\fR\breadOnly\".\n" +
+	"\x04Same\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"\x97\x02\n" +
+	"\x05Mount\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\fR\x06target\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\fR\x06source\x12\x14\n" +
+	"\x05lower\x18\x04 \x03(\fR\x05lower\x12\x14\n" +
+	"\x05upper\x18\x05 \x01(\fR\x05upper\x12\x12\n" +
+	"\x04work\x18\x06 \x01(\fR\x04work\x12\x12\n" +
+	"\x04data\x18\a \x01(\fR\x04data\x12\x1b\n" +
+	"\tread_only\x18\b \x01(\bR\breadOnly\x12\x17\n" +
+	"\ano_exec\x18\t \x01(\bR\x06noExec\x12\x10\n" +
+	"\x03dev\x18\n" +
+	" \x01(\bR\x03dev\x12\x1a\n" +
+	"\boptional\x18\v \x01(\bR\boptional\x12\x12\n" +
+	"\x04mode\x18\f \x01(\rR\x04mode2\xd5\x0e\n" +
+	"\x05Guest\x12F\n" +
+	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse0\x01\x128\n" +
 	"\bShutdown\x12\x15.croft.guest.v1.Empty\x1a\x15.croft.guest.v1.Empty\x12>\n" +
-	"\x03Run\x12\x17.croft.guest.v1.Command\x1a\x1e.croft.guest.v1.ResultResponse\x12>\n" +
-	"\x06Cancel\x12\x1d.croft.guest.v1.CancelRequest\x1a\x15.croft.guest.v1.Empty\x12A\n" +
+	"\x03Run\x12\x17.croft.guest.v1.Command\x1a\x1e.croft.guest.v1.ResultResponse\x12H\n" +
+	"\x06Cancel\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1e.croft.guest.v1.CancelResponse\x12A\n" +
 	"\x05Start\x12\x17.croft.guest.v1.Command\x1a\x1f.croft.guest.v1.SessionResponse\x12A\n" +
 	"\x04Next\x12\x1b.croft.guest.v1.NextRequest\x1a\x1c.croft.guest.v1.NextResponse\x12A\n" +
 	"\x04Poll\x12\x1b.croft.guest.v1.PollRequest\x1a\x1c.croft.guest.v1.PollResponse\x12>\n" +
@@ -2641,133 +3237,145 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
 	(*Status)(nil),           // 2: croft.guest.v1.Status
 	(*HelloRequest)(nil),     // 3: croft.guest.v1.HelloRequest
 	(*HelloResponse)(nil),    // 4: croft.guest.v1.HelloResponse
-	(*HoldRequest)(nil),      // 5: croft.guest.v1.HoldRequest
-	(*CancelRequest)(nil),    // 6: croft.guest.v1.CancelRequest
-	(*Size)(nil),             // 7: croft.guest.v1.Size
-	(*Limit)(nil),            // 8: croft.guest.v1.Limit
-	(*Command)(nil),          // 9: croft.guest.v1.Command
-	(*Result)(nil),           // 10: croft.guest.v1.Result
-	(*ResultResponse)(nil),   // 11: croft.guest.v1.ResultResponse
-	(*SessionRequest)(nil),   // 12: croft.guest.v1.SessionRequest
-	(*SessionInfo)(nil),      // 13: croft.guest.v1.SessionInfo
-	(*SessionResponse)(nil),  // 14: croft.guest.v1.SessionResponse
-	(*SessionsResponse)(nil), // 15: croft.guest.v1.SessionsResponse
-	(*NextRequest)(nil),      // 16: croft.guest.v1.NextRequest
-	(*NextResponse)(nil),     // 17: croft.guest.v1.NextResponse
-	(*PollRequest)(nil),      // 18: croft.guest.v1.PollRequest
-	(*PollResponse)(nil),     // 19: croft.guest.v1.PollResponse
-	(*LogRequest)(nil),       // 20: croft.guest.v1.LogRequest
-	(*LogResponse)(nil),      // 21: croft.guest.v1.LogResponse
-	(*WriteRequest)(nil),     // 22: croft.guest.v1.WriteRequest
-	(*ResizeRequest)(nil),    // 23: croft.guest.v1.ResizeRequest
-	(*SignalRequest)(nil),    // 24: croft.guest.v1.SignalRequest
-	(*KillRequest)(nil),      // 25: croft.guest.v1.KillRequest
-	(*FileRequest)(nil),      // 26: croft.guest.v1.FileRequest
-	(*FileResponse)(nil),     // 27: croft.guest.v1.FileResponse
-	(*FileReadRequest)(nil),  // 28: croft.guest.v1.FileReadRequest
-	(*FileReadResponse)(nil), // 29: croft.guest.v1.FileReadResponse
-	(*FileWriteRequest)(nil), // 30: croft.guest.v1.FileWriteRequest
-	(*WatchRequest)(nil),     // 31: croft.guest.v1.WatchRequest
-	(*WatchResponse)(nil),    // 32: croft.guest.v1.WatchResponse
-	(*RelayRequest)(nil),     // 33: croft.guest.v1.RelayRequest
-	(*RelayResponse)(nil),    // 34: croft.guest.v1.RelayResponse
-	nil,                      // 35: croft.guest.v1.HelloResponse.FactsEntry
-	nil,                      // 36: croft.guest.v1.Command.LimitsEntry
-	nil,                      // 37: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 38: croft.guest.v1.SessionInfo.LabelsEntry
+	(*CancelResponse)(nil),   // 5: croft.guest.v1.CancelResponse
+	(*Size)(nil),             // 6: croft.guest.v1.Size
+	(*Limit)(nil),            // 7: croft.guest.v1.Limit
+	(*Command)(nil),          // 8: croft.guest.v1.Command
+	(*Result)(nil),           // 9: croft.guest.v1.Result
+	(*ResultResponse)(nil),   // 10: croft.guest.v1.ResultResponse
+	(*SessionRequest)(nil),   // 11: croft.guest.v1.SessionRequest
+	(*SessionInfo)(nil),      // 12: croft.guest.v1.SessionInfo
+	(*SessionResponse)(nil),  // 13: croft.guest.v1.SessionResponse
+	(*SessionsResponse)(nil), // 14: croft.guest.v1.SessionsResponse
+	(*NextRequest)(nil),      // 15: croft.guest.v1.NextRequest
+	(*NextResponse)(nil),     // 16: croft.guest.v1.NextResponse
+	(*PollRequest)(nil),      // 17: croft.guest.v1.PollRequest
+	(*PollResponse)(nil),     // 18: croft.guest.v1.PollResponse
+	(*LogRequest)(nil),       // 19: croft.guest.v1.LogRequest
+	(*LogResponse)(nil),      // 20: croft.guest.v1.LogResponse
+	(*WriteRequest)(nil),     // 21: croft.guest.v1.WriteRequest
+	(*ResizeRequest)(nil),    // 22: croft.guest.v1.ResizeRequest
+	(*SignalRequest)(nil),    // 23: croft.guest.v1.SignalRequest
+	(*KillRequest)(nil),      // 24: croft.guest.v1.KillRequest
+	(*FileRequest)(nil),      // 25: croft.guest.v1.FileRequest
+	(*FileResponse)(nil),     // 26: croft.guest.v1.FileResponse
+	(*FileReadRequest)(nil),  // 27: croft.guest.v1.FileReadRequest
+	(*FileReadResponse)(nil), // 28: croft.guest.v1.FileReadResponse
+	(*FileWriteRequest)(nil), // 29: croft.guest.v1.FileWriteRequest
+	(*WatchRequest)(nil),     // 30: croft.guest.v1.WatchRequest
+	(*WatchResponse)(nil),    // 31: croft.guest.v1.WatchResponse
+	(*RelayRequest)(nil),     // 32: croft.guest.v1.RelayRequest
+	(*RelayResponse)(nil),    // 33: croft.guest.v1.RelayResponse
+	(*Config)(nil),           // 34: croft.guest.v1.Config
+	(*Kernel)(nil),           // 35: croft.guest.v1.Kernel
+	(*Confine)(nil),          // 36: croft.guest.v1.Confine
+	(*Same)(nil),             // 37: croft.guest.v1.Same
+	(*Mount)(nil),            // 38: croft.guest.v1.Mount
+	nil,                      // 39: croft.guest.v1.Command.LimitsEntry
+	nil,                      // 40: croft.guest.v1.Command.LabelsEntry
+	nil,                      // 41: croft.guest.v1.SessionInfo.LabelsEntry
+	nil,                      // 42: croft.guest.v1.Config.LimitsEntry
+	nil,                      // 43: croft.guest.v1.Config.DescriptorsEntry
+	nil,                      // 44: croft.guest.v1.Config.PathsEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	1,  // 0: croft.guest.v1.Status.error:type_name -> croft.guest.v1.Error
 	1,  // 1: croft.guest.v1.HelloResponse.error:type_name -> croft.guest.v1.Error
-	35, // 2: croft.guest.v1.HelloResponse.facts:type_name -> croft.guest.v1.HelloResponse.FactsEntry
-	7,  // 3: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
-	36, // 4: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
-	37, // 5: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
-	1,  // 6: croft.guest.v1.ResultResponse.error:type_name -> croft.guest.v1.Error
-	10, // 7: croft.guest.v1.ResultResponse.result:type_name -> croft.guest.v1.Result
-	10, // 8: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	38, // 9: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
-	1,  // 10: croft.guest.v1.SessionResponse.error:type_name -> croft.guest.v1.Error
-	13, // 11: croft.guest.v1.SessionResponse.session:type_name -> croft.guest.v1.SessionInfo
-	1,  // 12: croft.guest.v1.SessionsResponse.error:type_name -> croft.guest.v1.Error
-	13, // 13: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
-	1,  // 14: croft.guest.v1.NextResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 15: croft.guest.v1.PollResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 16: croft.guest.v1.LogResponse.error:type_name -> croft.guest.v1.Error
-	7,  // 17: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
-	1,  // 18: croft.guest.v1.FileResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 19: croft.guest.v1.FileReadResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 20: croft.guest.v1.WatchResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 21: croft.guest.v1.RelayResponse.error:type_name -> croft.guest.v1.Error
-	8,  // 22: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	3,  // 23: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	5,  // 24: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
-	0,  // 25: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	9,  // 26: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	6,  // 27: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.CancelRequest
-	9,  // 28: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	16, // 29: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	18, // 30: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	20, // 31: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	22, // 32: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	12, // 33: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	23, // 34: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	24, // 35: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	25, // 36: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	12, // 37: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	12, // 38: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	12, // 39: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 40: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	26, // 41: croft.guest.v1.Guest.File:input_type -> croft.guest.v1.FileRequest
-	28, // 42: croft.guest.v1.Guest.FileRead:input_type -> croft.guest.v1.FileReadRequest
-	30, // 43: croft.guest.v1.Guest.FileWrite:input_type -> croft.guest.v1.FileWriteRequest
-	31, // 44: croft.guest.v1.Guest.Watch:input_type -> croft.guest.v1.WatchRequest
-	31, // 45: croft.guest.v1.Guest.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	31, // 46: croft.guest.v1.Guest.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	33, // 47: croft.guest.v1.Guest.RelayNext:input_type -> croft.guest.v1.RelayRequest
-	33, // 48: croft.guest.v1.Guest.RelayRead:input_type -> croft.guest.v1.RelayRequest
-	33, // 49: croft.guest.v1.Guest.RelayWrite:input_type -> croft.guest.v1.RelayRequest
-	33, // 50: croft.guest.v1.Guest.RelayClose:input_type -> croft.guest.v1.RelayRequest
-	4,  // 51: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 52: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
-	0,  // 53: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	11, // 54: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.ResultResponse
-	0,  // 55: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.Empty
-	14, // 56: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionResponse
-	17, // 57: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	19, // 58: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	21, // 59: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	2,  // 60: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Status
-	2,  // 61: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Status
-	2,  // 62: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Status
-	2,  // 63: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Status
-	2,  // 64: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Status
-	11, // 65: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.ResultResponse
-	14, // 66: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionResponse
-	2,  // 67: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Status
-	15, // 68: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	27, // 69: croft.guest.v1.Guest.File:output_type -> croft.guest.v1.FileResponse
-	29, // 70: croft.guest.v1.Guest.FileRead:output_type -> croft.guest.v1.FileReadResponse
-	27, // 71: croft.guest.v1.Guest.FileWrite:output_type -> croft.guest.v1.FileResponse
-	32, // 72: croft.guest.v1.Guest.Watch:output_type -> croft.guest.v1.WatchResponse
-	32, // 73: croft.guest.v1.Guest.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	2,  // 74: croft.guest.v1.Guest.WatchClose:output_type -> croft.guest.v1.Status
-	34, // 75: croft.guest.v1.Guest.RelayNext:output_type -> croft.guest.v1.RelayResponse
-	34, // 76: croft.guest.v1.Guest.RelayRead:output_type -> croft.guest.v1.RelayResponse
-	34, // 77: croft.guest.v1.Guest.RelayWrite:output_type -> croft.guest.v1.RelayResponse
-	34, // 78: croft.guest.v1.Guest.RelayClose:output_type -> croft.guest.v1.RelayResponse
-	51, // [51:79] is the sub-list for method output_type
-	23, // [23:51] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	6,  // 2: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
+	39, // 3: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
+	40, // 4: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
+	1,  // 5: croft.guest.v1.ResultResponse.error:type_name -> croft.guest.v1.Error
+	9,  // 6: croft.guest.v1.ResultResponse.result:type_name -> croft.guest.v1.Result
+	9,  // 7: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
+	41, // 8: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	1,  // 9: croft.guest.v1.SessionResponse.error:type_name -> croft.guest.v1.Error
+	12, // 10: croft.guest.v1.SessionResponse.session:type_name -> croft.guest.v1.SessionInfo
+	1,  // 11: croft.guest.v1.SessionsResponse.error:type_name -> croft.guest.v1.Error
+	12, // 12: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
+	1,  // 13: croft.guest.v1.NextResponse.error:type_name -> croft.guest.v1.Error
+	1,  // 14: croft.guest.v1.PollResponse.error:type_name -> croft.guest.v1.Error
+	1,  // 15: croft.guest.v1.LogResponse.error:type_name -> croft.guest.v1.Error
+	6,  // 16: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
+	1,  // 17: croft.guest.v1.FileResponse.error:type_name -> croft.guest.v1.Error
+	1,  // 18: croft.guest.v1.FileReadResponse.error:type_name -> croft.guest.v1.Error
+	1,  // 19: croft.guest.v1.WatchResponse.error:type_name -> croft.guest.v1.Error
+	1,  // 20: croft.guest.v1.RelayResponse.error:type_name -> croft.guest.v1.Error
+	38, // 21: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
+	37, // 22: croft.guest.v1.Config.same:type_name -> croft.guest.v1.Same
+	36, // 23: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
+	42, // 24: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
+	43, // 25: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
+	35, // 26: croft.guest.v1.Config.kernel:type_name -> croft.guest.v1.Kernel
+	44, // 27: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
+	34, // 28: croft.guest.v1.Kernel.inner:type_name -> croft.guest.v1.Config
+	7,  // 29: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	7,  // 30: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	3,  // 31: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	0,  // 32: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	8,  // 33: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	11, // 34: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
+	8,  // 35: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	15, // 36: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	17, // 37: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	19, // 38: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	21, // 39: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	11, // 40: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	22, // 41: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	23, // 42: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	24, // 43: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	11, // 44: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	11, // 45: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	11, // 46: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 47: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	25, // 48: croft.guest.v1.Guest.File:input_type -> croft.guest.v1.FileRequest
+	27, // 49: croft.guest.v1.Guest.FileRead:input_type -> croft.guest.v1.FileReadRequest
+	29, // 50: croft.guest.v1.Guest.FileWrite:input_type -> croft.guest.v1.FileWriteRequest
+	30, // 51: croft.guest.v1.Guest.Watch:input_type -> croft.guest.v1.WatchRequest
+	30, // 52: croft.guest.v1.Guest.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	30, // 53: croft.guest.v1.Guest.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	32, // 54: croft.guest.v1.Guest.RelayNext:input_type -> croft.guest.v1.RelayRequest
+	32, // 55: croft.guest.v1.Guest.RelayRead:input_type -> croft.guest.v1.RelayRequest
+	32, // 56: croft.guest.v1.Guest.RelayWrite:input_type -> croft.guest.v1.RelayRequest
+	32, // 57: croft.guest.v1.Guest.RelayClose:input_type -> croft.guest.v1.RelayRequest
+	4,  // 58: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 59: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	10, // 60: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.ResultResponse
+	5,  // 61: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	13, // 62: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionResponse
+	16, // 63: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	18, // 64: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	20, // 65: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	2,  // 66: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Status
+	2,  // 67: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Status
+	2,  // 68: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Status
+	2,  // 69: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Status
+	2,  // 70: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Status
+	10, // 71: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.ResultResponse
+	13, // 72: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionResponse
+	2,  // 73: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Status
+	14, // 74: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	26, // 75: croft.guest.v1.Guest.File:output_type -> croft.guest.v1.FileResponse
+	28, // 76: croft.guest.v1.Guest.FileRead:output_type -> croft.guest.v1.FileReadResponse
+	26, // 77: croft.guest.v1.Guest.FileWrite:output_type -> croft.guest.v1.FileResponse
+	31, // 78: croft.guest.v1.Guest.Watch:output_type -> croft.guest.v1.WatchResponse
+	31, // 79: croft.guest.v1.Guest.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	2,  // 80: croft.guest.v1.Guest.WatchClose:output_type -> croft.guest.v1.Status
+	33, // 81: croft.guest.v1.Guest.RelayNext:output_type -> croft.guest.v1.RelayResponse
+	33, // 82: croft.guest.v1.Guest.RelayRead:output_type -> croft.guest.v1.RelayResponse
+	33, // 83: croft.guest.v1.Guest.RelayWrite:output_type -> croft.guest.v1.RelayResponse
+	33, // 84: croft.guest.v1.Guest.RelayClose:output_type -> croft.guest.v1.RelayResponse
+	58, // [58:85] is the sub-list for method output_type
+	31, // [31:58] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -2781,7 +3389,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

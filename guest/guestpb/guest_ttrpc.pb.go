@@ -8,11 +8,10 @@ import (
 )
 
 type GuestService interface {
-	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
-	Hold(context.Context, *HoldRequest) (*Empty, error)
+	Hello(context.Context, *HelloRequest, Guest_HelloServer) error
 	Shutdown(context.Context, *Empty) (*Empty, error)
 	Run(context.Context, *Command) (*ResultResponse, error)
-	Cancel(context.Context, *CancelRequest) (*Empty, error)
+	Cancel(context.Context, *SessionRequest) (*CancelResponse, error)
 	Start(context.Context, *Command) (*SessionResponse, error)
 	Next(context.Context, *NextRequest) (*NextResponse, error)
 	Poll(context.Context, *PollRequest) (*PollResponse, error)
@@ -38,23 +37,22 @@ type GuestService interface {
 	RelayClose(context.Context, *RelayRequest) (*RelayResponse, error)
 }
 
+type Guest_HelloServer interface {
+	Send(*HelloResponse) error
+	ttrpc.StreamServer
+}
+
+type guestHelloServer struct {
+	ttrpc.StreamServer
+}
+
+func (x *guestHelloServer) Send(m *HelloResponse) error {
+	return x.StreamServer.SendMsg(m)
+}
+
 func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 	srv.RegisterService("croft.guest.v1.Guest", &ttrpc.ServiceDesc{
 		Methods: map[string]ttrpc.Method{
-			"Hello": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req HelloRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.Hello(ctx, &req)
-			},
-			"Hold": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req HoldRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.Hold(ctx, &req)
-			},
 			"Shutdown": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req Empty
 				if err := unmarshal(&req); err != nil {
@@ -70,7 +68,7 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 				return svc.Run(ctx, &req)
 			},
 			"Cancel": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req CancelRequest
+				var req SessionRequest
 				if err := unmarshal(&req); err != nil {
 					return nil, err
 				}
@@ -238,33 +236,89 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 				return svc.RelayClose(ctx, &req)
 			},
 		},
+		Streams: map[string]ttrpc.Stream{
+			"Hello": {
+				Handler: func(ctx context.Context, stream ttrpc.StreamServer) (interface{}, error) {
+					m := new(HelloRequest)
+					if err := stream.RecvMsg(m); err != nil {
+						return nil, err
+					}
+					return nil, svc.Hello(ctx, m, &guestHelloServer{stream})
+				},
+				StreamingClient: false,
+				StreamingServer: true,
+			},
+		},
 	})
+}
+
+type GuestClient interface {
+	Hello(context.Context, *HelloRequest) (Guest_HelloClient, error)
+	Shutdown(context.Context, *Empty) (*Empty, error)
+	Run(context.Context, *Command) (*ResultResponse, error)
+	Cancel(context.Context, *SessionRequest) (*CancelResponse, error)
+	Start(context.Context, *Command) (*SessionResponse, error)
+	Next(context.Context, *NextRequest) (*NextResponse, error)
+	Poll(context.Context, *PollRequest) (*PollResponse, error)
+	Log(context.Context, *LogRequest) (*LogResponse, error)
+	Write(context.Context, *WriteRequest) (*Status, error)
+	CloseStdin(context.Context, *SessionRequest) (*Status, error)
+	Resize(context.Context, *ResizeRequest) (*Status, error)
+	Signal(context.Context, *SignalRequest) (*Status, error)
+	Kill(context.Context, *KillRequest) (*Status, error)
+	Wait(context.Context, *SessionRequest) (*ResultResponse, error)
+	State(context.Context, *SessionRequest) (*SessionResponse, error)
+	Close(context.Context, *SessionRequest) (*Status, error)
+	Sessions(context.Context, *Empty) (*SessionsResponse, error)
+	File(context.Context, *FileRequest) (*FileResponse, error)
+	FileRead(context.Context, *FileReadRequest) (*FileReadResponse, error)
+	FileWrite(context.Context, *FileWriteRequest) (*FileResponse, error)
+	Watch(context.Context, *WatchRequest) (*WatchResponse, error)
+	WatchNext(context.Context, *WatchRequest) (*WatchResponse, error)
+	WatchClose(context.Context, *WatchRequest) (*Status, error)
+	RelayNext(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayRead(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayWrite(context.Context, *RelayRequest) (*RelayResponse, error)
+	RelayClose(context.Context, *RelayRequest) (*RelayResponse, error)
 }
 
 type guestClient struct {
 	client *ttrpc.Client
 }
 
-func NewGuestClient(client *ttrpc.Client) GuestService {
+func NewGuestClient(client *ttrpc.Client) GuestClient {
 	return &guestClient{
 		client: client,
 	}
 }
 
-func (c *guestClient) Hello(ctx context.Context, req *HelloRequest) (*HelloResponse, error) {
-	var resp HelloResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Hello", req, &resp); err != nil {
+func (c *guestClient) Hello(ctx context.Context, req *HelloRequest) (Guest_HelloClient, error) {
+	stream, err := c.client.NewStream(ctx, &ttrpc.StreamDesc{
+		StreamingClient: false,
+		StreamingServer: true,
+	}, "croft.guest.v1.Guest", "Hello", req)
+	if err != nil {
 		return nil, err
 	}
-	return &resp, nil
+	x := &guestHelloClient{stream}
+	return x, nil
 }
 
-func (c *guestClient) Hold(ctx context.Context, req *HoldRequest) (*Empty, error) {
-	var resp Empty
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Hold", req, &resp); err != nil {
+type Guest_HelloClient interface {
+	Recv() (*HelloResponse, error)
+	ttrpc.ClientStream
+}
+
+type guestHelloClient struct {
+	ttrpc.ClientStream
+}
+
+func (x *guestHelloClient) Recv() (*HelloResponse, error) {
+	m := new(HelloResponse)
+	if err := x.ClientStream.RecvMsg(m); err != nil {
 		return nil, err
 	}
-	return &resp, nil
+	return m, nil
 }
 
 func (c *guestClient) Shutdown(ctx context.Context, req *Empty) (*Empty, error) {
@@ -283,8 +337,8 @@ func (c *guestClient) Run(ctx context.Context, req *Command) (*ResultResponse, e
 	return &resp, nil
 }
 
-func (c *guestClient) Cancel(ctx context.Context, req *CancelRequest) (*Empty, error) {
-	var resp Empty
+func (c *guestClient) Cancel(ctx context.Context, req *SessionRequest) (*CancelResponse, error) {
+	var resp CancelResponse
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Cancel", req, &resp); err != nil {
 		return nil, err
 	}

@@ -160,7 +160,11 @@ func (l *launch) prepare(version string, img Image) error {
 	}
 	l.newToken()
 	cfg := l.config(version, img)
-	if err := os.WriteFile(l.box(guest.ContainerConfig), cfg.Encode(), 0o600); err != nil {
+	data, err := cfg.Encode()
+	if err == nil {
+		err = os.WriteFile(l.box(guest.ContainerConfig), data, 0o600)
+	}
+	if err != nil {
 		return err
 	}
 	return l.open()

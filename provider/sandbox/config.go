@@ -50,10 +50,6 @@ type Config struct {
 	// 0 is 15 minutes.
 	Lease time.Duration
 
-	// Spawner lets a small process beside this one start guests: for who starts
-	// many, and has much memory. It ends with Close.
-	Spawner bool
-
 	// What the proxies of workspaces that may reach hosts work with; see the
 	// fields of the same names in egress.Options.
 	Secrets     egress.Secrets

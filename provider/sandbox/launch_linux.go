@@ -95,7 +95,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		return nil, nil, err
 	}
 	var open []io.Closer
-	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(u.kernel), Socket: u.socket, Spawner: p.spawner(bin.Path)}
+	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(u.kernel), Socket: u.socket}
 	l.Config = guest.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits[driver.ResourceMemory].Max), Env: environment(u),

@@ -1,12 +1,16 @@
 package guest
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest/guestpb"
 )
 
 // fill gives every field a value that no other one has, also one that is added later.
@@ -58,7 +62,11 @@ func TestConfigIsReadAsItWasWritten(t *testing.T) {
 		configs = append(configs, one)
 	}
 	for _, want := range configs {
-		got, err := decodeConfig(want.Encode())
+		data, err := want.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeConfig(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,39 +76,62 @@ func TestConfigIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestConfigOfOddNames: paths and values of variables need not be valid UTF-8. What
+// must be is refused by the host.
+func TestConfigOfOddNames(t *testing.T) {
+	const odd = "/caf\xe9"
+	want := &Config{Root: odd, NewRoot: odd, Env: map[string]string{odd: odd}, Paths: map[string]string{"log": odd}, Same: []Same{{Path: odd}},
+		Confine: Confine{ReadWrite: []string{odd}, ReadOnly: []string{odd}}, Kernel: &Kernel{Args: []string{odd}, Bundle: odd},
+		Mounts: []Mount{{Target: odd, Source: odd, Lower: []string{odd}, Upper: odd, Work: odd, Data: odd}}}
+	data, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeConfig(data); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := (&Config{Hostname: odd}).Encode(); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a host name: %v", err)
+	}
+}
+
 // TestConfigOfAnotherVersion is refused with both numbers, whatever else it has.
 func TestConfigOfAnotherVersion(t *testing.T) {
-	for _, data := range []string{`{"protocol":6,"version":"x","root":"/"}`, `{"protocol":1000,"config":"AAAA"}`} {
-		if _, err := decodeConfig([]byte(data)); err == nil || !strings.Contains(err.Error(), "both must come from one build") {
-			t.Errorf("%s: %v", data, err)
+	for _, pb := range []*guestpb.Config{{}, {Protocol: Protocol + 1, Version: "x"}} {
+		data, err := proto.Marshal(pb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = protowire.AppendVarint(protowire.AppendTag(data, 1000, protowire.VarintType), 1) // a field that this version lacks
+		if _, err := decodeConfig(data); err == nil || !strings.Contains(err.Error(), "both must come from one build") {
+			t.Errorf("%v: %v", pb, err)
 		}
 	}
-	good := string(new(Config).Encode())
-	for _, data := range []string{"", "{}", good[:len(good)-1], good[:len(good)-9] + configTail, good + " ", strings.Replace(good, `"config"`, `"c"`, 1)} {
-		if _, err := decodeConfig([]byte(data)); !errors.Is(err, errNonsense) {
-			t.Errorf("%s: %v", data, err)
-		}
+	if _, err := decodeConfig([]byte("{}")); fault.Of(err) != fault.Failed {
+		t.Errorf("what is no configuration: %v", err)
 	}
 }
 
 func FuzzConfig(f *testing.F) {
 	for _, cfg := range []*Config{{}, {Root: "/w", UID: -1, Env: map[string]string{"A": "b"}, Kernel: &Kernel{Inner: &Config{}}, Roots: []byte("x"),
 		Mounts: []Mount{{Kind: MountOverlay, Lower: []string{"a"}, Mode: 0o700, Dev: true}}}} {
-		var w wire
-		w.config(cfg)
-		f.Add(w.out)
+		data, err := cfg.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		cfg, w := new(Config), wire{in: &reader{data: body}}
-		if w.config(cfg); w.in.end() != nil {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := decodeConfig(data)
+		if err != nil {
 			return
 		}
-		again, err := decodeConfig(cfg.Encode())
+		again, err := cfg.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(cfg, again); diff != "" {
-			t.Errorf("they differ (-first +second):\n%s", diff)
+		if got, err := decodeConfig(again); err != nil || !cmp.Equal(cfg, got) {
+			t.Errorf("they differ, %v (-first +second):\n%s", err, cmp.Diff(cfg, got))
 		}
 	})
 }
