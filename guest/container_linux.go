@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
 )
 
 // In a container the guest is the first process, started by an engine that can
@@ -40,7 +41,9 @@ const (
 // containerMain is the guest in a container.
 func containerMain(dir string) int {
 	g, err := startContained(dir)
-	return g.run(err, func(report []byte) error { return writeReport(dir, report) })
+	return g.run(err, func(report []byte) error { // at once: the host looks for it
+		return atomicfile.Write(filepath.Join(dir, ContainerReport), report, atomicfile.Options{})
+	})
 }
 
 // run tells the host how the start of the guest went, and serves if it did well.
@@ -59,15 +62,6 @@ func (g *guest) run(started error, tell func(report []byte) error) int {
 		return 1
 	}
 	return 0
-}
-
-// writeReport puts the report in its place at once: the host looks for it.
-func writeReport(dir string, report []byte) error {
-	temp := filepath.Join(dir, "."+ContainerReport)
-	if err := os.WriteFile(temp, report, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, filepath.Join(dir, ContainerReport))
 }
 
 func startContained(dir string) (*guest, error) {

@@ -235,9 +235,6 @@ func (g *guest) open() error {
 	}
 	g.server = newServer(cfg, g.manager.Module(), files)
 	g.server.end = g.cancel
-	if _, ok := cfg.Descriptors["stream"]; ok {
-		g.server.life = g.ctx
-	}
 	if cfg.Relay != 0 {
 		if g.relay, err = startRelay(cfg); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -25,13 +24,10 @@ type server struct {
 	end    func()        // ends the guest
 	done   chan struct{} // closed when the guest is about to end
 
-	// life, where set, is that of the guest, which ends with its only client.
-	life context.Context
-
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc // of commands under way, by session
 	pulls   map[string]*pull              // output that waits, by session
-	holds   map[string]*owner             // clients that are there
+	holds   map[string]context.Context    // of clients that are there: what one started and did not detach ends with it
 	onHolds func(n int)                   // told how many
 }
 
@@ -40,15 +36,8 @@ var _ guestpb.GuestService = (*server)(nil)
 func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
 	return &server{
 		cfg: cfg, shell: shell, files: files, end: func() {}, onHolds: func(int) {}, done: make(chan struct{}),
-		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]*owner{},
+		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]context.Context{},
 	}
-}
-
-// An owner is a client that is there. What it started and did not detach ends
-// with its context.
-type owner struct {
-	ctx    context.Context
-	cancel context.CancelFunc
 }
 
 // Hello refuses a host of another build or of another workspace. Any other is an
@@ -64,7 +53,7 @@ func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestp
 	if err != nil {
 		return call.Send(&guestpb.HelloResponse{Error: toError(err)})
 	}
-	s.hold(r.Client)
+	s.hold(ctx, r.Client)
 	defer s.unhold(r.Client)
 	if err := call.Send(&guestpb.HelloResponse{}); err != nil {
 		return err
@@ -76,11 +65,9 @@ func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestp
 	return nil
 }
 
-func (s *server) hold(client string) {
-	o := new(owner)
-	o.ctx, o.cancel = context.WithCancel(background())
+func (s *server) hold(ctx context.Context, client string) {
 	s.mu.Lock()
-	s.holds[client] = o
+	s.holds[client] = ctx
 	n := len(s.holds)
 	s.mu.Unlock()
 	s.onHolds(n)
@@ -88,7 +75,6 @@ func (s *server) hold(client string) {
 
 func (s *server) unhold(client string) {
 	s.mu.Lock()
-	o := s.holds[client]
 	delete(s.holds, client)
 	for _, p := range s.pulls {
 		if p.client == client {
@@ -97,7 +83,6 @@ func (s *server) unhold(client string) {
 	}
 	n := len(s.holds)
 	s.mu.Unlock()
-	o.cancel()
 	if s.offers != nil {
 		s.offers.forget(client)
 	}
@@ -106,25 +91,6 @@ func (s *server) unhold(client string) {
 	}
 	s.onHolds(n)
 }
-
-// lifeOf is the context of a session that client starts and does not detach.
-func (s *server) lifeOf(client string) context.Context {
-	if s.life != nil {
-		return s.life
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.holds[client]; o != nil {
-		return o.ctx
-	}
-	return ended
-}
-
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(background())
-	cancel()
-	return ctx
-}()
 
 // Shutdown ends the guest once it has answered.
 func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, error) {
@@ -181,65 +147,42 @@ func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.
 
 // Start starts a session, which outlives the call.
 func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionResponse, error) {
+	s.mu.Lock()
+	life := s.holds[pb.Client]
+	s.mu.Unlock()
+	if life == nil {
+		return &guestpb.SessionResponse{Error: toError(fmt.Errorf("guest: the client is not there: %w", fault.WrongState))}, nil
+	}
 	cmd := s.command(pb)
-	var stdin *io.PipeWriter
-	if pb.StdinMore || len(pb.Stdin) > 0 {
-		cmd.Stdin, stdin = s.input(pb)
-	}
-	p := newPull(pb)
-	if pb.PullStdout {
-		cmd.OnStdout = p.stdout.put
-	}
-	if pb.PullStderr {
-		cmd.OnStderr = p.stderr.put
-	}
-	life, cancel := context.WithCancel(s.lifeOf(pb.Client))
 	if cmd.Detached {
-		life, cancel = context.WithoutCancel(ctx), func() {}
+		life = background()
 	}
+	life, cancel := context.WithCancel(life)
+	p := newPull(pb, &cmd)
 	sess, err := s.shell.Start(process.Named(life, pb.Id), cmd)
 	if err != nil {
 		cancel()
-		if stdin != nil {
-			stdin.CloseWithError(err)
-		}
+		p.finish()
 		return &guestpb.SessionResponse{Error: toError(err)}, nil
 	}
-	p.stdin = stdin
-	s.track(sess, pb, p, cancel)
+	s.track(sess, p, cancel)
 	info, err := sess.State(ctx)
 	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
 }
 
-// input is standard input that the host sends in pieces: the first with the
-// command, the rest by Write.
-func (s *server) input(pb *guestpb.Command) (io.Reader, *io.PipeWriter) {
-	if !pb.StdinMore {
-		return bytes.NewReader(pb.Stdin), nil
-	}
-	r, w := io.Pipe()
-	return io.MultiReader(bytes.NewReader(pb.Stdin), r), w
-}
-
 // track keeps what hangs on a session until it ends.
-func (s *server) track(sess *driver.Session, pb *guestpb.Command, p *pull, cancel context.CancelFunc) {
+func (s *server) track(sess *driver.Session, p *pull, cancel context.CancelFunc) {
 	id := sess.ID()
 	s.mu.Lock()
-	if pb.PullStdout || pb.PullStderr || p.stdin != nil {
-		s.pulls[id] = p
-	}
+	s.pulls[id], s.cancels[id] = p, cancel
 	if s.holds[p.client] == nil {
 		p.release()
 	}
-	s.cancels[id] = cancel
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
 		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager
 		cancel()
 		p.finish()
-		// What is left to pull is pulled by a client that is there; the entry
-		// goes with the last of it.
-		p.wait()
 		s.mu.Lock()
 		delete(s.pulls, id)
 		delete(s.cancels, id)
@@ -254,17 +197,13 @@ func (s *server) pullOf(id string) *pull {
 }
 
 // Next waits for output of a session that was started to be pulled.
-func (s *server) Next(ctx context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
+func (s *server) Next(_ context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
 	p := s.pullOf(r.Id)
 	if p == nil {
 		return &guestpb.NextResponse{Eof: true}, nil
 	}
-	pipe := p.stdout
-	if r.Stream == string(driver.Stderr) {
-		pipe = p.stderr
-	}
-	data, eof, err := pipe.take(ctx, int(min(max(r.Limit, 1), maxChunk)))
-	return &guestpb.NextResponse{Error: toError(err), Data: data, Eof: eof}, nil
+	data, eof := p.take(driver.Stream(r.Stream), r.Limit)
+	return &guestpb.NextResponse{Data: data, Eof: eof}, nil
 }
 
 func (s *server) attach(ctx context.Context, id string) (*driver.Session, error) {
