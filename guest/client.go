@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
@@ -21,6 +22,8 @@ import (
 type Client struct {
 	rpc       *ttrpc.Client
 	svc       guestpb.GuestClient
+	files     guestpb.FilesService
+	relay     guestpb.RelayService
 	name      string // made up, unique: tells the guest which calls hang together
 	workspace string
 
@@ -50,7 +53,7 @@ func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
 	c.lose = sync.OnceFunc(func() { close(c.gone) })
 	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
-	c.svc = guestpb.NewGuestClient(c.rpc)
+	c.svc, c.files, c.relay = guestpb.NewGuestClient(c.rpc), guestpb.NewFilesClient(c.rpc), guestpb.NewRelayClient(c.rpc)
 	if err := c.greet(ctx, version); err != nil {
 		c.Close() //nolint:errcheck // nothing is lost with it
 		return nil, err
@@ -63,8 +66,8 @@ func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*
 func (c *Client) greet(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { c.rpc.Close() }) //nolint:errcheck // it ends what waits below
 	hello := new(guestpb.HelloResponse)
+	stop := context.AfterFunc(ctx, func() { c.rpc.Close() }) //nolint:errcheck // it ends what waits below
 	call, err := c.svc.Hello(background(), &guestpb.HelloRequest{Version: version, Workspace: c.workspace, Client: c.name})
 	if err == nil {
 		hello, err = call.Recv()
@@ -75,7 +78,10 @@ func (c *Client) greet(ctx context.Context, version string) error {
 	if err != nil {
 		return c.broken("say hello", err)
 	}
-	return fromError(hello.Error)
+	if hello.Version != version { // an older guest says so in a way of its own
+		return fmt.Errorf("guest of %s: it is of version %q, the host of %q: %w", c.workspace, clip(hello.Version, 64), version, fault.Evicted)
+	}
+	return nil
 }
 
 // Gone is closed when the connection ends.
@@ -115,9 +121,13 @@ func (c *Client) ready() error {
 	}
 }
 
-// broken classifies a call that did not come back. Whether it had an effect is
-// not known, so it is not Evicted.
+// broken classifies the error of a call: that which the guest answered with, or that
+// of a call that did not come back. Whether the latter had an effect is not known, so
+// it is not Evicted.
 func (c *Client) broken(what string, err error) error {
+	if told := fromStatus(err); told != nil {
+		return told
+	}
 	if closed(err) {
 		c.lose()
 	}
@@ -127,6 +137,9 @@ func (c *Client) broken(what string, err error) error {
 	if large := (*ttrpc.OversizedMessageErr)(nil); errors.As(err, &large) {
 		return fmt.Errorf("guest of %s: %s: %w: it takes %d bytes, and at most %d can be sent at once",
 			c.workspace, what, fault.InvalidArgument, large.RejectedLength(), large.MaximumLength())
+	}
+	if st, ok := status.FromError(err); ok { // the words are the guest's
+		err = errors.New(clip(st.Message(), 4096))
 	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
@@ -187,17 +200,14 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	call, end := outlive(ctx, cmd.Grace)
 	defer end()
 	defer context.AfterFunc(ctx, func() { c.cancel(call, pb.Id) })()
-	resp, err := c.svc.Run(call, pb)
+	res, err := c.svc.Run(call, pb)
 	if call.Err() != nil { // it was told to end the command, and does not answer
 		return c.left(pb.Id, most), nil
 	}
 	if err != nil {
 		return c.lost(err, pb.Id, most)
 	}
-	if err := fromError(resp.Error); err != nil {
-		return driver.Result{}, err
-	}
-	return c.checked(resp.Result)
+	return c.checked(res)
 }
 
 // outlive returns the context of a call that starts a command. It lasts for a while
@@ -279,7 +289,7 @@ func (c *Client) loss() driver.Cause {
 
 // checked refuses a result that no honest guest gives.
 func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
-	if pb == nil || len(pb.Stdout) > maxStream+4096 || len(pb.Stderr) > maxStream+4096 {
+	if len(pb.Stdout) > maxStream+4096 || len(pb.Stderr) > maxStream+4096 {
 		return driver.Result{}, c.nonsense("run")
 	}
 	return *fromResult(pb), nil
@@ -319,7 +329,7 @@ func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	for _, pb := range resp.Sessions {
 		list = append(list, fromInfo(pb))
 	}
-	return list, fromError(resp.Error)
+	return list, nil
 }
 
 // attach returns a session by its id.

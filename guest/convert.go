@@ -4,6 +4,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
 	"github.com/croft-run/croft/workspace/driver"
@@ -15,21 +18,31 @@ const (
 	maxStream = 1 << 20   // of each stream in a result
 )
 
-// toError turns an error into its wire form; nil into nil.
-func toError(err error) *guestpb.Error {
-	if err == nil {
-		return nil
-	}
+// toStatus makes an error the status of a call.
+func toStatus(err error) error {
 	w := fault.Encode(err)
-	return &guestpb.Error{Code: w.Code, Kind: w.Kind, Message: strings.ToValidUTF8(w.Message, "?"), Cause: w.Cause, Transient: w.Transient}
+	st, serr := status.New(codes.Unknown, "").WithDetails(&guestpb.Error{
+		Code: w.Code, Kind: w.Kind, Message: strings.ToValidUTF8(w.Message, "?"), Cause: w.Cause, Transient: w.Transient,
+	})
+	if serr != nil {
+		return err
+	}
+	return st.Err()
 }
 
-// fromError is the way back. The message is the guest's, so it is cut.
-func fromError(e *guestpb.Error) error {
-	if e == nil || e.Code == "" {
+// fromStatus returns the error that a guest answered a call with; nil where err is
+// not one. The message is the guest's, so it is cut.
+func fromStatus(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
 		return nil
 	}
-	return fault.Wire{Code: e.Code, Kind: e.Kind, Message: clip(e.Message, 4096), Cause: clip(e.Cause, 64), Transient: e.Transient}.Err()
+	for _, detail := range st.Details() {
+		if e, ok := detail.(*guestpb.Error); ok && e.Code != "" {
+			return fault.Wire{Code: e.Code, Kind: e.Kind, Message: clip(e.Message, 4096), Cause: clip(e.Cause, 64), Transient: e.Transient}.Err()
+		}
+	}
+	return nil
 }
 
 // maxCounted is more than any command writes. Sums of such numbers do not overflow.

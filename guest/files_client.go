@@ -52,7 +52,7 @@ func (c *Client) file(ctx context.Context, op, name, other string, opts, answer 
 		}
 		r.Options = data
 	}
-	resp, err := c.svc.File(ctx, r)
+	resp, err := c.files.File(ctx, r)
 	if err != nil {
 		return c.broken(op, err)
 	}
@@ -70,8 +70,8 @@ func (c *Client) mayCall(ctx context.Context) error {
 
 // answered decodes what a guest answered to a call.
 func (c *Client) answered(op string, resp *guestpb.FileResponse, answer any) error {
-	if err := fromError(resp.Error); err != nil || answer == nil {
-		return err
+	if answer == nil {
+		return nil
 	}
 	if err := json.Unmarshal(resp.Answer, answer); err != nil {
 		return c.nonsense(op)
@@ -116,7 +116,7 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 		if r.Abort && r.Handle == "" {
 			return driver.WriteResult{}, rerr
 		}
-		resp, err := f.c.svc.FileWrite(ctx, r)
+		resp, err := f.c.files.Write(ctx, r)
 		switch {
 		case r.Abort:
 			return driver.WriteResult{}, rerr
@@ -142,5 +142,5 @@ func (f changedFiles) abort(ctx context.Context, handle string) {
 		return
 	}
 	//nolint:errcheck // a guest that is gone has given it up as well
-	f.c.svc.FileWrite(context.WithoutCancel(ctx), &guestpb.FileWriteRequest{Handle: handle, Abort: true})
+	f.c.files.Write(context.WithoutCancel(ctx), &guestpb.FileWriteRequest{Handle: handle, Abort: true})
 }

@@ -108,12 +108,9 @@ func (f remoteFiles) Read(ctx context.Context, name string, opts *driver.ReadOpt
 	if err := f.c.mayCall(ctx); err != nil {
 		return nil, driver.Info{}, err
 	}
-	resp, err := f.c.svc.FileRead(ctx, &guestpb.FileReadRequest{Name: []byte(name), Offset: opts.Offset, Limit: opts.Limit})
+	resp, err := f.c.files.Read(ctx, &guestpb.FileReadRequest{Name: []byte(name), Offset: opts.Offset, Limit: opts.Limit})
 	if err != nil {
 		return nil, driver.Info{}, f.c.broken("read", err)
-	}
-	if err := fromError(resp.Error); err != nil {
-		return nil, driver.Info{}, err
 	}
 	var info driver.Info
 	if json.Unmarshal(resp.Info, &info) != nil || len(resp.Data) > maxChunk {
@@ -154,13 +151,10 @@ func (b *remoteBody) Read(p []byte) (int, error) {
 }
 
 func (b *remoteBody) more() error {
-	resp, err := b.c.svc.FileRead(b.ctx, &guestpb.FileReadRequest{Handle: b.handle})
+	resp, err := b.c.files.Read(b.ctx, &guestpb.FileReadRequest{Handle: b.handle})
 	if err != nil {
+		b.eof = fromStatus(err) != nil // the guest has closed it
 		return b.c.broken("read", err)
-	}
-	if err := fromError(resp.Error); err != nil {
-		b.eof = true
-		return err
 	}
 	if len(resp.Data) > maxChunk || len(resp.Data) == 0 && !resp.Eof {
 		return b.c.nonsense("read")
@@ -177,7 +171,7 @@ func (b *remoteBody) Close() error {
 	b.closed = true
 	if !b.eof && b.c.ready() == nil {
 		//nolint:errcheck // a guest that is gone has closed it as well
-		b.c.svc.FileRead(context.WithoutCancel(b.ctx), &guestpb.FileReadRequest{Handle: b.handle, Close: true})
+		b.c.files.Read(context.WithoutCancel(b.ctx), &guestpb.FileReadRequest{Handle: b.handle, Close: true})
 	}
 	return nil
 }
@@ -191,12 +185,9 @@ func (c *Client) watch(ctx context.Context, name string, opts *driver.WatchOptio
 	if err != nil {
 		return nil, fmt.Errorf("guest: watch %s: %w: %w", name, fault.InvalidArgument, err)
 	}
-	resp, err := c.svc.Watch(ctx, &guestpb.WatchRequest{Name: []byte(name), Options: data})
+	resp, err := c.files.Watch(ctx, &guestpb.WatchRequest{Name: []byte(name), Options: data})
 	if err != nil {
 		return nil, c.broken("watch", err)
-	}
-	if err := fromError(resp.Error); err != nil {
-		return nil, err
 	}
 	if resp.Id == "" {
 		return nil, c.nonsense("watch")
@@ -237,7 +228,7 @@ func (w *remoteWatcher) Next(ctx context.Context) (driver.Changes, error) {
 	if w.next == nil {
 		w.next = make(chan watchReply, 1)
 		go func(reply chan<- watchReply) { // ends with the watch, or with the connection
-			resp, err := w.c.svc.WatchNext(w.life, &guestpb.WatchRequest{Id: w.id})
+			resp, err := w.c.files.WatchNext(w.life, &guestpb.WatchRequest{Id: w.id})
 			reply <- watchReply{resp, err}
 		}(w.next)
 	}
@@ -260,9 +251,6 @@ func (w *remoteWatcher) batch(resp *guestpb.WatchResponse, err error) (driver.Ch
 		return driver.Changes{}, w.c.broken("watch", err)
 	}
 	var batch driver.Changes
-	if err := fromError(resp.Error); err != nil {
-		return batch, err
-	}
 	if json.Unmarshal(resp.Changes, &batch) != nil || slices.ContainsFunc(batch.Changes, func(c driver.Change) bool { return !driver.ValidName(c.Path) }) {
 		return driver.Changes{}, w.c.nonsense("watch")
 	}
@@ -276,7 +264,7 @@ func (w *remoteWatcher) Close() error {
 	}
 	if w.c.ready() == nil {
 		//nolint:errcheck // a guest that is gone watches nothing
-		w.c.svc.WatchClose(w.life, &guestpb.WatchRequest{Id: w.id})
+		w.c.files.WatchClose(w.life, &guestpb.WatchRequest{Id: w.id})
 	}
 	w.end()
 	return nil

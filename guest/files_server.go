@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,68 +21,79 @@ import (
 type fileServer struct {
 	fs *driver.FS
 
-	mu       sync.Mutex
-	next     int
-	reads    map[string]io.ReadCloser
-	writes   map[string]*pendingWrite
-	watchers map[string]driver.Watcher
+	mu   sync.Mutex
+	next int
+	open map[string]io.Closer // reads, writes and watches under way, by handle
 }
+
+var _ guestpb.FilesService = (*fileServer)(nil)
 
 // maxHandles bounds what a host can leave open.
 const maxHandles = 1024
 
 func newFileServer(module *driver.FS) *fileServer {
-	return &fileServer{fs: module, reads: map[string]io.ReadCloser{}, writes: map[string]*pendingWrite{}, watchers: map[string]driver.Watcher{}}
+	return &fileServer{fs: module, open: map[string]io.Closer{}}
 }
 
 // close ends what is still open: when the guest ends, and when the last of its
-// hosts is gone, who may have died in the middle.
+// hosts is gone, which may have died in the middle.
 func (f *fileServer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, r := range f.reads {
-		r.Close()
+	for _, c := range f.open {
+		c.Close() //nolint:errcheck // nothing is lost with it
 	}
-	for _, w := range f.writes {
-		w.body.CloseWithError(fault.Canceled) // it always answers nil
-	}
-	for _, w := range f.watchers {
-		w.Close() //nolint:errcheck // nothing is lost with it
-	}
-	clear(f.reads)
-	clear(f.writes)
-	clear(f.watchers)
+	clear(f.open)
 }
 
-// handle returns a new name for something that stays open.
-func (f *fileServer) handleLocked() (string, error) {
-	if len(f.reads)+len(f.writes)+len(f.watchers) >= maxHandles {
-		return "", fmt.Errorf("guest: %d files are open: %w", maxHandles, fault.ResourceExhausted)
+// keep returns a handle of something that stays open. After an error it is closed.
+func (f *fileServer) keep(c io.Closer) (handle string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.open) >= maxHandles {
+		err := fmt.Errorf("guest: %d files are open: %w", maxHandles, fault.ResourceExhausted)
+		return "", errors.Join(err, c.Close())
 	}
 	f.next++
-	return strconv.Itoa(f.next), nil
+	handle = strconv.Itoa(f.next)
+	f.open[handle] = c
+	return handle, nil
+}
+
+// find returns what has a handle, if it is a T.
+func find[T io.Closer](f *fileServer, handle string) (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.open[handle].(T)
+	if !ok {
+		return c, fmt.Errorf("guest: handle %q: %w", handle, fault.NotFound)
+	}
+	return c, nil
+}
+
+// drop closes what has a handle, if there is something.
+func (f *fileServer) drop(handle string) {
+	f.mu.Lock()
+	c := f.open[handle]
+	delete(f.open, handle)
+	f.mu.Unlock()
+	if c != nil {
+		c.Close() //nolint:errcheck // nothing is lost with it
+	}
 }
 
 // File does what needs no stream of bytes.
-func (s *server) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
-	if s.files == nil {
-		return &guestpb.FileResponse{Error: toError(errNoFiles)}, nil
-	}
-	answer, err := s.files.do(ctx, r)
+func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
+	answer, err := f.do(ctx, r)
 	if err != nil {
-		return &guestpb.FileResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	data, err := json.Marshal(answer)
 	if err == nil && len(data) > maxStream*2 {
 		err = fmt.Errorf("guest: %s: the answer has %d bytes: %w: ask for less at a time", r.Op, len(data), fault.ResourceExhausted)
 	}
-	if err != nil {
-		return &guestpb.FileResponse{Error: toError(err)}, nil
-	}
-	return &guestpb.FileResponse{Answer: data}, nil
+	return &guestpb.FileResponse{Answer: data}, err
 }
-
-var errNoFiles = fmt.Errorf("guest: the files of this workspace are not served from inside: %w", fault.Unsupported)
 
 func (f *fileServer) do(ctx context.Context, r *guestpb.FileRequest) (any, error) {
 	name, other := string(r.Name), string(r.Other)
@@ -154,75 +166,44 @@ func with[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 	return f(opts)
 }
 
-// FileRead reads a file in chunks. The handle keeps the very file that was
-// opened, whatever becomes of its name.
-func (s *server) FileRead(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
-	if s.files == nil {
-		return &guestpb.FileReadResponse{Error: toError(errNoFiles)}, nil
-	}
-	resp, err := s.files.read(ctx, r)
-	if err != nil {
-		return &guestpb.FileReadResponse{Error: toError(err)}, nil
-	}
-	return resp, nil
-}
-
-func (f *fileServer) read(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
+// Read reads a file in chunks. The handle keeps the very file that was opened,
+// whatever becomes of its name.
+func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
 	resp := &guestpb.FileReadResponse{Handle: r.Handle}
-	var body io.ReadCloser
+	if r.Close {
+		f.drop(r.Handle)
+		return resp, nil
+	}
 	if r.Handle == "" {
-		// The file outlives this call, so its context must not.
-		opened, info, err := f.fs.Read(context.WithoutCancel(ctx), string(r.Name), &driver.ReadOptions{Offset: r.Offset, Limit: r.Limit})
+		// The file outlives this call, so its context must not end with it.
+		body, info, err := f.fs.Read(context.WithoutCancel(ctx), string(r.Name), &driver.ReadOptions{Offset: r.Offset, Limit: r.Limit})
 		if err != nil {
+			return nil, err
+		}
+		if resp.Handle, err = f.keep(body); err != nil {
 			return nil, err
 		}
 		if resp.Info, err = json.Marshal(info); err != nil {
-			opened.Close()
+			f.drop(resp.Handle)
 			return nil, err
 		}
-		f.mu.Lock()
-		resp.Handle, err = f.handleLocked()
-		if err == nil {
-			f.reads[resp.Handle] = opened
-		}
-		f.mu.Unlock()
-		if err != nil {
-			opened.Close()
-			return nil, err
-		}
-		body = opened
-	} else {
-		f.mu.Lock()
-		body = f.reads[r.Handle]
-		f.mu.Unlock()
-		if body == nil {
-			return nil, fmt.Errorf("guest: read %q: %w", r.Handle, fault.NotFound)
-		}
 	}
-	if !r.Close {
-		buf := make([]byte, maxChunk)
-		n, err := io.ReadFull(body, buf)
-		resp.Data = buf[:n]
-		if err == nil {
-			return resp, nil
-		}
-		resp.Eof = true
-		if err != io.EOF && err != io.ErrUnexpectedEOF { // ReadFull answers just these
-			return nil, f.closeRead(resp.Handle, err)
-		}
+	body, err := find[io.ReadCloser](f, resp.Handle)
+	if err != nil {
+		return nil, err
 	}
-	return resp, f.closeRead(resp.Handle, nil)
-}
-
-func (f *fileServer) closeRead(handle string, err error) error {
-	f.mu.Lock()
-	body := f.reads[handle]
-	delete(f.reads, handle)
-	f.mu.Unlock()
-	if body != nil {
-		body.Close()
+	buf := make([]byte, maxChunk)
+	n, err := io.ReadFull(body, buf)
+	resp.Data = buf[:n]
+	if err == nil {
+		return resp, nil
 	}
-	return err
+	f.drop(resp.Handle)
+	if err != io.EOF && err != io.ErrUnexpectedEOF { // ReadFull answers just these
+		return nil, err
+	}
+	resp.Eof = true
+	return resp, nil
 }
 
 // A pendingWrite is a write whose body arrives in pieces.
@@ -233,18 +214,8 @@ type pendingWrite struct {
 	err    error
 }
 
-// FileWrite writes a file in chunks; it is in place with the one that commits.
-func (s *server) FileWrite(ctx context.Context, r *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
-	if s.files == nil {
-		return &guestpb.FileResponse{Error: toError(errNoFiles)}, nil
-	}
-	answer, err := s.files.write(ctx, r)
-	if err != nil {
-		return &guestpb.FileResponse{Error: toError(err)}, nil
-	}
-	data, err := json.Marshal(answer)
-	return &guestpb.FileResponse{Error: toError(err), Answer: data}, nil
-}
+// Close gives the write up.
+func (w *pendingWrite) Close() error { return w.body.CloseWithError(fault.Canceled) }
 
 // writeAnswer is what a write answers: a handle while it is under way, the
 // result at its end.
@@ -253,131 +224,101 @@ type writeAnswer struct {
 	Result *driver.WriteResult
 }
 
+// Write writes a file in chunks; it is in place with the one that commits.
+func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
+	answer, err := f.write(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(answer)
+	return &guestpb.FileResponse{Answer: data}, err
+}
+
 func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (writeAnswer, error) {
-	if r.Handle == "" && r.Commit { // all at once
-		var opts driver.WriteOptions
+	var opts driver.WriteOptions
+	if r.Handle == "" {
 		if err := json.Unmarshal(r.Options, &opts); err != nil {
 			return writeAnswer{}, fmt.Errorf("guest: options of write: %w: %w", fault.InvalidArgument, err)
 		}
+	}
+	if r.Handle == "" && r.Commit { // all at once
 		res, err := f.fs.Write(ctx, string(r.Name), bytes.NewReader(r.Data), &opts)
 		return writeAnswer{Result: &res}, err
 	}
-	w, handle, err := f.pending(ctx, r)
+	handle, err := r.Handle, error(nil)
+	if handle == "" {
+		if handle, err = f.keep(f.begin(ctx, string(r.Name), &opts)); err != nil {
+			return writeAnswer{}, err
+		}
+	}
+	w, err := find[*pendingWrite](f, handle)
 	if err != nil {
 		return writeAnswer{}, err
 	}
+	if !r.Abort {
+		if _, err := w.body.Write(r.Data); err == nil && !r.Commit {
+			return writeAnswer{Handle: handle}, nil
+		}
+		w.body.Close() // it always answers nil
+		<-w.done
+	}
+	f.drop(handle)
+	<-w.done
 	if r.Abort {
-		f.endWrite(handle, w, fault.Canceled)
 		return writeAnswer{}, nil
 	}
-	if _, err := w.body.Write(r.Data); err != nil || r.Commit {
-		f.endWrite(handle, w, nil)
-		return writeAnswer{Result: &w.result}, w.err
-	}
-	return writeAnswer{Handle: handle}, nil
+	return writeAnswer{Result: &w.result}, w.err
 }
 
-func (f *fileServer) endWrite(handle string, w *pendingWrite, err error) {
-	w.body.CloseWithError(err) // it always answers nil
-	<-w.done
-	f.mu.Lock()
-	delete(f.writes, handle)
-	f.mu.Unlock()
-}
-
-// pending returns the write that a request belongs to, starting it if need be.
-func (f *fileServer) pending(ctx context.Context, r *guestpb.FileWriteRequest) (*pendingWrite, string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r.Handle != "" {
-		w := f.writes[r.Handle]
-		if w == nil {
-			return nil, "", fmt.Errorf("guest: write %q: %w", r.Handle, fault.NotFound)
-		}
-		return w, r.Handle, nil
-	}
-	var opts driver.WriteOptions
-	if err := json.Unmarshal(r.Options, &opts); err != nil {
-		return nil, "", fmt.Errorf("guest: options of write: %w: %w", fault.InvalidArgument, err)
-	}
-	handle, err := f.handleLocked()
-	if err != nil {
-		return nil, "", err
-	}
+// begin starts a write whose body comes later.
+func (f *fileServer) begin(ctx context.Context, name string, opts *driver.WriteOptions) *pendingWrite {
 	body, writer := io.Pipe()
 	w := &pendingWrite{body: writer, done: make(chan struct{})}
-	f.writes[handle] = w
-	name := string(r.Name)
-	go func() { // waited for in endWrite; close ends it through the pipe
+	go func() { // ends with the body, which Close ends as well
 		defer close(w.done)
-		w.result, w.err = f.fs.Write(context.WithoutCancel(ctx), name, body, &opts)
+		w.result, w.err = f.fs.Write(context.WithoutCancel(ctx), name, body, opts)
 		body.CloseWithError(io.ErrClosedPipe) // it always answers nil
 	}()
-	return w, handle, nil
+	return w
 }
 
 // Watch starts to watch.
-func (s *server) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
-	if s.files == nil {
-		return &guestpb.WatchResponse{Error: toError(errNoFiles)}, nil
-	}
+func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	var opts driver.WatchOptions
 	if err := json.Unmarshal(r.Options, &opts); err != nil {
-		return &guestpb.WatchResponse{Error: toError(fmt.Errorf("guest: options of watch: %w: %w", fault.InvalidArgument, err))}, nil
+		return nil, fmt.Errorf("guest: options of watch: %w: %w", fault.InvalidArgument, err)
 	}
-	w, err := s.files.fs.Watch(context.WithoutCancel(ctx), string(r.Name), &opts)
+	w, err := f.fs.Watch(context.WithoutCancel(ctx), string(r.Name), &opts)
 	if err != nil {
-		return &guestpb.WatchResponse{Error: toError(err)}, nil
+		return nil, err
 	}
-	s.files.mu.Lock()
-	id, err := s.files.handleLocked()
-	if err == nil {
-		s.files.watchers[id] = w
-	}
-	s.files.mu.Unlock()
-	if err != nil {
-		w.Close() //nolint:errcheck // nothing is lost with it
-	}
-	return &guestpb.WatchResponse{Error: toError(err), Id: id}, nil
+	id, err := f.keep(w)
+	return &guestpb.WatchResponse{Id: id}, err
 }
 
 // WatchNext waits for changes.
-func (s *server) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
-	if s.files == nil {
-		return &guestpb.WatchResponse{Error: toError(errNoFiles)}, nil
-	}
-	s.files.mu.Lock()
-	w := s.files.watchers[r.Id]
-	s.files.mu.Unlock()
-	if w == nil {
-		return &guestpb.WatchResponse{Eof: true}, nil
+func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
+	w, err := find[driver.Watcher](f, r.Id)
+	if err != nil {
+		return &guestpb.WatchResponse{Eof: true}, nil //nolint:nilerr // it was closed
 	}
 	batch, err := w.Next(ctx)
 	if err == io.EOF { //nolint:errorlint // as Watcher documents
 		return &guestpb.WatchResponse{Eof: true}, nil
 	}
 	if err != nil {
-		return &guestpb.WatchResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	const most = 10_000
 	if len(batch.Changes) > most {
 		batch.Changes, batch.Overflow = nil, true
 	}
 	data, err := json.Marshal(batch)
-	return &guestpb.WatchResponse{Error: toError(err), Changes: data}, nil
+	return &guestpb.WatchResponse{Changes: data}, err
 }
 
 // WatchClose stops to watch.
-func (s *server) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestpb.Status, error) {
-	if s.files == nil {
-		return &guestpb.Status{Error: toError(errNoFiles)}, nil
-	}
-	s.files.mu.Lock()
-	w := s.files.watchers[r.Id]
-	delete(s.files.watchers, r.Id)
-	s.files.mu.Unlock()
-	if w != nil {
-		w.Close() //nolint:errcheck // nothing is lost with it
-	}
-	return &guestpb.Status{}, nil
+func (f *fileServer) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestpb.Empty, error) {
+	f.drop(r.Id)
+	return &guestpb.Empty{}, nil
 }

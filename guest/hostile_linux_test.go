@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
@@ -25,9 +27,9 @@ type evil struct {
 	big []byte
 }
 
-func (e evil) Hello(ctx context.Context, _ *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
+func (e evil) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
 	for range 3 { // one is expected
-		if err := call.Send(&guestpb.HelloResponse{Error: &guestpb.Error{Message: strings.Repeat("y", 1<<20)}}); err != nil {
+		if err := call.Send(&guestpb.HelloResponse{Version: r.Version}); err != nil {
 			return err
 		}
 	}
@@ -41,25 +43,25 @@ func silence(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (e evil) Run(ctx context.Context, cmd *guestpb.Command) (*guestpb.ResultResponse, error) {
+func (e evil) Run(ctx context.Context, cmd *guestpb.Command) (*guestpb.Result, error) {
 	switch string(cmd.Script) {
 	case "hang":
 		return nil, silence(ctx)
 	case "overflow":
-		return &guestpb.ResultResponse{Result: &guestpb.Result{Stdout: []byte("x"), StdoutDropped: math.MaxInt64, Session: "s"}}, nil
+		return &guestpb.Result{Stdout: []byte("x"), StdoutDropped: math.MaxInt64, Session: "s"}, nil
 	}
-	return &guestpb.ResultResponse{Result: &guestpb.Result{Stdout: e.big, StdoutDropped: -5}}, nil
+	return &guestpb.Result{Stdout: e.big, StdoutDropped: -5}, nil
 }
 
-func (e evil) Kill(ctx context.Context, _ *guestpb.KillRequest) (*guestpb.Status, error) {
+func (e evil) Kill(ctx context.Context, _ *guestpb.KillRequest) (*guestpb.Empty, error) {
 	return nil, silence(ctx)
 }
 
-func (e evil) Start(_ context.Context, cmd *guestpb.Command) (*guestpb.SessionResponse, error) {
+func (e evil) Start(_ context.Context, cmd *guestpb.Command) (*guestpb.SessionInfo, error) {
 	if len(cmd.Script) > 0 {
-		return &guestpb.SessionResponse{Session: &guestpb.SessionInfo{Id: string(cmd.Script)}}, nil
+		return &guestpb.SessionInfo{Id: string(cmd.Script)}, nil
 	}
-	return &guestpb.SessionResponse{Session: &guestpb.SessionInfo{Id: strings.Repeat("../", 1000)}}, nil
+	return &guestpb.SessionInfo{Id: strings.Repeat("../", 1000)}, nil
 }
 
 func (e evil) Next(ctx context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
@@ -73,14 +75,14 @@ func (e evil) Cancel(context.Context, *guestpb.SessionRequest) (*guestpb.CancelR
 	return &guestpb.CancelResponse{}, nil
 }
 
-func (e evil) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
+func (e evil) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Result, error) {
 	switch r.Id {
 	case "hang":
 		return nil, silence(ctx)
 	case "owe":
-		return &guestpb.ResultResponse{Result: &guestpb.Result{}}, nil
+		return &guestpb.Result{}, nil
 	}
-	return &guestpb.ResultResponse{}, nil // no result at all
+	return &guestpb.Result{Stdout: e.big}, nil // more than it may have
 }
 
 func (e evil) Poll(context.Context, *guestpb.PollRequest) (*guestpb.PollResponse, error) {
@@ -91,11 +93,16 @@ func (e evil) Log(context.Context, *guestpb.LogRequest) (*guestpb.LogResponse, e
 	return &guestpb.LogResponse{Data: e.big, Offset: 1 << 62, Next: -1, Size: -1}, nil
 }
 
-func (e evil) State(context.Context, *guestpb.SessionRequest) (*guestpb.SessionResponse, error) {
-	return &guestpb.SessionResponse{Error: &guestpb.Error{Code: "no such code", Message: string(e.big[:1<<20])}}, nil
+func (e evil) State(context.Context, *guestpb.SessionRequest) (*guestpb.SessionInfo, error) {
+	st, err := status.New(codes.Unknown, string(e.big[:1<<20])).WithDetails(&guestpb.Empty{}, &guestpb.Error{Code: "no such code", Message: string(e.big[:1<<20])})
+	return nil, errors.Join(err, st.Err())
 }
 
-func (e evil) File(_ context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
+func (e evil) CloseStdin(context.Context, *guestpb.SessionRequest) (*guestpb.Empty, error) {
+	return nil, status.Error(codes.Unknown, string(e.big[:1<<20]))
+}
+
+func (e evilFiles) File(_ context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
 	switch r.Op {
 	case "readdir":
 		return &guestpb.FileResponse{Answer: []byte(`[{"path":"../../etc/passwd","type":"file"}]`)}, nil
@@ -107,83 +114,96 @@ func (e evil) File(_ context.Context, r *guestpb.FileRequest) (*guestpb.FileResp
 	return &guestpb.FileResponse{Answer: []byte("{")}, nil
 }
 
-func (e evil) FileWrite(context.Context, *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
+func (e evilFiles) Write(context.Context, *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
 	return &guestpb.FileResponse{Answer: []byte(`{}`)}, nil // neither a handle nor a result
 }
 
-func (e evil) FileRead(_ context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
+func (e evilFiles) Read(_ context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
 	if string(r.Name) == "big" {
 		return &guestpb.FileReadResponse{Info: []byte(`{}`), Data: e.big}, nil
 	}
 	return &guestpb.FileReadResponse{Info: []byte(`{}`), Handle: "1"}, nil // neither data nor an end
 }
 
-func (e evil) Watch(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
+func (e evilFiles) Watch(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	return &guestpb.WatchResponse{Id: "1"}, nil
 }
 
-func (e evil) WatchNext(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
+func (e evilFiles) WatchNext(context.Context, *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	return &guestpb.WatchResponse{Changes: []byte(`{"changes":[{"path":"../x","op":"create"}]}`)}, nil
 }
 
-func (e evil) WatchClose(context.Context, *guestpb.WatchRequest) (*guestpb.Status, error) {
-	return &guestpb.Status{}, nil
+func (e evilFiles) WatchClose(context.Context, *guestpb.WatchRequest) (*guestpb.Empty, error) {
+	return &guestpb.Empty{}, nil
 }
+
+// evilFiles are the files of such a guest.
+type evilFiles struct{ big []byte }
 
 // meetEvil returns a client of an evil guest.
 func meetEvil(t *testing.T) *Client {
 	t.Helper()
-	return meet(t, evil{big: bytes.Repeat([]byte("z"), 3<<20)})
+	big := bytes.Repeat([]byte("z"), 3<<20)
+	return meet(t, func(s *ttrpc.Server) {
+		guestpb.RegisterGuestService(s, evil{big: big})
+		guestpb.RegisterFilesService(s, evilFiles{big})
+	})
 }
 
-func meet(t *testing.T, svc guestpb.GuestService) *Client {
+func meet(t *testing.T, register func(*ttrpc.Server)) *Client {
+	t.Helper()
+	c, err := NewClient(t.Context(), serve(t, register), "v", "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// serve returns a connection to a server until the test ends.
+func serve(t *testing.T, register func(*ttrpc.Server)) net.Conn {
 	t.Helper()
 	server, err := ttrpc.NewServer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestpb.RegisterGuestService(server, svc)
+	register(server)
 	ours, theirs := net.Pipe()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		server.Serve(context.Background(), newSingle(theirs))
 	}()
-	c, err := NewClient(t.Context(), ours, "v", "w")
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		c.Close()
+		ours.Close()
 		server.Close()
 		<-served
 	})
-	return c
+	return ours
 }
 
 // restless has a connection to be carried that never says anything, and never waits.
 type restless struct {
-	evil
 	offered atomic.Bool
 	closed  chan struct{}
 }
 
-func (r *restless) RelayNext(ctx context.Context, _ *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+func (r *restless) Next(ctx context.Context, _ *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	if r.offered.CompareAndSwap(false, true) {
 		return &guestpb.RelayResponse{Id: 1}, nil
 	}
 	return nil, silence(ctx)
 }
 
-func (r *restless) RelayRead(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+func (r *restless) Read(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return &guestpb.RelayResponse{}, nil
 }
 
-func (r *restless) RelayWrite(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+func (r *restless) Write(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return &guestpb.RelayResponse{End: true}, nil
 }
 
-func (r *restless) RelayClose(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+func (r *restless) Close(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	close(r.closed)
 	return &guestpb.RelayResponse{}, nil
 }
@@ -192,7 +212,10 @@ func (r *restless) RelayClose(context.Context, *guestpb.RelayRequest) (*guestpb.
 // once.
 func TestNothingIsCarried(t *testing.T) {
 	r := &restless{closed: make(chan struct{})}
-	c := meet(t, r)
+	c := meet(t, func(s *ttrpc.Server) {
+		guestpb.RegisterGuestService(s, evil{})
+		guestpb.RegisterRelayService(s, r)
+	})
 	proxy, far := net.Pipe()
 	defer far.Close()
 	c.Relay(func(context.Context) (net.Conn, error) { return proxy, nil })
@@ -223,13 +246,14 @@ func TestNonsenseIsAnErrorAndNoMore(t *testing.T) {
 		t.Errorf("the id of a session has %d bytes", len(s.ID()))
 	}
 	_, err = s.Wait(ctx)
-	want("no result", err)
+	want("a result of a session that is too big", err)
 	_, err = s.Poll(ctx, 10)
 	want("more than was asked for", err)
 	_, err = s.Log(ctx, driver.Stdout, 0, 10)
 	want("a log that makes no sense", err)
 	_, err = s.State(ctx)
 	want("an unknown code", err)
+	want("a status without details", s.CloseStdin(ctx))
 	files := c.Changes(&driver.FS{})
 	_, err = files.Edit(ctx, "x", nil, &driver.EditOptions{})
 	want("an answer that is not JSON", err)
@@ -333,10 +357,10 @@ type late struct {
 	ended chan struct{}
 }
 
-func (l *late) Run(ctx context.Context, _ *guestpb.Command) (*guestpb.ResultResponse, error) {
+func (l *late) Run(ctx context.Context, _ *guestpb.Command) (*guestpb.Result, error) {
 	select {
 	case <-l.ended:
-		return &guestpb.ResultResponse{Result: &guestpb.Result{Cause: string(driver.CauseCanceled)}}, nil
+		return &guestpb.Result{Cause: string(driver.CauseCanceled)}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -355,11 +379,30 @@ func (l *late) Cancel(context.Context, *guestpb.SessionRequest) (*guestpb.Cancel
 // hear that a command is to end before it hears of the command.
 func TestCancelBeforeTheGuestHasTheCommand(t *testing.T) {
 	l := &late{ended: make(chan struct{})}
-	c := meet(t, l)
+	c := meet(t, func(s *ttrpc.Server) { guestpb.RegisterGuestService(s, l) })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	res, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"sleep", "1000"}})
 	if err != nil || res.Cause != driver.CauseCanceled || l.told.Load() != 3 {
 		t.Errorf("got %+v, %v after it was told %d times, want the cause %s after 3", res, err, l.told.Load(), driver.CauseCanceled)
+	}
+}
+
+// TestVersionsMustAgree: whichever end is the older one, the guest is to be replaced.
+func TestVersionsMustAgree(t *testing.T) {
+	for name, register := range map[string]func(*ttrpc.Server){
+		"a guest of another version": newServer(&Config{Version: "other", Workspace: "w"}, nil, nil).register,
+		"one whose Hello is no stream": func(s *ttrpc.Server) {
+			s.Register("croft.guest.v1.Guest", map[string]ttrpc.Method{"Hello": func(context.Context, func(any) error) (any, error) {
+				return &guestpb.HelloResponse{Version: "old"}, nil
+			}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours := serve(t, register)
+			if _, err := NewClient(t.Context(), ours, "v", "w"); fault.Of(err) != fault.Evicted {
+				t.Errorf("got %v, want %v", err, fault.Evicted)
+			}
+		})
 	}
 }

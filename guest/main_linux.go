@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/guestpb"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/process"
 	"github.com/croft-run/croft/workspace/driver"
@@ -301,11 +300,11 @@ func (g *guest) serve() error {
 	defer g.close()
 	defer g.cancel()
 	ignoreSignals() // before a process is there that could send one
-	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(sendable))
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(answer))
 	if err != nil {
 		return err
 	}
-	guestpb.RegisterGuestService(rpc, g.server)
+	g.server.register(rpc)
 	if g.cfg.Lease > 0 {
 		l := newLease(g.cfg.Lease, g.cfg.gone, g.cancel)
 		g.server.onHolds = l.holders
@@ -329,15 +328,18 @@ func (g *guest) serve() error {
 // what is around it. A larger one would end the connection, and all that hangs on it.
 const maxMessage = 4<<20 - 4<<10
 
-// sendable makes an answer that is too large an error.
-func sendable(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
-	answer, err := method(ctx, unmarshal)
-	if m, ok := answer.(proto.Message); ok && err == nil {
+// answer makes an error, and an answer that is too large, the status of a call.
+func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	resp, err := method(ctx, unmarshal)
+	if m, ok := resp.(proto.Message); ok && err == nil {
 		if size := proto.Size(m); size > maxMessage {
-			return nil, fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
+			err = fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
 		}
 	}
-	return answer, err
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return resp, nil
 }
 
 // farewell ends what runs, so that those who wait for it hear how it ended, and

@@ -2,12 +2,10 @@ package guest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestpb"
 )
 
@@ -106,24 +104,19 @@ func (o *offers) forget(client string) {
 	}
 }
 
-var errNoRelay = fmt.Errorf("guest: it relays nothing: %w", fault.Unsupported)
-
-// RelayNext waits for a connection.
-func (s *server) RelayNext(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	if s.offers == nil {
-		return &guestpb.RelayResponse{Error: toError(errNoRelay)}, nil
-	}
+// Next waits for a connection.
+func (o *offers) Next(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	select {
-	case of := <-s.offers.waiting:
-		id := s.offers.take(of, r.Client)
+	case of := <-o.waiting:
+		id := o.take(of, r.Client)
 		if err := ctx.Err(); err != nil { // the client went meanwhile, and is forgotten already
-			s.offers.release(id)
+			o.release(id)
 			return nil, err
 		}
 		return &guestpb.RelayResponse{Id: id}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-s.offers.closed:
+	case <-o.closed:
 		return &guestpb.RelayResponse{End: true}, nil
 	}
 }
@@ -131,18 +124,18 @@ func (s *server) RelayNext(ctx context.Context, r *guestpb.RelayRequest) (*guest
 // relayChunk is how much of a connection travels at once.
 const relayChunk = 64 << 10
 
-// RelayRead waits for what the workload sends.
-func (s *server) RelayRead(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return s.onOffer(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+// Read waits for what the workload sends.
+func (o *offers) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.on(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		buf := make([]byte, relayChunk)
 		n, err := conn.Read(buf)
 		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil}
 	})
 }
 
-// RelayWrite sends something to the workload.
-func (s *server) RelayWrite(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return s.onOffer(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+// Write sends something to the workload.
+func (o *offers) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.on(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		_, err := conn.Write(r.Data)
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
 			half.CloseWrite() //nolint:errcheck // whoever is cut off knows
@@ -151,21 +144,18 @@ func (s *server) RelayWrite(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	})
 }
 
-// RelayClose ends a connection.
-func (s *server) RelayClose(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return s.onOffer(ctx, r, func(net.Conn) *guestpb.RelayResponse {
-		s.offers.release(r.Id)
+// Close ends a connection.
+func (o *offers) Close(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.on(ctx, r, func(net.Conn) *guestpb.RelayResponse {
+		o.release(r.Id)
 		return &guestpb.RelayResponse{}
 	})
 }
 
-// onOffer does something with a connection, which ends if the client goes
+// on does something with a connection, which ends if the client goes
 // meanwhile.
-func (s *server) onOffer(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
-	if s.offers == nil {
-		return &guestpb.RelayResponse{Error: toError(errNoRelay)}, nil
-	}
-	of := s.offers.get(r.Id)
+func (o *offers) on(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
+	of := o.get(r.Id)
 	if of == nil {
 		return &guestpb.RelayResponse{End: true}, nil
 	}

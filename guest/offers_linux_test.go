@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/ttrpc"
-
-	"github.com/croft-run/croft/guest/guestpb"
 )
 
 // away is a guest whose proxy can't be reached from inside: where the workload
@@ -37,7 +35,7 @@ func away(t *testing.T) (at string, reach func() *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestpb.RegisterGuestService(rpc, s)
+	s.register(rpc)
 	l, err := net.Listen("unix", t.TempDir()+"/s")
 	if err != nil {
 		t.Fatal(err)

@@ -33,8 +33,8 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 			case <-c.gone:
 				return
 			}
-			resp, err := c.svc.RelayNext(ctx, &guestpb.RelayRequest{Client: c.name})
-			if err != nil || resp.Error != nil || resp.End {
+			resp, err := c.relay.Next(ctx, &guestpb.RelayRequest{Client: c.name})
+			if err != nil || resp.End {
 				return
 			}
 			carried.Go(func() {
@@ -47,7 +47,7 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 
 // carry passes one connection on, both ways, until both have ended.
 func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
-	defer c.svc.RelayClose(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // a guest that is gone has none
+	defer c.relay.Close(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // a guest that is gone has none
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out, err := dial(ctx)
@@ -72,8 +72,8 @@ func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Cont
 // end.
 func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
 	for {
-		resp, err := c.svc.RelayRead(ctx, &guestpb.RelayRequest{Id: id})
-		if err != nil || resp.Error != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
+		resp, err := c.relay.Read(ctx, &guestpb.RelayRequest{Id: id})
+		if err != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
 			return false
 		}
 		if _, err := out.Write(resp.Data); err != nil {
@@ -91,8 +91,8 @@ func (c *Client) carryIn(ctx context.Context, id int64, out net.Conn) bool {
 	buf := make([]byte, relayChunk)
 	for {
 		n, rerr := out.Read(buf)
-		resp, err := c.svc.RelayWrite(ctx, &guestpb.RelayRequest{Id: id, Data: buf[:n], End: rerr != nil})
-		if err != nil || resp.Error != nil || resp.End {
+		resp, err := c.relay.Write(ctx, &guestpb.RelayRequest{Id: id, Data: buf[:n], End: rerr != nil})
+		if err != nil || resp.End {
 			return false
 		}
 		if rerr != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/croft-run/croft/fault"
@@ -40,22 +41,29 @@ func newServer(cfg *Config, shell *driver.Shell, files *fileServer) *server {
 	}
 }
 
+// register makes rpc serve what this guest does.
+func (s *server) register(rpc *ttrpc.Server) {
+	guestpb.RegisterGuestService(rpc, s)
+	if s.files != nil {
+		guestpb.RegisterFilesService(rpc, s.files)
+	}
+	if s.offers != nil {
+		guestpb.RegisterRelayService(rpc, s.offers)
+	}
+}
+
 // Hello refuses a host of another build or of another workspace. Any other is an
 // owner of the guest until it is gone or the guest ends.
 func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
-	var err error
 	switch {
 	case r.Version != s.cfg.Version:
-		err = fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted)
+		return toStatus(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
 	case r.Workspace != s.cfg.Workspace:
-		err = fmt.Errorf("guest: it serves another workspace: %w", fault.Failed)
-	}
-	if err != nil {
-		return call.Send(&guestpb.HelloResponse{Error: toError(err)})
+		return toStatus(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
 	}
 	s.hold(ctx, r.Client)
 	defer s.unhold(r.Client)
-	if err := call.Send(&guestpb.HelloResponse{}); err != nil {
+	if err := call.Send(&guestpb.HelloResponse{Version: s.cfg.Version}); err != nil {
 		return err
 	}
 	select {
@@ -99,7 +107,7 @@ func (s *server) Shutdown(context.Context, *guestpb.Empty) (*guestpb.Empty, erro
 }
 
 // Run runs a command in the foreground.
-func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultResponse, error) {
+func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -115,10 +123,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.ResultR
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
 	res, err := s.shell.Run(process.Named(ctx, pb.Id), cmd)
-	if err != nil {
-		return &guestpb.ResultResponse{Error: toError(err)}, nil
-	}
-	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
+	return toResult(&res), err
 }
 
 // command is what the host asks for, within the limits of the workspace that
@@ -146,12 +151,12 @@ func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.
 }
 
 // Start starts a session, which outlives the call.
-func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionResponse, error) {
+func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionInfo, error) {
 	s.mu.Lock()
 	life := s.holds[pb.Client]
 	s.mu.Unlock()
 	if life == nil {
-		return &guestpb.SessionResponse{Error: toError(fmt.Errorf("guest: the client is not there: %w", fault.WrongState))}, nil
+		return nil, fmt.Errorf("guest: the client is not there: %w", fault.WrongState)
 	}
 	cmd := s.command(pb)
 	if cmd.Detached {
@@ -163,11 +168,11 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	if err != nil {
 		cancel()
 		p.finish()
-		return &guestpb.SessionResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	s.track(sess, p, cancel)
 	info, err := sess.State(ctx)
-	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
+	return toInfo(info), err
 }
 
 // track keeps what hangs on a session until it ends.
@@ -206,69 +211,65 @@ func (s *server) Next(_ context.Context, r *guestpb.NextRequest) (*guestpb.NextR
 	return &guestpb.NextResponse{Data: data, Eof: eof}, nil
 }
 
-func (s *server) attach(ctx context.Context, id string) (*driver.Session, error) {
-	return s.shell.Attach(ctx, id)
-}
-
-// on runs f on a session and answers with what came of it.
-func (s *server) on(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Status, error) {
-	sess, err := s.attach(ctx, id)
+// on runs f on a session.
+func (s *server) on(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Empty, error) {
+	sess, err := s.shell.Attach(ctx, id)
 	if err == nil {
 		err = f(sess)
 	}
-	return &guestpb.Status{Error: toError(err)}, nil
+	return &guestpb.Empty{}, err
 }
 
 // Poll returns new output.
 func (s *server) Poll(ctx context.Context, r *guestpb.PollRequest) (*guestpb.PollResponse, error) {
-	sess, err := s.attach(ctx, r.Id)
+	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
-		return &guestpb.PollResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	limit := r.Limit
 	if limit <= 0 || limit > maxStream {
 		limit = min(max(limit, 64<<10), maxStream)
 	}
 	p, err := sess.Poll(ctx, limit)
-	return &guestpb.PollResponse{Error: toError(err), Stdout: p.Stdout, Stderr: p.Stderr, Dropped: p.Dropped, Running: p.Running}, nil
+	return &guestpb.PollResponse{Stdout: p.Stdout, Stderr: p.Stderr, Dropped: p.Dropped, Running: p.Running}, err
 }
 
 // Log returns a part of a log.
 func (s *server) Log(ctx context.Context, r *guestpb.LogRequest) (*guestpb.LogResponse, error) {
-	sess, err := s.attach(ctx, r.Id)
+	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
-		return &guestpb.LogResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	limit := r.Limit
 	if limit <= 0 || limit > maxChunk {
 		limit = maxChunk
 	}
 	c, err := sess.Log(ctx, driver.Stream(r.Stream), r.Offset, limit)
-	return &guestpb.LogResponse{Error: toError(err), Data: c.Data, Offset: c.Offset, Next: c.Next, Size: c.Size}, nil
+	return &guestpb.LogResponse{Data: c.Data, Offset: c.Offset, Next: c.Next, Size: c.Size}, err
 }
 
 // Write writes to standard input.
-func (s *server) Write(ctx context.Context, r *guestpb.WriteRequest) (*guestpb.Status, error) {
+func (s *server) Write(ctx context.Context, r *guestpb.WriteRequest) (*guestpb.Empty, error) {
 	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
 		if _, err := p.stdin.Write(r.Data); err != nil {
 			// The program does not want more: that is its own affair.
-			return &guestpb.Status{Error: toError(fmt.Errorf("guest: write to %s: standard input is closed: %w", r.Id, fault.WrongState))}, nil
+			return nil, fmt.Errorf("guest: write to %s: standard input is closed: %w", r.Id, fault.WrongState)
 		}
-		return &guestpb.Status{}, nil
+		return &guestpb.Empty{}, nil
 	}
 	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Write(ctx, r.Data) })
 }
 
 // CloseStdin ends standard input.
-func (s *server) CloseStdin(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Status, error) {
+func (s *server) CloseStdin(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Empty, error) {
 	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
-		return &guestpb.Status{Error: toError(p.stdin.Close())}, nil
+		return &guestpb.Empty{}, p.stdin.Close()
 	}
 	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.CloseStdin(ctx) })
 }
 
 // Resize tells a terminal its size.
-func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb.Status, error) {
+func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb.Empty, error) {
 	return s.on(ctx, r.Id, func(sess *driver.Session) error {
 		size := fromSize(r.Size)
 		if size == nil {
@@ -282,50 +283,47 @@ func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb
 }
 
 // Signal sends a signal.
-func (s *server) Signal(ctx context.Context, r *guestpb.SignalRequest) (*guestpb.Status, error) {
+func (s *server) Signal(ctx context.Context, r *guestpb.SignalRequest) (*guestpb.Empty, error) {
 	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Signal(ctx, r.Signal) })
 }
 
 // Kill ends the tree of a session.
-func (s *server) Kill(ctx context.Context, r *guestpb.KillRequest) (*guestpb.Status, error) {
+func (s *server) Kill(ctx context.Context, r *guestpb.KillRequest) (*guestpb.Empty, error) {
 	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Kill(ctx, time.Duration(r.GraceNano)) })
 }
 
 // Wait waits for the end of a session.
-func (s *server) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.ResultResponse, error) {
-	sess, err := s.attach(ctx, r.Id)
+func (s *server) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Result, error) {
+	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
-		return &guestpb.ResultResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	res, err := sess.Wait(ctx)
-	if err != nil {
-		return &guestpb.ResultResponse{Error: toError(err)}, nil
-	}
-	return &guestpb.ResultResponse{Result: toResult(&res)}, nil
+	return toResult(&res), err
 }
 
 // State tells how a session stands.
-func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.SessionResponse, error) {
-	sess, err := s.attach(ctx, r.Id)
+func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.SessionInfo, error) {
+	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
-		return &guestpb.SessionResponse{Error: toError(err)}, nil
+		return nil, err
 	}
 	info, err := sess.State(ctx)
-	return &guestpb.SessionResponse{Error: toError(err), Session: toInfo(info)}, nil
+	return toInfo(info), err
 }
 
 // Close forgets a session.
-func (s *server) Close(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Status, error) {
+func (s *server) Close(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Empty, error) {
 	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Close(ctx) })
 }
 
 // Sessions lists the sessions.
 func (s *server) Sessions(ctx context.Context, _ *guestpb.Empty) (*guestpb.SessionsResponse, error) {
 	list, err := s.shell.Sessions(ctx)
-	resp := &guestpb.SessionsResponse{Error: toError(err)}
-	for _, info := range list {
-		resp.Sessions = append(resp.Sessions, toInfo(info))
+	if err != nil {
+		return nil, err
 	}
+	resp := &guestpb.SessionsResponse{Sessions: each(list, toInfo)}
 	if proto.Size(resp) > maxList {
 		for _, s := range resp.Sessions {
 			shorten(s, maxList/len(resp.Sessions))

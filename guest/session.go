@@ -49,14 +49,11 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	pb.MaxOutput = min(pb.MaxOutput, maxStream)
 	call, end := outlive(ctx, cmd.Grace)
 	defer end()
-	resp, err := c.svc.Start(call, pb)
+	info, err := c.svc.Start(call, pb)
 	if err != nil {
 		return nil, c.broken("start", err)
 	}
-	if err := fromError(resp.Error); err != nil {
-		return nil, err
-	}
-	s := &session{c: c, id: fromInfo(resp.Session).ID, most: cmd.MaxOutput}
+	s := &session{c: c, id: fromInfo(info).ID, most: cmd.MaxOutput}
 	if s.id == "" {
 		return nil, c.nonsense("start")
 	}
@@ -105,7 +102,7 @@ func (s *session) pumpInput(r io.Reader) {
 func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
 	for {
 		resp, err := s.c.svc.Next(background(), &guestpb.NextRequest{Id: s.id, Stream: string(stream), Limit: maxChunk})
-		if err != nil || resp.Eof || fromError(resp.Error) != nil || len(resp.Data) == 0 || len(resp.Data) > maxChunk {
+		if err != nil || resp.Eof || len(resp.Data) == 0 || len(resp.Data) > maxChunk {
 			return
 		}
 		if err := guarded(take, resp.Data); err != nil {
@@ -190,16 +187,15 @@ func (s *session) logRange(ctx context.Context, stream driver.Stream, from, n in
 // ID identifies the session.
 func (s *session) ID() string { return s.id }
 
-// status runs a call that answers with a status alone.
-func (s *session) status(what string, call func() (*guestpb.Status, error)) error {
+// do makes a call that answers nothing.
+func (s *session) do(what string, call func() (*guestpb.Empty, error)) error {
 	if err := s.c.ready(); err != nil {
 		return err
 	}
-	resp, err := call()
-	if err != nil {
+	if _, err := call(); err != nil {
 		return s.c.broken(what+" "+s.id, err)
 	}
-	return fromError(resp.Error)
+	return nil
 }
 
 // Poll returns new output.
@@ -214,14 +210,14 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	if int64(len(resp.Stdout)+len(resp.Stderr)) > max(limit, maxStream) {
 		return driver.Poll{}, s.c.nonsense("poll " + s.id)
 	}
-	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: counted(resp.Dropped), Running: resp.Running}, fromError(resp.Error)
+	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: counted(resp.Dropped), Running: resp.Running}, nil
 }
 
 // Write writes to standard input.
 func (s *session) Write(ctx context.Context, data []byte) error {
 	for len(data) > 0 {
 		n := min(len(data), maxChunk)
-		err := s.status("write to", func() (*guestpb.Status, error) {
+		err := s.do("write to", func() (*guestpb.Empty, error) {
 			return s.c.svc.Write(ctx, &guestpb.WriteRequest{Id: s.id, Data: data[:n]})
 		})
 		if err != nil {
@@ -234,14 +230,14 @@ func (s *session) Write(ctx context.Context, data []byte) error {
 
 // CloseStdin ends standard input.
 func (s *session) CloseStdin(ctx context.Context) error {
-	return s.status("close standard input of", func() (*guestpb.Status, error) {
+	return s.do("close standard input of", func() (*guestpb.Empty, error) {
 		return s.c.svc.CloseStdin(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
 }
 
 // Kill ends the tree.
 func (s *session) Kill(ctx context.Context, grace time.Duration) error {
-	return s.status("kill", func() (*guestpb.Status, error) {
+	return s.do("kill", func() (*guestpb.Empty, error) {
 		return s.c.svc.Kill(ctx, &guestpb.KillRequest{Id: s.id, GraceNano: int64(grace)})
 	})
 }
@@ -260,10 +256,7 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 		res.Session = s.id
 		return res, err
 	}
-	if err := fromError(resp.Error); err != nil {
-		return driver.Result{}, err
-	}
-	res, err := s.c.checked(resp.Result)
+	res, err := s.c.checked(resp)
 	if err != nil {
 		return res, err
 	}
@@ -282,16 +275,16 @@ func (s *session) State(ctx context.Context) (driver.SessionInfo, error) {
 	if err := s.c.ready(); err != nil {
 		return driver.SessionInfo{}, err
 	}
-	resp, err := s.c.svc.State(ctx, &guestpb.SessionRequest{Id: s.id})
+	info, err := s.c.svc.State(ctx, &guestpb.SessionRequest{Id: s.id})
 	if err != nil {
 		return driver.SessionInfo{}, s.c.broken("state of "+s.id, err)
 	}
-	return fromInfo(resp.Session), fromError(resp.Error)
+	return fromInfo(info), nil
 }
 
 // Close forgets the session.
 func (s *session) Close(ctx context.Context) error {
-	err := s.status("close", func() (*guestpb.Status, error) {
+	err := s.do("close", func() (*guestpb.Empty, error) {
 		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
 	s.let()
@@ -336,17 +329,17 @@ func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit i
 		resp.Offset < 0 || resp.Next > maxCounted || resp.Size != counted(resp.Size) {
 		return driver.LogChunk{}, s.c.nonsense("log of " + s.id)
 	}
-	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, fromError(resp.Error)
+	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, nil
 }
 
 func (s *session) signal(ctx context.Context, name string) error {
-	return s.status("signal", func() (*guestpb.Status, error) {
+	return s.do("signal", func() (*guestpb.Empty, error) {
 		return s.c.svc.Signal(ctx, &guestpb.SignalRequest{Id: s.id, Signal: name})
 	})
 }
 
 func (s *session) resize(ctx context.Context, size driver.Size) error {
-	return s.status("resize", func() (*guestpb.Status, error) {
+	return s.do("resize", func() (*guestpb.Empty, error) {
 		return s.c.svc.Resize(ctx, &guestpb.ResizeRequest{Id: s.id, Size: toSize(&size)})
 	})
 }

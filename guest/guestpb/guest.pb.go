@@ -63,7 +63,7 @@ func (*Empty) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{0}
 }
 
-// Error is fault.Wire. An empty code means that all is well.
+// Error is fault.Wire.
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
@@ -140,50 +140,6 @@ func (x *Error) GetTransient() bool {
 	return false
 }
 
-type Status struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Status) Reset() {
-	*x = Status{}
-	mi := &file_guest_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Status) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Status) ProtoMessage() {}
-
-func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Status.ProtoReflect.Descriptor instead.
-func (*Status) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Status) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
-}
-
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`     // of the host
@@ -195,7 +151,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_guest_proto_msgTypes[3]
+	mi := &file_guest_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -207,7 +163,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[3]
+	mi := &file_guest_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -220,7 +176,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{3}
+	return file_guest_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HelloRequest) GetVersion() string {
@@ -246,14 +202,14 @@ func (x *HelloRequest) GetClient() string {
 
 type HelloResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"` // of the guest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +221,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,14 +234,14 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{4}
+	return file_guest_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *HelloResponse) GetError() *Error {
+func (x *HelloResponse) GetVersion() string {
 	if x != nil {
-		return x.Error
+		return x.Version
 	}
-	return nil
+	return ""
 }
 
 type CancelResponse struct {
@@ -297,7 +253,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +265,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +278,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{5}
+	return file_guest_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CancelResponse) GetFound() bool {
@@ -342,7 +298,7 @@ type Size struct {
 
 func (x *Size) Reset() {
 	*x = Size{}
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +310,7 @@ func (x *Size) String() string {
 func (*Size) ProtoMessage() {}
 
 func (x *Size) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -367,7 +323,7 @@ func (x *Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Size.ProtoReflect.Descriptor instead.
 func (*Size) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{6}
+	return file_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Size) GetRows() int32 {
@@ -394,7 +350,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +362,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +375,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{7}
+	return file_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Limit) GetMax() int64 {
@@ -463,7 +419,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +431,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +444,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{8}
+	return file_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Command) GetArgv() [][]byte {
@@ -644,7 +600,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +612,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +625,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{9}
+	return file_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetExitCode() int32 {
@@ -756,58 +712,6 @@ func (x *Result) GetMaxRss() int64 {
 	return 0
 }
 
-type ResultResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	Result        *Result                `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResultResponse) Reset() {
-	*x = ResultResponse{}
-	mi := &file_guest_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResultResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResultResponse) ProtoMessage() {}
-
-func (x *ResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResultResponse.ProtoReflect.Descriptor instead.
-func (*ResultResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ResultResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
-}
-
-func (x *ResultResponse) GetResult() *Result {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
 type SessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -817,7 +721,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +733,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +746,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{11}
+	return file_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionRequest) GetId() string {
@@ -871,7 +775,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +787,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +800,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionInfo) GetId() string {
@@ -976,61 +880,8 @@ func (x *SessionInfo) GetLogDropped() int64 {
 	return 0
 }
 
-type SessionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	Session       *SessionInfo           `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionResponse) Reset() {
-	*x = SessionResponse{}
-	mi := &file_guest_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionResponse) ProtoMessage() {}
-
-func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
-func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *SessionResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
-}
-
-func (x *SessionResponse) GetSession() *SessionInfo {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
 type SessionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Sessions      []*SessionInfo         `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1038,7 +889,7 @@ type SessionsResponse struct {
 
 func (x *SessionsResponse) Reset() {
 	*x = SessionsResponse{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +901,7 @@ func (x *SessionsResponse) String() string {
 func (*SessionsResponse) ProtoMessage() {}
 
 func (x *SessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,14 +914,7 @@ func (x *SessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsResponse.ProtoReflect.Descriptor instead.
 func (*SessionsResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *SessionsResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionsResponse) GetSessions() []*SessionInfo {
@@ -1091,7 +935,7 @@ type NextRequest struct {
 
 func (x *NextRequest) Reset() {
 	*x = NextRequest{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +947,7 @@ func (x *NextRequest) String() string {
 func (*NextRequest) ProtoMessage() {}
 
 func (x *NextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +960,7 @@ func (x *NextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextRequest.ProtoReflect.Descriptor instead.
 func (*NextRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NextRequest) GetId() string {
@@ -1142,7 +986,6 @@ func (x *NextRequest) GetLimit() int64 {
 
 type NextResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	Eof           bool                   `protobuf:"varint,3,opt,name=eof,proto3" json:"eof,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1151,7 +994,7 @@ type NextResponse struct {
 
 func (x *NextResponse) Reset() {
 	*x = NextResponse{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1006,7 @@ func (x *NextResponse) String() string {
 func (*NextResponse) ProtoMessage() {}
 
 func (x *NextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,14 +1019,7 @@ func (x *NextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextResponse.ProtoReflect.Descriptor instead.
 func (*NextResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *NextResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NextResponse) GetData() []byte {
@@ -1210,7 +1046,7 @@ type PollRequest struct {
 
 func (x *PollRequest) Reset() {
 	*x = PollRequest{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1058,7 @@ func (x *PollRequest) String() string {
 func (*PollRequest) ProtoMessage() {}
 
 func (x *PollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1071,7 @@ func (x *PollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequest.ProtoReflect.Descriptor instead.
 func (*PollRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PollRequest) GetId() string {
@@ -1254,7 +1090,6 @@ func (x *PollRequest) GetLimit() int64 {
 
 type PollResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	Dropped       int64                  `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
@@ -1265,7 +1100,7 @@ type PollResponse struct {
 
 func (x *PollResponse) Reset() {
 	*x = PollResponse{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1112,7 @@ func (x *PollResponse) String() string {
 func (*PollResponse) ProtoMessage() {}
 
 func (x *PollResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,14 +1125,7 @@ func (x *PollResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollResponse.ProtoReflect.Descriptor instead.
 func (*PollResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *PollResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PollResponse) GetStdout() []byte {
@@ -1340,7 +1168,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1180,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1193,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogRequest) GetId() string {
@@ -1398,7 +1226,6 @@ func (x *LogRequest) GetLimit() int64 {
 
 type LogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	Next          int64                  `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
@@ -1409,7 +1236,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1248,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,14 +1261,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *LogResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogResponse) GetData() []byte {
@@ -1482,7 +1302,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1314,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1327,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WriteRequest) GetId() string {
@@ -1534,7 +1354,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1366,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1379,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1586,7 +1406,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1418,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1431,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1638,7 +1458,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1470,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1483,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KillRequest) GetId() string {
@@ -1692,7 +1512,7 @@ type FileRequest struct {
 
 func (x *FileRequest) Reset() {
 	*x = FileRequest{}
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1524,7 @@ func (x *FileRequest) String() string {
 func (*FileRequest) ProtoMessage() {}
 
 func (x *FileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1537,7 @@ func (x *FileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileRequest.ProtoReflect.Descriptor instead.
 func (*FileRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{25}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FileRequest) GetOp() string {
@@ -1750,7 +1570,6 @@ func (x *FileRequest) GetOptions() []byte {
 
 type FileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Answer        []byte                 `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"` // JSON
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1758,7 +1577,7 @@ type FileResponse struct {
 
 func (x *FileResponse) Reset() {
 	*x = FileResponse{}
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1589,7 @@ func (x *FileResponse) String() string {
 func (*FileResponse) ProtoMessage() {}
 
 func (x *FileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,14 +1602,7 @@ func (x *FileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileResponse.ProtoReflect.Descriptor instead.
 func (*FileResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *FileResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FileResponse) GetAnswer() []byte {
@@ -1813,7 +1625,7 @@ type FileReadRequest struct {
 
 func (x *FileReadRequest) Reset() {
 	*x = FileReadRequest{}
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1637,7 @@ func (x *FileReadRequest) String() string {
 func (*FileReadRequest) ProtoMessage() {}
 
 func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1650,7 @@ func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadRequest.ProtoReflect.Descriptor instead.
 func (*FileReadRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{27}
+	return file_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FileReadRequest) GetName() []byte {
@@ -1878,7 +1690,6 @@ func (x *FileReadRequest) GetClose() bool {
 
 type FileReadResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Info          []byte                 `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"` // JSON, on the first
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	Eof           bool                   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
@@ -1889,7 +1700,7 @@ type FileReadResponse struct {
 
 func (x *FileReadResponse) Reset() {
 	*x = FileReadResponse{}
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1712,7 @@ func (x *FileReadResponse) String() string {
 func (*FileReadResponse) ProtoMessage() {}
 
 func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,14 +1725,7 @@ func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadResponse.ProtoReflect.Descriptor instead.
 func (*FileReadResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *FileReadResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileReadResponse) GetInfo() []byte {
@@ -1966,7 +1770,7 @@ type FileWriteRequest struct {
 
 func (x *FileWriteRequest) Reset() {
 	*x = FileWriteRequest{}
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +1782,7 @@ func (x *FileWriteRequest) String() string {
 func (*FileWriteRequest) ProtoMessage() {}
 
 func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +1795,7 @@ func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileWriteRequest.ProtoReflect.Descriptor instead.
 func (*FileWriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{29}
+	return file_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FileWriteRequest) GetName() []byte {
@@ -2047,7 +1851,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +1863,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +1876,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{30}
+	return file_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -2098,7 +1902,6 @@ func (x *WatchRequest) GetOptions() []byte {
 
 type WatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Changes       []byte                 `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // JSON of driver.Changes
 	Eof           bool                   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
@@ -2108,7 +1911,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +1923,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,14 +1936,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *WatchResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchResponse) GetId() string {
@@ -2166,7 +1962,7 @@ func (x *WatchResponse) GetEof() bool {
 
 type RelayRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // RelayNext
+	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // Next
 	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`        // the others
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data
@@ -2176,7 +1972,7 @@ type RelayRequest struct {
 
 func (x *RelayRequest) Reset() {
 	*x = RelayRequest{}
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +1984,7 @@ func (x *RelayRequest) String() string {
 func (*RelayRequest) ProtoMessage() {}
 
 func (x *RelayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +1997,7 @@ func (x *RelayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
 func (*RelayRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{32}
+	return file_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RelayRequest) GetClient() string {
@@ -2234,7 +2030,6 @@ func (x *RelayRequest) GetEnd() bool {
 
 type RelayResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data, or the connection is gone
@@ -2244,7 +2039,7 @@ type RelayResponse struct {
 
 func (x *RelayResponse) Reset() {
 	*x = RelayResponse{}
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2051,7 @@ func (x *RelayResponse) String() string {
 func (*RelayResponse) ProtoMessage() {}
 
 func (x *RelayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,14 +2064,7 @@ func (x *RelayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayResponse.ProtoReflect.Descriptor instead.
 func (*RelayResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *RelayResponse) GetError() *Error {
-	if x != nil {
-		return x.Error
-	}
-	return nil
+	return file_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RelayResponse) GetId() int64 {
@@ -2341,7 +2129,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2141,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2154,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{34}
+	return file_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Config) GetProtocol() int32 {
@@ -2597,7 +2385,7 @@ type Kernel struct {
 
 func (x *Kernel) Reset() {
 	*x = Kernel{}
-	mi := &file_guest_proto_msgTypes[35]
+	mi := &file_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2397,7 @@ func (x *Kernel) String() string {
 func (*Kernel) ProtoMessage() {}
 
 func (x *Kernel) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[35]
+	mi := &file_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2410,7 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
 func (*Kernel) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{35}
+	return file_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Kernel) GetArgs() [][]byte {
@@ -2661,7 +2449,7 @@ type Confine struct {
 
 func (x *Confine) Reset() {
 	*x = Confine{}
-	mi := &file_guest_proto_msgTypes[36]
+	mi := &file_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2461,7 @@ func (x *Confine) String() string {
 func (*Confine) ProtoMessage() {}
 
 func (x *Confine) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[36]
+	mi := &file_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2474,7 @@ func (x *Confine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Confine.ProtoReflect.Descriptor instead.
 func (*Confine) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{36}
+	return file_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Confine) GetNoNewPrivs() bool {
@@ -2748,7 +2536,7 @@ type Same struct {
 
 func (x *Same) Reset() {
 	*x = Same{}
-	mi := &file_guest_proto_msgTypes[37]
+	mi := &file_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2548,7 @@ func (x *Same) String() string {
 func (*Same) ProtoMessage() {}
 
 func (x *Same) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[37]
+	mi := &file_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2561,7 @@ func (x *Same) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Same.ProtoReflect.Descriptor instead.
 func (*Same) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{37}
+	return file_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Same) GetPath() []byte {
@@ -2810,7 +2598,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_guest_proto_msgTypes[38]
+	mi := &file_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2610,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[38]
+	mi := &file_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2623,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{38}
+	return file_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Mount) GetKind() string {
@@ -2933,15 +2721,13 @@ const file_guest_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x1c\n" +
-	"\ttransient\x18\x05 \x01(\bR\ttransient\"5\n" +
-	"\x06Status\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\"^\n" +
+	"\ttransient\x18\x05 \x01(\bR\ttransient\"^\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
-	"\x06client\x18\x03 \x01(\tR\x06client\"<\n" +
-	"\rHelloResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\"&\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\")\n" +
+	"\rHelloResponse\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"&\n" +
 	"\x0eCancelResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\".\n" +
 	"\x04Size\x12\x12\n" +
@@ -2997,10 +2783,7 @@ const file_guest_proto_rawDesc = "" +
 	" \x01(\x03R\buserNano\x12\x1f\n" +
 	"\vsystem_nano\x18\v \x01(\x03R\n" +
 	"systemNano\x12\x17\n" +
-	"\amax_rss\x18\f \x01(\x03R\x06maxRss\"m\n" +
-	"\x0eResultResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12.\n" +
-	"\x06result\x18\x02 \x01(\v2\x16.croft.guest.v1.ResultR\x06result\" \n" +
+	"\amax_rss\x18\f \x01(\x03R\x06maxRss\" \n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x92\x03\n" +
 	"\vSessionInfo\x12\x0e\n" +
@@ -3019,26 +2802,20 @@ const file_guest_proto_rawDesc = "" +
 	"logDropped\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
-	"\x0fSessionResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x125\n" +
-	"\asession\x18\x02 \x01(\v2\x1b.croft.guest.v1.SessionInfoR\asession\"x\n" +
-	"\x10SessionsResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x127\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +
+	"\x10SessionsResponse\x127\n" +
 	"\bsessions\x18\x02 \x03(\v2\x1b.croft.guest.v1.SessionInfoR\bsessions\"K\n" +
 	"\vNextRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x03R\x05limit\"a\n" +
-	"\fNextResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x12\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\"4\n" +
+	"\fNextResponse\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x10\n" +
 	"\x03eof\x18\x03 \x01(\bR\x03eof\"3\n" +
 	"\vPollRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x03R\x05limit\"\x9f\x01\n" +
-	"\fPollResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x16\n" +
+	"\x05limit\x18\x02 \x01(\x03R\x05limit\"r\n" +
+	"\fPollResponse\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x18\n" +
 	"\adropped\x18\x04 \x01(\x03R\adropped\x12\x18\n" +
@@ -3048,9 +2825,8 @@ const file_guest_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\x8e\x01\n" +
-	"\vLogResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x12\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\"a\n" +
+	"\vLogResponse\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\x03R\x04next\x12\x12\n" +
@@ -3072,18 +2848,16 @@ const file_guest_proto_rawDesc = "" +
 	"\x02op\x18\x01 \x01(\tR\x02op\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
 	"\x05other\x18\x03 \x01(\fR\x05other\x12\x18\n" +
-	"\aoptions\x18\x04 \x01(\fR\aoptions\"S\n" +
-	"\fFileResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x16\n" +
+	"\aoptions\x18\x04 \x01(\fR\aoptions\"&\n" +
+	"\fFileResponse\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\fR\x06answer\"\x81\x01\n" +
 	"\x0fFileReadRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x16\n" +
 	"\x06handle\x18\x04 \x01(\tR\x06handle\x12\x14\n" +
-	"\x05close\x18\x05 \x01(\bR\x05close\"\x91\x01\n" +
-	"\x10FileReadResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x12\n" +
+	"\x05close\x18\x05 \x01(\bR\x05close\"d\n" +
+	"\x10FileReadResponse\x12\x12\n" +
 	"\x04info\x18\x02 \x01(\fR\x04info\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
 	"\x03eof\x18\x04 \x01(\bR\x03eof\x12\x16\n" +
@@ -3098,9 +2872,8 @@ const file_guest_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x18\n" +
-	"\aoptions\x18\x03 \x01(\fR\aoptions\"x\n" +
-	"\rWatchResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x0e\n" +
+	"\aoptions\x18\x03 \x01(\fR\aoptions\"K\n" +
+	"\rWatchResponse\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\achanges\x18\x03 \x01(\fR\achanges\x12\x10\n" +
 	"\x03eof\x18\x04 \x01(\bR\x03eof\"\\\n" +
@@ -3108,9 +2881,8 @@ const file_guest_proto_rawDesc = "" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end\"r\n" +
-	"\rRelayResponse\x12+\n" +
-	"\x05error\x18\x01 \x01(\v2\x15.croft.guest.v1.ErrorR\x05error\x12\x0e\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"E\n" +
+	"\rRelayResponse\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\"\xa3\t\n" +
@@ -3191,39 +2963,39 @@ const file_guest_proto_rawDesc = "" +
 	"\x03dev\x18\n" +
 	" \x01(\bR\x03dev\x12\x1a\n" +
 	"\boptional\x18\v \x01(\bR\boptional\x12\x12\n" +
-	"\x04mode\x18\f \x01(\rR\x04mode2\xd5\x0e\n" +
+	"\x04mode\x18\f \x01(\rR\x04mode2\xda\b\n" +
 	"\x05Guest\x12F\n" +
 	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse0\x01\x128\n" +
-	"\bShutdown\x12\x15.croft.guest.v1.Empty\x1a\x15.croft.guest.v1.Empty\x12>\n" +
-	"\x03Run\x12\x17.croft.guest.v1.Command\x1a\x1e.croft.guest.v1.ResultResponse\x12H\n" +
-	"\x06Cancel\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1e.croft.guest.v1.CancelResponse\x12A\n" +
-	"\x05Start\x12\x17.croft.guest.v1.Command\x1a\x1f.croft.guest.v1.SessionResponse\x12A\n" +
+	"\bShutdown\x12\x15.croft.guest.v1.Empty\x1a\x15.croft.guest.v1.Empty\x126\n" +
+	"\x03Run\x12\x17.croft.guest.v1.Command\x1a\x16.croft.guest.v1.Result\x12H\n" +
+	"\x06Cancel\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1e.croft.guest.v1.CancelResponse\x12=\n" +
+	"\x05Start\x12\x17.croft.guest.v1.Command\x1a\x1b.croft.guest.v1.SessionInfo\x12A\n" +
 	"\x04Next\x12\x1b.croft.guest.v1.NextRequest\x1a\x1c.croft.guest.v1.NextResponse\x12A\n" +
 	"\x04Poll\x12\x1b.croft.guest.v1.PollRequest\x1a\x1c.croft.guest.v1.PollResponse\x12>\n" +
-	"\x03Log\x12\x1a.croft.guest.v1.LogRequest\x1a\x1b.croft.guest.v1.LogResponse\x12=\n" +
-	"\x05Write\x12\x1c.croft.guest.v1.WriteRequest\x1a\x16.croft.guest.v1.Status\x12D\n" +
+	"\x03Log\x12\x1a.croft.guest.v1.LogRequest\x1a\x1b.croft.guest.v1.LogResponse\x12<\n" +
+	"\x05Write\x12\x1c.croft.guest.v1.WriteRequest\x1a\x15.croft.guest.v1.Empty\x12C\n" +
 	"\n" +
-	"CloseStdin\x12\x1e.croft.guest.v1.SessionRequest\x1a\x16.croft.guest.v1.Status\x12?\n" +
-	"\x06Resize\x12\x1d.croft.guest.v1.ResizeRequest\x1a\x16.croft.guest.v1.Status\x12?\n" +
-	"\x06Signal\x12\x1d.croft.guest.v1.SignalRequest\x1a\x16.croft.guest.v1.Status\x12;\n" +
-	"\x04Kill\x12\x1b.croft.guest.v1.KillRequest\x1a\x16.croft.guest.v1.Status\x12F\n" +
-	"\x04Wait\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1e.croft.guest.v1.ResultResponse\x12H\n" +
-	"\x05State\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1f.croft.guest.v1.SessionResponse\x12?\n" +
-	"\x05Close\x12\x1e.croft.guest.v1.SessionRequest\x1a\x16.croft.guest.v1.Status\x12C\n" +
-	"\bSessions\x12\x15.croft.guest.v1.Empty\x1a .croft.guest.v1.SessionsResponse\x12A\n" +
-	"\x04File\x12\x1b.croft.guest.v1.FileRequest\x1a\x1c.croft.guest.v1.FileResponse\x12M\n" +
-	"\bFileRead\x12\x1f.croft.guest.v1.FileReadRequest\x1a .croft.guest.v1.FileReadResponse\x12K\n" +
-	"\tFileWrite\x12 .croft.guest.v1.FileWriteRequest\x1a\x1c.croft.guest.v1.FileResponse\x12D\n" +
+	"CloseStdin\x12\x1e.croft.guest.v1.SessionRequest\x1a\x15.croft.guest.v1.Empty\x12>\n" +
+	"\x06Resize\x12\x1d.croft.guest.v1.ResizeRequest\x1a\x15.croft.guest.v1.Empty\x12>\n" +
+	"\x06Signal\x12\x1d.croft.guest.v1.SignalRequest\x1a\x15.croft.guest.v1.Empty\x12:\n" +
+	"\x04Kill\x12\x1b.croft.guest.v1.KillRequest\x1a\x15.croft.guest.v1.Empty\x12>\n" +
+	"\x04Wait\x12\x1e.croft.guest.v1.SessionRequest\x1a\x16.croft.guest.v1.Result\x12D\n" +
+	"\x05State\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1b.croft.guest.v1.SessionInfo\x12>\n" +
+	"\x05Close\x12\x1e.croft.guest.v1.SessionRequest\x1a\x15.croft.guest.v1.Empty\x12C\n" +
+	"\bSessions\x12\x15.croft.guest.v1.Empty\x1a .croft.guest.v1.SessionsResponse2\xb1\x03\n" +
+	"\x05Files\x12A\n" +
+	"\x04File\x12\x1b.croft.guest.v1.FileRequest\x1a\x1c.croft.guest.v1.FileResponse\x12I\n" +
+	"\x04Read\x12\x1f.croft.guest.v1.FileReadRequest\x1a .croft.guest.v1.FileReadResponse\x12G\n" +
+	"\x05Write\x12 .croft.guest.v1.FileWriteRequest\x1a\x1c.croft.guest.v1.FileResponse\x12D\n" +
 	"\x05Watch\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12H\n" +
-	"\tWatchNext\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12B\n" +
+	"\tWatchNext\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12A\n" +
 	"\n" +
-	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x16.croft.guest.v1.Status\x12H\n" +
-	"\tRelayNext\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12H\n" +
-	"\tRelayRead\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12I\n" +
-	"\n" +
-	"RelayWrite\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12I\n" +
-	"\n" +
-	"RelayClose\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponseB*Z(github.com/croft-run/croft/guest/guestpbb\x06proto3"
+	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x15.croft.guest.v1.Empty2\x9d\x02\n" +
+	"\x05Relay\x12C\n" +
+	"\x04Next\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12C\n" +
+	"\x04Read\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12D\n" +
+	"\x05Write\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12D\n" +
+	"\x05Close\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponseB*Z(github.com/croft-run/croft/guest/guestpbb\x06proto3"
 
 var (
 	file_guest_proto_rawDescOnce sync.Once
@@ -3237,145 +3009,128 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
-	(*Status)(nil),           // 2: croft.guest.v1.Status
-	(*HelloRequest)(nil),     // 3: croft.guest.v1.HelloRequest
-	(*HelloResponse)(nil),    // 4: croft.guest.v1.HelloResponse
-	(*CancelResponse)(nil),   // 5: croft.guest.v1.CancelResponse
-	(*Size)(nil),             // 6: croft.guest.v1.Size
-	(*Limit)(nil),            // 7: croft.guest.v1.Limit
-	(*Command)(nil),          // 8: croft.guest.v1.Command
-	(*Result)(nil),           // 9: croft.guest.v1.Result
-	(*ResultResponse)(nil),   // 10: croft.guest.v1.ResultResponse
-	(*SessionRequest)(nil),   // 11: croft.guest.v1.SessionRequest
-	(*SessionInfo)(nil),      // 12: croft.guest.v1.SessionInfo
-	(*SessionResponse)(nil),  // 13: croft.guest.v1.SessionResponse
-	(*SessionsResponse)(nil), // 14: croft.guest.v1.SessionsResponse
-	(*NextRequest)(nil),      // 15: croft.guest.v1.NextRequest
-	(*NextResponse)(nil),     // 16: croft.guest.v1.NextResponse
-	(*PollRequest)(nil),      // 17: croft.guest.v1.PollRequest
-	(*PollResponse)(nil),     // 18: croft.guest.v1.PollResponse
-	(*LogRequest)(nil),       // 19: croft.guest.v1.LogRequest
-	(*LogResponse)(nil),      // 20: croft.guest.v1.LogResponse
-	(*WriteRequest)(nil),     // 21: croft.guest.v1.WriteRequest
-	(*ResizeRequest)(nil),    // 22: croft.guest.v1.ResizeRequest
-	(*SignalRequest)(nil),    // 23: croft.guest.v1.SignalRequest
-	(*KillRequest)(nil),      // 24: croft.guest.v1.KillRequest
-	(*FileRequest)(nil),      // 25: croft.guest.v1.FileRequest
-	(*FileResponse)(nil),     // 26: croft.guest.v1.FileResponse
-	(*FileReadRequest)(nil),  // 27: croft.guest.v1.FileReadRequest
-	(*FileReadResponse)(nil), // 28: croft.guest.v1.FileReadResponse
-	(*FileWriteRequest)(nil), // 29: croft.guest.v1.FileWriteRequest
-	(*WatchRequest)(nil),     // 30: croft.guest.v1.WatchRequest
-	(*WatchResponse)(nil),    // 31: croft.guest.v1.WatchResponse
-	(*RelayRequest)(nil),     // 32: croft.guest.v1.RelayRequest
-	(*RelayResponse)(nil),    // 33: croft.guest.v1.RelayResponse
-	(*Config)(nil),           // 34: croft.guest.v1.Config
-	(*Kernel)(nil),           // 35: croft.guest.v1.Kernel
-	(*Confine)(nil),          // 36: croft.guest.v1.Confine
-	(*Same)(nil),             // 37: croft.guest.v1.Same
-	(*Mount)(nil),            // 38: croft.guest.v1.Mount
-	nil,                      // 39: croft.guest.v1.Command.LimitsEntry
-	nil,                      // 40: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 41: croft.guest.v1.SessionInfo.LabelsEntry
-	nil,                      // 42: croft.guest.v1.Config.LimitsEntry
-	nil,                      // 43: croft.guest.v1.Config.DescriptorsEntry
-	nil,                      // 44: croft.guest.v1.Config.PathsEntry
+	(*HelloRequest)(nil),     // 2: croft.guest.v1.HelloRequest
+	(*HelloResponse)(nil),    // 3: croft.guest.v1.HelloResponse
+	(*CancelResponse)(nil),   // 4: croft.guest.v1.CancelResponse
+	(*Size)(nil),             // 5: croft.guest.v1.Size
+	(*Limit)(nil),            // 6: croft.guest.v1.Limit
+	(*Command)(nil),          // 7: croft.guest.v1.Command
+	(*Result)(nil),           // 8: croft.guest.v1.Result
+	(*SessionRequest)(nil),   // 9: croft.guest.v1.SessionRequest
+	(*SessionInfo)(nil),      // 10: croft.guest.v1.SessionInfo
+	(*SessionsResponse)(nil), // 11: croft.guest.v1.SessionsResponse
+	(*NextRequest)(nil),      // 12: croft.guest.v1.NextRequest
+	(*NextResponse)(nil),     // 13: croft.guest.v1.NextResponse
+	(*PollRequest)(nil),      // 14: croft.guest.v1.PollRequest
+	(*PollResponse)(nil),     // 15: croft.guest.v1.PollResponse
+	(*LogRequest)(nil),       // 16: croft.guest.v1.LogRequest
+	(*LogResponse)(nil),      // 17: croft.guest.v1.LogResponse
+	(*WriteRequest)(nil),     // 18: croft.guest.v1.WriteRequest
+	(*ResizeRequest)(nil),    // 19: croft.guest.v1.ResizeRequest
+	(*SignalRequest)(nil),    // 20: croft.guest.v1.SignalRequest
+	(*KillRequest)(nil),      // 21: croft.guest.v1.KillRequest
+	(*FileRequest)(nil),      // 22: croft.guest.v1.FileRequest
+	(*FileResponse)(nil),     // 23: croft.guest.v1.FileResponse
+	(*FileReadRequest)(nil),  // 24: croft.guest.v1.FileReadRequest
+	(*FileReadResponse)(nil), // 25: croft.guest.v1.FileReadResponse
+	(*FileWriteRequest)(nil), // 26: croft.guest.v1.FileWriteRequest
+	(*WatchRequest)(nil),     // 27: croft.guest.v1.WatchRequest
+	(*WatchResponse)(nil),    // 28: croft.guest.v1.WatchResponse
+	(*RelayRequest)(nil),     // 29: croft.guest.v1.RelayRequest
+	(*RelayResponse)(nil),    // 30: croft.guest.v1.RelayResponse
+	(*Config)(nil),           // 31: croft.guest.v1.Config
+	(*Kernel)(nil),           // 32: croft.guest.v1.Kernel
+	(*Confine)(nil),          // 33: croft.guest.v1.Confine
+	(*Same)(nil),             // 34: croft.guest.v1.Same
+	(*Mount)(nil),            // 35: croft.guest.v1.Mount
+	nil,                      // 36: croft.guest.v1.Command.LimitsEntry
+	nil,                      // 37: croft.guest.v1.Command.LabelsEntry
+	nil,                      // 38: croft.guest.v1.SessionInfo.LabelsEntry
+	nil,                      // 39: croft.guest.v1.Config.LimitsEntry
+	nil,                      // 40: croft.guest.v1.Config.DescriptorsEntry
+	nil,                      // 41: croft.guest.v1.Config.PathsEntry
 }
 var file_guest_proto_depIdxs = []int32{
-	1,  // 0: croft.guest.v1.Status.error:type_name -> croft.guest.v1.Error
-	1,  // 1: croft.guest.v1.HelloResponse.error:type_name -> croft.guest.v1.Error
-	6,  // 2: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
-	39, // 3: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
-	40, // 4: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
-	1,  // 5: croft.guest.v1.ResultResponse.error:type_name -> croft.guest.v1.Error
-	9,  // 6: croft.guest.v1.ResultResponse.result:type_name -> croft.guest.v1.Result
-	9,  // 7: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	41, // 8: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
-	1,  // 9: croft.guest.v1.SessionResponse.error:type_name -> croft.guest.v1.Error
-	12, // 10: croft.guest.v1.SessionResponse.session:type_name -> croft.guest.v1.SessionInfo
-	1,  // 11: croft.guest.v1.SessionsResponse.error:type_name -> croft.guest.v1.Error
-	12, // 12: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
-	1,  // 13: croft.guest.v1.NextResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 14: croft.guest.v1.PollResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 15: croft.guest.v1.LogResponse.error:type_name -> croft.guest.v1.Error
-	6,  // 16: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
-	1,  // 17: croft.guest.v1.FileResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 18: croft.guest.v1.FileReadResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 19: croft.guest.v1.WatchResponse.error:type_name -> croft.guest.v1.Error
-	1,  // 20: croft.guest.v1.RelayResponse.error:type_name -> croft.guest.v1.Error
-	38, // 21: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
-	37, // 22: croft.guest.v1.Config.same:type_name -> croft.guest.v1.Same
-	36, // 23: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
-	42, // 24: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
-	43, // 25: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
-	35, // 26: croft.guest.v1.Config.kernel:type_name -> croft.guest.v1.Kernel
-	44, // 27: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
-	34, // 28: croft.guest.v1.Kernel.inner:type_name -> croft.guest.v1.Config
-	7,  // 29: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	7,  // 30: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	3,  // 31: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	0,  // 32: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	8,  // 33: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	11, // 34: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
-	8,  // 35: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	15, // 36: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	17, // 37: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	19, // 38: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	21, // 39: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	11, // 40: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	22, // 41: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	23, // 42: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	24, // 43: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	11, // 44: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	11, // 45: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	11, // 46: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 47: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	25, // 48: croft.guest.v1.Guest.File:input_type -> croft.guest.v1.FileRequest
-	27, // 49: croft.guest.v1.Guest.FileRead:input_type -> croft.guest.v1.FileReadRequest
-	29, // 50: croft.guest.v1.Guest.FileWrite:input_type -> croft.guest.v1.FileWriteRequest
-	30, // 51: croft.guest.v1.Guest.Watch:input_type -> croft.guest.v1.WatchRequest
-	30, // 52: croft.guest.v1.Guest.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	30, // 53: croft.guest.v1.Guest.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	32, // 54: croft.guest.v1.Guest.RelayNext:input_type -> croft.guest.v1.RelayRequest
-	32, // 55: croft.guest.v1.Guest.RelayRead:input_type -> croft.guest.v1.RelayRequest
-	32, // 56: croft.guest.v1.Guest.RelayWrite:input_type -> croft.guest.v1.RelayRequest
-	32, // 57: croft.guest.v1.Guest.RelayClose:input_type -> croft.guest.v1.RelayRequest
-	4,  // 58: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 59: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	10, // 60: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.ResultResponse
-	5,  // 61: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
-	13, // 62: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionResponse
-	16, // 63: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	18, // 64: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	20, // 65: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	2,  // 66: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Status
-	2,  // 67: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Status
-	2,  // 68: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Status
-	2,  // 69: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Status
-	2,  // 70: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Status
-	10, // 71: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.ResultResponse
-	13, // 72: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionResponse
-	2,  // 73: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Status
-	14, // 74: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	26, // 75: croft.guest.v1.Guest.File:output_type -> croft.guest.v1.FileResponse
-	28, // 76: croft.guest.v1.Guest.FileRead:output_type -> croft.guest.v1.FileReadResponse
-	26, // 77: croft.guest.v1.Guest.FileWrite:output_type -> croft.guest.v1.FileResponse
-	31, // 78: croft.guest.v1.Guest.Watch:output_type -> croft.guest.v1.WatchResponse
-	31, // 79: croft.guest.v1.Guest.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	2,  // 80: croft.guest.v1.Guest.WatchClose:output_type -> croft.guest.v1.Status
-	33, // 81: croft.guest.v1.Guest.RelayNext:output_type -> croft.guest.v1.RelayResponse
-	33, // 82: croft.guest.v1.Guest.RelayRead:output_type -> croft.guest.v1.RelayResponse
-	33, // 83: croft.guest.v1.Guest.RelayWrite:output_type -> croft.guest.v1.RelayResponse
-	33, // 84: croft.guest.v1.Guest.RelayClose:output_type -> croft.guest.v1.RelayResponse
-	58, // [58:85] is the sub-list for method output_type
-	31, // [31:58] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	5,  // 0: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
+	36, // 1: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
+	37, // 2: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
+	8,  // 3: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
+	38, // 4: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	10, // 5: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
+	5,  // 6: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
+	35, // 7: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
+	34, // 8: croft.guest.v1.Config.same:type_name -> croft.guest.v1.Same
+	33, // 9: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
+	39, // 10: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
+	40, // 11: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
+	32, // 12: croft.guest.v1.Config.kernel:type_name -> croft.guest.v1.Kernel
+	41, // 13: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
+	31, // 14: croft.guest.v1.Kernel.inner:type_name -> croft.guest.v1.Config
+	6,  // 15: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	6,  // 16: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	2,  // 17: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	0,  // 18: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	7,  // 19: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	9,  // 20: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
+	7,  // 21: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	12, // 22: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	14, // 23: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	16, // 24: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	18, // 25: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	9,  // 26: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	19, // 27: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	20, // 28: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	21, // 29: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	9,  // 30: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	9,  // 31: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	9,  // 32: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 33: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	22, // 34: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
+	24, // 35: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
+	26, // 36: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
+	27, // 37: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
+	27, // 38: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	27, // 39: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	29, // 40: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
+	29, // 41: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
+	29, // 42: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
+	29, // 43: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
+	3,  // 44: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 45: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	8,  // 46: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
+	4,  // 47: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	10, // 48: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
+	13, // 49: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	15, // 50: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	17, // 51: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	0,  // 52: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
+	0,  // 53: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
+	0,  // 54: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
+	0,  // 55: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
+	0,  // 56: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
+	8,  // 57: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
+	10, // 58: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
+	0,  // 59: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
+	11, // 60: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	23, // 61: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
+	25, // 62: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
+	23, // 63: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
+	28, // 64: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
+	28, // 65: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	0,  // 66: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
+	30, // 67: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
+	30, // 68: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
+	30, // 69: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
+	30, // 70: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
+	44, // [44:71] is the sub-list for method output_type
+	17, // [17:44] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -3389,9 +3144,9 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   42,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   3,
 		},
 		GoTypes:           file_guest_proto_goTypes,
 		DependencyIndexes: file_guest_proto_depIdxs,

@@ -10,31 +10,21 @@ import (
 type GuestService interface {
 	Hello(context.Context, *HelloRequest, Guest_HelloServer) error
 	Shutdown(context.Context, *Empty) (*Empty, error)
-	Run(context.Context, *Command) (*ResultResponse, error)
+	Run(context.Context, *Command) (*Result, error)
 	Cancel(context.Context, *SessionRequest) (*CancelResponse, error)
-	Start(context.Context, *Command) (*SessionResponse, error)
+	Start(context.Context, *Command) (*SessionInfo, error)
 	Next(context.Context, *NextRequest) (*NextResponse, error)
 	Poll(context.Context, *PollRequest) (*PollResponse, error)
 	Log(context.Context, *LogRequest) (*LogResponse, error)
-	Write(context.Context, *WriteRequest) (*Status, error)
-	CloseStdin(context.Context, *SessionRequest) (*Status, error)
-	Resize(context.Context, *ResizeRequest) (*Status, error)
-	Signal(context.Context, *SignalRequest) (*Status, error)
-	Kill(context.Context, *KillRequest) (*Status, error)
-	Wait(context.Context, *SessionRequest) (*ResultResponse, error)
-	State(context.Context, *SessionRequest) (*SessionResponse, error)
-	Close(context.Context, *SessionRequest) (*Status, error)
+	Write(context.Context, *WriteRequest) (*Empty, error)
+	CloseStdin(context.Context, *SessionRequest) (*Empty, error)
+	Resize(context.Context, *ResizeRequest) (*Empty, error)
+	Signal(context.Context, *SignalRequest) (*Empty, error)
+	Kill(context.Context, *KillRequest) (*Empty, error)
+	Wait(context.Context, *SessionRequest) (*Result, error)
+	State(context.Context, *SessionRequest) (*SessionInfo, error)
+	Close(context.Context, *SessionRequest) (*Empty, error)
 	Sessions(context.Context, *Empty) (*SessionsResponse, error)
-	File(context.Context, *FileRequest) (*FileResponse, error)
-	FileRead(context.Context, *FileReadRequest) (*FileReadResponse, error)
-	FileWrite(context.Context, *FileWriteRequest) (*FileResponse, error)
-	Watch(context.Context, *WatchRequest) (*WatchResponse, error)
-	WatchNext(context.Context, *WatchRequest) (*WatchResponse, error)
-	WatchClose(context.Context, *WatchRequest) (*Status, error)
-	RelayNext(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayRead(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayWrite(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayClose(context.Context, *RelayRequest) (*RelayResponse, error)
 }
 
 type Guest_HelloServer interface {
@@ -165,76 +155,6 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 				}
 				return svc.Sessions(ctx, &req)
 			},
-			"File": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req FileRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.File(ctx, &req)
-			},
-			"FileRead": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req FileReadRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.FileRead(ctx, &req)
-			},
-			"FileWrite": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req FileWriteRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.FileWrite(ctx, &req)
-			},
-			"Watch": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req WatchRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.Watch(ctx, &req)
-			},
-			"WatchNext": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req WatchRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.WatchNext(ctx, &req)
-			},
-			"WatchClose": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req WatchRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.WatchClose(ctx, &req)
-			},
-			"RelayNext": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req RelayRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.RelayNext(ctx, &req)
-			},
-			"RelayRead": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req RelayRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.RelayRead(ctx, &req)
-			},
-			"RelayWrite": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req RelayRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.RelayWrite(ctx, &req)
-			},
-			"RelayClose": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req RelayRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.RelayClose(ctx, &req)
-			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"Hello": {
@@ -255,31 +175,21 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 type GuestClient interface {
 	Hello(context.Context, *HelloRequest) (Guest_HelloClient, error)
 	Shutdown(context.Context, *Empty) (*Empty, error)
-	Run(context.Context, *Command) (*ResultResponse, error)
+	Run(context.Context, *Command) (*Result, error)
 	Cancel(context.Context, *SessionRequest) (*CancelResponse, error)
-	Start(context.Context, *Command) (*SessionResponse, error)
+	Start(context.Context, *Command) (*SessionInfo, error)
 	Next(context.Context, *NextRequest) (*NextResponse, error)
 	Poll(context.Context, *PollRequest) (*PollResponse, error)
 	Log(context.Context, *LogRequest) (*LogResponse, error)
-	Write(context.Context, *WriteRequest) (*Status, error)
-	CloseStdin(context.Context, *SessionRequest) (*Status, error)
-	Resize(context.Context, *ResizeRequest) (*Status, error)
-	Signal(context.Context, *SignalRequest) (*Status, error)
-	Kill(context.Context, *KillRequest) (*Status, error)
-	Wait(context.Context, *SessionRequest) (*ResultResponse, error)
-	State(context.Context, *SessionRequest) (*SessionResponse, error)
-	Close(context.Context, *SessionRequest) (*Status, error)
+	Write(context.Context, *WriteRequest) (*Empty, error)
+	CloseStdin(context.Context, *SessionRequest) (*Empty, error)
+	Resize(context.Context, *ResizeRequest) (*Empty, error)
+	Signal(context.Context, *SignalRequest) (*Empty, error)
+	Kill(context.Context, *KillRequest) (*Empty, error)
+	Wait(context.Context, *SessionRequest) (*Result, error)
+	State(context.Context, *SessionRequest) (*SessionInfo, error)
+	Close(context.Context, *SessionRequest) (*Empty, error)
 	Sessions(context.Context, *Empty) (*SessionsResponse, error)
-	File(context.Context, *FileRequest) (*FileResponse, error)
-	FileRead(context.Context, *FileReadRequest) (*FileReadResponse, error)
-	FileWrite(context.Context, *FileWriteRequest) (*FileResponse, error)
-	Watch(context.Context, *WatchRequest) (*WatchResponse, error)
-	WatchNext(context.Context, *WatchRequest) (*WatchResponse, error)
-	WatchClose(context.Context, *WatchRequest) (*Status, error)
-	RelayNext(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayRead(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayWrite(context.Context, *RelayRequest) (*RelayResponse, error)
-	RelayClose(context.Context, *RelayRequest) (*RelayResponse, error)
 }
 
 type guestClient struct {
@@ -329,8 +239,8 @@ func (c *guestClient) Shutdown(ctx context.Context, req *Empty) (*Empty, error) 
 	return &resp, nil
 }
 
-func (c *guestClient) Run(ctx context.Context, req *Command) (*ResultResponse, error) {
-	var resp ResultResponse
+func (c *guestClient) Run(ctx context.Context, req *Command) (*Result, error) {
+	var resp Result
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Run", req, &resp); err != nil {
 		return nil, err
 	}
@@ -345,8 +255,8 @@ func (c *guestClient) Cancel(ctx context.Context, req *SessionRequest) (*CancelR
 	return &resp, nil
 }
 
-func (c *guestClient) Start(ctx context.Context, req *Command) (*SessionResponse, error) {
-	var resp SessionResponse
+func (c *guestClient) Start(ctx context.Context, req *Command) (*SessionInfo, error) {
+	var resp SessionInfo
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Start", req, &resp); err != nil {
 		return nil, err
 	}
@@ -377,64 +287,64 @@ func (c *guestClient) Log(ctx context.Context, req *LogRequest) (*LogResponse, e
 	return &resp, nil
 }
 
-func (c *guestClient) Write(ctx context.Context, req *WriteRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) Write(ctx context.Context, req *WriteRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Write", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) CloseStdin(ctx context.Context, req *SessionRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) CloseStdin(ctx context.Context, req *SessionRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "CloseStdin", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Resize(ctx context.Context, req *ResizeRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) Resize(ctx context.Context, req *ResizeRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Resize", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Signal(ctx context.Context, req *SignalRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) Signal(ctx context.Context, req *SignalRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Signal", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Kill(ctx context.Context, req *KillRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) Kill(ctx context.Context, req *KillRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Kill", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Wait(ctx context.Context, req *SessionRequest) (*ResultResponse, error) {
-	var resp ResultResponse
+func (c *guestClient) Wait(ctx context.Context, req *SessionRequest) (*Result, error) {
+	var resp Result
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Wait", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) State(ctx context.Context, req *SessionRequest) (*SessionResponse, error) {
-	var resp SessionResponse
+func (c *guestClient) State(ctx context.Context, req *SessionRequest) (*SessionInfo, error) {
+	var resp SessionInfo
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "State", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Close(ctx context.Context, req *SessionRequest) (*Status, error) {
-	var resp Status
+func (c *guestClient) Close(ctx context.Context, req *SessionRequest) (*Empty, error) {
+	var resp Empty
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Close", req, &resp); err != nil {
 		return nil, err
 	}
@@ -449,81 +359,201 @@ func (c *guestClient) Sessions(ctx context.Context, req *Empty) (*SessionsRespon
 	return &resp, nil
 }
 
-func (c *guestClient) File(ctx context.Context, req *FileRequest) (*FileResponse, error) {
+type FilesService interface {
+	File(context.Context, *FileRequest) (*FileResponse, error)
+	Read(context.Context, *FileReadRequest) (*FileReadResponse, error)
+	Write(context.Context, *FileWriteRequest) (*FileResponse, error)
+	Watch(context.Context, *WatchRequest) (*WatchResponse, error)
+	WatchNext(context.Context, *WatchRequest) (*WatchResponse, error)
+	WatchClose(context.Context, *WatchRequest) (*Empty, error)
+}
+
+func RegisterFilesService(srv *ttrpc.Server, svc FilesService) {
+	srv.RegisterService("croft.guest.v1.Files", &ttrpc.ServiceDesc{
+		Methods: map[string]ttrpc.Method{
+			"File": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FileRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.File(ctx, &req)
+			},
+			"Read": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FileReadRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Read(ctx, &req)
+			},
+			"Write": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FileWriteRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Write(ctx, &req)
+			},
+			"Watch": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req WatchRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Watch(ctx, &req)
+			},
+			"WatchNext": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req WatchRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.WatchNext(ctx, &req)
+			},
+			"WatchClose": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req WatchRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.WatchClose(ctx, &req)
+			},
+		},
+	})
+}
+
+type filesClient struct {
+	client *ttrpc.Client
+}
+
+func NewFilesClient(client *ttrpc.Client) FilesService {
+	return &filesClient{
+		client: client,
+	}
+}
+
+func (c *filesClient) File(ctx context.Context, req *FileRequest) (*FileResponse, error) {
 	var resp FileResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "File", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "File", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) FileRead(ctx context.Context, req *FileReadRequest) (*FileReadResponse, error) {
+func (c *filesClient) Read(ctx context.Context, req *FileReadRequest) (*FileReadResponse, error) {
 	var resp FileReadResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "FileRead", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "Read", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) FileWrite(ctx context.Context, req *FileWriteRequest) (*FileResponse, error) {
+func (c *filesClient) Write(ctx context.Context, req *FileWriteRequest) (*FileResponse, error) {
 	var resp FileResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "FileWrite", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "Write", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) Watch(ctx context.Context, req *WatchRequest) (*WatchResponse, error) {
+func (c *filesClient) Watch(ctx context.Context, req *WatchRequest) (*WatchResponse, error) {
 	var resp WatchResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Watch", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "Watch", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) WatchNext(ctx context.Context, req *WatchRequest) (*WatchResponse, error) {
+func (c *filesClient) WatchNext(ctx context.Context, req *WatchRequest) (*WatchResponse, error) {
 	var resp WatchResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "WatchNext", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "WatchNext", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) WatchClose(ctx context.Context, req *WatchRequest) (*Status, error) {
-	var resp Status
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "WatchClose", req, &resp); err != nil {
+func (c *filesClient) WatchClose(ctx context.Context, req *WatchRequest) (*Empty, error) {
+	var resp Empty
+	if err := c.client.Call(ctx, "croft.guest.v1.Files", "WatchClose", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) RelayNext(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+type RelayService interface {
+	Next(context.Context, *RelayRequest) (*RelayResponse, error)
+	Read(context.Context, *RelayRequest) (*RelayResponse, error)
+	Write(context.Context, *RelayRequest) (*RelayResponse, error)
+	Close(context.Context, *RelayRequest) (*RelayResponse, error)
+}
+
+func RegisterRelayService(srv *ttrpc.Server, svc RelayService) {
+	srv.RegisterService("croft.guest.v1.Relay", &ttrpc.ServiceDesc{
+		Methods: map[string]ttrpc.Method{
+			"Next": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Next(ctx, &req)
+			},
+			"Read": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Read(ctx, &req)
+			},
+			"Write": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Write(ctx, &req)
+			},
+			"Close": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Close(ctx, &req)
+			},
+		},
+	})
+}
+
+type relayClient struct {
+	client *ttrpc.Client
+}
+
+func NewRelayClient(client *ttrpc.Client) RelayService {
+	return &relayClient{
+		client: client,
+	}
+}
+
+func (c *relayClient) Next(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
 	var resp RelayResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayNext", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Next", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) RelayRead(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+func (c *relayClient) Read(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
 	var resp RelayResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayRead", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Read", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) RelayWrite(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+func (c *relayClient) Write(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
 	var resp RelayResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayWrite", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Write", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
 }
 
-func (c *guestClient) RelayClose(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+func (c *relayClient) Close(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
 	var resp RelayResponse
-	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "RelayClose", req, &resp); err != nil {
+	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Close", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
