@@ -190,14 +190,14 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
 	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
-		return c.runSession(ctx, cmd, small, more)
+		return c.runSession(ctx, cmd, small, more, most)
 	}
 	if err := c.ready(); err != nil {
 		return driver.Result{}, err
 	}
 	pb := toCommand(&cmd)
 	pb.Stdin = small
-	call, end := outlive(ctx, cmd.Grace)
+	call, end := outlive(ctx)
 	defer end()
 	defer context.AfterFunc(ctx, func() { c.cancel(call, pb.Id) })()
 	res, err := c.svc.Run(call, pb)
@@ -210,15 +210,15 @@ func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (
 	return c.checked(res)
 }
 
-// outlive returns the context of a call that starts a command. It lasts for a while
-// after ctx has ended, in which the guest answers with what there is. The caller
-// calls end.
-func outlive(ctx context.Context, grace time.Duration) (call context.Context, end func()) {
+// outlive returns the context of a call about a command that ends with ctx. It lasts
+// for a while longer, in which the guest answers with what there is. The caller calls
+// end.
+func outlive(ctx context.Context) (call context.Context, end func()) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-call.Done():
-		case <-time.After(patience(grace)):
+		case <-time.After(cancelTime):
 			cancel()
 		}
 	})
@@ -235,8 +235,10 @@ const cancelEvery = 10 * time.Millisecond
 // which waits for the command, is over: ttrpc does not keep calls in order. A guest
 // that can't be told ends the command when the connection ends.
 func (c *Client) cancel(call context.Context, id string) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(call), cancelTime)
+	defer done()
 	for {
-		resp, err := c.svc.Cancel(call, &guestpb.SessionRequest{Id: id})
+		resp, err := c.svc.Cancel(ctx, &guestpb.SessionRequest{Id: id})
 		if err != nil || resp.Found {
 			return
 		}
@@ -248,10 +250,8 @@ func (c *Client) cancel(call context.Context, id string) {
 	}
 }
 
-// patience is how long a guest that was told to end a command may take, which is
+// cancelTime is how long a guest that was told to end a command may take, which is
 // ample on a machine under load. One that takes longer is not waited for.
-func patience(grace time.Duration) time.Duration { return max(grace, 0) + cancelTime }
-
 var cancelTime = 30 * time.Second // tests have less
 
 // lost is the result of a command whose guest died: it may have run, wholly or

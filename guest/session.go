@@ -33,6 +33,9 @@ func (s *session) module() *driver.Session {
 
 // start starts a session and the goroutines that carry its input and output.
 func (c *Client) start(ctx context.Context, cmd driver.Command) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("guest of %s: start: %w", c.workspace, err)
+	}
 	small, more, err := firstInput(cmd.Stdin)
 	if err != nil {
 		return nil, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
@@ -47,7 +50,7 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	pb := toCommand(&cmd)
 	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
 	pb.MaxOutput = min(pb.MaxOutput, maxStream)
-	call, end := outlive(ctx, cmd.Grace)
+	call, end := outlive(ctx)
 	defer end()
 	info, err := c.svc.Start(call, pb)
 	if err != nil {
@@ -61,9 +64,6 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		s.stop = context.AfterFunc(ctx, func() {
 			c.svc.Cancel(context.WithoutCancel(ctx), &guestpb.SessionRequest{Id: s.id}) //nolint:errcheck // the guest ends it when the connection ends
 		})
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("guest of %s: start: %w", c.workspace, err)
-		}
 	}
 	if more {
 		// Nothing can make a reader return: one that is stuck when the command
@@ -125,22 +125,18 @@ func guarded(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// runSession is run for commands that need more than one exchange.
-func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool) (driver.Result, error) {
+// runSession is runSmall for commands that need more than one call.
+func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool, most int64) (driver.Result, error) {
+	cmd.Detached = false // it ends with ctx
 	s, err := c.startWith(ctx, cmd, small, more)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	res, err := s.Wait(ctx)
-	if fault.Of(err) == fault.Canceled || fault.Of(err) == fault.DeadlineExceeded {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(cmd.Grace))
-		defer cancel()
-		if kerr := s.Kill(clean, cmd.Grace); kerr != nil {
-			return driver.Result{}, errors.Join(err, kerr)
-		}
-		if res, err = s.Wait(clean); err == nil {
-			res.Cause = driver.CauseCanceled
-		}
+	call, end := outlive(ctx)
+	defer end()
+	res, err := s.Wait(call)
+	if call.Err() != nil { // it was told to end the command, and does not answer
+		return c.left(s.id, most), nil
 	}
 	return res, err
 }
