@@ -41,7 +41,7 @@ func (f *fileServer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.open {
-		c.Close() //nolint:errcheck // nothing is lost with it
+		c.Close()
 	}
 	clear(f.open)
 }
@@ -78,7 +78,7 @@ func (f *fileServer) drop(handle string) {
 	delete(f.open, handle)
 	f.mu.Unlock()
 	if c != nil {
-		c.Close() //nolint:errcheck // nothing is lost with it
+		c.Close()
 	}
 }
 
@@ -199,7 +199,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 		return resp, nil
 	}
 	f.drop(resp.Handle)
-	if err != io.EOF && err != io.ErrUnexpectedEOF { // ReadFull answers just these
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
 	resp.Eof = true
@@ -259,7 +259,7 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (wr
 		if _, err := w.body.Write(r.Data); err == nil && !r.Commit {
 			return writeAnswer{Handle: handle}, nil
 		}
-		w.body.Close() // it always answers nil
+		w.body.Close() //nolint:errcheck // it always answers nil
 		<-w.done
 	}
 	f.drop(handle)

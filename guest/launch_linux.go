@@ -360,7 +360,7 @@ func receive(sock *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close()
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob) //nolint:forcetypeassert // giveSocket made it
 	if err != nil {

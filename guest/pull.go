@@ -64,14 +64,14 @@ func (p *pull) take(stream driver.Stream, limit int64) (data []byte, eof bool) {
 // release lets output flow without a client that takes it.
 func (p *pull) release() {
 	for _, r := range p.readers {
-		r.Close() // it always answers nil
+		r.Close() //nolint:errcheck // it always answers nil
 	}
 }
 
 // finish ends the output, all of which was taken, and the input.
 func (p *pull) finish() {
 	for _, w := range p.writers {
-		w.Close() // it always answers nil
+		w.Close() //nolint:errcheck // it always answers nil
 	}
 	if p.stdin != nil {
 		p.stdin.CloseWithError(io.ErrClosedPipe) // it always answers nil
