@@ -24,7 +24,7 @@ func (c *Config) Encode() ([]byte, error) {
 func decodeConfig(data []byte) (*Config, error) {
 	pb := new(guestpb.Config)
 	if err := proto.Unmarshal(data, pb); err != nil {
-		return nil, setupError("read the configuration", err)
+		return nil, fmt.Errorf("guest: read the configuration: %w: %w", fault.Failed, err)
 	}
 	if pb.Protocol != Protocol {
 		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
