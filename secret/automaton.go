@@ -48,7 +48,6 @@ func (a *automaton) link() {
 	if len(a.nodes) == 0 {
 		return
 	}
-	a.heads.seal()
 	queue := make([]int32, 0, len(a.nodes))
 	for c := a.nodes[0].child; c != 0; c = a.nodes[c].sibling {
 		queue = append(queue, c)

@@ -1,12 +1,6 @@
 package secret
 
-import (
-	"bytes"
-	"encoding/binary"
-	"maps"
-	"math"
-	"slices"
-)
+import "encoding/binary"
 
 // hash maps four bytes to 16 bits.
 func hash(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
@@ -14,40 +8,19 @@ func hash(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >
 // A filter finds the places at which one of many texts may begin: those whose
 // next four bytes are, but for collisions, the first four of a text. It asks at
 // every second place for the first three of these bytes or the last three, which
-// is quicker than to ask everywhere, and then looks closer. Where the processor
-// can it asks at many places at once instead (groups).
+// is quicker than to ask everywhere, and then looks closer.
 type filter struct {
 	four  [1024]uint64 // a bit for the hash of the first four bytes of each text
 	three [1024]uint64 // a bit for the hashes of three of these
-
-	added  map[[4]byte]bool // the first four bytes of each text, until seal
-	groups *groups          // of these; nil where they are not asked
-	wide   int              // the size of a text in which they are asked at the places of wide blocks
 }
 
 // add enters a text of four bytes or more.
 func (f *filter) add(text []byte) {
-	if f.added == nil {
-		f.added = map[[4]byte]bool{}
-	}
-	f.added[[4]byte(text)] = true
 	set := func(table *[1024]uint64, h uint32) { table[h>>6] |= 1 << (h & 63) }
 	set(&f.four, hash(text))
 	w := binary.LittleEndian.Uint32(text)
 	set(&f.three, hashThree(w))
 	set(&f.three, hashThree(w>>8))
-}
-
-// seal says that no text follows.
-func (f *filter) seal() {
-	f.wide = math.MaxInt
-	if hasWide {
-		f.wide = wideWorth
-	}
-	if hasBlocks {
-		f.groups = newGroups(slices.SortedFunc(maps.Keys(f.added), func(a, b [4]byte) int { return bytes.Compare(a[:], b[:]) }))
-	}
-	f.added = nil
 }
 
 // hashThree maps the three low bytes of a word to 16 bits.
@@ -56,18 +29,6 @@ func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
 // next returns the first index from i on at which a text may begin, or the first
 // that is closer than four bytes to the end.
 func (f *filter) next(p []byte, i int) int {
-	if f.groups != nil && len(p)-i >= f.wide {
-		at, found := nextWide(f.groups, &f.four, &p[i], len(p)-i)
-		if i += at; found {
-			return i
-		}
-	}
-	if f.groups != nil && len(p)-i >= blockReach {
-		at, found := nextPlace(f.groups, &f.four, &p[i], len(p)-i)
-		if i += at; found {
-			return i
-		}
-	}
 	from := i
 	for ; i+8 <= len(p); i += 6 {
 		w := binary.LittleEndian.Uint64(p[i:])

@@ -70,7 +70,6 @@ func NewPatterns(list []Pattern) (*Patterns, error) {
 	for _, word := range secretWords {
 		f.add(word, func(p []byte, at int) []Span { return assigned(p, at, len(word)) })
 	}
-	f.first.seal()
 	return f, nil
 }
 
