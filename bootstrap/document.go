@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/nested"
+	"github.com/croft-run/croft/internal/strictyaml"
 	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -104,72 +102,15 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 	return spec, nil
 }
 
-// plainYAML finds what can make a few lines mean gigabytes, or something else than
-// what is written.
-type plainYAML struct {
-	bad  string
-	line int
-}
-
-// Visit looks at one node.
-func (p *plainYAML) Visit(n ast.Node) ast.Visitor {
-	switch n.(type) {
-	case *ast.AnchorNode:
-		p.bad = "an anchor (&)"
-	case *ast.AliasNode:
-		p.bad = "an alias (*)"
-	case *ast.TagNode:
-		p.bad = "a tag (!)"
-	default:
-		return p
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		p.line = t.Position.Line
-	}
-	return nil
-}
-
-// checkPlain refuses what plainYAML finds, and more than one document, of which only
-// the first would count.
-func checkPlain(file *ast.File) error {
-	plain, docs := &plainYAML{}, 0
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if docs++; docs > 1 {
-			return fmt.Errorf("%w: it has more than one document (---)", fault.InvalidArgument)
-		}
-		ast.Walk(plain, doc)
-	}
-	if plain.bad != "" {
-		return fmt.Errorf("%w: line %d: %s is not allowed here; a text that begins with one of these marks is quoted", fault.InvalidArgument, plain.line, plain.bad)
-	}
-	return nil
-}
-
 // decodeYAML decodes YAML as strictly as we decode JSON.
 func decodeYAML(data []byte, v any) error {
-	const most = 1 << 20
-	if len(data) > most {
-		return fmt.Errorf("%w: it has %d bytes; at most %d are allowed", fault.InvalidArgument, len(data), most)
-	}
-	if line := nested.TooDeep(string(data)); line > 0 {
-		return fmt.Errorf("%w: line %d: it is nested more than %d deep", fault.InvalidArgument, line, nested.Most)
-	}
-	file, err := parser.ParseBytes(data, 0)
+	n, err := strictyaml.Parse(data, 1<<20)
 	if err != nil {
 		return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
-	if err := checkPlain(file); err != nil {
-		return err
-	}
 	var tree any
-	if err := yaml.Unmarshal(data, &tree); err != nil {
+	if err := yaml.NodeToValue(n, &tree); err != nil {
 		return fmt.Errorf("%w: %w", fault.InvalidArgument, err)
-	}
-	if tree == nil {
-		return fmt.Errorf("%w: it is empty", fault.InvalidArgument)
 	}
 	text, err := json.Marshal(tree)
 	if err != nil {

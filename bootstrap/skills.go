@@ -11,10 +11,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/nested"
+	"github.com/croft-run/croft/internal/strictyaml"
 	"github.com/croft-run/croft/stage"
 )
 
@@ -109,17 +108,11 @@ func readSkill(dir string) (SkillInfo, bool) {
 // decodeFront reads what describes a skill, which is as plain as what prep reads: a
 // few lines must not mean gigabytes.
 func decodeFront(front string, v any) error {
-	if nested.TooDeep(front) > 0 {
-		return fmt.Errorf("%w: it is nested too deeply", fault.InvalidArgument)
-	}
-	file, err := parser.ParseBytes([]byte(front), 0)
+	n, err := strictyaml.Parse([]byte(front), maxDoc)
 	if err != nil {
 		return err
 	}
-	if err := checkPlain(file); err != nil {
-		return err
-	}
-	return yaml.Unmarshal([]byte(front), v)
+	return yaml.NodeToValue(n, v)
 }
 
 // oneLine makes one line of a text, and cuts it where it is longer than a

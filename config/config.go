@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictyaml"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -37,9 +38,9 @@ type Config struct {
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 
-	file   string              // "" where it was not read from one
-	at     map[string]position // of each key that the file sets, by its path
-	origin map[string]string   // of each setting that does not come from the file
+	file   string                         // "" where it was not read from one
+	at     map[string]strictyaml.Position // of each key that the file sets, by its path
+	origin map[string]string              // of each setting that does not come from the file
 }
 
 // Server is the section server.

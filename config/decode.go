@@ -9,29 +9,13 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictyaml"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Bounds of a file. They keep the parser, which recurses, from being led astray.
-const (
-	maxFile  = 1 << 20
-	maxLine  = 64 << 10
-	maxDepth = 64
-)
-
-// A position is a place in the file, from 1.
-type position struct{ line, column int }
-
-func (p position) String() string {
-	if p.line == 0 {
-		return ""
-	}
-	return fmt.Sprintf(":%d:%d", p.line, p.column)
-}
+const maxFile = 1 << 20
 
 // bad returns the error of a key, with its place.
 func (c *Config) bad(path, format string, args ...any) error {
@@ -46,7 +30,7 @@ func (c *Config) bad(path, format string, args ...any) error {
 	return c.badAt(at, path, format, args...)
 }
 
-func (c *Config) badAt(at position, path, format string, args ...any) error {
+func (c *Config) badAt(at strictyaml.Position, path, format string, args ...any) error {
 	file, key := c.file, ""
 	if file == "" {
 		file = FileName
@@ -59,73 +43,25 @@ func (c *Config) badAt(at position, path, format string, args ...any) error {
 
 // decode reads data over what c holds.
 func (c *Config) decode(data []byte) error {
-	if err := c.checkText(data); err != nil {
-		return err
-	}
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		return c.syntax(err)
-	}
-	var docs []*ast.DocumentNode
-	for _, d := range file.Docs {
-		if d.Body != nil && d.Body.Type() != ast.DirectiveType {
-			docs = append(docs, d)
-		}
-	}
+	n, err := strictyaml.Parse(data, maxFile)
+	var bad *strictyaml.Error
 	switch {
-	case len(docs) == 0:
-		return c.badAt(position{}, "", "the file is empty; it begins with version: %d", Version)
-	case len(docs) > 1:
-		return c.badAt(place(docs[1].Body), "", "there is a second document; one file is one document")
+	case errors.Is(err, strictyaml.ErrEmpty):
+		return c.badAt(strictyaml.Position{}, "", "%v; it begins with version: %d", err, Version)
+	case errors.As(err, &bad):
+		return c.badAt(bad.At, "", "%s", bad.Text)
 	}
-	return c.value(reflect.ValueOf(c).Elem(), docs[0].Body, "", 0)
-}
-
-// checkText refuses what no one writes, before the parser sees it.
-func (c *Config) checkText(data []byte) error {
-	if len(data) > maxFile {
-		return c.badAt(position{}, "", "the file has %d bytes; at most %d are read", len(data), maxFile)
-	}
-	depth, n := 0, 0
-	for line := range strings.Lines(string(data)) {
-		n++
-		if len(line) > maxLine {
-			return c.badAt(position{n, maxLine}, "", "the line is longer than %d bytes", maxLine)
-		}
-		depth = max(0, depth+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line, "]")-strings.Count(line, "}"))
-		if depth > maxDepth || strings.Count(line, "- ") > maxDepth || strings.Count(line, "? ") > maxDepth {
-			return c.badAt(position{n, 1}, "", "it is nested more than %d deep", maxDepth)
-		}
-	}
-	return nil
-}
-
-func (c *Config) syntax(err error) error {
-	var located interface {
-		GetToken() *token.Token
-		GetMessage() string
-	}
-	if errors.As(err, &located) && located.GetToken() != nil {
-		return c.badAt(placeOf(located.GetToken()), "", "not valid YAML: %s", located.GetMessage())
-	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return c.badAt(position{}, "", "not valid YAML: %s", text)
+	return c.value(reflect.ValueOf(c).Elem(), n, "")
 }
 
 // value decodes n into v, and refuses what v does not hold.
-func (c *Config) value(v reflect.Value, n ast.Node, path string, depth int) error {
-	if depth > maxDepth {
-		return c.badAt(place(n), path, "it is nested more than %d deep", maxDepth)
-	}
-	if err := c.plain(n, path); err != nil {
-		return err
-	}
+func (c *Config) value(v reflect.Value, n ast.Node, path string) error {
 	if path != "" {
-		c.at[path] = place(n)
+		c.at[path] = strictyaml.At(n)
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
-		return c.value(v.Elem(), n, path, depth)
+		return c.value(v.Elem(), n, path)
 	}
 	if special, ok := v.Addr().Interface().(interface{ shorthand(text string) error }); ok && isScalar(n) {
 		return c.parse(special.shorthand, n, path, v.Type())
@@ -135,36 +71,15 @@ func (c *Config) value(v reflect.Value, n ast.Node, path string, depth int) erro
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		return c.structure(v, n, path, depth)
+		return c.structure(v, n, path)
 	case reflect.Map:
-		return c.mapping(v, n, path, depth)
+		return c.mapping(v, n, path)
 	case reflect.Slice:
-		return c.sequence(v, n, path, depth)
+		return c.sequence(v, n, path)
 	case reflect.Interface:
-		return c.free(v, n, path, depth)
+		return c.free(v, n, path)
 	}
 	return c.simple(v, n, path)
-}
-
-// plain refuses the parts of YAML that make a file say more than one can see.
-func (c *Config) plain(n ast.Node, path string) error {
-	what := ""
-	switch n.(type) {
-	case *ast.AnchorNode:
-		what = "an anchor (&)"
-	case *ast.AliasNode:
-		what = "an alias (*); quote a text that begins with a star"
-	case *ast.TagNode:
-		what = "a tag (!)"
-	case *ast.MergeKeyNode:
-		what = "a merge key (<<)"
-	case nil:
-		what = "nothing"
-	}
-	if what == "" {
-		return nil
-	}
-	return c.badAt(place(n), path, "%s is not allowed", what)
 }
 
 // parse hands the text of a scalar to the type that it is for.
@@ -175,7 +90,7 @@ func (c *Config) parse(parse func(string) error, n ast.Node, path string, t refl
 	}
 	if err := parse(text); err != nil {
 		_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
-		return c.badAt(place(n), path, "%.40q: %s", text, why)
+		return c.badAt(strictyaml.At(n), path, "%.40q: %s", text, why)
 	}
 	return nil
 }
@@ -186,7 +101,7 @@ func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
 		if v.Kind() == reflect.String {
 			text, _ := scalarText(x)
 			if strings.IndexByte(text, 0) >= 0 {
-				return c.badAt(place(n), path, "a text has no NUL")
+				return c.badAt(strictyaml.At(n), path, "a text has no NUL")
 			}
 			v.SetString(text)
 			return nil
@@ -200,7 +115,7 @@ func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
 		if v.CanInt() {
 			i, err := strconv.ParseInt(x.Token.Value, 10, 32)
 			if err != nil {
-				return c.badAt(place(n), path, "%.40q: write a whole number in digits", x.Token.Value)
+				return c.badAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
 			}
 			v.SetInt(i)
 			return nil
@@ -209,35 +124,35 @@ func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
 	return c.wrongType(n, path, v.Type())
 }
 
-func (c *Config) structure(v reflect.Value, n ast.Node, path string, depth int) error {
+func (c *Config) structure(v reflect.Value, n ast.Node, path string) error {
 	fields := fieldsOf(v.Type())
 	required := slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !f.required })
 	if _, null := n.(*ast.NullNode); null && len(required) == 0 {
 		return nil // a section of which everything is commented out
 	}
-	pairs, ok := pairsOf(n)
+	pairs, ok := strictyaml.Pairs(n)
 	if !ok {
 		return c.wrongType(n, path, v.Type())
 	}
 	err := c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 		if i < 0 {
-			return c.badAt(place(p.Key), "", "unknown key %q; allowed are %s", at, keysOf(fields))
+			return c.badAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, keysOf(fields))
 		}
 		required = slices.DeleteFunc(required, func(f field) bool { return f.key == key })
-		return c.value(v.FieldByIndex(fields[i].index), p.Value, at, depth+1)
+		return c.value(v.FieldByIndex(fields[i].index), p.Value, at)
 	})
 	if err == nil && len(required) > 0 {
-		return c.badAt(place(n), path, "key %q is missing", required[0].key)
+		return c.badAt(strictyaml.At(n), path, "key %q is missing", required[0].key)
 	}
 	return err
 }
 
-func (c *Config) mapping(v reflect.Value, n ast.Node, path string, depth int) error {
+func (c *Config) mapping(v reflect.Value, n ast.Node, path string) error {
 	if _, null := n.(*ast.NullNode); null {
 		return nil
 	}
-	pairs, ok := pairsOf(n)
+	pairs, ok := strictyaml.Pairs(n)
 	if !ok {
 		return c.wrongType(n, path, v.Type())
 	}
@@ -249,11 +164,11 @@ func (c *Config) mapping(v reflect.Value, n ast.Node, path string, depth int) er
 		if l, ok := elem.Addr().Interface().(*Limit); ok {
 			r, known := driver.Resource(key).Info()
 			if !known {
-				return c.badAt(place(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
+				return c.badAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
 			}
 			l.Max.Unit = r.Unit
 		}
-		if err := c.value(elem, p.Value, at, depth+1); err != nil {
+		if err := c.value(elem, p.Value, at); err != nil {
 			return err
 		}
 		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), elem)
@@ -261,20 +176,15 @@ func (c *Config) mapping(v reflect.Value, n ast.Node, path string, depth int) er
 	})
 }
 
-// pairs calls each for every pair of a mapping, none of which is there twice.
+// pairs calls each for every pair of a mapping.
 func (c *Config) pairs(list []*ast.MappingValueNode, path string, each func(key, at string, p *ast.MappingValueNode) error) error {
-	seen := map[string]position{}
 	for _, p := range list {
-		key, ok := keyOf(p.Key)
-		if !ok {
-			return c.badAt(place(p.Key), path, "a key must be a text; quote it")
+		key, text := strictyaml.Key(p.Key)
+		if !text {
+			return c.badAt(strictyaml.At(p.Key), path, "a key must be a text; quote it")
 		}
 		at := strings.TrimPrefix(path+"."+key, ".")
-		if first, twice := seen[key]; twice {
-			return c.badAt(place(p.Key), "", "key %q appears twice, first at %d:%d", at, first.line, first.column)
-		}
-		seen[key] = place(p.Key)
-		c.at[at] = place(p.Key)
+		c.at[at] = strictyaml.At(p.Key)
 		if err := each(key, at, p); err != nil {
 			return err
 		}
@@ -282,7 +192,7 @@ func (c *Config) pairs(list []*ast.MappingValueNode, path string, each func(key,
 	return nil
 }
 
-func (c *Config) sequence(v reflect.Value, n ast.Node, path string, depth int) error {
+func (c *Config) sequence(v reflect.Value, n ast.Node, path string) error {
 	if _, null := n.(*ast.NullNode); null {
 		return nil
 	}
@@ -295,7 +205,7 @@ func (c *Config) sequence(v reflect.Value, n ast.Node, path string, depth int) e
 		if _, null := item.(*ast.NullNode); null && v.Type().Elem().Kind() != reflect.Interface {
 			return c.wrongType(item, fmt.Sprintf("%s[%d]", path, i), v.Type().Elem())
 		}
-		if err := c.value(list.Index(i), item, fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
+		if err := c.value(list.Index(i), item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
@@ -304,12 +214,12 @@ func (c *Config) sequence(v reflect.Value, n ast.Node, path string, depth int) e
 }
 
 // free decodes what is passed on to a provider, in the types of JSON.
-func (c *Config) free(v reflect.Value, n ast.Node, path string, depth int) error {
-	if pairs, ok := pairsOf(n); ok {
+func (c *Config) free(v reflect.Value, n ast.Node, path string) error {
+	if pairs, ok := strictyaml.Pairs(n); ok {
 		m := map[string]any{}
 		err := c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 			var elem any
-			err := c.value(reflect.ValueOf(&elem).Elem(), p.Value, at, depth+1)
+			err := c.value(reflect.ValueOf(&elem).Elem(), p.Value, at)
 			m[key] = elem
 			return err
 		})
@@ -319,7 +229,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string, depth int) error
 	switch x := n.(type) {
 	case *ast.SequenceNode:
 		list := []any{}
-		err := c.sequence(reflect.ValueOf(&list).Elem(), x, path, depth)
+		err := c.sequence(reflect.ValueOf(&list).Elem(), x, path)
 		v.Set(reflect.ValueOf(list))
 		return err
 	case *ast.NullNode:
@@ -330,7 +240,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string, depth int) error
 	case *ast.IntegerNode:
 		i, err := strconv.ParseInt(x.Token.Value, 10, 64)
 		if err != nil {
-			return c.badAt(place(n), path, "%.40q: write a whole number in digits", x.Token.Value)
+			return c.badAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
 		}
 		v.Set(reflect.ValueOf(i))
 		return nil
@@ -342,7 +252,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string, depth int) error
 		v.Set(reflect.ValueOf(text))
 		return nil
 	}
-	return c.badAt(place(n), path, "%s can't be passed to a provider", nodeName(n))
+	return c.badAt(strictyaml.At(n), path, "%s can't be passed to a provider", nodeName(n))
 }
 
 func (c *Config) wrongType(n ast.Node, path string, t reflect.Type) error {
@@ -350,5 +260,5 @@ func (c *Config) wrongType(n ast.Node, path string, t reflect.Type) error {
 	if t.Kind() == reflect.String && isScalar(n) {
 		hint = "; quote it"
 	}
-	return c.badAt(place(n), path, "it must be %s, not %s%s", typeName(t), nodeName(n), hint)
+	return c.badAt(strictyaml.At(n), path, "it must be %s, not %s%s", typeName(t), nodeName(n), hint)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictyaml"
 )
 
 // EnvFile is the variable that names the file.
@@ -107,7 +108,7 @@ func Parse(data []byte) (*Config, error) { return parse(data, "") }
 
 func parse(data []byte, file string) (*Config, error) {
 	c := Default()
-	c.file, c.at = file, map[string]position{}
+	c.file, c.at = file, map[string]strictyaml.Position{}
 	if err := c.decode(data); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 )
 
 // A field is a key of a struct.
@@ -35,24 +34,6 @@ func keysOf(fields []field) string {
 	return strings.Join(keys, ", ")
 }
 
-// pairsOf returns the pairs of a mapping.
-func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
-	}
-	return nil, false
-}
-
-func keyOf(n ast.MapKeyNode) (string, bool) {
-	if s, ok := n.(*ast.StringNode); ok {
-		return s.Value, true
-	}
-	return "", false
-}
-
 // scalarText returns a scalar as it is written, false for what is none.
 func scalarText(n ast.Node) (string, bool) {
 	switch n := n.(type) {
@@ -74,28 +55,6 @@ func isScalar(n ast.Node) bool {
 		return true
 	}
 	return false
-}
-
-// place returns where a node begins.
-func place(n ast.Node) position {
-	switch n := n.(type) {
-	case nil:
-		return position{}
-	case *ast.MappingNode:
-		if len(n.Values) > 0 {
-			return place(n.Values[0].Key)
-		}
-	case *ast.MappingValueNode:
-		return place(n.Key)
-	}
-	return placeOf(n.GetToken())
-}
-
-func placeOf(t *token.Token) position {
-	if t == nil || t.Position == nil {
-		return position{}
-	}
-	return position{t.Position.Line, t.Position.Column}
 }
 
 // nodeName says what a node is, in words.

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/croft-run/croft/internal/nested"
+	"github.com/croft-run/croft/internal/strictyaml"
 )
 
 var bom = []byte("\xef\xbb\xbf")
@@ -43,8 +43,8 @@ func parseTOML(data []byte) (table, error) {
 
 func parseYAML(data []byte) (table, error) {
 	var t table
-	if line := nested.TooDeep(string(data)); line > 0 {
-		return nil, fmt.Errorf("invalid YAML: line %d is nested more than %d deep", line, nested.Most)
+	if err := strictyaml.CheckBounds(data); err != nil {
+		return nil, fmt.Errorf("invalid YAML: %w", err)
 	}
 	if err := yaml.Unmarshal(bytes.TrimPrefix(data, bom), &t); err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n") // the rest quotes the source

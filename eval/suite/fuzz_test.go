@@ -14,7 +14,7 @@ func FuzzYAML(f *testing.F) {
 	f.Add("run: {}\nrunners: {a: {agent: {type: codex, model: m}}}\n")
 	f.Add("{{[\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		doc, _, err := parseYAML([]byte(text))
+		doc, err := parseYAML([]byte(text))
 		if err != nil {
 			return
 		}

@@ -114,8 +114,8 @@ func (d *document) assertions(r *reader, w *layout, v any, path string) {
 				r.bad(at, "expected plain data")
 			}
 			p := d.places[at]
-			w.put(p.line-1, 1, "run.push(((entry) => (report) =>")
-			w.put(p.line, p.column, "check(entry, report))(ready("+string(raw)+")));")
+			w.put(p.Line-1, 1, "run.push(((entry) => (report) =>")
+			w.put(p.Line, p.Column, "check(entry, report))(ready("+string(raw)+")));")
 		}
 	default:
 		r.bad(path, "expected a list of assertions, or JavaScript with report, ctx and assert")
@@ -128,8 +128,8 @@ const scriptHead = "run.push(async (report, ctx) => {"
 func (d *document) script(w *layout, text, path, head string) {
 	p := d.places[path]
 	if p.text == 0 { // on the line of its key
-		w.put(p.line-1, 1, head)
-		w.put(p.line, p.column, text+"\n});")
+		w.put(p.Line-1, 1, head)
+		w.put(p.Line, p.Column, text+"\n});")
 		return
 	}
 	w.put(p.text-1, 1, head)
