@@ -26,7 +26,8 @@ var may = []struct{ pkg, imports string }{
 	{"event", "fault"},
 	{"secret", "fault"},
 	{"profile", ""},
-	{"workspace/driver", "fault event"},
+	{"internal/strictjson", "fault"},
+	{"workspace/driver", "fault event internal/strictjson"},
 	{"internal/search", "fault workspace/driver"},
 	{"internal/outputs", "workspace/driver"},
 	{"internal/atomicfile", ""},
@@ -37,6 +38,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/near", ""},
 	{"internal/scratch", ""},
 	{"internal/strictyaml", ""},
+	{"internal/textdiff", ""},
 	{"internal/tail", ""},
 	{"internal/bare", ""},
 	{"script", "fault workspace/driver internal/search internal/outputs"},
@@ -81,7 +83,7 @@ var may = []struct{ pkg, imports string }{
 	{"history", "fault workspace workspace/driver snapshot"},
 	{"stage", "fault workspace workspace/driver internal/blobs internal/search"},
 	{"bootstrap", "fault workspace workspace/driver stage"},
-	{"tool", "fault event secret profile workspace workspace/driver internal/keylock"},
+	{"tool", "fault event secret profile workspace workspace/driver internal/keylock internal/strictjson"},
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},
 	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},
@@ -110,7 +112,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/strictyaml"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/strictyaml internal/textdiff"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

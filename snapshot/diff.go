@@ -12,8 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/workspace/driver"
 )
+
+// A Hunk is a part of a file that differs.
+type Hunk = textdiff.Hunk
 
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
@@ -412,8 +416,8 @@ func (d *comparing) texts(ctx context.Context) error {
 			continue
 		}
 		left -= len(old) + len(now)
-		a, b := splitLines(old), splitLines(now)
-		c.Hunks = hunks(a, b, diffLines(a, b), d.opts.Context)
+		a, b := textdiff.Split(old), textdiff.Split(now)
+		c.Hunks = textdiff.Hunks(a, b, textdiff.Lines(a, b), d.opts.Context)
 		for _, h := range c.Hunks {
 			for _, l := range h.Lines {
 				switch l[0] {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -143,7 +144,7 @@ func randomText(r *rand.Rand) string {
 }
 
 func mutateText(r *rand.Rand, text string) string {
-	ls := splitLines([]byte(text))
+	ls := textdiff.Split([]byte(text))
 	for range 1 + r.IntN(5) {
 		at := r.IntN(len(ls) + 1)
 		switch r.IntN(2) {
@@ -161,44 +162,15 @@ func mutateText(r *rand.Rand, text string) string {
 	return strings.Join(ls, "")
 }
 
-func FuzzDiffLines(f *testing.F) {
+func FuzzMergeText(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nc\nd")
 	f.Add("", "x")
 	f.Add(strings.Repeat("x\ny\n", 600), strings.Repeat("y\nz\n", 600))
 	f.Fuzz(func(t *testing.T, from, to string) {
-		a, b := splitLines([]byte(from)), splitLines([]byte(to))
-		var out []string
-		at := 0
-		for _, e := range diffLines(a, b) {
-			if e.a0 < at || e.a1 < e.a0 || e.b1 < e.b0 {
-				t.Fatalf("edits out of order: %+v", e)
-			}
-			out = append(append(out, a[at:e.a0]...), b[e.b0:e.b1]...)
-			at = e.a1
-		}
-		if got := strings.Join(append(out, a[at:]...), ""); got != to {
-			t.Errorf("the edits make %q of %q, want %q", got, from, to)
-		}
 		if merged, conflicts := MergeText([]byte(from), []byte(from), []byte(to), false); string(merged) != to || len(conflicts) > 0 {
 			t.Errorf("merging %q into what did not change gives %q, %v", to, merged, conflicts)
 		}
 	})
-}
-
-func TestDiffOfTextsFarApart(t *testing.T) {
-	var a, b strings.Builder
-	for i := range 3000 {
-		fmt.Fprintf(&a, "old %d\n", i)
-		fmt.Fprintf(&b, "new %d\n", i)
-		if i%100 == 0 {
-			fmt.Fprintf(&a, "anchor %d\n", i)
-			fmt.Fprintf(&b, "anchor %d\n", i)
-		}
-	}
-	edits := diffLines(splitLines([]byte(a.String())), splitLines([]byte(b.String())))
-	if got, want := len(edits), 31; got != want {
-		t.Errorf("%d edits, want %d: one between each two anchors", got, want)
-	}
 }
 
 // TestMergeAgreesWithGit compares with git merge-file, where both see no conflict.

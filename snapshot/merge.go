@@ -3,6 +3,8 @@ package snapshot
 import (
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/textdiff"
 )
 
 // A TextConflict is a place where both sides changed the same lines in different
@@ -18,8 +20,8 @@ type TextConflict struct {
 // not agree there is a conflict: with markers, both are in the text, marked as git
 // does it; otherwise ours is.
 func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict) {
-	m := &merging{base: splitLines(base), ours: splitLines(ours), theirs: splitLines(theirs), markers: markers}
-	m.run(diffLines(m.base, m.ours), diffLines(m.base, m.theirs))
+	m := &merging{base: textdiff.Split(base), ours: textdiff.Split(ours), theirs: textdiff.Split(theirs), markers: markers}
+	m.run(textdiff.Lines(m.base, m.ours), textdiff.Lines(m.base, m.theirs))
 	return []byte(m.out.String()), m.conflicts
 }
 
@@ -32,20 +34,20 @@ type merging struct {
 
 // run goes through the edits of both sides in the order of the base. Edits that
 // overlap, or touch, belong together.
-func (m *merging) run(ours, theirs []edit) {
+func (m *merging) run(ours, theirs []textdiff.Edit) {
 	at := 0                // in base
 	shiftO, shiftT := 0, 0 // how far ours and theirs are from base
 	for len(ours) > 0 || len(theirs) > 0 {
 		start, end := len(m.base)+1, -1
-		var o, t []edit
+		var o, t []textdiff.Edit
 		for grew := true; grew; {
 			grew = false
 			if len(ours) > 0 && belongs(ours[0], theirs, start, end) {
-				start, end = min(start, ours[0].a0), max(end, ours[0].a1)
+				start, end = min(start, ours[0].A0), max(end, ours[0].A1)
 				o, ours, grew = append(o, ours[0]), ours[1:], true
 			}
 			if len(theirs) > 0 && belongs(theirs[0], ours, start, end) {
-				start, end = min(start, theirs[0].a0), max(end, theirs[0].a1)
+				start, end = min(start, theirs[0].A0), max(end, theirs[0].A1)
 				t, theirs, grew = append(t, theirs[0]), theirs[1:], true
 			}
 		}
@@ -59,18 +61,18 @@ func (m *merging) run(ours, theirs []edit) {
 
 // belongs reports whether an edit is part of the chunk from start to end or,
 // where that is empty, is the first of all.
-func belongs(e edit, others []edit, start, end int) bool {
+func belongs(e textdiff.Edit, others []textdiff.Edit, start, end int) bool {
 	if end >= 0 {
-		return e.a0 <= end
+		return e.A0 <= end
 	}
-	return len(others) == 0 || e.a0 <= others[0].a0
+	return len(others) == 0 || e.A0 <= others[0].A0
 }
 
 // delta is how many lines edits add.
-func delta(edits []edit) int {
+func delta(edits []textdiff.Edit) int {
 	n := 0
 	for _, e := range edits {
-		n += (e.b1 - e.b0) - (e.a1 - e.a0)
+		n += (e.B1 - e.B0) - (e.A1 - e.A0)
 	}
 	return n
 }
@@ -111,25 +113,25 @@ func (m *merging) mark(marker string, lines []string) {
 // pickHunks returns base with some of the edits that lead to theirs: those of the
 // hunks, counted from 1, that hunks of the same context makes of them.
 func pickHunks(base, theirs []byte, context int, chosen []int) ([]byte, int) {
-	a, b := splitLines(base), splitLines(theirs)
-	edits := diffLines(a, b)
+	a, b := textdiff.Split(base), textdiff.Split(theirs)
+	edits := textdiff.Lines(a, b)
 	var out strings.Builder
 	at, number := 0, 0
 	for i, e := range edits {
-		if i == 0 || e.a0-edits[i-1].a1 > 2*context {
+		if i == 0 || e.A0-edits[i-1].A1 > 2*context {
 			number++
 		}
-		for _, l := range a[at:e.a0] {
+		for _, l := range a[at:e.A0] {
 			out.WriteString(l)
 		}
-		lines := a[e.a0:e.a1]
+		lines := a[e.A0:e.A1]
 		if slices.Contains(chosen, number) {
-			lines = b[e.b0:e.b1]
+			lines = b[e.B0:e.B1]
 		}
 		for _, l := range lines {
 			out.WriteString(l)
 		}
-		at = e.a1
+		at = e.A1
 	}
 	for _, l := range a[at:] {
 		out.WriteString(l)

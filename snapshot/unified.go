@@ -3,7 +3,6 @@ package snapshot
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -60,13 +59,7 @@ func (c *FileChange) unified(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "--- %s\n+++ %s\n", tabbed(c.name("a/", from, c.Old)), tabbed(c.name("b/", c.Path, c.New)))
 	for _, h := range c.Hunks {
-		fmt.Fprintf(b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
-		for _, l := range h.Lines {
-			b.WriteString(l)
-			if !strings.HasSuffix(l, "\n") {
-				b.WriteString("\n\\ No newline at end of file\n")
-			}
-		}
+		b.WriteString(h.String())
 	}
 }
 
@@ -98,13 +91,6 @@ func gitMode(s *Side) string {
 		return "120000"
 	}
 	return fmt.Sprintf("10%04o", s.Mode)
-}
-
-func span(start, lines int) string {
-	if lines == 1 {
-		return strconv.Itoa(start)
-	}
-	return fmt.Sprintf("%d,%d", start, lines)
 }
 
 // quoted is a path as git writes it: in quotes where it has a special character,

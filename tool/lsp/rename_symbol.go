@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -65,7 +66,7 @@ func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, er
 		return out, nil
 	}
 	for _, f := range list {
-		out.Files = append(out.Files, renameFile{f.Path, f.Edits, unified(f)})
+		out.Files = append(out.Files, renameFile{f.Path, f.Edits, textdiff.Unified(f.Path, f.Before, f.After, 0)})
 	}
 	note := ""
 	if in.Apply {
@@ -113,43 +114,4 @@ func (o renameOutput) tell(newName string) string {
 		b.WriteString(f.Diff)
 	}
 	return b.String()
-}
-
-// unified shows the lines that a rename changes. It keeps lines in their places,
-// so they can be compared one by one; where it does not, what differs is one hunk.
-func unified(f FileEdit) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", f.Path, f.Path)
-	before, after := strings.Split(string(f.Before), "\n"), strings.Split(string(f.After), "\n")
-	if len(before) != len(after) {
-		head, end := 0, 0
-		for head < min(len(before), len(after)) && before[head] == after[head] {
-			head++
-		}
-		for end < min(len(before), len(after))-head && before[len(before)-1-end] == after[len(after)-1-end] {
-			end++
-		}
-		hunk(&b, head, before[head:len(before)-end], after[head:len(after)-end])
-		return b.String()
-	}
-	for i := 0; i < len(before); i++ {
-		start := i
-		for i < len(before) && before[i] != after[i] {
-			i++
-		}
-		if i > start {
-			hunk(&b, start, before[start:i], after[start:i])
-		}
-	}
-	return b.String()
-}
-
-func hunk(b *strings.Builder, at int, before, after []string) {
-	fmt.Fprintf(b, "@@ -%d,%d +%d,%d @@\n", at+1, len(before), at+1, len(after))
-	for _, line := range before {
-		b.WriteString("-" + strings.TrimSuffix(line, "\r") + "\n")
-	}
-	for _, line := range after {
-		b.WriteString("+" + strings.TrimSuffix(line, "\r") + "\n")
-	}
 }

@@ -59,7 +59,7 @@ func TestAfterEdit(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			ws, p, dir := tools(t, kind, "echo fmt \"$@\" >> asked\necho 'x  =  2' > a.py\n", "echo lint \"$@\" >> asked\necho a.py:1:1: error: bad\necho b.py:1:1: error: other\nexit 1\n")
 			got := AfterEdit(t.Context(), ws, p, "a.py", late)
-			if !got.Formatted || got.Diff != "--- a/a.py\n+++ b/a.py\n@@ -1,1 +1,1 @@\n-x = 1\n+x  =  2\n" {
+			if !got.Formatted || got.Diff != "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 1\n+x  =  2\n" {
 				t.Errorf("formatted %v:\n%s", got.Formatted, got.Diff)
 			}
 			if len(got.Diagnostics) != 1 || got.Diagnostics[0].File != "a.py" || got.Diagnostics[0].Message != "bad" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -87,7 +88,7 @@ func (out *Formatting) compare(ctx context.Context, ws *workspace.Workspace, fil
 			out.Message = strings.TrimPrefix(out.Message+"; what it left of "+f+" was not a formatted file, and was put back as it was before", "; ")
 			continue
 		}
-		out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: unified(path.Clean(f), was.text, is.text)})
+		out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: textdiff.Unified(path.Clean(f), []byte(was.text), []byte(is.text), 3)})
 	}
 	return nil
 }

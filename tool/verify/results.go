@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/croft-run/croft/internal/textdiff"
 )
 
 // results are what a parser read.
@@ -34,6 +36,22 @@ func (r *results) fail(f Failure) {
 		r.saw(f.selector)
 	}
 	r.failures = append(r.failures, f)
+}
+
+// diffOf shows how two values differ, line by line.
+func diffOf(want, got string) string {
+	split := func(s string) []string {
+		if s != "" && !strings.HasSuffix(s, "\n") {
+			s += "\n"
+		}
+		return textdiff.Split([]byte(s))
+	}
+	a, b := split(want), split(got)
+	var out strings.Builder
+	for _, h := range textdiff.Hunks(a, b, textdiff.Lines(a, b), len(a)) { // one, with all lines
+		out.WriteString(strings.Join(h.Lines, ""))
+	}
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // maxMessage bounds each text of a failure.

@@ -1,12 +1,13 @@
-package snapshot
+// Package textdiff compares texts line by line.
+package textdiff
 
 import (
 	"bytes"
 	"slices"
 )
 
-// splitLines splits text after each newline; the last line may lack one.
-func splitLines(data []byte) []string {
+// Split splits text after each newline; the last line may lack one.
+func Split(data []byte) []string {
 	lines := make([]string, 0, bytes.Count(data, []byte("\n"))+1)
 	for len(data) > 0 {
 		n := bytes.IndexByte(data, '\n') + 1
@@ -19,13 +20,13 @@ func splitLines(data []byte) []string {
 	return lines
 }
 
-// An edit says that lines a[a0:a1] are replaced by b[b0:b1].
-type edit struct{ a0, a1, b0, b1 int }
+// An Edit says that lines a[A0:A1] are replaced by b[B0:B1].
+type Edit struct{ A0, A1, B0, B1 int }
 
-// diffLines returns the edits that turn a into b, in order. It is the shortest
+// Lines returns the edits that turn a into b, in order. It is the shortest
 // list of them where that is not too far; between texts that have little in
 // common, lines that are unique in both hold it together.
-func diffLines(a, b []string) []edit {
+func Lines(a, b []string) []Edit {
 	d := differ{}
 	ids := map[string]int{}
 	number := func(lines []string) []int {
@@ -47,16 +48,16 @@ func diffLines(a, b []string) []edit {
 
 type differ struct {
 	a, b  []int
-	edits []edit
+	edits []Edit
 }
 
 // add appends an edit, joined with the one before where they touch.
-func (d *differ) add(e edit) {
-	if e.a0 == e.a1 && e.b0 == e.b1 {
+func (d *differ) add(e Edit) {
+	if e.A0 == e.A1 && e.B0 == e.B1 {
 		return
 	}
-	if n := len(d.edits); n > 0 && d.edits[n-1].a1 == e.a0 && d.edits[n-1].b1 == e.b0 {
-		d.edits[n-1].a1, d.edits[n-1].b1 = e.a1, e.b1
+	if n := len(d.edits); n > 0 && d.edits[n-1].A1 == e.A0 && d.edits[n-1].B1 == e.B0 {
+		d.edits[n-1].A1, d.edits[n-1].B1 = e.A1, e.B1
 		return
 	}
 	d.edits = append(d.edits, e)
@@ -70,7 +71,7 @@ func (d *differ) diff(a0, a1, b0, b1 int) {
 		a1, b1 = a1-1, b1-1
 	}
 	if a0 == a1 || b0 == b1 {
-		d.add(edit{a0, a1, b0, b1})
+		d.add(Edit{a0, a1, b0, b1})
 		return
 	}
 	if d.shortest(a0, a1, b0, b1) {
@@ -78,7 +79,7 @@ func (d *differ) diff(a0, a1, b0, b1 int) {
 	}
 	anchors := d.unique(a0, a1, b0, b1)
 	if len(anchors) == 0 {
-		d.add(edit{a0, a1, b0, b1})
+		d.add(Edit{a0, a1, b0, b1})
 		return
 	}
 	for _, at := range anchors {
@@ -120,7 +121,7 @@ func (d *differ) shortest(a0, a1, b0, b1 int) bool {
 
 // walk follows the trace back and adds what changed on the way.
 func (d *differ) walk(trace [][]int, dist, k, a0, b0, x int) {
-	var steps []edit
+	var steps []Edit
 	y := x - k
 	for ; dist > 0; dist-- {
 		v := trace[dist] // of diagonals -dist-1 to dist+1
@@ -132,9 +133,9 @@ func (d *differ) walk(trace [][]int, dist, k, a0, b0, x int) {
 		px := at(prev)
 		py := px - prev
 		if prev == k+1 {
-			steps = append(steps, edit{a0 + px, a0 + px, b0 + py, b0 + py + 1})
+			steps = append(steps, Edit{a0 + px, a0 + px, b0 + py, b0 + py + 1})
 		} else {
-			steps = append(steps, edit{a0 + px, a0 + px + 1, b0 + py, b0 + py})
+			steps = append(steps, Edit{a0 + px, a0 + px + 1, b0 + py, b0 + py})
 		}
 		x, y, k = px, py, prev
 	}

@@ -1,8 +1,12 @@
-package snapshot
+package textdiff
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -50,12 +54,12 @@ func (h *Hunk) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// hunks puts edits together that are close to each other, with what is around them.
-func hunks(a, b []string, edits []edit, context int) []Hunk {
+// Hunks puts edits together that are close to each other, with so many lines of context.
+func Hunks(a, b []string, edits []Edit, context int) []Hunk {
 	var out []Hunk
 	for len(edits) > 0 {
 		n := 1
-		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
+		for n < len(edits) && edits[n].A0-edits[n-1].A1 <= 2*context {
 			n++
 		}
 		out = append(out, hunk(a, b, edits[:n], context))
@@ -64,29 +68,63 @@ func hunks(a, b []string, edits []edit, context int) []Hunk {
 	return out
 }
 
-func hunk(a, b []string, edits []edit, context int) Hunk {
+func hunk(a, b []string, edits []Edit, context int) Hunk {
 	first, last := edits[0], edits[len(edits)-1]
-	lead := min(context, first.a0)
-	tail := min(context, len(a)-last.a1)
-	h := Hunk{OldStart: first.a0 - lead + 1, NewStart: first.b0 - lead + 1, OldLines: last.a1 - first.a0 + lead + tail, NewLines: last.b1 - first.b0 + lead + tail}
+	lead := min(context, first.A0)
+	tail := min(context, len(a)-last.A1)
+	h := Hunk{OldStart: first.A0 - lead + 1, NewStart: first.B0 - lead + 1, OldLines: last.A1 - first.A0 + lead + tail, NewLines: last.B1 - first.B0 + lead + tail}
 	if h.OldLines == 0 {
 		h.OldStart--
 	}
 	if h.NewLines == 0 {
 		h.NewStart--
 	}
-	at := first.a0 - lead
+	at := first.A0 - lead
 	put := func(sign string, lines []string) {
 		for _, l := range lines {
 			h.Lines = append(h.Lines, sign+l)
 		}
 	}
 	for _, e := range edits {
-		put(" ", a[at:e.a0])
-		put("-", a[e.a0:e.a1])
-		put("+", b[e.b0:e.b1])
-		at = e.a1
+		put(" ", a[at:e.A0])
+		put("-", a[e.A0:e.A1])
+		put("+", b[e.B0:e.B1])
+		at = e.A1
 	}
-	put(" ", a[at:last.a1+tail])
+	put(" ", a[at:last.A1+tail])
 	return h
+}
+
+// String returns the hunk as a part of a unified diff.
+func (h Hunk) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
+	for _, l := range h.Lines {
+		b.WriteString(l)
+		if !strings.HasSuffix(l, "\n") {
+			b.WriteString("\n\\ No newline at end of file\n")
+		}
+	}
+	return b.String()
+}
+
+func span(start, lines int) string {
+	if lines == 1 {
+		return strconv.Itoa(start)
+	}
+	return fmt.Sprintf("%d,%d", start, lines)
+}
+
+// Unified returns the unified diff of a file, "" where nothing changed.
+func Unified(name string, before, after []byte, context int) string {
+	if bytes.Equal(before, after) {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", name, name)
+	old, now := Split(before), Split(after)
+	for _, h := range Hunks(old, now, Lines(old, now), context) {
+		b.WriteString(h.String())
+	}
+	return b.String()
 }
