@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictjson"
 )
 
 // arguments says how the arguments of a tool are decoded: strictly, and so that
@@ -51,17 +53,8 @@ func split(args json.RawMessage) (map[string]json.RawMessage, error) {
 		}
 		return nil, Errorf(fault.InvalidArgument, "arguments must be a JSON object")
 	}
-	return given(m), nil
-}
-
-// given drops the arguments that are null.
-func given(m map[string]json.RawMessage) map[string]json.RawMessage {
-	for k, v := range m {
-		if string(v) == "null" {
-			delete(m, k)
-		}
-	}
-	return m
+	maps.DeleteFunc(m, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	return m, nil
 }
 
 // check refuses unknown and missing arguments.
@@ -95,95 +88,22 @@ func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) err
 		if !given || !ours {
 			continue
 		}
-		if err := decodeStrictly(raw, in.Field(i)); err != nil {
-			return a.mistyped(k, raw, err)
+		if err := decode(k, raw, in.Field(i).Addr().Interface()); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// decodeStrictly decodes a value, in which nothing may be unknown.
-func decodeStrictly(raw json.RawMessage, into reflect.Value) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	return dec.Decode(into.Addr().Interface())
-}
-
-// mistyped says which argument is wrong, and what it should be.
-func (a arguments) mistyped(name string, raw json.RawMessage, err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		if wrong.Field != "" {
-			return Errorf(fault.InvalidArgument, "%s: %s must be %s, not %s", name, wrong.Field, kindOf(wrong.Type), wrong.Value)
-		}
-		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(a.schema.Properties[name]), jsonKind(raw))
-	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return Errorf(fault.InvalidArgument, "%s: unknown field %s; known: %s", name, field, strings.Join(fields(a.schema.Properties[name]), ", "))
+// decode decodes one argument.
+func decode(name string, raw json.RawMessage, v any) error {
+	err := strictjson.Decode(name, raw, v)
+	var bad *strictjson.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &bad):
+		return Errorf(fault.InvalidArgument, "%s", bad.Text)
 	}
 	return Errorf(fault.InvalidArgument, "%s: %v", name, err)
-}
-
-// fields are the names in an object, or in each of a list of them.
-func fields(s *jsonschema.Schema) []string {
-	if s.Items != nil {
-		s = s.Items
-	}
-	return names(s)
-}
-
-// wanted says what a schema takes, in words.
-func wanted(s *jsonschema.Schema) string {
-	t := s.Type
-	if t == "" && len(s.Types) > 0 {
-		t = s.Types[len(s.Types)-1]
-	}
-	switch t {
-	case "integer":
-		return "an integer"
-	case "array":
-		if s.Items != nil && s.Items.Type == "string" {
-			return "an array of strings"
-		}
-		return "an array"
-	case "object":
-		return "an object"
-	case "":
-		return "something else"
-	}
-	return "a " + t
-}
-
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "a boolean"
-	case reflect.Int, reflect.Int64, reflect.Int32:
-		return "an integer"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Slice:
-		return "an array"
-	}
-	return "an object"
-}
-
-// jsonKind says what a value is, in words.
-func jsonKind(raw json.RawMessage) string {
-	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) == 0:
-		return "nothing"
-	case raw[0] == '"':
-		return "a string"
-	case raw[0] == '{':
-		return "an object"
-	case raw[0] == '[':
-		return "an array"
-	case raw[0] == 't' || raw[0] == 'f':
-		return "a boolean"
-	}
-	return "the number " + string(raw)
 }

@@ -267,7 +267,7 @@ func TestMultiEditIsAllOrNothing(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 	got = refused(t, env, "MultiEdit", `{"file_path":"f","edits":[{"old_string":1}]}`, fault.InvalidArgument)
-	if !strings.HasPrefix(got, "edits: old_string must be a string") {
+	if !strings.HasPrefix(got, "edits[0].old_string must be a string") {
 		t.Errorf("got %q", got)
 	}
 	refused(t, env, "MultiEdit", `{"file_path":"f","edits":[{"old_string":"a","new_string":"b","al":true}]}`, fault.InvalidArgument)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictjson"
 )
 
 // fit says in words which argument of a tool that workspaces bring does not fit its
@@ -29,11 +30,7 @@ func fit(schema *jsonschema.Schema, args map[string]any) error {
 
 func fitOne(s *jsonschema.Schema, name string, value any) error {
 	if s.Type != "" && !isKind(s.Type, value) {
-		raw, err := encode(value)
-		if err != nil {
-			return err
-		}
-		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(s), jsonKind(raw))
+		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(s), strictjson.Kind(value))
 	}
 	if n, ok := value.(float64); ok && (s.Minimum != nil && n < *s.Minimum || s.Maximum != nil && n > *s.Maximum) {
 		return Errorf(fault.InvalidArgument, "%s must be %s", name, between(s.Minimum, s.Maximum))
@@ -49,6 +46,22 @@ func fitOne(s *jsonschema.Schema, name string, value any) error {
 		}
 	}
 	return nil
+}
+
+// wanted says what a schema takes, in words.
+func wanted(s *jsonschema.Schema) string {
+	switch s.Type {
+	case "integer":
+		return "an integer"
+	case "array":
+		if s.Items != nil && s.Items.Type == "string" {
+			return "an array of strings"
+		}
+		return "an array"
+	case "object":
+		return "an object"
+	}
+	return "a " + s.Type
 }
 
 // isKind reports whether a value is of a type of JSON schema.

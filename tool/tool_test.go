@@ -151,7 +151,7 @@ func TestArgumentsAreNamed(t *testing.T) {
 		}
 	}
 	if got, want := refused(t, env, "MultiEdit", `{"file_path":"a","edits":[{"old":"1","new_string":"3"}]}`, fault.InvalidArgument),
-		`edits: unknown field "old"; known: new_string, old_string, replace_all`; got != want {
+		`unknown key "edits[0].old"; allowed are new_string, old_string, replace_all`; got != want {
 		t.Errorf("a field of a list is refused with %q, want %q", got, want)
 	}
 	if got := refused(t, env, "Raed", `{}`, fault.NotFound); got != `unknown tool "Raed"` {

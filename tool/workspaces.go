@@ -124,8 +124,8 @@ func hint(args map[string]json.RawMessage) (string, error) {
 		return "", nil
 	}
 	var name string
-	if err := json.Unmarshal(raw, &name); err != nil {
-		return "", Errorf(fault.InvalidArgument, "workspace must be a string, not %s", jsonKind(raw))
+	if err := decode(workspaceKey, raw, &name); err != nil {
+		return "", err
 	}
 	return strings.TrimSpace(name), nil
 }

@@ -67,13 +67,7 @@ func (r Resource) Info() (ResourceInfo, bool) {
 }
 
 // ResourceNames lists the names in Resources, for messages.
-func ResourceNames() string {
-	var names []string
-	for _, r := range Resources {
-		names = append(names, string(r.Name))
-	}
-	return strings.Join(names, ", ")
-}
+func ResourceNames() string { return strings.Join(Resource("").JSONKeys(), ", ") }
 
 // Limits bound what a workspace may use. A resource that is absent has no limit.
 type Limits map[Resource]Limit

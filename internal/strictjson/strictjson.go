@@ -1,0 +1,284 @@
+// Package strictjson decodes JSON and refuses what encoding/json lets pass: keys that are
+// unknown, repeated or spelled in another case, and data after the value. Errors name the
+// key with its path, and what is allowed there, in the words of JSON.
+package strictjson
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// An Error says what is wrong with a value. It has the code InvalidArgument.
+type Error struct{ Text string }
+
+func (e *Error) Error() string { return fault.InvalidArgument.Error() + ": " + e.Text }
+
+// Unwrap returns the code.
+func (e *Error) Unwrap() error { return fault.InvalidArgument }
+
+func errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// maxDepth is far more than any of our types nests.
+const maxDepth = 64
+
+// Decode decodes one JSON value into v, a pointer. path is the name of the value in
+// errors; it may be "". Keys of maps are free unless their type has a method JSONKeys that
+// lists them, and a type with its own UnmarshalJSON below v judges its own keys. Errors are
+// an *Error or what such a type returns.
+func Decode(path string, data []byte, v any) error {
+	d := decoder{json.NewDecoder(bytes.NewReader(data))}
+	d.UseNumber()
+	if err := d.check(reflect.TypeOf(v).Elem(), path, 0); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errorf("data after the JSON value")
+	}
+	err := json.Unmarshal(data, v)
+	if err == nil || fault.Of(err) != fault.Internal {
+		return err
+	}
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		return mistyped(join(path, typ.Field), typ.Type, typ.Value)
+	}
+	return errorf("%v", err)
+}
+
+func mistyped(path string, want reflect.Type, got string) error {
+	if path == "" {
+		path = "the value"
+	}
+	return errorf("%s must be %s, not %s", path, kindOf(want), got)
+}
+
+func join(path, key string) string { return strings.Trim(path+"."+key, ".") }
+
+type decoder struct{ *json.Decoder }
+
+// next returns the next token.
+func (d decoder) next() (json.Token, error) {
+	tok, err := d.Token()
+	if err != nil {
+		return nil, errorf("not valid JSON: %v", err)
+	}
+	return tok, nil
+}
+
+var (
+	unmarshaler     = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// check reads one value and holds its keys and kinds against t. A nil t takes any keys
+// that are not repeated.
+func (d decoder) check(t reflect.Type, path string, depth int) error {
+	if depth > maxDepth {
+		return errorf("nested too deeply")
+	}
+	tok, err := d.next()
+	if err != nil {
+		return err
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t != nil && (depth > 0 && reflect.PointerTo(t).Implements(unmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)) {
+		t = nil
+	}
+	if t != nil && !fits(tok, t) {
+		return mistyped(path, t, Kind(tok))
+	}
+	switch tok {
+	case json.Delim('['):
+		for i := 0; d.More(); i++ {
+			if err := d.check(elem(t), fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
+				return err
+			}
+		}
+	case json.Delim('{'):
+		if err := d.object(t, path, depth); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	_, err = d.next() // the closing delimiter
+	return err
+}
+
+// elem returns the type of the parts of a list or a map, nil where any will do.
+func elem(t reflect.Type) reflect.Type {
+	if t == nil || t.Kind() == reflect.Interface || t.Kind() == reflect.Struct {
+		return nil
+	}
+	return t.Elem()
+}
+
+func (d decoder) object(t reflect.Type, path string, depth int) error {
+	var fields map[string]reflect.Type
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Struct:
+		fields = fieldsOf(t)
+	case t.Kind() == reflect.Map:
+		if key, ok := reflect.Zero(t.Key()).Interface().(interface{ JSONKeys() []string }); ok {
+			fields = map[string]reflect.Type{}
+			for _, name := range key.JSONKeys() {
+				fields[name] = t.Elem()
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		tok, err := d.next()
+		if err != nil {
+			return err
+		}
+		key, _ := tok.(string)
+		at := join(path, key)
+		if seen[key] {
+			return errorf("key %q appears twice", at)
+		}
+		seen[key] = true
+		value, known := fields[key]
+		if fields == nil {
+			value = elem(t)
+		} else if !known {
+			return errorf("unknown key %q; allowed are %s", at, allowed(fields))
+		}
+		if err := d.check(value, at, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allowed(fields map[string]reflect.Type) string {
+	if len(fields) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
+// knownFields remembers what fieldsOf has answered, by type.
+var knownFields sync.Map
+
+// fieldsOf returns the keys that encoding/json knows for a struct. The map is shared.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
+	fields := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-", f.Anonymous && name == "", !f.IsExported():
+			continue
+		case name == "":
+			name = f.Name
+		}
+		if _, shadowed := fields[name]; !shadowed || len(f.Index) == 1 {
+			fields[name] = f.Type
+		}
+	}
+	knownFields.Store(t, fields)
+	return fields
+}
+
+// fits reports whether a value that begins with a token can be of a type, as far as its
+// kind goes. Null fits every type.
+func fits(tok json.Token, t reflect.Type) bool {
+	if tok == nil || t.Kind() == reflect.Interface {
+		return true
+	}
+	number, isNumber := tok.(json.Number)
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return tok == json.Delim('{')
+	case reflect.Slice, reflect.Array:
+		if !isBytes(t) {
+			return tok == json.Delim('[')
+		}
+	case reflect.Bool:
+		_, ok := tok.(bool)
+		return ok
+	case reflect.Float32, reflect.Float64:
+		return isNumber
+	case reflect.String:
+		if t == reflect.TypeFor[json.Number]() {
+			return isNumber
+		}
+	default:
+		return isNumber && !strings.ContainsAny(string(number), ".eE")
+	}
+	_, ok := tok.(string)
+	return ok
+}
+
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
+// kindOf says what a type is written as in JSON, in words.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return kindOf(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		switch {
+		case isBytes(t):
+			return "a string in base64"
+		case t.Elem().Kind() == reflect.String:
+			return "an array of strings"
+		}
+		return "an array"
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.String:
+		return "a string"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "an integer that is not negative"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "an integer"
+	}
+	return "another kind of value"
+}
+
+// Kind says in words what a value is: a token of encoding/json, or what it decodes into
+// an any.
+func Kind(v any) string {
+	switch v := v.(type) {
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case json.Number, float64:
+		return fmt.Sprint("the number ", v)
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
+	case json.Delim:
+		if v == '[' {
+			return "an array"
+		}
+		return "an object"
+	}
+	return "null"
+}
