@@ -314,7 +314,7 @@ func TestRefused(t *testing.T) {
 // of none may be in the error.
 func TestSecretsAreRefused(t *testing.T) {
 	const hidden = "hunter2-and-more"
-	token := "ghp_" + strings.Repeat("a1B2", 9)
+	token := "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6"
 	rule := "version: 1\npolicies: {a: {network: {allow: [{host: x.example, credential: %s}]}}}\n"
 	env := "version: 1\npolicies: {a: {env: {%s}}}\n"
 	tests := map[string]string{
@@ -325,6 +325,8 @@ func TestSecretsAreRefused(t *testing.T) {
 		"format beside":       fmt.Sprintf(rule, "{secret: s, format: \"{secret} "+token+"\"}"),
 		"env by its name":     fmt.Sprintf(env, "API_KEY: "+hidden),
 		"env by its text":     fmt.Sprintf(env, "X: "+token),
+		"env with a key":      fmt.Sprintf(env, "X: sk-or-v1-0123456789abcdef0123456789abcdef"),
+		"env with a proxy":    fmt.Sprintf(env, "PROXY: \"socks5://me:"+hidden+"@proxy.example\""),
 		"env with a url":      fmt.Sprintf(env, "PROXY: \"http://me:"+hidden+"@proxy.example\""),
 		"option":              "version: 1\nproviders: {a: {options: {apiKey: " + hidden + "}}}\n",
 		"option below":        "version: 1\nproviders: {a: {options: {in: [{auth: {password: " + hidden + "}}]}}}\n",

@@ -3,41 +3,15 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/secret"
 )
 
 // placeholder is what stands for a secret in a variable of a workspace; the
 // proxy replaces it in requests.
 const placeholder = "croft-secret:"
-
-// texts are forms that only secrets have. The list need not be long: it is a
-// safety net under the rule that keys with telling names hold no text at all.
-var texts = regexp.MustCompile(strings.Join([]string{
-	`-----BEGIN [A-Z ]*PRIVATE KEY`,
-	`\b(AKIA|ASIA)[0-9A-Z]{16}\b`,
-	`\bgh[pousr]_[A-Za-z0-9]{30,}`,
-	`\bgithub_pat_[A-Za-z0-9_]{30,}`,
-	`\bglpat-[A-Za-z0-9_-]{20,}`,
-	`\bnpm_[A-Za-z0-9]{30,}`,
-	`\bsk-[A-Za-z0-9_-]{20,}`,
-	`\bsk_live_[A-Za-z0-9]{20,}`,
-	`\bxox[abprs]-[A-Za-z0-9-]{10,}`,
-	`\bAIza[A-Za-z0-9_-]{35}`,
-	`\be2b_[A-Za-z0-9]{20,}`,
-	`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.`,
-	`://[^/\s:@]+:[^/\s:@]+@`,
-}, "|"))
-
-// telling are the last words of names that stand for the text of a secret.
-var telling = []string{"token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "secretkey", "credential", "credentials"}
-
-// tells reports whether a name says that it holds a secret: API_KEY, authToken.
-func tells(name string) bool {
-	flat := strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
-	return slices.ContainsFunc(telling, func(w string) bool { return strings.HasSuffix(flat, w) })
-}
 
 // checkTexts refuses secrets. Its messages never repeat what they refuse.
 func (c *Config) checkTexts() error {
@@ -96,9 +70,9 @@ func (c *Config) checkSecretText(text, at, key string) error {
 		return nil
 	case at == "store.url", strings.HasPrefix(at, "secrets.hosts."): // judged on their own
 		return nil
-	case texts.MatchString(text):
+	case len(secret.Known().Find([]byte(text))) > 0:
 		return c.bad(at, "this looks like the text of a secret; %s", advice)
-	case key == "" || !tells(key) || text == "":
+	case key == "" || !secret.IsSecretName(key) || text == "":
 		return nil
 	case strings.HasPrefix(text, placeholder) && validSecret.MatchString(text[len(placeholder):]):
 		return nil

@@ -63,11 +63,11 @@ func NewPatterns(list []Pattern) (*Patterns, error) {
 			return nil, err
 		}
 	}
-	for _, head := range []string{"b://", "d://", "h://", "l://", "p://", "s://", "t://", "v://"} {
+	for _, head := range []string{"5://", "b://", "d://", "e://", "h://", "j://", "l://", "p://", "s://", "t://", "v://"} {
 		f.add(head, urlPassword)
 	}
 	f.add("BEGIN ", privateKey)
-	for _, word := range secretWords {
+	for _, word := range words {
 		f.add(word, func(p []byte, at int) []Span { return assigned(p, at, len(word)) })
 	}
 	return f, nil

@@ -75,10 +75,6 @@ func privateKey(p []byte, at int) []Span {
 	return spans
 }
 
-// secretWords are what the name of a variable that holds a secret ends with.
-var secretWords = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
-	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "CREDENTIALS"}
-
 const valueEnds = " \t\r\n\"'`;,&|<>(){}[]\\$"
 
 // assigned finds the value of a variable, in the manner of a shell (NAME=value) or

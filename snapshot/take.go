@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/search"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -35,7 +36,7 @@ type TakeOptions struct {
 	Complete bool
 
 	// NoCredentials leaves out files that are known to hold credentials (see
-	// CredentialFiles), for a store that others read. The manifest says which.
+	// secret.CredentialFiles), for a store that others read. The manifest says which.
 	NoCredentials bool
 
 	// Cache names the tree, for one of this host, so that the next Take with the
@@ -45,18 +46,6 @@ type TakeOptions struct {
 	// Progress is told now and then how far it is; nil is whoever wants to know by
 	// the context (see driver.WithProgress).
 	Progress func(files, bytes int64)
-}
-
-// CredentialFiles are patterns, in the manner of .gitignore, of files that are
-// known to hold credentials.
-var CredentialFiles = []string{
-	".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
-	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token",
-	"id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.p12", "*.pfx", "*.keystore", "*.jks", "*.kdbx", "*.ppk",
-	"*.key", "*-key.pem", "*.key.pem", "service-account*.json",
-	".ssh/", ".aws/credentials", ".aws/config", ".azure/", ".config/gcloud/", ".config/gh/hosts.yml", ".docker/config.json",
-	".kube/config", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", "terraform.tfstate",
-	".croft/token",
 }
 
 // Take remembers a tree. When it returns, the snapshot is on stable storage;
@@ -139,7 +128,7 @@ func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*taker, *
 		k.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
 	}
 	if opts.NoCredentials {
-		k.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(CredentialFiles, "\n")))
+		k.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret.CredentialFiles, "\n")))
 	}
 	if k.progress = opts.Progress; k.progress == nil {
 		k.progress = driver.Progress(ctx)

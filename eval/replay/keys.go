@@ -3,7 +3,6 @@ package replay
 import (
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -32,10 +31,6 @@ type keys struct {
 	find *secret.Scrubber // +checklocks:mu; of what was seen
 }
 
-// secretName is what variables are called that hold a key, beside those that a proxy
-// adds at the fence.
-var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|password|passwd|credentials?)$`)
-
 // of returns what hides the keys known when a request is made.
 func (k *keys) of(r *http.Request) *secret.Scrubber {
 	k.mu.Lock()
@@ -44,7 +39,8 @@ func (k *keys) of(r *http.Request) *secret.Scrubber {
 	if k.seen == nil {
 		k.seen = map[string]bool{}
 		for _, pair := range os.Environ() {
-			if name, value, _ := strings.Cut(pair, "="); secretName.MatchString(name) || strings.HasPrefix(name, secret.DefaultPrefix) {
+			name, value, _ := strings.Cut(pair, "=")
+			if secret.IsSecretName(name) || strings.HasSuffix(strings.ToUpper(name), "_KEY") || strings.HasPrefix(name, secret.DefaultPrefix) {
 				k.add(value)
 			}
 		}
@@ -80,9 +76,5 @@ func (k *keys) add(text string) {
 
 // forms finds keys of well-known services by what they look like.
 var forms = sync.OnceValue(func() *secret.Scrubber {
-	find, err := secret.NewPatterns(secret.Providers())
-	if err != nil {
-		panic(err) // they are ours
-	}
-	return secret.NewScrubber(nil, &secret.ScrubOptions{Finders: []secret.Finder{find}})
+	return secret.NewScrubber(nil, &secret.ScrubOptions{Finders: []secret.Finder{secret.Known()}})
 })

@@ -1,0 +1,44 @@
+package secret
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// words are what the name of a variable or a key that holds a secret ends with.
+var words = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
+	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "CREDENTIAL", "CREDENTIALS"}
+
+var flat = strings.NewReplacer("_", "", "-", "", ".", "")
+
+// flatWords are words without separators.
+var flatWords = strings.Split(flat.Replace(strings.Join(words, " ")), " ")
+
+// IsSecretName reports whether a name says that what it stands for is a secret: API_KEY,
+// authToken.
+func IsSecretName(name string) bool {
+	name = strings.ToUpper(flat.Replace(name))
+	return slices.ContainsFunc(flatWords, func(w string) bool { return strings.HasSuffix(name, w) })
+}
+
+// Known finds secrets by the forms of Providers.
+var Known = sync.OnceValue(func() *Patterns {
+	p, err := NewPatterns(Providers())
+	if err != nil {
+		panic(err) // the list is a constant
+	}
+	return p
+})
+
+// CredentialFiles are patterns, in the manner of .gitignore, of files that are known to
+// hold credentials.
+var CredentialFiles = []string{
+	".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
+	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token",
+	"id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.p12", "*.pfx", "*.keystore", "*.jks", "*.kdbx", "*.ppk",
+	"*.key", "*-key.pem", "*.key.pem", "service-account*.json",
+	".ssh/", ".aws/credentials", ".aws/config", ".azure/", ".config/gcloud/", ".config/gh/hosts.yml", ".docker/config.json",
+	".kube/config", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", "terraform.tfstate",
+	".croft/token",
+}
