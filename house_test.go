@@ -37,6 +37,8 @@ var may = []struct{ pkg, imports string }{
 	{"internal/keylock", ""},
 	{"internal/near", ""},
 	{"internal/scratch", ""},
+	{"internal/live", ""},
+	{"internal/sleep", ""},
 	{"internal/strictyaml", ""},
 	{"internal/textdiff", ""},
 	{"internal/tail", ""},
@@ -112,7 +114,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/strictyaml internal/textdiff"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/live internal/sleep internal/strictyaml internal/textdiff"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

@@ -47,7 +47,7 @@ func consoleLines(name string, logs []suite.Log) []byte {
 }
 
 // overhear shows lines that stay, above what runs.
-func (s *standard) overhear(lines []byte) bool { s.change(lines, nil); return true }
+func (s *standard) overhear(lines []byte) bool { s.change(string(lines), nil); return true }
 
 func (g *githubReporter) overhear(lines []byte) bool { return g.standard.overhear(lines) }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/live"
 )
 
 // standard is the reporter for people. On a terminal it shows what runs, how long
@@ -21,14 +22,12 @@ type standard struct {
 	width int
 
 	mu      sync.Mutex
+	view    *live.View // nil unless on a terminal, once the run has begun
 	began   time.Time
 	total   int
 	done    int
 	failed  int
 	running []*running // in the order in which they began
-	drawn   int        // lines that are below what stays
-	stop    chan struct{}
-	drawing sync.WaitGroup
 }
 
 // running is an execution under way.
@@ -51,10 +50,10 @@ func (s *standard) Report(e Event) error {
 	case OnSuiteStart:
 		return s.start(e)
 	case OnRunnerStart:
-		s.change(nil, func() { s.running = append(s.running, &running{e.Case.ID + " > " + e.Runner.ID, time.Now()}) })
+		s.change("", func() { s.running = append(s.running, &running{e.Case.ID + " > " + e.Runner.ID, time.Now()}) })
 	case OnRunnerFinish:
 		name := e.Case.ID + " > " + e.Runner.ID
-		s.change(nil, func() {
+		s.change("", func() {
 			s.done++
 			s.running = slices.DeleteFunc(s.running, func(r *running) bool { return r.name == name })
 			if res, ok := e.Result.(*ExecutionResult); ok && !res.Passed {
@@ -66,7 +65,9 @@ func (s *standard) Report(e Event) error {
 			s.change(caseLine(c), nil)
 		}
 	case OnSuiteFinish:
-		s.end()
+		if s.view != nil {
+			s.view.Stop()
+		}
 		if r, ok := e.Result.(*Result); ok {
 			return s.summary(r)
 		}
@@ -96,8 +97,9 @@ func (s *standard) start(e Event) error {
 		return err
 	}
 	if s.live {
-		s.stop = make(chan struct{})
-		s.drawing.Go(s.draw)
+		s.mu.Lock()
+		s.view = live.Start(s.out, s.width, s.table)
+		s.mu.Unlock()
 	}
 	return nil
 }
@@ -115,91 +117,45 @@ func modeText(c *Context) string {
 	return "in place (" + c.Cwd + ")"
 }
 
-// draw keeps the times on a terminal current until the run ends.
-func (s *standard) draw() {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.change(nil, nil)
-		case <-s.stop:
-			return
-		}
-	}
-}
-
-// change changes what is shown: lines that stay, and what runs.
-func (s *standard) change(stays []byte, f func()) {
+// change changes what is shown: what runs, by f, and a line that stays.
+func (s *standard) change(stays string, f func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if f != nil {
 		f()
 	}
-	var b bytes.Buffer
-	s.eraseLocked(&b)
-	b.Write(stays)
-	if s.live {
-		s.tableLocked(&b)
+	view := s.view
+	if view == nil {
+		io.WriteString(s.out, stays) //nolint:errcheck // as live does
 	}
-	s.out.Write(b.Bytes()) //nolint:errcheck // nobody sees it any more
+	s.mu.Unlock()
+	if view != nil {
+		view.Print(stays)
+	}
 }
 
-// eraseLocked takes away what was drawn.
-func (s *standard) eraseLocked(b *bytes.Buffer) {
-	if s.drawn > 0 {
-		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.drawn)
-	}
-	s.drawn = 0
-}
-
-// tableLocked draws what runs, the longest first.
-func (s *standard) tableLocked(b *bytes.Buffer) {
+// table returns the lines of what runs, the longest first.
+func (s *standard) table() []string {
 	const most = 12
-	fmt.Fprintf(b, "%s\n", s.fit(fmt.Sprintf("%d of %d done, %d failed, %s", s.done, s.total, s.failed, time.Since(s.began).Round(time.Second))))
-	s.drawn = 1
-	for i, r := range s.running {
-		if i == most {
-			fmt.Fprintf(b, "  and %d more\n", len(s.running)-most)
-			s.drawn++
-			break
-		}
-		fmt.Fprintf(b, "%s\n", s.fit(fmt.Sprintf("  %6s  %s", time.Since(r.since).Round(time.Second), oneLine(r.name))))
-		s.drawn++
-	}
-}
-
-// fit cuts a line to the terminal, which would otherwise wrap it.
-func (s *standard) fit(line string) string {
-	if r := []rune(line); len(r) >= s.width {
-		return string(r[:s.width-1])
-	}
-	return line
-}
-
-// end takes down what is drawn, and waits for who draws.
-func (s *standard) end() {
-	if s.stop != nil {
-		close(s.stop)
-		s.drawing.Wait()
-		s.stop = nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var b bytes.Buffer
-	s.eraseLocked(&b)
-	s.live = false
-	s.out.Write(b.Bytes()) //nolint:errcheck // as above
+	lines := []string{fmt.Sprintf("%d of %d done, %d failed, %s", s.done, s.total, s.failed, time.Since(s.began).Round(time.Second))}
+	for i, r := range s.running {
+		if i == most {
+			return append(lines, fmt.Sprintf("  and %d more", len(s.running)-most))
+		}
+		lines = append(lines, fmt.Sprintf("  %6s  %s", time.Since(r.since).Round(time.Second), oneLine(r.name)))
+	}
+	return lines
 }
 
-func caseLine(c *CaseResult) []byte {
+func caseLine(c *CaseResult) string {
 	passed := 0
 	for _, r := range c.RunnerResults {
 		if r.Passed {
 			passed++
 		}
 	}
-	return fmt.Appendf(nil, "%-4s  %-40s  %d/%d\n", verdict(c.Passed), oneLine(c.CaseID), passed, len(c.RunnerResults))
+	return fmt.Sprintf("%-4s  %-40s  %d/%d\n", verdict(c.Passed), oneLine(c.CaseID), passed, len(c.RunnerResults))
 }
 
 func verdict(passed bool) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -46,7 +47,7 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 		if busy, err := r.busyElsewhere(ctx, rec); err != nil {
 			return Record{}, err
 		} else if busy {
-			if err := sleep(ctx, pollOpening); err != nil {
+			if err := sleep.For(ctx, pollOpening); err != nil {
 				return Record{}, fmt.Errorf("registry: acquire %s: another process is opening it: %w", rec.ID, err)
 			}
 		} else {
@@ -139,7 +140,7 @@ func (r *Registry) retry(ctx context.Context, rec Record, verb string, call func
 			return d, err
 		}
 		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
-		if cut := sleep(ctx, r.delay(n)); cut != nil {
+		if cut := sleep.For(ctx, r.delay(n)); cut != nil {
 			return nil, fmt.Errorf("%w (while waiting to try again): %w", cut, err)
 		}
 	}
@@ -318,15 +319,4 @@ func (r *Registry) heldElsewhere(ctx context.Context, id string) bool {
 		}
 	}
 	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/outputs"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -207,23 +208,9 @@ func (r *run) loop(ctx context.Context, iso *isolate) error {
 		if r.fault != nil || next < 0 {
 			return nil
 		}
-		if err := sleep(ctx, time.Duration(min(next, float64(time.Hour/time.Millisecond))*float64(time.Millisecond))); err != nil {
+		if err := sleep.For(ctx, time.Duration(min(next, float64(time.Hour/time.Millisecond))*float64(time.Millisecond))); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/internal/live"
 	"github.com/croft-run/croft/provider/remote"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,17 +26,25 @@ func (a *app) progress(ctx context.Context, c *remote.Client, id, what string) (
 	if !ok || a.json {
 		return func() {}
 	}
-	far := make(farness, 1)
-	return ticking(ctx, out, what, far, func(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var now progressText
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		filter := remote.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
 		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or there is no more to tell
 			e, err := event.Unmarshal(data)
 			if err == nil {
-				far.tell(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
+				now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
 			}
 			return err
 		})
 	})
+	view := now.show(out, a.size().Cols, what)
+	return func() {
+		cancel()
+		listening.Wait()
+		view.Stop()
+	}
 }
 
 // progressHere is progress for work that this process does under the context that
@@ -44,54 +54,29 @@ func (a *app) progressHere(ctx context.Context, what string) (_ context.Context,
 	if !ok || a.json {
 		return ctx, func() {}
 	}
-	far := make(farness, 1)
-	told := driver.WithProgress(ctx, func(files, bytes int64) { far.tell(files, bytes) })
-	return told, ticking(ctx, out, what, far, func(context.Context) {})
+	var now progressText
+	told := driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
+	return told, now.show(out, a.size().Cols, what).Stop
 }
 
-// A farness holds how far work is, until it is shown.
-type farness chan string
+// A progressText says how far work is.
+type progressText struct{ atomic.Value }
 
-func (f farness) tell(files, bytes any) {
-	select {
-	case f <- fmt.Sprintf("%v files, %v", files, size(bytes)):
-	default:
-	}
+func (p *progressText) set(files, bytes any) {
+	p.Store(fmt.Sprintf(": %v files, %v", files, size(bytes)))
 }
 
-// ticking shows how far work is, which listen hears, until stop is called.
-func ticking(ctx context.Context, out io.Writer, what string, far farness, listen func(ctx context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { listen(ctx) })
-	wg.Go(func() { tick(ctx, out, what, far) })
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// tick rewrites one line until the context ends, and then removes it.
-func tick(ctx context.Context, out io.Writer, what string, far farness) {
-	const clear = "\r\x1b[K"
-	start, now := time.Now(), ""
-	ticker := time.NewTicker(patient / 4)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if time.Since(start) > patient {
-				fmt.Fprint(out, clear)
-			}
-			return
-		case now = <-far:
-			now = ": " + now
-		case <-ticker.C:
+// show shows the text in one line, once the work has taken longer than patient.
+func (p *progressText) show(out io.Writer, width int, what string) *live.View {
+	start := time.Now()
+	return live.Start(out, width, func() []string {
+		took := time.Since(start)
+		if took <= patient {
+			return nil
 		}
-		if time.Since(start) > patient {
-			fmt.Fprintf(out, "%s%s%s (%d s)", clear, what, now, int(time.Since(start).Seconds()))
-		}
-	}
+		now, _ := p.Load().(string)
+		return []string{fmt.Sprintf("%s%s (%d s)", what, now, int(took.Seconds()))}
+	})
 }
 
 // size returns a number of bytes, of whatever type an event has it, in a form for

@@ -71,7 +71,7 @@ func (s *screen) all() string {
 	return s.text.String()
 }
 
-const wiped = "\r\x1b[K"
+const wiped = "\x1b[1A\x1b[J"
 
 // TestLongWorkShowsOnATerminal holds up each command that may take long, by the
 // lock of the store, until its terminal says what it does and for how long; then

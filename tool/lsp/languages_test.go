@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/internal/sleep"
 )
 
 // TestLanguages asks each server for a definition in another file, renames it
@@ -105,7 +107,7 @@ func TestLanguages(t *testing.T) {
 			write(t, dir, tt.use, tt.broken)
 			list, err := s.Diagnostics(ctx, tt.use)
 			for err == nil && tt.later && !says(list, tt.message) {
-				if err = pause(ctx, 100*time.Millisecond); err == nil {
+				if err = sleep.For(ctx, 100*time.Millisecond); err == nil {
 					list, err = s.Diagnostics(ctx, tt.use)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/workspace"
@@ -267,7 +268,7 @@ func TestIdleServersEnd(t *testing.T) {
 	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for s.Warm("main.go") {
-		if err := pause(patient, 10*time.Millisecond); err != nil {
+		if err := sleep.For(patient, 10*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -122,7 +123,7 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 		return nil, err
 	}
 	for !sl.mu.TryLock() { // another question starts it, which may take its time
-		if err := pause(ctx, startPoll); err != nil {
+		if err := sleep.For(ctx, startPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -222,7 +223,7 @@ func (s *Set) ask(ctx context.Context, name string, spec *server, question func(
 			return err
 		case errors.Is(err, errDied) && try == 0:
 		case errors.As(err, &refused) && (refused.Code == codeContentModified || refused.Code == codeServerCancelled):
-			if err := pause(ctx, time.Duration(try+1)*100*time.Millisecond); err != nil {
+			if err := sleep.For(ctx, time.Duration(try+1)*100*time.Millisecond); err != nil {
 				return err
 			}
 		default:
@@ -230,17 +231,6 @@ func (s *Set) ask(ctx context.Context, name string, spec *server, question func(
 		}
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (s *Set) once(ctx context.Context, sl *slot, name string, question func(context.Context, *client, *document) error) error {

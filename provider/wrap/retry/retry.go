@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -45,7 +46,7 @@ func Wrap(p driver.Provider, opts Options) (*Provider, error) {
 		opts.For = 10 * time.Second
 	}
 	if opts.Wait == nil {
-		opts.Wait = sleep
+		opts.Wait = sleep.For
 	}
 	return &Provider{Provider: p, opts: opts}, nil
 }
@@ -134,15 +135,4 @@ func (p *Provider) delay(n int) time.Duration {
 	share := float64(p.opts.For) / float64((int64(1)<<min(p.opts.Retries, 30))-1)
 	d := share * float64(int64(1)<<min(n, 30))
 	return time.Duration(d/2 + rand.Float64()*d/2)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
