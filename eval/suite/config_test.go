@@ -1,10 +1,12 @@
 package suite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,5 +147,33 @@ func TestFindingTheConfig(t *testing.T) {
 	_, err = LoadConfig(t.Context(), "/a.ts", "")
 	if want := "No skillgym config found. Create skillgym.config.ts with a non-empty runners map."; err == nil || !strings.Contains(err.Error(), want) || fault.Of(err) != fault.NotFound {
 		t.Errorf("none: %v, want %s", err, want)
+	}
+}
+
+// TestEveryLimitHasAKey gives each key of croft.limits a number of its own.
+func TestEveryLimitHasAKey(t *testing.T) {
+	want, lines := driver.Limits{}, []string{}
+	for i, r := range driver.Resources {
+		n := int64(100 + i)
+		lines = append(lines, fmt.Sprintf("%s: %d", limitKey(r), n))
+		switch r.Unit {
+		case driver.UnitMillicores:
+			n *= 1000
+		case driver.UnitNanoseconds:
+			n *= int64(time.Millisecond)
+		}
+		want[r.Name] = driver.Limit{Max: n}
+	}
+	path := filepath.Join(t.TempDir(), "skillgym.config.yaml")
+	text := "runners: {a: {agent: {type: command, command: x}}}\ncroft: {limits: {outputBytes: 7, " + strings.Join(lines, ", ") + "}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := LoadConfig(t.Context(), filepath.Join(filepath.Dir(path), "a.ts"), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, cfg.Croft.Limits); diff != "" || cfg.Croft.OutputBytes != 7 {
+		t.Errorf("output %d, and limits differ (-want +got):\n%s", cfg.Croft.OutputBytes, diff)
 	}
 }

@@ -1,0 +1,75 @@
+package guest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/config"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestEveryLimitReachesTheGuest follows each resource of the table from croft.yaml,
+// through a policy that extends another, to what the guest and its commands get. Each
+// limit has a number of its own, so that none can stand for another.
+func TestEveryLimitReachesTheGuest(t *testing.T) {
+	want, lines := driver.Limits{}, []string{}
+	for i, r := range driver.Resources {
+		text := map[driver.Unit]string{driver.UnitBytes: "%dK", driver.UnitMillicores: "%dm", driver.UnitNanoseconds: "%dms", driver.UnitCount: "%d"}[r.Unit]
+		text = fmt.Sprintf(text, 100+i)
+		n, err := config.ParseAmount(r.Unit, text)
+		if err != nil || n == 0 {
+			t.Fatalf("%s: %q is %d, %v", r.Name, text, n, err)
+		}
+		want[r.Name] = driver.Limit{Max: n, BestEffort: i%2 == 1}
+		lines = append(lines, fmt.Sprintf("%s: {max: %s, bestEffort: %v}", r.Name, text, i%2 == 1))
+	}
+	half := len(lines) / 2
+	cfg, err := config.Parse([]byte(fmt.Sprintf("version: 1\npolicies:\n  base: {limits: {%s}}\n  all: {extends: base, limits: {%s}}\n",
+		strings.Join(lines[:half], ", "), strings.Join(lines[half:], ", "))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := cfg.Policy("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := cfg.Apply("base", driver.Policy{Limits: policy.Limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := decodeConfig((&Config{Limits: policy.Limits}).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]driver.Limits{
+		"the policy": policy.Limits, "a policy over another": applied.Limits, "the guest's configuration": sent.Limits,
+		"a command": fromCommand(toCommand(&driver.Command{Limits: policy.Limits})).Limits,
+	} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the limits of %s differ (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestLimitsPerCommandAreThoseOfTheWorkspace runs commands with no limit of their own, a
+// lower one and a higher one.
+func TestLimitsPerCommandAreThoseOfTheWorkspace(t *testing.T) {
+	for _, r := range driver.Resources {
+		s := &server{cfg: &Config{Limits: driver.Limits{r.Name: {Max: 10}}}}
+		for asked, want := range map[int64]int64{0: 10, 3: 3, 30: 10} {
+			if !r.PerCommand {
+				want = asked // the workspace as a whole is bounded elsewhere
+			}
+			cmd := driver.Command{Limits: driver.Limits{r.Name: {Max: asked}}}
+			if got := s.bounded(cmd).Limits[r.Name].Max; got != want {
+				t.Errorf("%s: a command that asks for %d gets %d, want %d", r.Name, asked, got, want)
+			}
+			if cmd.Limits[r.Name].Max != asked {
+				t.Errorf("%s: the command itself was changed", r.Name)
+			}
+		}
+	}
+}
