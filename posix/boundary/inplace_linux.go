@@ -48,15 +48,15 @@ func (w *writer) overwrite(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.commit.do(func() error { return w.refill(fd) })
+	return w.commit.do(func() error { return w.refill(context.WithoutCancel(ctx), fd) })
 }
 
-// refill gives an open file the content of the temporary one.
-func (w *writer) refill(fd int) error {
+// refill gives an open file the content of the temporary one. Its context does not
+// end: half of a file is of no use.
+func (w *writer) refill(ctx context.Context, fd int) error {
 	buf := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(buf)
-	// What was begun is done: half of a file is of no use.
-	if err := copyRange(context.Background(), w.fd, fd, 0, w.size, *buf); err != nil {
+	if err := copyRange(ctx, w.fd, fd, 0, w.size, *buf); err != nil {
 		return err
 	}
 	if err := unix.Ftruncate(fd, w.size); err != nil {

@@ -81,7 +81,7 @@ const maxOpenDirs = 64
 
 // removeTree removes a directory with all below it.
 func removeTree(ctx context.Context, p place) error {
-	r := remover{ctx: ctx}
+	r := remover{stopped: ctx.Err}
 	return r.remove(p)
 }
 
@@ -90,7 +90,7 @@ func forceRemove(path string) error {
 	p := place{fd: unix.AT_FDCWD, base: path}
 	err := unlink(p.fd, p.base, 0)
 	if errors.Is(err, unix.EISDIR) {
-		r := remover{ctx: context.Background(), force: true}
+		r := remover{stopped: func() error { return nil }, force: true}
 		err = r.remove(p)
 	}
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -101,10 +101,10 @@ func forceRemove(path string) error {
 
 // A remover removes one tree.
 type remover struct {
-	ctx   context.Context //nolint:containedctx // of the one call that a remover is
-	force bool            // modes of directories are changed where they are in the way
-	top   int             // the directory at the top of the tree
-	moved bool            // something was moved to top and is still to be removed
+	stopped func() error // why to go no further, nil for nothing
+	force   bool         // modes of directories are changed where they are in the way
+	top     int          // the directory at the top of the tree
+	moved   bool         // something was moved to top and is still to be removed
 }
 
 func (r *remover) remove(p place) (err error) {
@@ -165,7 +165,7 @@ func (r *remover) empty(fd, depth int) error {
 		}
 	}
 	for _, base := range names {
-		if err := r.ctx.Err(); err != nil {
+		if err := r.stopped(); err != nil {
 			return err
 		}
 		err := unlink(fd, base, 0)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/gofrs/flock"
 
@@ -78,9 +77,9 @@ var existing = flock.SetFlag(os.O_RDONLY)
 // lockMeta takes the shared lock on the meta that is at path.
 func lockMeta(path string) (*flock.Flock, error) {
 	for {
-		l, err := flockfile.RLock(context.Background(), path, existing)
-		if err != nil {
-			return nil, err
+		l := flock.New(path, existing)
+		if err := l.RLock(); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
 		locked, err := l.Stat()
 		if err == nil {
@@ -105,8 +104,7 @@ func (g *Ground) unsettled(ctx context.Context, id string) (settle func(), err e
 	}
 	return func() {
 		// The new policy is on disk, so this wait does not end with the context.
-		_, err := old.TryLockContext(context.WithoutCancel(ctx), time.Millisecond)
-		if err = errors.Join(err, old.Close()); err != nil {
+		if err := errors.Join(old.Lock(), old.Close()); err != nil {
 			g.log.Warn(g.kind+": wait for changes under the old policy", "workspace", id, "error", err)
 		}
 	}, nil
