@@ -14,6 +14,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -171,14 +172,14 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if !u.throwaway {
 		l.Serving().Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
+	rec := &keep.Record{Key: want.key, Groups: groupsOf(u).Dirs(), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
 		if err := rec.Write(dir); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	more, err := groups(l, u)
-	defer closeAll(more)
+	joined, err := joinGroups(l, u)
+	defer joined.Close() //nolint:errcheck // nothing was written through them
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
 	}
@@ -225,13 +226,13 @@ func (p *Provider) end(ctx context.Context, dir string) error { return keep.End(
 // what is empty goes.
 var hooks = &keep.Hooks{
 	Before: func(ctx context.Context, r *keep.Record) {
-		if dir, ok := freezer(r.Groups); ok {
-			setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
+		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
+			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
 	After: func(r *keep.Record) error {
 		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
-		return removeGroups(r.Groups)
+		return cgroup.Remove(r.Groups)
 	},
 }
 

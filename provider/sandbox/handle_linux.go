@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -305,7 +306,7 @@ func (h *handle) destroy(ctx context.Context) error {
 
 // noPause says why nothing of the workspace can be frozen, "" where it can.
 func (h *handle) noPause(l *level) string {
-	switch err := hostControllers()["freezer"].err; {
+	switch err := cgroup.Find(cgroup.Freezer).Err; {
 	case l.kernel:
 		return "what runs in gVisor is not frozen"
 	case h.opts.Throwaway:
@@ -360,11 +361,11 @@ func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 	if err != nil || rec == nil {
 		return nil //nolint:nilerr // nothing runs
 	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return nil
 	}
-	if err := setFrozen(ctx, group, frozen); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := cgroup.SetFrozen(ctx, group, frozen); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("sandbox: %s: %w: %w", verb, fault.Of(err), err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -87,17 +88,13 @@ func traces(t testing.TB, bin string) (processes, groups []string) {
 			processes = append(processes, e.Name())
 		}
 	}
-	dirs := map[string]bool{hostUnified().dir: true}
-	for _, c := range hostControllers() {
-		dirs[c.dir] = true
-	}
-	for dir := range dirs {
+	for _, dir := range cgroup.Parents() {
 		entries, err := os.ReadDir(dir)
-		if dir == "" || err != nil {
+		if err != nil {
 			continue
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), groupPrefix) && !strings.Contains(e.Name(), "probe") {
+			if strings.HasPrefix(e.Name(), cgroup.Prefix) && !strings.Contains(e.Name(), "probe") {
 				groups = append(groups, filepath.Join(dir, e.Name()))
 			}
 		}
@@ -153,7 +150,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	_, groups := traces(t, bin)
 	for _, g := range groups {
-		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), groupPrefix)) { // others may run tests, too
+		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), cgroup.Prefix)) { // others may run tests, too
 			t.Errorf("left: group %s", g)
 		}
 	}

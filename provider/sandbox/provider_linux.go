@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -470,5 +471,5 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.groun
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cleanGroups(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.Collect(time.Now()), p.sweepLayers(ctx))
 }

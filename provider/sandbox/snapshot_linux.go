@@ -238,16 +238,6 @@ func (h *handle) tree(m *plot.Meta) snapshot.View {
 	return v
 }
 
-// isFrozen reports whether a group stands still.
-func isFrozen(dir string) bool {
-	file, want := filepath.Join(dir, "freezer.state"), "FROZEN\n"
-	if isUnified(dir) {
-		file, want = filepath.Join(dir, workGroup, "cgroup.freeze"), "1\n"
-	}
-	data, err := os.ReadFile(file)
-	return err == nil && string(data) == want
-}
-
 // become brings the files to another state. Plain ones are changed in their
 // directory, those that a mount shows through it; either has a journal.
 func (h *handle) become(ctx context.Context, to *snapshot.Return) error {

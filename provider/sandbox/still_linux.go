@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 )
 
 // Who keeps the processes of a workspace still for a moment holds a file locked,
@@ -54,7 +55,7 @@ func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
 	if err != nil {
 		return s, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
 	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return s, nil
 	}
@@ -62,7 +63,7 @@ func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
 	if err != nil {
 		return s, err
 	}
-	if !held && isFrozen(group) {
+	if !held && cgroup.Frozen(group) {
 		return still{frozen: true}, nil // it is paused, and stays so
 	}
 	f, err := os.OpenFile(h.p.ground.Path(h.id, stillName), os.O_CREATE|os.O_RDWR, 0o600)
@@ -73,7 +74,7 @@ func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
 		return s, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
 	}
 	s = still{frozen: true, file: f, group: group}
-	if err := setFrozen(ctx, group, true); err != nil {
+	if err := cgroup.SetFrozen(ctx, group, true); err != nil {
 		h.letGoLocked(ctx, s)
 		// Either the guest has ended, or it is not frozen, and the snapshot says so.
 		return still{frozen: errors.Is(err, os.ErrNotExist)}, nil
@@ -124,7 +125,7 @@ func (p *Provider) thaw(ctx context.Context, id, group string) (held bool, err e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := setFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := cgroup.SetFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, fmt.Errorf("sandbox: let the workspace go on: %w: %w", fault.Of(err), err)
 	}
 	return false, f.Truncate(0)
@@ -136,7 +137,7 @@ func (p *Provider) thawLeft(ctx context.Context, id string) (held bool, err erro
 	if err != nil || rec == nil {
 		return false, nil //nolint:nilerr // nothing runs
 	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return false, nil
 	}
