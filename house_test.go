@@ -63,7 +63,7 @@ var may = []struct{ pkg, imports string }{
 	{"guest/guestpb", ""},
 	{"guest/guestbin", "fault"},
 	{"guest/internal/gensyscalls", ""},
-	{"guest/keep", "fault workspace/driver guest"},
+	{"guest/keep", "fault workspace/driver posix/plot guest"},
 	{"guest", "fault workspace/driver posix/... guest/guestpb guest/guestbin internal/tail"},
 	{"internal/shellwire", "fault workspace/driver"},
 	{"internal/shelltest", "provider/memory provider/sandbox fault workspace/driver posix/process provider/local"},

@@ -137,8 +137,7 @@ func (h *Handle) Current() error {
 	return err
 }
 
-// Meta is what the handle was last bound to; its sections may be older than those on
-// disk, see Dir.Read.
+// Meta is the state as the last call of Current found it.
 func (h *Handle) Meta() Meta {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -202,6 +201,7 @@ func (h *Handle) refresh() (*driver.FS, error) {
 		h.seen = nil // each call looks again, and finds the same
 		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
 	}
+	h.meta = *m
 	return h.module, nil
 }
 

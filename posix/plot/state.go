@@ -57,6 +57,9 @@ func (s Section[T]) Get(m *Meta) (*T, error) {
 	return v, nil
 }
 
+// In reports whether the section holds anything.
+func (s Section[T]) In(m *Meta) bool { return m.Sections[string(s)] != nil }
+
 // Set replaces what the section holds; nil removes it.
 func (s Section[T]) Set(m *Meta, v *T) error {
 	if v == nil {
