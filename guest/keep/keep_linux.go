@@ -43,6 +43,7 @@ type Record struct {
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
+	Paused bool     `json:"paused,omitempty"` // its workload is frozen until it is resumed
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
 }
 

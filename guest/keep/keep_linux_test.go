@@ -34,11 +34,6 @@ func child(t *testing.T) (*Record, *exec.Cmd) {
 	return &Record{Key: "k", PID: cmd.Process.Pid, Start: start}, cmd
 }
 
-func alive(r *Record) bool {
-	start, err := StartTime(r.PID)
-	return err == nil && start == r.Start
-}
-
 // workspace makes the directory of a workspace.
 func workspace(t *testing.T) plot.Dir {
 	t.Helper()
@@ -79,8 +74,8 @@ func TestKillEndsTheProcessOfTheRecordAlone(t *testing.T) {
 	rec, cmd := child(t)
 	other := *rec
 	other.Start += "0" // the number was used again
-	if err := other.Kill(t.Context(), 0); err != nil || !alive(rec) {
-		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, alive(rec))
+	if err := other.Kill(t.Context(), 0); err != nil || !rec.Lives() {
+		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, rec.Lives())
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- cmd.Wait() }()
@@ -157,8 +152,8 @@ func TestEndWithoutAnswer(t *testing.T) {
 	if err := rec.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := EndIn(t.Context(), dir, nil); err != nil || !alive(rec) {
-		t.Errorf("EndIn where no lock was ever taken: %v, the process lives: %v", err, alive(rec))
+	if err := EndIn(t.Context(), dir, nil); err != nil || !rec.Lives() {
+		t.Errorf("EndIn where no lock was ever taken: %v, the process lives: %v", err, rec.Lives())
 	}
 	lock, err := Lock(t.Context(), dir.Path)
 	if err != nil {

@@ -306,14 +306,6 @@ func SetFrozen(ctx context.Context, dir string, frozen bool) error {
 	}
 }
 
-// Frozen reports whether a group is frozen.
-func Frozen(dir string) bool {
-	if isV2(dir) {
-		return frozenV2(dir)
-	}
-	return cgroupv1.Frozen(dir)
-}
-
 // OOMKills counts the processes that were killed in groups for want of memory.
 func OOMKills(dirs ...string) (n int64) {
 	for _, dir := range dirs {

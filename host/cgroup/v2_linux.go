@@ -220,8 +220,3 @@ func setFrozenV2(dir string, frozen bool) (done bool, err error) {
 	data, err := os.ReadFile(filepath.Join(work, "cgroup.events"))
 	return strings.Contains("\n"+string(data), "\n"+want), err
 }
-
-func frozenV2(dir string) bool {
-	data, err := os.ReadFile(filepath.Join(dir, workGroup, "cgroup.freeze"))
-	return err == nil && string(data) == "1\n"
-}

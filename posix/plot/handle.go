@@ -3,7 +3,6 @@ package plot
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -244,11 +243,11 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 	return m, h.bind(m, root)
 }
 
-// Reshape replaces what the provider keeps in the state, together with what change,
-// called before, does to the files: their directory may be another one after it.
-// Nobody commits anything meanwhile. The handle stands for what there is then;
-// others are evicted.
-func (h *Handle) Reshape(ctx context.Context, own json.RawMessage, change func() error) error {
+// Reshape changes what the provider keeps in the state, together with what change
+// does to the files: their directory may be another one after it. No change of a file
+// is committed meanwhile. The handle stands for what there is then; others are
+// evicted where Own is another one.
+func (h *Handle) Reshape(ctx context.Context, change func(*Meta) error) error {
 	unlock, err := h.g.Lock(ctx)
 	if err != nil {
 		return err
@@ -259,7 +258,7 @@ func (h *Handle) Reshape(ctx context.Context, own json.RawMessage, change func()
 	if h.closed {
 		return fmt.Errorf("the workspace is closed: %w", fault.WrongState)
 	}
-	m, err := h.g.reshape(ctx, h.id, own, change)
+	m, err := h.g.reshape(ctx, h.id, change)
 	if err != nil {
 		return err
 	}

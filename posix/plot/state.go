@@ -221,21 +221,18 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 }
 
 // Reshape is Handle.Reshape for a workspace that this process has no handle of.
-func (g *Ground) Reshape(ctx context.Context, id string, own json.RawMessage, change func() error) (*Meta, error) {
+func (g *Ground) Reshape(ctx context.Context, id string, change func(*Meta) error) (*Meta, error) {
 	unlock, err := g.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return g.reshape(ctx, id, own, change)
+	return g.reshape(ctx, id, change)
 }
 
 // reshape does it while the lock of the root is held.
-func (g *Ground) reshape(ctx context.Context, id string, own json.RawMessage, change func() error) (*Meta, error) {
-	m, err := g.Dir(id).Update(ctx, true, func(m *Meta) error {
-		m.Own = own
-		return change()
-	})
+func (g *Ground) reshape(ctx context.Context, id string, change func(*Meta) error) (*Meta, error) {
+	m, err := g.Dir(id).Update(ctx, true, change)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
 	}

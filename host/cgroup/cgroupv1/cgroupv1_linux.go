@@ -119,9 +119,3 @@ func SetFrozen(dir string, frozen bool) (done bool, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, freezerState))
 	return string(data) == state+"\n", err // in between it is FREEZING
 }
-
-// Frozen reports whether a group is frozen.
-func Frozen(dir string) bool {
-	data, err := os.ReadFile(filepath.Join(dir, freezerState))
-	return err == nil && string(data) == "FROZEN\n"
-}
