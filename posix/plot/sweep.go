@@ -50,7 +50,7 @@ func (g *Ground) HasWorkspaces() (bool, error) {
 		if !driver.ValidID(e.Name()) {
 			return false
 		}
-		_, err := os.Lstat(g.metaPath(e.Name()))
+		_, err := os.Lstat(g.Dir(e.Name()).state())
 		return !errors.Is(err, fs.ErrNotExist)
 	}), nil
 }
