@@ -179,7 +179,13 @@ func (r *Record) end(ctx context.Context, d plot.Dir, asked bool, hooks *Hooks) 
 			return err
 		}
 	}
-	return (*Record)(nil).Write(ctx, d)
+	// The directory may be gone by now. A full disk must not keep a workspace from
+	// being removed: a record that stays names a process that has ended.
+	err := (*Record)(nil).Write(ctx, d)
+	if errors.Is(err, os.ErrNotExist) || fault.Of(err) == fault.ResourceExhausted {
+		return nil
+	}
+	return err
 }
 
 // StartTime is when a process started, in the kernel's words.
