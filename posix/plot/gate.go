@@ -1,13 +1,13 @@
 package plot
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/gofrs/flock"
+
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/flockfile"
 )
 
 // A gate lets the changes of one root be committed while the policy on disk
@@ -29,14 +29,15 @@ func (h *Handle) Gate(m *Meta) func(change func() error) error {
 }
 
 func (g *gate) commit(change func() error) error {
-	lock, err := flockfile.RLock(context.Background(), g.h.g.Path(g.h.id, lockName), existing)
+	lock := flock.New(g.h.g.Path(g.h.id, lockName), existing)
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	err := lock.RLock()
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)
 	}
 	if err != nil {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	if err := g.judge(); err != nil {
 		return err
 	}

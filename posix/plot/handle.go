@@ -163,21 +163,23 @@ func (h *Handle) files(ctx context.Context) (*driver.FS, error) {
 // current is files without Via.
 func (h *Handle) current() (*driver.FS, error) {
 	h.mu.RLock()
-	module, closed, same := h.module, h.closed, h.unchanged()
+	module, err, changed := h.module, h.usable(), !h.closed && !h.unchanged()
 	h.mu.RUnlock()
-	if closed {
-		return nil, fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+	if changed {
+		return h.refresh()
 	}
-	if !same {
-		var err error
-		if module, err = h.refresh(); err != nil {
-			return nil, err
-		}
+	return module, err
+}
+
+// usable says why no call may be made, whatever the state on disk says. h.mu is held.
+func (h *Handle) usable() error {
+	switch {
+	case h.closed:
+		return fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+	case !h.stands():
+		return fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
 	}
-	if !h.stands() {
-		return nil, fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
-	}
-	return module, nil
+	return nil
 }
 
 // unchanged reports whether the state on disk is the file that was last read. h.mu
@@ -193,7 +195,7 @@ func (h *Handle) refresh() (*driver.FS, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+		return nil, h.usable()
 	}
 	m, err := h.look()
 	if err != nil || m.ID != h.id || m.Revision != h.meta.Revision || !bytes.Equal(m.Own, h.meta.Own) {
@@ -201,7 +203,7 @@ func (h *Handle) refresh() (*driver.FS, error) {
 		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
 	}
 	h.meta = *m
-	return h.module, nil
+	return h.module, h.usable()
 }
 
 // Update changes the policy, which the caller has checked, and returns the state

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 
 	"github.com/croft-run/croft/guest"
@@ -43,7 +44,7 @@ func groupsOf(u unit) *cgroup.Groups {
 func joinGroups(l *guest.Launch, u unit) (*cgroup.Files, error) {
 	files, err := groupsOf(u).Create()
 	if err != nil {
-		return files, err
+		return nil, errors.Join(err, files.Close())
 	}
 	if files.Birth != nil {
 		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.Birth.Fd())

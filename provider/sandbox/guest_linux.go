@@ -165,10 +165,10 @@ func (p *Provider) start(ctx context.Context, d plot.Dir, want *plan, proxied bo
 		}
 	}
 	joined, err := joinGroups(l, u)
-	defer joined.Close() //nolint:errcheck // nothing was written through them
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
 	}
+	defer joined.Close() //nolint:errcheck // nothing was written through them
 	driver.Step(ctx, "groups made")
 	r, err := keep.Start(ctx, d, l, rec)
 	if err != nil {
