@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -71,15 +72,15 @@ func middle(list []int64) int64 {
 // weigh asks the kernel what the guest of the workspace in dir holds: memory of
 // its own, and all that is resident.
 func weigh(dir string) (anon, resident int64, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, "guest"))
+	data, err := os.ReadFile(filepath.Join(dir, plot.StateName(sandbox.Kind)))
 	if err != nil {
 		return 0, 0, err
 	}
-	var record struct{ PID int }
-	if err := json.Unmarshal(data, &record); err != nil {
+	var state struct{ Sections struct{ Guest struct{ PID int } } }
+	if err := json.Unmarshal(data, &state); err != nil {
 		return 0, 0, err
 	}
-	return weighProcess(strconv.Itoa(record.PID))
+	return weighProcess(strconv.Itoa(state.Sections.Guest.PID))
 }
 
 // weighProcess is weigh for a process by its id.

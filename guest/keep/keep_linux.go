@@ -2,7 +2,6 @@ package keep
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,27 +13,24 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Names in the directory of a workspace.
 const (
 	SocketName = "sock"       // where the guest listens
-	RecordName = "guest"      // which process it is: a Record, as JSON
-	LockName   = "guest.lock" // held by who finds, starts or ends the guest
+	lockName   = "guest.lock" // flock of the process that finds, starts or ends the guest
 )
 
-// Prepare makes a directory one that can have a guest.
-func Prepare(dir string) error {
-	return os.WriteFile(filepath.Join(dir, LockName), nil, 0o600)
-}
+// record is the section of the state that says which process the guest is.
+const record = plot.Section[Record]("guest")
 
-// Lock takes the guest of a workspace for whoever finds, starts or ends it. It
-// is fs.ErrNotExist where the workspace is gone.
+// Lock takes the lock under which the guest of a workspace is found, started or
+// ended, which may take seconds. It is fs.ErrNotExist where the workspace is gone.
 func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
-	return flockfile.Lock(ctx, filepath.Join(dir, LockName), flock.SetFlag(os.O_RDWR)) // without O_CREATE: it must not come back after the workspace
+	return flockfile.Lock(ctx, filepath.Join(dir, lockName))
 }
 
 // A Record says which process a guest is. The host wrote it: the guest itself is
@@ -47,41 +43,46 @@ type Record struct {
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
+	Paused bool     `json:"paused,omitempty"` // its workload is frozen until it is resumed
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
 }
 
-// Read returns the record in dir; nil without an error for one that a power
-// loss, which no guest outlives, has torn.
-func Read(dir string) (*Record, error) {
-	data, err := os.ReadFile(filepath.Join(dir, RecordName))
+// Read returns the record of the guest; nil where there is none, also where the
+// state is not readable: a power loss, which no guest outlives, has torn it.
+func Read(d plot.Dir) *Record {
+	m, err := d.Read()
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	rec := new(Record)
-	if err := driver.DecodeStrict(data, rec); err != nil {
-		return nil, nil //nolint:nilerr // see above
-	}
-	return rec, nil
+	return In(m)
 }
 
-// Write puts the record into dir.
-func (r *Record) Write(dir string) error {
-	data, err := json.Marshal(r)
+// In returns the record of the guest that a state holds.
+func In(m *plot.Meta) *Record {
+	rec, err := record.Get(m)
 	if err != nil {
-		return err
+		return nil
 	}
-	path := filepath.Join(dir, RecordName)
-	return atomicfile.Write(path, data, atomicfile.Options{Temp: path + ".new"})
+	return rec
 }
+
+// Write notes the record in the state.
+func (r *Record) Write(ctx context.Context, d plot.Dir) error {
+	_, err := d.Update(ctx, false, r.Note)
+	return err
+}
+
+// Note puts the record into a state that is being changed; nil removes it.
+func (r *Record) Note(m *plot.Meta) error { return record.Set(m, r) }
 
 // Adopt attaches to a guest that runs under key, if there is one, and returns
 // its record. The lock is held.
-func Adopt(ctx context.Context, dir, key, version, workspace string) (*guest.Client, *Record) {
-	rec, err := Read(dir)
-	if err != nil || rec == nil || rec.Key != key {
+func Adopt(ctx context.Context, d plot.Dir, key, version, workspace string) (*guest.Client, *Record) {
+	rec := Read(d)
+	if rec == nil || rec.Key != key {
 		return nil, nil
 	}
-	c, err := guest.Dial(ctx, filepath.Join(dir, SocketName), rec.Token, version, workspace)
+	c, err := guest.Dial(ctx, filepath.Join(d.Path, SocketName), rec.Token, version, workspace)
 	if err != nil {
 		return nil, nil
 	}
@@ -90,7 +91,7 @@ func Adopt(ctx context.Context, dir, key, version, workspace string) (*guest.Cli
 
 // Start starts a guest and notes in rec, and on disk, which process it is, before
 // it does anything. The lock is held, and End was called.
-func Start(ctx context.Context, dir string, l *guest.Launch, rec *Record) (*guest.Running, error) {
+func Start(ctx context.Context, d plot.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {
 	if l.Socket != "" {
 		rec.Token = driver.NewID()
 		l.Serving().Token = rec.Token
@@ -98,7 +99,7 @@ func Start(ctx context.Context, dir string, l *guest.Launch, rec *Record) (*gues
 	l.Started = func(pid int) error {
 		rec.PID = pid
 		rec.Start, _ = StartTime(pid) // "" is no process's
-		return rec.Write(dir)
+		return rec.Write(context.WithoutCancel(ctx), d)
 	}
 	r, err := l.Start(ctx)
 	if err != nil {
@@ -117,34 +118,28 @@ type Hooks struct {
 // EndTimeout bounds the end of a guest, on a machine under load.
 const EndTimeout = 60 * time.Second
 
-// EndIn ends the guest of the workspace in dir, if it has one, and whatever ran
-// in it.
-func EndIn(ctx context.Context, dir string, hooks *Hooks) error {
-	if _, err := os.Lstat(dir); err != nil {
-		return nil //nolint:nilerr // there is no workspace, so there is no guest
-	}
+// EndIn ends the guest of a workspace, if it has one, and whatever ran in it.
+func EndIn(ctx context.Context, d plot.Dir, hooks *Hooks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndTimeout)
 	defer cancel()
-	alone, err := Lock(ctx, dir)
+	// Without a lock no guest was ever started, or the workspace is gone.
+	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), flock.SetFlag(os.O_RDWR))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("lock the guest: %w", err)
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	return End(ctx, dir, hooks)
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	return End(ctx, d, hooks)
 }
 
 // patience is how long a guest that was asked to end may take.
 const patience = 10 * time.Second
 
 // End ends the guest: by asking, and then by force. The lock is held.
-func End(ctx context.Context, dir string, hooks *Hooks) error {
-	rec, err := Read(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("read the record of the guest: %w", err)
-	}
+func End(ctx context.Context, d plot.Dir, hooks *Hooks) error {
+	rec := Read(d)
 	if rec != nil && hooks != nil && hooks.Before != nil {
 		hooks.Before(ctx, rec)
 	}
@@ -154,30 +149,43 @@ func End(ctx context.Context, dir string, hooks *Hooks) error {
 	if rec != nil {
 		token = rec.Token
 	}
-	socket := filepath.Join(dir, SocketName)
+	socket := filepath.Join(d.Path, SocketName)
 	_, missing := os.Lstat(socket)
 	asked := missing == nil && guest.Stop(ask, socket, token) == nil
 	driver.Step(ctx, "guest asked to end")
 	if rec != nil {
-		wait := time.Duration(0)
-		if asked {
-			wait = patience
-		}
-		if err := rec.Kill(ctx, wait); err != nil {
+		if err := rec.end(ctx, d, asked, hooks); err != nil {
 			return err
-		}
-		if hooks != nil && hooks.After != nil {
-			if err := hooks.After(rec); err != nil {
-				return err
-			}
 		}
 	}
-	for _, name := range []string{SocketName, RecordName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
+}
+
+// end waits for the end of the process, kills it where it takes too long, and
+// forgets it.
+func (r *Record) end(ctx context.Context, d plot.Dir, asked bool, hooks *Hooks) error {
+	wait := time.Duration(0)
+	if asked {
+		wait = patience
+	}
+	if err := r.Kill(ctx, wait); err != nil {
+		return err
+	}
+	if hooks != nil && hooks.After != nil {
+		if err := hooks.After(r); err != nil {
+			return err
+		}
+	}
+	// The directory may be gone by now. A full disk must not keep a workspace from
+	// being removed: a record that stays names a process that has ended.
+	err := (*Record)(nil).Write(ctx, d)
+	if errors.Is(err, os.ErrNotExist) || fault.Of(err) == fault.ResourceExhausted {
+		return nil
+	}
+	return err
 }
 
 // StartTime is when a process started, in the kernel's words.

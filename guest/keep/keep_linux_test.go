@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // child starts a process that lasts, and returns the record of it.
@@ -31,30 +34,38 @@ func child(t *testing.T) (*Record, *exec.Cmd) {
 	return &Record{Key: "k", PID: cmd.Process.Pid, Start: start}, cmd
 }
 
-func alive(r *Record) bool {
-	start, err := StartTime(r.PID)
-	return err == nil && start == r.Start
+// workspace makes the directory of a workspace.
+func workspace(t *testing.T) plot.Dir {
+	t.Helper()
+	g, err := plot.New(&plot.Config{Kind: "test", Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := driver.NewID()
+	if _, err := g.Ensure(t.Context(), driver.Spec{ID: id, Kind: "test"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return g.Dir(id)
 }
 
 func TestRecordIsReadAsItWasWritten(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Read of none: %v", err)
+	dir := workspace(t)
+	if got := Read(dir); got != nil {
+		t.Errorf("Read of none: %v", got)
 	}
 	want := &Record{Key: "k", PID: 7, Start: "123", Mount: 9, Groups: []string{"/a", "/b"}}
-	if err := want.Write(dir); err != nil {
+	if err := want.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read(dir)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("the record differs, %v (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(want, Read(dir)); diff != "" {
+		t.Errorf("the record differs (-want +got):\n%s", diff)
 	}
 	for _, torn := range []string{"", `{"key":"k","pi`, `{"key":"k","colour":1}`} {
-		if err := os.WriteFile(filepath.Join(dir, RecordName), []byte(torn), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir.Path, plot.StateName(dir.Kind)), []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Read(dir); got != nil || err != nil {
-			t.Errorf("Read of %q = %+v, %v; want none", torn, got, err)
+		if got := Read(dir); got != nil {
+			t.Errorf("Read of %q = %+v; want none", torn, got)
 		}
 	}
 }
@@ -63,8 +74,8 @@ func TestKillEndsTheProcessOfTheRecordAlone(t *testing.T) {
 	rec, cmd := child(t)
 	other := *rec
 	other.Start += "0" // the number was used again
-	if err := other.Kill(t.Context(), 0); err != nil || !alive(rec) {
-		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, alive(rec))
+	if err := other.Kill(t.Context(), 0); err != nil || !rec.Lives() {
+		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, rec.Lives())
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- cmd.Wait() }()
@@ -103,12 +114,6 @@ func TestKillOfANumberThatIsAThreadsNow(t *testing.T) {
 
 func TestOneAtATimeHasTheGuest(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Lock(t.Context(), dir); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("Lock before Prepare: %v", err)
-	}
-	if err := Prepare(dir); err != nil {
-		t.Fatal(err)
-	}
 	first, err := Lock(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -140,29 +145,37 @@ func TestOneAtATimeHasTheGuest(t *testing.T) {
 // TestEndWithoutAnswer ends a guest that does not listen, by force, and removes
 // what it left; After is asked first, and its error keeps the record.
 func TestEndWithoutAnswer(t *testing.T) {
-	dir := t.TempDir()
+	dir := workspace(t)
 	rec, cmd := child(t)
 	waited := make(chan error, 1)
 	go func() { waited <- cmd.Wait() }()
-	if err := errors.Join(Prepare(dir), rec.Write(dir)); err != nil {
+	if err := rec.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
+	if err := EndIn(t.Context(), dir, nil); err != nil || !rec.Lives() {
+		t.Errorf("EndIn where no lock was ever taken: %v, the process lives: %v", err, rec.Lives())
+	}
+	lock, err := Lock(t.Context(), dir.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
 	failing := errors.New("not yet")
-	err := EndIn(t.Context(), dir, &Hooks{After: func(*Record) error { return failing }})
+	err = EndIn(t.Context(), dir, &Hooks{After: func(*Record) error { return failing }})
 	if !errors.Is(err, failing) {
 		t.Errorf("EndIn: %v, want what After answers", err)
 	}
 	<-waited
-	if got, err := Read(dir); got == nil || err != nil {
-		t.Errorf("the record is gone before all is: %v", err)
+	if Read(dir) == nil {
+		t.Error("the record is gone before all is")
 	}
 	if err := EndIn(t.Context(), dir, nil); err != nil {
 		t.Errorf("EndIn again: %v", err)
 	}
-	if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the record is still there: %v", err)
+	if got := Read(dir); got != nil {
+		t.Errorf("the record is still there: %v", got)
 	}
-	if err := EndIn(t.Context(), filepath.Join(dir, "none"), nil); err != nil {
+	if err := EndIn(t.Context(), plot.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
 		t.Errorf("EndIn of no workspace: %v", err)
 	}
 }

@@ -14,6 +14,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
+// Lives reports whether the process of the guest lives, and not another one with its
+// number.
+func (r *Record) Lives() bool {
+	start, err := StartTime(r.PID)
+	return err == nil && start == r.Start
+}
+
 // Kill waits for the end of the guest's process, and kills it when wait is over.
 // The kernel kills what runs in its process namespace with it.
 func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
@@ -28,8 +35,8 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
-	if start, err := StartTime(r.PID); err != nil || start != r.Start {
-		return nil //nolint:nilerr // it has ended; the number is another's
+	if !r.Lives() {
+		return nil
 	}
 	if wait > 0 && ended(ctx, fd, wait) {
 		return nil

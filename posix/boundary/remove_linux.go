@@ -21,13 +21,14 @@ func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, s
 	if t.dir {
 		err = unix.EISDIR
 	} else {
-		err = unlink(p.fd, p.base, 0)
+		err = s.unlink(p.fd, p.base, 0)
 	}
 	if errors.Is(err, unix.EISDIR) {
 		if o.Recursive {
-			err = removeTree(ctx, p)
+			r := remover{stopped: ctx.Err, sys: s}
+			err = r.remove(p)
 		} else {
-			err = removeEmpty(ctx, p)
+			err = s.removeEmpty(ctx, p)
 		}
 	}
 	if err == nil && sync {
@@ -36,14 +37,22 @@ func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, s
 	return err
 }
 
+// unlink is unlink for what may be a mount point.
+func (s system) unlink(fd int, base string, flags int) error {
+	if err := s.mayReplace(place{fd: fd, base: base}); err != nil {
+		return err
+	}
+	return unlink(fd, base, flags)
+}
+
 func unlink(fd int, base string, flags int) error {
 	_, err := retry(func() (int, error) { return 0, unix.Unlinkat(fd, base, flags) })
 	return err
 }
 
 // removeEmpty removes a directory that has nothing but what a crash left.
-func removeEmpty(ctx context.Context, p place) error {
-	err := unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+func (s system) removeEmpty(ctx context.Context, p place) error {
+	err := s.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
 		return errNotDir
@@ -62,7 +71,7 @@ func removeEmpty(ctx context.Context, p place) error {
 	if err := removeTemps(ctx, fd); err != nil {
 		return err
 	}
-	if unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
+	if s.unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
 		return full
 	}
 	return nil
@@ -102,6 +111,7 @@ func forceRemove(path string) error {
 // A remover removes one tree.
 type remover struct {
 	stopped func() error // why to go no further, nil for nothing
+	sys     system       // says whether mount points stay
 	force   bool         // modes of directories are changed where they are in the way
 	top     int          // the directory at the top of the tree
 	moved   bool         // something was moved to top and is still to be removed
@@ -122,7 +132,7 @@ func (r *remover) remove(p place) (err error) {
 			return err
 		}
 	}
-	return unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+	return r.sys.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
 }
 
 // open opens a directory that is to be emptied.
@@ -168,7 +178,7 @@ func (r *remover) empty(fd, depth int) error {
 		if err := r.stopped(); err != nil {
 			return err
 		}
-		err := unlink(fd, base, 0)
+		err := r.sys.unlink(fd, base, 0)
 		if errors.Is(err, unix.EISDIR) {
 			err = r.below(fd, base, depth+1)
 		}
@@ -181,6 +191,9 @@ func (r *remover) empty(fd, depth int) error {
 
 func (r *remover) below(fd int, base string, depth int) error {
 	if depth > maxOpenDirs {
+		if err := r.sys.mayReplace(place{fd: fd, base: base}); err != nil {
+			return err
+		}
 		r.moved = true
 		return unix.Renameat(fd, base, r.top, tempName())
 	}
@@ -193,7 +206,7 @@ func (r *remover) below(fd int, base string, depth int) error {
 	if err != nil {
 		return err
 	}
-	return unlink(fd, base, unix.AT_REMOVEDIR)
+	return r.sys.unlink(fd, base, unix.AT_REMOVEDIR)
 }
 
 // cleanTemps removes temporary files that nobody writes from the whole tree.

@@ -25,9 +25,9 @@ type Options struct {
 	// brings back what was there, and never for what an agent asks for.
 	Exact bool
 
-	// KeepMounts refuses to replace what is a mount point. The kernel does so by
-	// itself only in the mount namespace of who asks; it is for a root on the
-	// mounts of another one. It holds for Write, and so for Edit and Copy.
+	// KeepMounts refuses to replace, rename and remove what is a mount point. The
+	// kernel does so by itself only in the mount namespace of the caller; it is for a
+	// root on the mounts of another one.
 	KeepMounts bool
 
 	// Commit, where it is set, makes the last step of each Write and Edit, and of

@@ -347,6 +347,11 @@ func (s system) rename(from, to target, o *driver.RenameOptions, sync bool) erro
 		return err
 	}
 	defer t.close()
+	for _, p := range []place{f, t} {
+		if err := s.mayReplace(p); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
 	// With a slash at the end the kernel itself demands a directory.
 	fbase, tbase := f.base+slash(from), t.base+slash(to)
 	var flags uint

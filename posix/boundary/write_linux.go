@@ -82,8 +82,9 @@ func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, 
 	return place{}, unix.ELOOP
 }
 
-// mayReplace refuses a mount point, where those stay. What is one now was one when
-// the mounts were made, and nobody on their side can move it away.
+// mayReplace refuses a mount point, where those stay. A name that is none now does not
+// become one before it is used: mounts are made before this root is handed out, and in
+// the namespace that they are in the kernel lets no mount point be renamed.
 func (s system) mayReplace(p place) error {
 	if !s.keepMounts {
 		return nil

@@ -9,11 +9,21 @@
 // A root may be shared by providers of several kinds. Each workspace has a
 // directory named by its id:
 //
-//	<root>/<id>/meta-KIND  what the workspace is: policy, revision (JSON)
-//	<root>/<id>/files      its files, unless it is in place
-//	<root>/<id>/held       locked while a process holds the workspace
+//	<root>/<id>/state-KIND.json  the state: policy, revision, what the provider notes
+//	<root>/<id>/state.lock       flock of the state: shared by commits of changes of
+//	                             files, exclusive by changes of the state
+//	<root>/<id>/files            its files, unless it is in place
+//	<root>/<id>/held             flock, shared, while a process holds the workspace
+//	<root>/<id>/held.suspect     a process died while it held the workspace, and its
+//	                             temporary files were not removed yet
 //
-// The name of the meta says whose the directory is. That is never torn, while
+// The state is one JSON file of type Meta. A state of another version is refused.
+// Dir.Update changes it under its lock, by a temporary file and a rename. What a
+// provider notes while the workspace lives is in sections of it, each of a type of
+// its own: see Section. Other names that a provider adds, for what is no state, such
+// as sockets and layers, are in the table of its package doc.
+//
+// The name of the state says whose the directory is. That is never torn, while
 // what is in the file may be lost with the power.
 //
 // It is made as <root>/.new-<kind>-<id> and renamed when it is complete, and
@@ -22,10 +32,10 @@
 //
 // # What is promised
 //
-// A meta is on stable storage before a change is acknowledged: a permission that
-// was revoked does not come back with the power. That of a new workspace is, too,
-// if its policy says durable; one that is not may lose its meta when the power
-// goes within moments of its making. It is gone then, and swept as any other. A handle
+// A policy is on stable storage before a change of it is acknowledged: a permission
+// that was revoked does not come back with the power. So is every state of a
+// workspace whose policy says durable; one that is not may lose its state when the
+// power goes within moments of a change. It is gone then, and swept as any other. A handle
 // notices, before each call, that the workspace was destroyed or that its policy
 // was changed by another handle, and answers fault.Evicted. A write looks again
 // when it commits, and obeys the policy that holds then: after a change to

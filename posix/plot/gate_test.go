@@ -40,20 +40,14 @@ func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	m := h.Meta()
 	gate := h.Gate(&m)
 
-	written, updated := make(chan struct{}), make(chan error, 1)
+	updated := make(chan error, 1)
 	var acknowledged atomic.Bool
-	ctx := driver.WithSteps(t.Context(), func(step string) {
-		if step == "policy written" {
-			close(written)
-		}
-	})
 	err = gate(func() error {
 		go func() {
-			_, err := other.Update(ctx, driver.Policy{ReadOnly: true}, nil)
+			_, err := other.Update(t.Context(), driver.Policy{ReadOnly: true}, nil)
 			acknowledged.Store(true)
 			updated <- err
 		}()
-		<-written
 		time.Sleep(50 * time.Millisecond) // time for an Update that does not wait to show it
 		if acknowledged.Load() {
 			t.Error("the change of policy was acknowledged while a change was being committed")

@@ -21,8 +21,10 @@ const (
 	HeldName  = "held"
 )
 
-// MetaName is the name of the meta of a workspace of a kind, in its directory.
-func MetaName(kind string) string { return "meta-" + kind }
+// StateName is the name of the state of a workspace of a kind, in its directory.
+func StateName(kind string) string { return "state-" + kind + ".json" }
+
+const lockName = "state.lock" // shared by commits of changes of files, exclusive by changes of the state
 
 // Config says where workspaces are kept.
 type Config struct {
@@ -51,7 +53,7 @@ type Ground struct {
 	forbidden []string // absolute; with root
 	roots     []string // absolute; nil is any
 
-	newPrefix, deadPrefix, lockName, metaName string // with the kind in them, because others may work in the same directory
+	newPrefix, deadPrefix, rootLock string // with the kind in them, because others may work in the same directory
 }
 
 // New returns the ground that cfg describes. Nothing is made yet.
@@ -65,8 +67,7 @@ func New(cfg *Config) (*Ground, error) {
 	}
 	g := &Ground{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID,
-		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", lockName: LockName(cfg.Kind),
-		metaName: MetaName(cfg.Kind),
+		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", rootLock: LockName(cfg.Kind),
 	}
 	for _, dir := range append([]string{root}, cfg.Forbidden...) {
 		abs, err := filepath.Abs(dir)
@@ -110,8 +111,6 @@ func (g *Ground) Path(elem ...string) string {
 	return filepath.Join(append([]string{g.root}, elem...)...)
 }
 
-func (g *Ground) metaPath(id string) string { return g.Path(id, g.metaName) }
-
 // Boot names the present boot of the host.
 func (g *Ground) Boot() string { return g.boot }
 
@@ -122,10 +121,10 @@ func (g *Ground) Log() *slog.Logger { return g.log }
 // a workspace needs. It is held for a few system calls, never while a tree is
 // removed.
 func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
-	l, err := flockfile.Lock(ctx, g.Path(g.lockName))
+	l, err := flockfile.Lock(ctx, g.Path(g.rootLock))
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(g.root, 0o700); err == nil {
-			l, err = flockfile.Lock(ctx, g.Path(g.lockName))
+			l, err = flockfile.Lock(ctx, g.Path(g.rootLock))
 		}
 	}
 	if err != nil {
@@ -136,11 +135,13 @@ func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Gone is the error of Resolve for a workspace whose files are gone. It says
 // nothing of the ref, which comes from storage that others may write.
-func (g *Ground) Gone() error {
-	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", g.kind, fault.Failed), fault.CauseGone)
+func (g *Ground) Gone() error { return gone(g.kind) }
+
+func gone(kind string) error {
+	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
 }
 
-// Resolve reads the meta of the workspace that ref, whose payload names id, stands
+// Resolve reads the state of the workspace that ref, whose payload names id, stands
 // for.
 func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, id string) (*Meta, error) {
 	m, err := g.Read(id)

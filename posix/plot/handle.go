@@ -1,10 +1,11 @@
 package plot
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -37,10 +38,10 @@ type Handle struct {
 	Via func(ctx context.Context) (*driver.FS, error)
 
 	mu     sync.RWMutex
-	pin    *os.File       // the meta that the handle was built from; open, so that its inode is not used again
-	seen   fs.FileInfo    // of pin
-	meta   Meta           // of pin
-	root   *boundary.Root // under the policy of that meta
+	pin    *os.File       // the state that was last read; see look
+	seen   fs.FileInfo    // of pin; nil is another state than meta
+	meta   Meta           // that the handle was bound to
+	root   *boundary.Root // under the policy of meta
 	module *driver.FS
 	held   *holder
 	closed bool
@@ -83,49 +84,49 @@ func (h *Handle) know(m *Meta, root *boundary.Root) (err error) {
 	return nil
 }
 
-// bind makes calls go to root, which obeys the policy of m, the meta on disk.
+// bind makes calls go to root, which obeys the policy of m, the state on disk.
+// Calls under way on the root before end on that.
 func (h *Handle) bind(m *Meta, root *boundary.Root) error {
-	pin, seen, err := h.g.pinMeta(m)
-	if err != nil {
-		return errors.Join(err, root.Close())
-	}
-	h.swap(pin, seen, m, root)
-	return nil
-}
-
-// pinMeta opens the meta on disk and makes sure that it is still m.
-func (g *Ground) pinMeta(m *Meta) (*os.File, fs.FileInfo, error) {
-	pin, err := os.Open(g.metaPath(m.ID))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, g.Gone()
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	var now Meta
-	err = json.NewDecoder(pin).Decode(&now)
+	now, err := h.look()
 	if err == nil && now.Revision != m.Revision {
 		err = fault.Transient(fmt.Errorf("%w: the policy was changed meanwhile", fault.Failed))
 	}
-	var seen fs.FileInfo
-	if err == nil {
-		seen, err = pin.Stat()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = h.g.Gone()
 	}
 	if err != nil {
-		pin.Close()
-		return nil, nil, err
+		return errors.Join(err, root.Close())
 	}
-	return pin, seen, nil
-}
-
-// swap replaces what the handle is bound to. Calls under way on the old root end
-// on it.
-func (h *Handle) swap(pin *os.File, seen fs.FileInfo, m *Meta, root *boundary.Root) {
 	if h.root != nil {
 		h.root.Close() //nolint:errcheck // nothing was written through the descriptor
+	}
+	h.meta, h.root, h.module = *m, root, root.Module()
+	return nil
+}
+
+// look reads the state on disk, and remembers which file it is. The file stays open,
+// so that its inode is not used again. h.mu is held.
+func (h *Handle) look() (*Meta, error) {
+	pin, err := os.Open(h.g.Dir(h.id).state())
+	if err != nil {
+		return nil, err
+	}
+	var m *Meta
+	seen, err := pin.Stat()
+	if err == nil {
+		var data []byte
+		if data, err = io.ReadAll(pin); err == nil {
+			m, err = parse(data, h.g.kind)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, pin.Close())
+	}
+	if h.pin != nil {
 		h.pin.Close()
 	}
-	h.pin, h.seen, h.meta, h.root, h.module = pin, seen, *m, root, root.Module()
+	h.pin, h.seen = pin, seen
+	return m, nil
 }
 
 // Current answers why no call may be made, if there is a reason: the handle is
@@ -135,7 +136,7 @@ func (h *Handle) Current() error {
 	return err
 }
 
-// Meta is what the handle was last bound to.
+// Meta is the state as the last call of Current found it.
 func (h *Handle) Meta() Meta {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -162,22 +163,52 @@ func (h *Handle) files(ctx context.Context) (*driver.FS, error) {
 // current is files without Via.
 func (h *Handle) current() (*driver.FS, error) {
 	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.closed {
-		return nil, fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+	module, err, changed := h.module, h.usable(), !h.closed && !h.unchanged()
+	h.mu.RUnlock()
+	if changed {
+		return h.refresh()
 	}
-	if now, err := os.Lstat(h.g.metaPath(h.id)); err != nil || !os.SameFile(now, h.seen) {
-		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
-	}
-	if !h.stands() {
-		return nil, fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
-	}
-	return h.module, nil
+	return module, err
 }
 
-// Update changes the policy, which the caller has checked, and returns the meta
+// usable says why no call may be made, whatever the state on disk says. h.mu is held.
+func (h *Handle) usable() error {
+	switch {
+	case h.closed:
+		return fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
+	case !h.stands():
+		return fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
+	}
+	return nil
+}
+
+// unchanged reports whether the state on disk is the file that was last read. h.mu
+// is held.
+func (h *Handle) unchanged() bool {
+	now, err := os.Lstat(h.g.Dir(h.id).state())
+	return err == nil && h.seen != nil && os.SameFile(now, h.seen)
+}
+
+// refresh looks at a state that was written since: another policy or another shape
+// of the workspace evicts the handle.
+func (h *Handle) refresh() (*driver.FS, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, h.usable()
+	}
+	m, err := h.look()
+	if err != nil || m.ID != h.id || m.Revision != h.meta.Revision || !bytes.Equal(m.Own, h.meta.Own) {
+		h.seen = nil // each call looks again, and finds the same
+		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
+	}
+	h.meta = *m
+	return h.module, h.usable()
+}
+
+// Update changes the policy, which the caller has checked, and returns the state
 // of the new revision. The handle obeys it from then on; others are evicted.
-// apply, which may be nil, is called with the new meta before it is written: an
+// apply, which may be nil, is called with the new state before it is written: an
 // error of it leaves all as it was.
 func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*Meta) error) (*Meta, error) {
 	unlock, err := h.g.Lock(ctx)
@@ -192,7 +223,7 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock() // no call may see the new meta with the old policy
+	h.mu.Lock() // no call may see the new state with the old policy
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, fmt.Errorf("the workspace is closed: %w", fault.WrongState)
@@ -214,11 +245,11 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 	return m, h.bind(m, root)
 }
 
-// Reshape replaces what the provider keeps in the meta, together with what change,
-// called before, does to the files: their directory may be another one after it.
-// Nobody commits anything meanwhile. The handle stands for what there is then;
-// others are evicted.
-func (h *Handle) Reshape(ctx context.Context, own json.RawMessage, change func() error) error {
+// Reshape changes what the provider keeps in the state, together with what change
+// does to the files: their directory may be another one after it. No change of a file
+// is committed meanwhile. The handle stands for what there is then; others are
+// evicted where Own is another one.
+func (h *Handle) Reshape(ctx context.Context, change func(*Meta) error) error {
 	unlock, err := h.g.Lock(ctx)
 	if err != nil {
 		return err
@@ -229,7 +260,7 @@ func (h *Handle) Reshape(ctx context.Context, own json.RawMessage, change func()
 	if h.closed {
 		return fmt.Errorf("the workspace is closed: %w", fault.WrongState)
 	}
-	m, err := h.g.reshape(ctx, h.id, own, change)
+	m, err := h.g.reshape(ctx, h.id, change)
 	if err != nil {
 		return err
 	}
@@ -253,7 +284,10 @@ func (h *Handle) Close() error {
 	h.closed = true
 	var errs []error
 	if h.root != nil {
-		errs = append(errs, h.root.Close(), h.pin.Close())
+		errs = append(errs, h.root.Close())
+	}
+	if h.pin != nil {
+		errs = append(errs, h.pin.Close())
 	}
 	if h.held != nil {
 		errs = append(errs, h.held.release())

@@ -16,7 +16,7 @@ import (
 )
 
 // Ensure makes the workspace of spec, or brings the one that is there to its
-// policy. own is what the provider keeps in the meta; build, which may be nil,
+// policy. own is what the provider keeps in the state; build, which may be nil,
 // adds to the directory of a new workspace before it gets its name.
 func (g *Ground) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
 	unlock, err := g.Lock(ctx)
@@ -50,7 +50,7 @@ func cleanDir(dir string) string {
 // create makes a workspace under a name that says it is new, and then gives it
 // its own.
 func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
-	m := &Meta{Version: metaVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
+	m := &Meta{Version: stateVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
 	if spec.Dir != "" {
 		var err error
 		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {
@@ -105,9 +105,9 @@ func (m *Meta) build(ctx context.Context, dir string, more func(dir string) erro
 	}
 	// Whoever opens a workspace that need not outlive a loss of power does not wait
 	// for the disk.
-	if err := m.first(dir); err != nil {
+	if err := (Dir{dir, m.Kind}).first(m); err != nil {
 		return err
 	}
-	driver.Step(ctx, "meta written")
+	driver.Step(ctx, "state written")
 	return nil
 }

@@ -26,7 +26,7 @@ func (i *Identity) is(now boundary.Identity, boot string) bool {
 	return i.Ino == now.Ino && (i.Dev == now.Dev || i.Boot != boot)
 }
 
-// validPlace reports whether the meta says where the files are.
+// validPlace reports whether the state says where the files are.
 func (m *Meta) validPlace() bool {
 	if m.Dir == "" {
 		return m.Real == "" && m.Is == nil

@@ -50,7 +50,7 @@ func (g *Ground) HasWorkspaces() (bool, error) {
 		if !driver.ValidID(e.Name()) {
 			return false
 		}
-		_, err := os.Lstat(g.metaPath(e.Name()))
+		_, err := os.Lstat(g.Dir(e.Name()).state())
 		return !errors.Is(err, fs.ErrNotExist)
 	}), nil
 }
@@ -118,9 +118,9 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 	if !driver.ValidID(name) || slices.Contains(live, name) {
 		return "", nil
 	}
-	data, err := os.ReadFile(g.metaPath(name))
+	data, err := os.ReadFile(g.Dir(name).state())
 	if err != nil {
-		return "", nil //nolint:nilerr // without a meta it is not known to be ours
+		return "", nil //nolint:nilerr // without a state it is not known to be ours
 	}
 	if torn(data) {
 		return g.kill(name)
@@ -131,7 +131,7 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 	return g.kill(name)
 }
 
-// ours reports whether a meta, of this version or another, is of a workspace of
+// ours reports whether a state, of this version or another, is of a workspace of
 // this kind.
 func (g *Ground) ours(data []byte, id string) bool {
 	var m struct {

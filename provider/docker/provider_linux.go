@@ -15,7 +15,6 @@ import (
 	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -275,9 +274,6 @@ const (
 
 // build adds to the directory of a new workspace.
 func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
-	if err := keep.Prepare(dir); err != nil {
-		return err
-	}
 	if f.Volume {
 		return p.makeVolume(ctx, dir, id, f, from, durable)
 	}

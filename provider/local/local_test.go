@@ -276,7 +276,7 @@ func TestSweepKeepsWhatIsOfOtherKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if metaText != "" {
-			if err := os.WriteFile(filepath.Join(root, name, plot.MetaName(Kind)), []byte(metaText), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, name, plot.StateName(Kind)), []byte(metaText), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -397,7 +397,7 @@ func TestDamagedMeta(t *testing.T) {
 	data := t.TempDir()
 	p := newProvider(t, data)
 	ws := open(t, p)
-	path := filepath.Join(data, "ws", idOf(t, ws), plot.MetaName(Kind))
+	path := filepath.Join(data, "ws", idOf(t, ws), plot.StateName(Kind))
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

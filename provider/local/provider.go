@@ -305,7 +305,9 @@ func (h *handle) close(ctx context.Context) error {
 // destroy ends the workspace and its guest. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	if h.shell != nil {
-		h.shell.ends(ctx)
+		if err := h.shell.Ends(ctx); err != nil {
+			return err
+		}
 	}
 	if err := h.plot.Destroy(ctx, endGuest); err != nil {
 		return fmt.Errorf("local: destroy: %w", err)

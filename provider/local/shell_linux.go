@@ -34,23 +34,25 @@ type shell struct {
 	id  string
 	dir string // of the files
 
-	turn    chan struct{}  // held by who uses the fields below; waiting ends with the context
-	client  *guest.Client  // nil until it was needed
+	*keep.Attachment[*guest.Client]
+
 	root    *boundary.Root // what the rules look at; nil until they were needed
 	guarded *driver.Shell  // likewise: the guest, behind the rules
-	closed  bool
+	closed  bool           // these three are used under the lock of the attachment
 }
 
 // newShell returns the shell of a handle, which starts nothing yet.
 func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) *shell {
-	return &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m), turn: make(chan struct{}, 1)}
+	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
+	s.Attachment = keep.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
+	return s
 }
 
 func (s *shell) module() *driver.Shell { return modulesOf(s.behindRules) }
 
 // behindRules returns the module that judges commands before the guest gets them.
 func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
-	unlock, err := s.lock(ctx)
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +79,7 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	return s.guarded, nil
 }
 
-func (s *shell) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("local: %w", ctx.Err())
-	}
-}
-
-// ask returns the module of the guest, which it finds or starts. One that has
-// died since it was last used is Evicted, once.
+// ask returns the module of the guest, which it finds or starts.
 func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 	if err := s.h.Current(); err != nil {
 		return nil, err
@@ -95,60 +87,29 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 	if s.h.Meta().Policy.ReadOnly {
 		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and nothing would keep a command from writing", fault.PermissionDenied)
 	}
-	unlock, err := s.lock(ctx)
+	c, err := s.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
-	if s.closed {
-		return nil, fmt.Errorf("local: the workspace is closed: %w", fault.WrongState)
-	}
-	if s.client == nil {
-		if s.client, err = s.meet(ctx); err != nil {
-			return nil, err
-		}
-		return s.client.Shell(), nil
-	}
-	select {
-	case <-s.client.Gone():
-		s.client.Close() //nolint:errcheck // it is gone
-		s.client = nil
-		return nil, fmt.Errorf("local: the guest of the workspace has ended: %w", fault.Evicted)
-	default:
-		return s.client.Shell(), nil
-	}
+	return c.Shell(), nil
 }
 
-// meet attaches to the guest of the workspace, or starts it, while no other
-// process does either.
-func (s *shell) meet(ctx context.Context) (*guest.Client, error) {
-	dir := s.p.ground.Path(s.id)
-	if _, err := os.Lstat(filepath.Join(dir, keep.LockName)); errors.Is(err, os.ErrNotExist) {
-		if err := keep.Prepare(dir); err != nil { // it was made by a croft without a shell
-			return nil, fmt.Errorf("local: start the guest: %w: %w", fault.Of(err), err)
-		}
-	}
-	alone, err := keep.Lock(ctx, dir)
-	if err != nil {
-		return nil, errors.Join(s.h.Current(), fmt.Errorf("local: lock the guest: %w", err))
-	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	if err := s.h.Current(); err != nil {
-		return nil, err
-	}
+// connect attaches to the guest of the workspace, or starts it; see
+// keep.Attachment.
+func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 	m := s.h.Meta()
 	bin, key, err := s.p.key(&m)
 	if err != nil {
 		return nil, err
 	}
-	if c, _ := keep.Adopt(ctx, dir, key, bin.Version, s.id); c != nil {
-		c.Left = guest.LeftIn(filepath.Join(dir, logName))
+	if c, _ := keep.Adopt(ctx, s.Dir, key, bin.Version, s.id); c != nil {
+		c.Left = guest.LeftIn(filepath.Join(s.Dir.Path, logName))
 		return c, nil
 	}
-	if err := keep.End(ctx, dir, nil); err != nil {
+	if err := keep.End(ctx, s.Dir, nil); err != nil {
 		return nil, fmt.Errorf("local: end the guest before: %w", err)
 	}
-	return s.start(ctx, dir, bin, key, &m)
+	return s.start(ctx, bin, key, &m)
 }
 
 // key is equal for guests that run the same way.
@@ -165,7 +126,8 @@ func (p *Provider) key(m *plot.Meta) (*guestbin.Binary, string, error) {
 	return bin, hex.EncodeToString(sum[:8]), nil
 }
 
-func (s *shell) start(ctx context.Context, dir string, bin *guestbin.Binary, key string, m *plot.Meta) (*guest.Client, error) {
+func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *plot.Meta) (*guest.Client, error) {
+	dir := s.Dir.Path
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("local: start the guest: %w: %w", fault.Of(err), err)
@@ -183,9 +145,9 @@ func (s *shell) start(ctx context.Context, dir string, bin *guestbin.Binary, key
 			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
 		},
 	}
-	r, err := keep.Start(ctx, dir, l, &keep.Record{Key: key})
+	r, err := keep.Start(ctx, s.Dir, l, &keep.Record{Key: key})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("local: %w", err), keep.End(context.WithoutCancel(ctx), dir, nil))
+		return nil, errors.Join(fmt.Errorf("local: %w", err), keep.End(context.WithoutCancel(ctx), s.Dir, nil))
 	}
 	r.Left = guest.LeftIn(logs)
 	return r.Client, nil
@@ -216,7 +178,7 @@ func environment(policy map[string]string) map[string]string {
 
 // renew ends the guest if it does not run as m says.
 func (s *shell) renew(ctx context.Context, m *plot.Meta) error {
-	unlock, err := s.lock(ctx)
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,50 +187,35 @@ func (s *shell) renew(ctx context.Context, m *plot.Meta) error {
 	if err != nil {
 		return err
 	}
-	dir := s.p.ground.Path(s.id)
-	if rec, err := keep.Read(dir); err == nil && rec != nil && rec.Key == key {
+	if rec := keep.Read(s.Dir); rec != nil && rec.Key == key {
 		return nil
 	}
-	if err := keep.EndIn(ctx, dir, nil); err != nil {
+	if err := keep.EndIn(ctx, s.Dir, nil); err != nil {
 		return err
 	}
-	s.letGo()
+	s.Drop()
 	return nil
-}
-
-// ends says that the guest is about to be ended on purpose.
-func (s *shell) ends(ctx context.Context) {
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return
-	}
-	defer unlock()
-	if s.client != nil {
-		s.client.Ends()
-	}
 }
 
 // close lets go of the guest, which lives on.
 func (s *shell) close(ctx context.Context) error {
-	unlock, err := s.lock(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	if err := s.Close(ctx); err != nil {
+		return err
+	}
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	s.closed = true
-	s.letGo()
 	if s.root == nil {
 		return nil
 	}
 	return s.root.Close()
 }
 
-func (s *shell) letGo() {
-	if s.client != nil {
-		s.client.Close() //nolint:errcheck // whether it hears of it or not
-		s.client = nil
-	}
-}
-
 // endGuest ends the guest of the workspace in dir, if it has one.
-func endGuest(ctx context.Context, dir string) error { return keep.EndIn(ctx, dir, nil) }
+func endGuest(ctx context.Context, dir string) error {
+	return keep.EndIn(ctx, plot.Dir{Path: dir, Kind: Kind}, nil)
+}

@@ -23,7 +23,7 @@ func (p *Provider) newShell(*plot.Handle, *plot.Meta) *shell { return nil }
 
 func (*shell) module() *driver.Shell                   { return nil }
 func (*shell) renew(context.Context, *plot.Meta) error { return nil }
-func (*shell) ends(context.Context)                    {}
+func (*shell) Ends(context.Context) error              { return nil }
 func (*shell) close(context.Context) error             { return nil }
 
 func endGuest(context.Context, string) error { return nil }

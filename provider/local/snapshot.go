@@ -3,9 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,8 +16,10 @@ import (
 // Names in the directory of a workspace, besides those of package plot.
 const (
 	stageName = "stage" // where a rollback makes ready what is new
-	guestName = "guest" // there while processes may run; see package keep
 )
+
+// guestSection is there while processes may run; see package keep.
+const guestSection = plot.Section[json.RawMessage]("guest")
 
 // journalsName is a name beside those of workspaces.
 const journalsName = ".journals"
@@ -97,8 +97,8 @@ func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
 			if err := h.plot.Current(); err != nil {
 				return snapshot.View{}, err
 			}
-			_, err := os.Lstat(h.p.ground.Path(m.ID, guestName))
-			quiet := errors.Is(err, fs.ErrNotExist) && m.Dir == ""
+			now := h.plot.Meta()
+			quiet := !guestSection.In(&now) && m.Dir == ""
 			return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
 		Become: h.become,

@@ -4,14 +4,44 @@
 // # Where things are
 //
 // The files of a workspace are a directory of this host, kept as package plot
-// says. File operations go to it through package boundary, straight from this
-// process. Beside it are, below <root>/<id>:
+// says. What there is in the directory of a workspace, <root>/<id>:
 //
-//	sock    where the workspace's guest listens
-//	guest   which process that is, under which policy it runs (JSON)
-//	log     logs and exit statuses of sessions
-//	layer   with a template: what was changed
-//	disk.img  where disk is limited: a file system with the files
+//	state-sandbox.json  the state, see package plot; its sections are guest (package
+//	                    keep), watched, staged and seal
+//	state.lock          flock of the state and of commits, see package plot
+//	held, held.suspect  which processes hold the workspace, see package plot
+//	guest.lock          flock while the guest is found, started or ended, see package keep
+//	still               flock, shared, while a process keeps the workload frozen
+//	files               the files, unless they are in place or in disk.img
+//	layer               with a template: what was changed (upper), room for overlayfs (work)
+//	disk.img            where disk is limited: a file system with the files
+//	staged              layers of directories that were imported by a mount
+//	stage               where a rollback makes ready what is new, with its journal
+//	rollback            journal of a rollback through a mount, see snapshot.BeginWay
+//	sock                where the guest listens; in gVisor a symlink into ctl
+//	ctl                 directory of the socket of a guest in gVisor
+//	log                 logs and exit statuses of sessions
+//	tmp                 temporary files, where the fence has no mounts
+//	egress              directory of the socket of the proxy
+//	authority.pem       keys of the workspace's authorities, see package outlet
+//	roots               certificates that programs inside trust
+//
+// # The files
+//
+// There is one way to read and one way to write files: package boundary, in this
+// process, on one directory. No file goes by the guest, so a workspace is filled
+// before it has one, and also while it is paused. The directory is that of the files,
+// or, where processes see something else than that, the same place as the guest's
+// mounts show it: a template or a sealed layer below, a file system of limited size,
+// imported directories, and a directory in place, where mounts keep read-only what
+// others run later. The guest hands out a descriptor of it when it starts, before any
+// process of the workload; another process gets it from the kernel, by the id of the
+// mount that the state has. There, files are made by the user that the workload is,
+// and mount points are neither replaced nor renamed nor removed: see
+// boundary.Options.KeepMounts. The guest's mount namespace is kept open meanwhile: a
+// guest that dies does not lay bare what its mounts kept.
+//
+// Snapshots read the directory of the files, or the upper layer, on the host.
 //
 // # The guest
 //

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -33,9 +33,10 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds}
-	if m.Dir != "" {
-		u.inPlace, u.handed = true, l.kernel
+	u := unit{id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds, wrapped: l.name == driver.IsolationBubblewrap}
+	u.inPlace, u.handed = m.Dir != "", m.Dir != "" && !l.plain
+	if p.ids.root && l.mapped {
+		u.owner = p.ids.base + workloadUID
 	}
 	if p.limitedDisk(l, m.Policy) {
 		u.image = p.ground.Path(m.ID, imageName)
@@ -53,31 +54,20 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir string, want *plan) *live {
+func (p *Provider) adopt(ctx context.Context, dir plot.Dir, want *plan) *live {
 	c, rec := keep.Adopt(ctx, dir, want.key, want.version, want.unit.id)
 	if c == nil {
 		return nil
 	}
-	g := &live{Client: c}
-	g.WhyLost, g.Left = oomSince(want.unit), guest.LeftIn(filepath.Join(dir, logName))
+	g := &live{Client: c, owner: want.unit.owner}
+	g.WhyLost, g.Left = oomSince(want.unit), guest.LeftIn(filepath.Join(dir.Path, logName))
 	if want.unit.mounted() {
-		if err := p.reach(g, rec, want.unit); err != nil {
-			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", err)
-			g.close()
+		if err := g.reach(rec, want.unit); err != nil {
+			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", errors.Join(err, g.Close()))
 			return nil
 		}
-	} else if rec.Mount != 0 {
-		p.holds(p.reach(g, rec, want.unit), want.unit)
 	}
 	return g
-}
-
-// holds tells where files are written by the guest, because this process does not
-// reach its mounts.
-func (p *Provider) holds(err error, u unit) {
-	if err != nil {
-		p.log.Warn("sandbox: the mounts of a guest can't be reached; it writes files itself", "workspace", u.id, "error", err)
-	}
 }
 
 // A live guest.
@@ -85,32 +75,34 @@ type live struct {
 	*guest.Client
 	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
 	files *driver.FS     // on root
+	world *os.File       // the namespace of the guest's mounts, where they keep files read-only
+	owner int            // whom files that are made belong to, where that is not this process's user; else 0
 
 	watched *watched // what was found in directories of the user's, where this process started the guest
-
-	held   *holding // of a directory in place; nil where the guest makes every change
-	module atomic.Pointer[placed]
 
 	top   *os.File // of the workspace as the guest sees it, once something was staged in it
 	ns    *os.File // of the guest's mounts
 	mount uint64   // that top is on
 }
 
-func (g *live) close() {
-	g.Close() //nolint:errcheck // whether it hears of it or not
+// Close lets go of the guest, which lives on.
+func (g *live) Close() error {
+	err := g.Client.Close()
 	if g.root != nil {
-		g.root.Close() //nolint:errcheck // nothing was written through the descriptor
+		err = errors.Join(err, g.root.Close())
 	}
-	g.held.close()
-	if g.top != nil {
-		g.top.Close()
-		g.ns.Close()
+	for _, f := range []*os.File{g.world, g.top, g.ns} {
+		if f != nil {
+			f.Close()
+		}
 	}
+	return err
 }
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bool) (started *live, err error) {
+func (p *Provider) start(ctx context.Context, d plot.Dir, want *plan, proxied bool) (started *live, err error) {
+	dir := d.Path
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -152,11 +144,6 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
 	}
-	if !u.throwaway {
-		if err := u.watched.write(dir); err != nil {
-			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
-		}
-	}
 	if proxied {
 		out, err := p.connect(l, u)
 		if out != nil {
@@ -171,42 +158,49 @@ func (p *Provider) start(ctx context.Context, dir string, want *plan, proxied bo
 	if !u.throwaway {
 		l.Serving().Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupDirs(u), Made: u.watched.Made}
+	rec := &keep.Record{Key: want.key, Groups: groupsOf(u).Dirs(), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
-		if err := rec.Write(dir); err != nil {
+		if err := u.note(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	more, err := groups(l, u)
-	defer closeAll(more)
+	joined, err := joinGroups(l, u)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
 	}
+	defer joined.Close() //nolint:errcheck // nothing was written through them
 	driver.Step(ctx, "groups made")
-	r, err := keep.Start(ctx, dir, l, rec)
+	r, err := keep.Start(ctx, d, l, rec)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
-	g := &live{Client: r.Client, watched: u.watched}
+	g := &live{Client: r.Client, watched: u.watched, owner: u.owner}
 	g.WhyLost, g.Left = oomSince(u), guest.LeftIn(u.log)
-	if r.Root != nil {
-		if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // which nobody adopts
-			err = rec.Write(dir)
-		}
-		switch {
-		case err != nil:
-		case u.mounted():
-			err = g.use(r.Root, p.ids, u)
-		default:
-			p.holds(g.hold(r.Root, rec, p.ids, u), u)
-		}
-		r.Root.Close()
-		if err != nil {
-			g.close()
-			return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), p.end(context.WithoutCancel(ctx), dir))
-		}
+	if r.Root == nil {
+		return g, nil
+	}
+	defer r.Root.Close()
+	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // which no other process adopts
+		err = rec.Write(ctx, d)
+	}
+	if err == nil {
+		err = g.use(r.Root, rec, u)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close(), p.end(context.WithoutCancel(ctx), dir))
 	}
 	return g, nil
+}
+
+// note writes down what is about to be made for a guest, and what was found.
+func (u unit) note(ctx context.Context, d plot.Dir, rec *keep.Record) error {
+	_, err := d.Update(ctx, false, func(m *plot.Meta) error {
+		if u.throwaway {
+			return rec.Note(m)
+		}
+		return errors.Join(rec.Note(m), u.watched.noteIn(m))
+	})
+	return err
 }
 
 // endTimeout bounds what is done to end a guest.
@@ -215,23 +209,25 @@ const endTimeout = keep.EndTimeout
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, dir, hooks)
+	return keep.EndIn(ctx, plot.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // end is endGuest while the lock of the guest is held.
-func (p *Provider) end(ctx context.Context, dir string) error { return keep.End(ctx, dir, hooks) }
+func (p *Provider) end(ctx context.Context, dir string) error {
+	return keep.End(ctx, plot.Dir{Path: dir, Kind: Kind}, hooks)
+}
 
 // hooks are about the control groups of a guest: what is frozen can't die, and
 // what is empty goes.
 var hooks = &keep.Hooks{
 	Before: func(ctx context.Context, r *keep.Record) {
-		if dir, ok := freezer(r.Groups); ok {
-			setFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
+		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
+			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
 	After: func(r *keep.Record) error {
 		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
-		return removeGroups(r.Groups)
+		return cgroup.Remove(r.Groups)
 	},
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -22,15 +23,12 @@ type handle struct {
 	caps driver.Capabilities
 	plot *plot.Handle
 
-	turn   chan struct{} // held by who uses the fields below; waiting ends with the context
-	client *live         // nil until the guest was needed
-	closed bool
+	att *keep.Attachment[*live]
 
-	stages bool // directories may be brought in by mounts, where nothing lies below the files
-
-	proxied bool // this handle takes part in the proxy of the workspace
+	stages  bool // directories may be brought in by mounts, where nothing lies below the files
+	handed  bool // files are reached through the guest's mount whatever they lie over
+	proxied bool // this handle takes part in the proxy of the workspace; used while att is locked
 	looking looking
-	handed  bool // files are reached through the guest whatever they lie over
 
 	mu   sync.Mutex
 	opts options // +checklocks:mu
@@ -49,88 +47,23 @@ func (h *handle) mounted() bool {
 	return h.handed || len(o.lower()) > 0 || h.staged()
 }
 
-// via is the module that calls for files go to.
+// via is the module that calls for files go to: see the package doc.
 func (h *handle) via(ctx context.Context) (*driver.FS, error) {
-	switch {
-	case h.staged():
-		return h.through(ctx)
-	case h.mounted():
-		return h.files(ctx)
+	if !h.mounted() {
+		return h.plot.Direct(), nil
 	}
-	return h.plot.Direct(), nil
-}
-
-func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case h.turn <- struct{}{}:
-		return func() { <-h.turn }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("sandbox: %w", ctx.Err())
-	}
-}
-
-// guest returns the guest of the workspace, which it finds or starts. One that
-// has died since it was last used is Evicted, once.
-func (h *handle) guest(ctx context.Context) (*live, error) {
-	if err := h.plot.Current(); err != nil {
-		return nil, err
-	}
-	return h.attached(ctx)
-}
-
-// attached is guest for who has just asked whether the workspace is current.
-func (h *handle) attached(ctx context.Context) (*live, error) {
-	unlock, err := h.lock(ctx)
+	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
-	if h.closed {
-		return nil, fmt.Errorf("sandbox: the workspace is closed: %w", fault.WrongState)
-	}
-	if h.client == nil {
-		h.client, err = h.meet(ctx)
-		return h.client, err
-	}
-	select {
-	case <-h.client.Gone():
-		h.client.close()
-		h.client = nil
-		return nil, fmt.Errorf("sandbox: the guest of the workspace has ended: %w", fault.Evicted)
-	default:
-		return h.client, nil
-	}
-}
-
-// files is the module for files that are reached through the guest's mount. The
-// plot has asked whether the workspace is current before it goes this way.
-func (h *handle) files(ctx context.Context) (*driver.FS, error) {
-	g, err := h.attached(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if g.files == nil { // in place: what must not be changed is held by the guest's mounts
-		return g.inPlace(h.plot.Direct()), nil
+	if h.staged() {
+		return h.over(g), nil
 	}
 	return g.files, nil
 }
 
-// meet attaches to the guest of the workspace, or starts it, while no other
-// process does either.
-func (h *handle) meet(ctx context.Context) (*live, error) {
-	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
-	if err != nil {
-		if cerr := h.plot.Current(); cerr != nil {
-			return nil, cerr
-		}
-		return nil, fmt.Errorf("sandbox: lock the guest: %w", err)
-	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	// Who changes or ends the workspace does so before it takes the lock to end
-	// the guest. So what is current now stays so until that one's turn.
-	if err := h.plot.Current(); err != nil {
-		return nil, err
-	}
+// connect attaches to the guest of the workspace, or starts it; see keep.Attachment.
+func (h *handle) connect(ctx context.Context) (*live, error) {
 	m := h.plot.Meta()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
@@ -146,7 +79,7 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 			return nil, err
 		}
 	}
-	if _, err := h.p.thawLeft(ctx, h.id); err != nil {
+	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
 		return nil, err
 	}
 	g, err := h.find(ctx, want)
@@ -154,8 +87,7 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	if err := h.completeRollback(ctx, g); err != nil {
-		g.close()
-		return nil, err
+		return nil, errors.Join(err, g.Close())
 	}
 	return g, nil
 }
@@ -163,28 +95,27 @@ func (h *handle) meet(ctx context.Context) (*live, error) {
 // find adopts the guest, or starts it. The lock of the guest is held.
 func (h *handle) find(ctx context.Context, want *plan) (*live, error) {
 	if !h.shape().Throwaway {
-		if c := h.p.adopt(ctx, h.p.ground.Path(h.id), want); c != nil {
-			return h.complete(c)
+		if c := h.p.adopt(ctx, h.att.Dir, want); c != nil {
+			return h.complete(ctx, c)
 		}
 	}
-	c, err := h.p.start(ctx, h.p.ground.Path(h.id), want, !want.level.plain)
+	c, err := h.p.start(ctx, h.att.Dir, want, !want.level.plain)
 	if err != nil {
 		return nil, err
 	}
 	if h.shape().Throwaway {
 		h.looking.keep(c.watched)
 	}
-	return h.complete(c)
+	return h.complete(ctx, c)
 }
 
 // complete gives a guest the mounts of what was imported.
-func (h *handle) complete(c *live) (*live, error) {
+func (h *handle) complete(ctx context.Context, c *live) (*live, error) {
 	if !h.staged() {
 		return c, nil
 	}
-	if err := h.remount(c); err != nil {
-		c.close()
-		return nil, err
+	if err := h.remount(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -237,7 +168,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	unlock, err := h.lock(ctx)
+	unlock, err := h.att.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -249,17 +180,13 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 	if err != nil {
 		return err
 	}
-	dir := h.p.ground.Path(h.id)
-	if rec, err := keep.Read(dir); err == nil && rec != nil && rec.Key == want.key {
+	if rec := keep.Read(h.att.Dir); rec != nil && rec.Key == want.key {
 		return nil
 	}
-	if err := h.p.endGuest(ctx, dir); err != nil {
+	if err := h.p.endGuest(ctx, h.att.Dir.Path); err != nil {
 		return err
 	}
-	if h.client != nil {
-		h.client.close()
-		h.client = nil
-	}
+	h.att.Drop()
 	return nil
 }
 
@@ -270,32 +197,23 @@ func (h *handle) close(ctx context.Context) error {
 }
 
 func (h *handle) release(ctx context.Context) error {
-	unlock, err := h.lock(ctx)
+	if err := h.att.Close(ctx); err != nil {
+		return err
+	}
+	unlock, err := h.att.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	h.closed = true
 	h.leaveProxy(ctx)
-	if h.client == nil {
-		return nil
-	}
-	h.client.close()
-	h.client = nil
 	return nil
 }
 
 // destroy ends the workspace and its guest. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
-	unlock, err := h.lock(ctx)
-	if err != nil {
-		return err
-	}
-	client := h.client
-	unlock()
 	h.planted(true)
-	if client != nil {
-		client.Ends() // what it runs is ended on purpose from here on
+	if err := h.att.Ends(ctx); err != nil {
+		return err
 	}
 	if err := h.plot.Destroy(ctx, h.p.endGuest); err != nil {
 		return fmt.Errorf("sandbox: destroy: %w", err)
@@ -305,7 +223,7 @@ func (h *handle) destroy(ctx context.Context) error {
 
 // noPause says why nothing of the workspace can be frozen, "" where it can.
 func (h *handle) noPause(l *level) string {
-	switch err := hostControllers()["freezer"].err; {
+	switch err := cgroup.Find(cgroup.Freezer).Err; {
 	case l.kernel:
 		return "what runs in gVisor is not frozen"
 	case h.opts.Throwaway:
@@ -322,20 +240,19 @@ func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause"
 // resume lets it go on.
 func (h *handle) resume(ctx context.Context) error { return h.freeze(ctx, "resume", false) }
 
-// alone takes the lock of the guest once nobody keeps the workspace still for a
-// moment: who did would let it go on.
+// alone takes the lock of the guest once no process keeps the workspace frozen for a
+// moment: that one would thaw it.
 func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
 	for {
-		lock, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+		lock, err := keep.Lock(ctx, h.att.Dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		held, err := h.p.thawLeft(ctx, h.id)
+		held, err := h.thaw(ctx, keep.Read(h.att.Dir))
 		if err == nil && !held {
 			return lock, nil
 		}
-		lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-		if err != nil {
+		if err = errors.Join(err, lock.Close()); err != nil {
 			return nil, err
 		}
 		select {
@@ -346,25 +263,30 @@ func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
 	}
 }
 
+// freeze notes that the workload is paused, or that it is not, before that is so: a
+// crash in between leaves a workload that runs, or one that the next process thaws.
 func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	dir := h.p.ground.Path(h.id)
-	alone, err := h.alone(ctx, verb)
+	lock, err := h.alone(ctx, verb)
 	if err != nil {
 		return err
 	}
-	defer alone.Close()
-	rec, err := keep.Read(dir)
-	if err != nil || rec == nil {
-		return nil //nolint:nilerr // nothing runs
+	defer lock.Close()
+	rec := keep.Read(h.att.Dir)
+	if rec == nil {
+		return nil // nothing runs
 	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return nil
 	}
-	if err := setFrozen(ctx, group, frozen); err != nil && !errors.Is(err, os.ErrNotExist) {
+	rec.Paused = frozen
+	if err := rec.Write(ctx, h.att.Dir); err != nil {
+		return fmt.Errorf("sandbox: %s: %w: %w", verb, fault.Of(err), err)
+	}
+	if err := cgroup.SetFrozen(ctx, group, frozen); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("sandbox: %s: %w: %w", verb, fault.Of(err), err)
 	}
 	return nil

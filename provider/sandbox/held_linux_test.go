@@ -30,22 +30,40 @@ func TestWhatIsHeldStaysWithoutItsGuest(t *testing.T) {
 	}
 	rec := guestOf(t, p, ws)
 	g := new(live)
-	if err := p.reach(g, rec, unit{id: idOf(t, ws), inside: dir, inPlace: true}); err != nil || g.held == nil {
+	if p.ids.root {
+		g.owner = p.ids.base + workloadUID
+	}
+	if err := g.reach(rec, unit{id: idOf(t, ws), inside: dir, inPlace: true}); err != nil {
 		t.Fatalf("the mounts of the guest are not reached: %v", err)
 	}
-	defer g.held.close()
+	defer g.root.Close()
+	defer g.world.Close()
 	refused := func(when string) {
 		t.Helper()
 		for _, name := range []string{".git/config", "link", ".git/hooks/pre-commit", ".git/hooks/evil", ".vscode/tasks.json", ".vscode", ".git/commondir"} {
 			for _, opts := range []driver.WriteOptions{{}, {InPlace: true}, {Parents: true}} {
-				_, err := g.held.files.Write(t.Context(), name, strings.NewReader("evil"), &opts)
+				_, err := g.files.Write(t.Context(), name, strings.NewReader("evil"), &opts)
 				if code := fault.Of(err); code != fault.PermissionDenied && code != fault.InvalidArgument {
 					t.Errorf("%s, a write of %s with %+v gives %v", when, name, opts, err)
 				}
 			}
 		}
+		for _, name := range []string{".git", ".git/config", ".git/hooks", ".vscode", ".git/commondir"} {
+			for what, err := range map[string]error{
+				"removal":           g.files.Remove(t.Context(), name, &driver.RemoveOptions{}),
+				"recursive removal": g.files.Remove(t.Context(), name, &driver.RemoveOptions{Recursive: true}),
+				"renaming":          g.files.Rename(t.Context(), name, "elsewhere", &driver.RenameOptions{}),
+				"replacing":         g.files.Rename(t.Context(), "link", name, &driver.RenameOptions{}),
+				"chmod":             g.files.Chmod(t.Context(), name, 0o777),
+			} {
+				if err == nil && (what != "chmod" || name != ".git") {
+					t.Errorf("%s, the %s of %s succeeds", when, what, name)
+				}
+			}
+			put(t, filepath.Join(dir, ".git/index"), "old") // what is not kept may go with a removal
+		}
 		for _, name := range []string{"main.go", ".git/index", "new"} {
-			if _, err := g.held.files.Write(t.Context(), name, strings.NewReader(when), &driver.WriteOptions{}); err != nil {
+			if _, err := g.files.Write(t.Context(), name, strings.NewReader(when), &driver.WriteOptions{}); err != nil {
 				t.Errorf("%s, a write of %s gives %v", when, name, err)
 			}
 		}

@@ -81,7 +81,8 @@ type unit struct {
 	egress    string                          // directory with the socket of the proxy, where there is one
 	wrapped   bool                            // another program makes the mounts
 	kernel    bool                            // in gVisor, which makes files as its own user and then gives them away
-	handed    bool                            // in place, where the guest can't change files for the host
+	handed    bool                            // in place, where mounts keep files read-only
+	owner     int                             // whom files belong to outside that are made through the mount; 0 is this process's user
 	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
 	tmp       string                          // directory for temporary files, where there are no mounts
 	watched   *watched                        // what is found in directories of the user's; nil is nobody's business
@@ -101,8 +102,7 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits[driver.ResourceMemory].Max), Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
-	l.HandOff = u.mounted() || u.inPlace
-	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
+	l.HandOff = u.mounted()
 	if !p.ids.root {
 		l.Config.UID = -1
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -87,17 +89,13 @@ func traces(t testing.TB, bin string) (processes, groups []string) {
 			processes = append(processes, e.Name())
 		}
 	}
-	dirs := map[string]bool{hostUnified().dir: true}
-	for _, c := range hostControllers() {
-		dirs[c.dir] = true
-	}
-	for dir := range dirs {
+	for _, dir := range cgroup.Parents() {
 		entries, err := os.ReadDir(dir)
-		if dir == "" || err != nil {
+		if err != nil {
 			continue
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), groupPrefix) && !strings.Contains(e.Name(), "probe") {
+			if strings.HasPrefix(e.Name(), cgroup.Prefix) && !strings.Contains(e.Name(), "probe") {
 				groups = append(groups, filepath.Join(dir, e.Name()))
 			}
 		}
@@ -153,7 +151,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	_, groups := traces(t, bin)
 	for _, g := range groups {
-		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), groupPrefix)) { // others may run tests, too
+		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), cgroup.Prefix)) { // others may run tests, too
 			t.Errorf("left: group %s", g)
 		}
 	}
@@ -243,23 +241,18 @@ func killedRound(t *testing.T, dir string) (guests int) {
 		t.Error(err)
 		return 0
 	}
-	all := filepath.Join(dir, "ws", "*", keep.RecordName)
 	for till := time.Now().Add(10 * time.Second); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
-		if found, _ := filepath.Glob(all); len(found) > 0 {
+		if len(guestsIn(t, dir)) > 0 {
 			break // on a machine under load the first guest takes its time
 		}
 	}
 	time.Sleep(time.Duration(100+rand.IntN(300)) * time.Millisecond)
-	records, err := filepath.Glob(all)
-	if err != nil {
-		t.Error(err)
-	}
+	records := guestsIn(t, dir)
 	const most = 20 // of those that were left by rounds before, most are dead
 	rand.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
 	records = records[:min(len(records), most)]
-	for _, r := range records {
-		rec, err := keep.Read(filepath.Dir(r))
-		if err != nil || rec == nil || rec.PID <= 0 {
+	for _, rec := range records {
+		if rec.PID <= 0 {
 			continue
 		}
 		switch rand.IntN(4) {
@@ -273,6 +266,21 @@ func killedRound(t *testing.T, dir string) (guests int) {
 	proc.Kill()
 	proc.Wait()
 	return len(records)
+}
+
+// guestsIn returns the records of guests of the workspaces below dir.
+func guestsIn(t *testing.T, dir string) (recs []*keep.Record) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "ws", "*"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range all {
+		if rec := keep.Read(plot.Dir{Path: path, Kind: Kind}); rec != nil {
+			recs = append(recs, rec)
+		}
+	}
+	return recs
 }
 
 // killChildren kills what a guest runs. Numbers of processes are used again, and
@@ -296,7 +304,7 @@ func killChildren(rec *keep.Record) {
 			}
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_, rest, _ := strings.Cut(string(stat), ") ")
-			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && alive(rec) {
+			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && rec.Lives() {
 				unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may be dead
 			}
 			unix.Close(fd)

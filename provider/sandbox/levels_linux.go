@@ -41,7 +41,7 @@ func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
-	l.Config.Files, l.Config.ReadOnly, l.Config.Sync = u.inPlace, u.policy.ReadOnly, u.policy.Durable
+	l.HandOff = u.mounted()
 	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{}}
 	mounts, err := p.wrappedMounts(b, u)
 	if err != nil {

@@ -69,16 +69,15 @@ func idOf(t testing.TB, ws *driver.Workspace) string {
 
 func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *keep.Record {
 	t.Helper()
-	rec, err := keep.Read(p.ground.Path(idOf(t, ws)))
-	if err != nil {
-		t.Fatalf("no record of a guest: %v", err)
+	rec := keep.Read(p.ground.Dir(idOf(t, ws)))
+	if rec == nil {
+		t.Fatal("no record of a guest")
 	}
 	return rec
 }
 
 func alive(r *keep.Record) bool {
-	start, err := keep.StartTime(r.PID)
-	if err != nil || start != r.Start {
+	if !r.Lives() {
 		return false
 	}
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))

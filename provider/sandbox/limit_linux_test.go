@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -197,20 +198,23 @@ func TestLimitsHaveMinima(t *testing.T) {
 }
 
 // TestLimitsAreProvenByGoingBeyond asks each controller of this host, and one
-// whose limit is not set.
+// whose limit is out of reach.
 func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		t.Run(name, func(t *testing.T) {
 			need(t, limited(name))
-			if err := p.proveLimit(t.Context(), hostControllers()[name]); err != nil {
+			if err := p.proveLimit(t.Context(), name); err != nil {
 				t.Errorf("the limit: %v", err)
 			}
 			old := tight
 			t.Cleanup(func() { tight = old })
-			tight = driver.Limits{}
-			if err := p.proveLimit(t.Context(), hostControllers()[name]); fault.Of(err) != fault.Failed {
-				t.Errorf("without a limit: %v", err)
+			tight = cgroup.Limits{name: 1 << 20}
+			if name == cgroup.Memory {
+				tight[name] = 1 << 40
+			}
+			if err := p.proveLimit(t.Context(), name); fault.Of(err) != fault.Failed {
+				t.Errorf("with a limit out of reach: %v", err)
 			}
 		})
 	}

@@ -1,11 +1,10 @@
 package sandbox
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,13 +38,17 @@ func mountID(fd int) (uint64, error) {
 }
 
 // reach opens the files of a workspace whose guest another process started.
-func (p *Provider) reach(g *live, rec *keep.Record, u unit) error {
-	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", rec.PID, u.inside), unix.O_PATH|unix.O_DIRECTORY, 0)
+func (g *live) reach(rec *keep.Record, u unit) error {
+	pid, err := u.pid(rec)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, u.inside), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if start, err := keep.StartTime(rec.PID); err != nil || start != rec.Start {
+	if !rec.Lives() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	id, err := mountID(int(root.Fd()))
@@ -55,94 +58,57 @@ func (p *Provider) reach(g *live, rec *keep.Record, u unit) error {
 	if id != rec.Mount || rec.Mount == 0 {
 		return fmt.Errorf("the mount is another one: %w", fault.Failed)
 	}
-	if !u.mounted() {
-		return g.hold(root, rec, p.ids, u)
+	return g.use(root, rec, u)
+}
+
+// pid is the process of the guest itself: where bubblewrap started it, its child.
+func (u unit) pid(rec *keep.Record) (int, error) {
+	if !u.wrapped {
+		return rec.PID, nil
 	}
-	return g.use(root, p.ids, u)
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", rec.PID, rec.PID))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
 }
 
-// use makes the files below root, of which it takes a copy, those of the guest.
-func (g *live) use(root *os.File, i ids, u unit) (err error) {
-	g.root, g.files, err = view(root, i, u, false)
-	return err
-}
-
-// view returns the files below root, of which it takes a copy, as the workload has
-// them.
-func view(root *os.File, i ids, u unit, keepMounts bool) (*boundary.Root, *driver.FS, error) {
+// use makes the files below root, of which it takes a copy, those of the guest. Where
+// mounts in a directory in place keep files read-only, those come apart with the
+// namespace that they are in; so that is kept open, too.
+func (g *live) use(root *os.File, rec *keep.Record, u unit) error {
+	if u.inPlace {
+		pid, err := u.pid(rec)
+		if err != nil {
+			return err
+		}
+		if g.world, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
+			return err
+		}
+		if !rec.Lives() {
+			return fmt.Errorf("the guest has ended: %w", fault.Evicted)
+		}
+	}
 	fd, err := unix.FcntlInt(root.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	opts := &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: keepMounts, Commit: guest.Elsewhere(u.gate)}
-	r, err := boundary.FromFD(fd, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	if i.root {
-		return r, guest.AsUser(r.Module(), i.base+workloadUID), nil
-	}
-	return r, r.Module(), nil
-}
-
-// A holding is the files of a directory in place, as the mounts of its guest show
-// them. What of them must not be changed is held by mounts, which come apart with
-// the namespace that they are in; so that is held, too.
-type holding struct {
-	root  *boundary.Root
-	world *os.File // the namespace of the mounts
-	files *driver.FS
-}
-
-// hold lets files be written through the guest's mounts by this process, which
-// saves two exchanges with the guest.
-func (g *live) hold(root *os.File, rec *keep.Record, i ids, u unit) error {
-	world, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", rec.PID))
 	if err != nil {
 		return err
 	}
-	if start, err := keep.StartTime(rec.PID); err != nil || start != rec.Start {
-		return errors.Join(fmt.Errorf("the guest has ended: %w", fault.Evicted), world.Close())
+	gate := u.gate
+	if g.owner != 0 {
+		gate = guest.Elsewhere(gate)
 	}
-	r, files, err := view(root, i, u, true)
+	r, err := boundary.FromFD(fd, &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
 	if err != nil {
-		return errors.Join(err, world.Close())
+		return err
 	}
-	g.held = &holding{r, world, files}
+	g.root, g.files = r, g.as(r.Module())
 	return nil
 }
 
-func (h *holding) close() {
-	if h != nil {
-		h.root.Close() //nolint:errcheck // nothing was written through the descriptor
-		h.world.Close()
+// as returns a module whose changes are made by the user that the workload is.
+func (g *live) as(files *driver.FS) *driver.FS {
+	if g.owner == 0 {
+		return files
 	}
-}
-
-// inPlace is the module for a directory in place: what is read is read directly,
-// files are written through the mounts of the guest, by this process where it
-// reaches them, and any other change is made by the guest.
-func (g *live) inPlace(direct *driver.FS) *driver.FS {
-	if last := g.module.Load(); last != nil && last.direct == direct {
-		return last.own
-	}
-	own := g.Changes(direct)
-	if g.held != nil {
-		own.Files = heldFiles{own.Files, g.held.files}
-	}
-	g.module.Store(&placed{direct, own})
-	return own
-}
-
-// placed is what inPlace made of a module.
-type placed struct{ direct, own *driver.FS }
-
-// heldFiles writes through what is held.
-type heldFiles struct {
-	driver.Files
-	held *driver.FS
-}
-
-func (f heldFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	return f.held.Write(ctx, name, body, opts)
+	return guest.AsUser(files, g.owner)
 }

@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,46 +11,26 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// watchedName is the file, in the directory of a workspace, that says what its
-// directories of the user's held when its guest started.
-const watchedName = "watched"
+// watchedSection says what directories of the user's held when the guest started.
+const watchedSection = plot.Section[watched]("watched")
 
-func (w *watched) write(dir string) error {
+// noteIn puts what was found into a state that is being changed.
+func (w *watched) noteIn(m *plot.Meta) error {
 	if len(w.Dirs) == 0 {
-		err := os.Remove(filepath.Join(dir, watchedName))
-		if os.IsNotExist(err) {
-			return nil
-		}
-		return err
+		w = nil
 	}
-	data, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	temp := filepath.Join(dir, watchedName+".new")
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, filepath.Join(dir, watchedName))
-}
-
-func readWatched(dir string) (*watched, error) {
-	data, err := os.ReadFile(filepath.Join(dir, watchedName))
-	if err != nil {
-		return nil, err
-	}
-	w := new(watched)
-	return w, driver.DecodeStrict(data, w)
+	return watchedSection.Set(m, w)
 }
 
 // looking paces the looks at directories of the user's.
 type looking struct {
 	mu   sync.Mutex
 	next time.Time // not before
-	seen *watched  // of a throw-away workspace, whose guest nobody else finds; nil is that the file tells
+	seen *watched  // of a throw-away workspace, whose guest no other process finds; nil is that the state tells
 }
 
 // keep remembers what was there when the guest started.
@@ -82,10 +60,13 @@ func (h *handle) planted(must bool) []string {
 	if start.Before(h.looking.next) && !must {
 		return nil
 	}
-	dir, w := h.p.ground.Path(h.id), h.looking.seen
+	w := h.looking.seen
 	if w == nil {
-		var err error
-		if w, err = readWatched(dir); err != nil {
+		m, err := h.att.Dir.Read()
+		if err == nil {
+			w, err = watchedSection.Get(m)
+		}
+		if err != nil || w == nil {
 			return nil // no guest has started yet, or all is read-only
 		}
 	}
@@ -110,7 +91,7 @@ func (h *handle) planted(must bool) []string {
 		w.Dirs[at] = s.signs
 	}
 	if len(found) > 0 && h.looking.seen == nil {
-		if err := w.write(dir); err != nil {
+		if _, err := h.att.Dir.Update(context.WithoutCancel(h.p.ctx), false, w.noteIn); err != nil {
 			h.p.log.Warn("sandbox: what was told can't be noted", "workspace", h.id, "error", err)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -34,10 +34,10 @@ func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
 	defer proving.Unlock()
 	for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourcePIDs, driver.ResourceCPU} {
 		name := string(r)
-		if _, done := proofs.Load(name); done || l[r].Max == 0 || hostControllers()[name].err != nil {
+		if _, done := proofs.Load(name); done || l[r].Max == 0 || cgroup.Find(name).Err != nil {
 			continue
 		}
-		err := p.proveLimit(ctx, hostControllers()[name])
+		err := p.proveLimit(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 			return // another time
@@ -50,35 +50,26 @@ func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
 }
 
 // tight are limits that nothing keeps to.
-var tight = driver.Limits{driver.ResourceMemory: {Max: 8 << 20}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 20}}
+var tight = cgroup.Limits{cgroup.Memory: 8 << 20, cgroup.PIDs: 1, cgroup.CPU: 20}
 
-// proveLimit makes a group with a limit and sends someone there who goes beyond.
-func (p *Provider) proveLimit(ctx context.Context, c controller) error {
+// proveLimit makes a group with a limit and sends a process there that goes beyond.
+func (p *Provider) proveLimit(ctx context.Context, name string) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	top := filepath.Join(c.dir, groupPrefix+"probe-"+c.name+"-"+strconv.Itoa(os.Getpid()))
-	defer removeGroups([]string{top}) //nolint:errcheck // it is empty
-	dir := top
-	if c.v2 {
-		host := hostUnified()
-		err = host.make(top, []string{c.name}, tight, false)
-		dir = filepath.Join(top, workGroup)
-	} else if err = os.Mkdir(dir, 0o755); err == nil {
-		for file, value := range c.settings(tight) {
-			err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600))
-		}
-		c.noSwap(dir, c.settings(tight))
-	}
-	if err != nil {
+	g := &cgroup.Groups{Name: cgroup.ProbeName(name), Limits: cgroup.Limits{name: tight[name]}}
+	defer cgroup.Remove(g.Dirs()) //nolint:errcheck // it is empty
+	files, err := g.Create()
+	if err = errors.Join(err, files.Close()); err != nil {
 		return err
 	}
-	return c.exhaust(ctx, bin.Path, dir)
+	return exhaust(ctx, name, bin.Path, g.Limited(name))
 }
 
-// exhaust sends the program there, and judges how it ended.
-func (c controller) exhaust(ctx context.Context, program, dir string) error {
+// exhaust sends the program to a group that a controller limits, and judges how it
+// ended.
+func exhaust(ctx context.Context, controller, program, dir string) error {
 	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -87,7 +78,7 @@ func (c controller) exhaust(ctx context.Context, program, dir string) error {
 	const patience = 60 * time.Second // on a machine under load
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "exhaust-"+c.name)
+	cmd := exec.CommandContext(ctx, program, "exhaust-"+controller)
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{procs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -101,44 +92,29 @@ func (c controller) exhaust(ctx context.Context, program, dir string) error {
 	for {
 		select {
 		case <-done:
-			return c.stopped(dir, cmd.ProcessState)
+			return stopped(controller, dir, cmd.ProcessState)
 		case <-time.After(5 * time.Millisecond):
 		}
-		if c.throttled(dir) { // which only makes it slow
+		if controller == cgroup.CPU && cgroup.Throttled(dir) { // which only makes it slow
 			cancel()
 		}
 	}
 }
 
-// throttled reports whether someone in a group was made to wait for its processor.
-func (c controller) throttled(dir string) bool {
-	return c.name == "cpu" && counter(filepath.Join(dir, "cpu.stat"), "nr_throttled ") > 0
-}
-
-func counter(file, name string) int64 {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	return guest.Counter(string(data), name)
-}
-
-// stopped judges how someone who went beyond a limit ended.
-func (c controller) stopped(dir string, state *os.ProcessState) error {
+// stopped judges how a process that went beyond a limit ended.
+func stopped(controller, dir string, state *os.ProcessState) error {
 	status, _ := state.Sys().(syscall.WaitStatus)
-	switch c.name {
-	case "memory":
-		if status.Signal() == syscall.SIGKILL && counter(filepath.Join(dir, "memory.oom_control"), "oom_kill ")+counter(filepath.Join(dir, "memory.events"), "oom_kill ") > 0 {
-			return nil
-		}
-	case "pids":
-		if state.ExitCode() == guest.Refused {
-			return nil
-		}
-	case "cpu":
-		if c.throttled(dir) {
-			return nil
-		}
+	held := false
+	switch controller {
+	case cgroup.Memory:
+		held = status.Signal() == syscall.SIGKILL && cgroup.OOMKills(dir) > 0
+	case cgroup.PIDs:
+		held = state.ExitCode() == guest.Refused
+	case cgroup.CPU:
+		held = cgroup.Throttled(dir)
 	}
-	return fmt.Errorf("a process went beyond it (%v): %w", state, fault.Failed)
+	if !held {
+		return fmt.Errorf("a process went beyond it (%v): %w", state, fault.Failed)
+	}
+	return nil
 }

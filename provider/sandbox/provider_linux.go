@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -305,7 +306,7 @@ func (p *Provider) build(dir string, l *level) error {
 			return err
 		}
 	}
-	return keep.Prepare(dir)
+	return nil
 }
 
 // logOwner is whom the logs belong to at a level; 0 is whoever this process is.
@@ -409,14 +410,15 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	if m, err = p.recover(ctx, m); err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
-	h := &handle{p: p, id: m.ID, turn: make(chan struct{}, 1)}
+	h := &handle{p: p, id: m.ID}
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
-		return nil, fmt.Errorf("sandbox: attach: the meta of the workspace is not valid: %w", fault.Failed)
+		return nil, fmt.Errorf("sandbox: attach: the state of the workspace is not valid: %w", fault.Failed)
 	}
 	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
 		return nil, err
 	}
 	h.caps = caps
+	h.att = keep.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
 	h.handed = m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy)
 	h.plot.Via = h.via
 	h.stages = p.stages(l, m)
@@ -470,5 +472,5 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.groun
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cleanGroups(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.Collect(time.Now()), p.sweepLayers(ctx))
 }

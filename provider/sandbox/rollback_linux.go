@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -20,7 +19,7 @@ const rollbackName = "rollback" // the journal
 
 // rollback brings files that a mount shows to another state.
 func (h *handle) rollback(ctx context.Context, to *snapshot.Return) error {
-	g, err := h.guest(ctx)
+	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,19 +68,16 @@ func (h *handle) completeRollback(ctx context.Context, g *live) error {
 	return journal.End()
 }
 
-// write brings what a mount shows to what is in a tree, exactly.
+// write brings what a mount shows to what is in a tree: exactly, but for a directory
+// in place, whose owner is the user.
 func (h *handle) write(ctx context.Context, g *live, t snapshot.Tree, paths []string) error {
-	if g.root == nil { // in place: what must not be changed is held by the guest's mounts
-		return snapshot.Write(ctx, t, g.Changes(h.plot.Direct()), &snapshot.WriteOptions{Only: paths})
+	if h.plot.Meta().Dir != "" {
+		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})
 	}
 	root, err := g.root.With(&boundary.Options{Sync: h.plot.Meta().Policy.Durable, Exact: true})
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing was written through the descriptor
-	files := root.Module()
-	if h.p.ids.root {
-		files = guest.AsUser(files, h.p.ids.base+workloadUID)
-	}
-	return snapshot.Write(ctx, t, files, &snapshot.WriteOptions{Only: paths, Exact: true})
+	return snapshot.Write(ctx, t, g.as(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
 }

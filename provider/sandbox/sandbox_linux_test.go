@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
@@ -30,7 +31,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	unifiedFirst = os.Getenv(unifiedVar) != ""
+	if os.Getenv(unifiedVar) != "" {
+		cgroup.PreferV2()
+	}
 	if os.Getenv(guestVar) != "" {
 		os.Exit(m.Run())
 	}

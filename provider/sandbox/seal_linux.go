@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,11 +21,11 @@ import (
 // To seal a workspace is to give what it has, as one directory, another name: it
 // becomes a layer, and the workspace lies over it with nothing of its own. The
 // directory changes places with an empty one, so that there always is one, and
-// the meta says what the workspace lies over. A journal, written before, lets
-// whoever opens the workspace after a crash do what is missing.
+// the state says what the workspace lies over. A journal, which is a section of the
+// state, is written before: the next process that opens the workspace after a crash
+// does what is missing.
 
 const (
-	sealName     = "seal"    // in the directory of a workspace: the journal
 	sealedPrefix = "sealed-" // begins the names of layers that were sealed
 
 	// maxLayers bounds what lies over each other: the kernel takes their names in
@@ -38,39 +37,11 @@ const (
 type sealing struct {
 	Layer string          `json:"layer"` // the directory that the files become
 	Inode uint64          `json:"inode"` // of the files: tells whether they are there
-	Own   json.RawMessage `json:"own"`   // what the meta says then
+	Own   json.RawMessage `json:"own"`   // what the state says then
 }
 
-func readSeal(dir string) (*sealing, error) {
-	data, err := os.ReadFile(filepath.Join(dir, sealName))
-	if err != nil {
-		return nil, err
-	}
-	j := new(sealing)
-	return j, driver.DecodeStrict(data, j)
-}
-
-// write puts the journal into the directory of a workspace.
-func (j *sealing) write(dir string) error {
-	data, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(dir, sealName), data)
-}
-
-// writeFile makes a file appear at once, and on stable storage.
-func writeFile(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	return err
-}
+// seal is the section of the state with the journal.
+const seal = plot.Section[sealing]("seal")
 
 func inodeOf(path string) (uint64, error) {
 	var st unix.Stat_t
@@ -84,7 +55,7 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers || h.staged() {
 		return snapshot.Base{}, false, nil
 	}
-	unlock, err := h.lock(ctx)
+	unlock, err := h.att.Lock(ctx)
 	if err != nil {
 		return snapshot.Base{}, false, err
 	}
@@ -105,21 +76,18 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 // ends. It notes the layer in o.
 func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	dir := h.p.ground.Path(h.id)
-	alone, err := keep.Lock(ctx, dir)
+	lock, err := keep.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
 	if err := h.p.end(context.WithoutCancel(ctx), dir); err != nil {
 		return err
 	}
-	if h.client != nil {
-		h.client.close()
-		h.client = nil
-	}
+	h.att.Drop()
 	files, err := h.p.own(dir, o)
 	if err != nil {
 		return err
@@ -135,18 +103,22 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err := h.p.prepareLayer(j.Layer, files); err != nil {
 		return err
 	}
-	if err := j.write(dir); err != nil {
+	note := func(j *sealing) error {
+		_, err := h.att.Dir.Update(ctx, true, func(m *plot.Meta) error { return seal.Set(m, j) })
+		return err
+	}
+	if err := note(j); err != nil {
 		return errors.Join(err, os.Remove(j.Layer))
 	}
 	driver.Step(ctx, "seal begun")
-	err = h.plot.Reshape(ctx, j.Own, func() error { return exchange(ctx, files, j.Layer) })
+	err = h.plot.Reshape(ctx, func(m *plot.Meta) error {
+		m.Own = j.Own
+		return errors.Join(seal.Set(m, nil), exchange(ctx, files, j.Layer))
+	})
 	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // it is as it was
-		return errors.Join(err, os.Remove(filepath.Join(dir, sealName)), os.Remove(j.Layer))
+		return errors.Join(err, note(nil), os.Remove(j.Layer))
 	}
-	if err != nil {
-		return err
-	}
-	return os.Remove(filepath.Join(dir, sealName))
+	return err
 }
 
 // own returns the directory that holds what is the workspace's own.
@@ -204,36 +176,37 @@ func exchange(ctx context.Context, a, b string) error {
 // recoverSeal completes a seal that was cut short, or drops one that moved nothing,
 // and returns what the workspace is then. Who is in the middle of one is waited for.
 func (p *Provider) recoverSeal(ctx context.Context, m *plot.Meta) (*plot.Meta, error) {
-	dir := p.ground.Path(m.ID)
-	if _, err := os.Lstat(filepath.Join(dir, sealName)); errors.Is(err, fs.ErrNotExist) {
+	if !seal.In(m) {
 		return m, nil
 	}
-	alone, err := keep.Lock(ctx, dir)
+	dir := p.ground.Dir(m.ID)
+	lock, err := keep.Lock(ctx, dir.Path)
 	if err != nil {
 		return nil, err
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	j, err := readSeal(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return p.ground.Read(m.ID)
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	if m, err = p.ground.Read(m.ID); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the journal of a seal: %w: %w", fault.Failed, err)
+	j, err := seal.Get(m)
+	if err != nil || j == nil {
+		return m, err
 	}
 	switch at, err := inodeOf(j.Layer); {
 	case err == nil && at == j.Inode:
-		if err := p.end(ctx, dir); err != nil {
+		if err := p.end(ctx, dir.Path); err != nil {
 			return nil, err
 		}
-		if m, err = p.ground.Reshape(ctx, m.ID, j.Own, func() error { return nil }); err != nil {
-			return nil, err
-		}
+		return p.ground.Reshape(ctx, m.ID, func(m *plot.Meta) error {
+			m.Own = j.Own
+			return seal.Set(m, nil)
+		})
 	case err == nil:
 		if err := os.Remove(j.Layer); err != nil { // it is the empty one
 			return nil, err
 		}
 	}
-	return m, os.Remove(filepath.Join(dir, sealName))
+	return dir.Update(ctx, false, func(m *plot.Meta) error { return seal.Set(m, nil) })
 }
 
 // keepShape notes, in the options of a workspace that is there, what it was sealed

@@ -15,7 +15,7 @@ func (h *handle) shell() *driver.Shell {
 type starter struct{ h *handle }
 
 func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	c, err := s.h.guest(ctx)
+	c, err := s.h.att.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session
 }
 
 func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-	c, err := h.guest(ctx)
+	c, err := h.att.Guest(ctx)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -37,7 +37,7 @@ func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, er
 }
 
 func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
-	c, err := h.guest(ctx)
+	c, err := h.att.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 }
 
 func (h *handle) attachSession(ctx context.Context, id string) (*driver.Session, error) {
-	c, err := h.guest(ctx)
+	c, err := h.att.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -238,16 +238,6 @@ func (h *handle) tree(m *plot.Meta) snapshot.View {
 	return v
 }
 
-// isFrozen reports whether a group stands still.
-func isFrozen(dir string) bool {
-	file, want := filepath.Join(dir, "freezer.state"), "FROZEN\n"
-	if isUnified(dir) {
-		file, want = filepath.Join(dir, workGroup, "cgroup.freeze"), "1\n"
-	}
-	data, err := os.ReadFile(file)
-	return err == nil && string(data) == want
-}
-
 // become brings the files to another state. Plain ones are changed in their
 // directory, those that a mount shows through it; either has a journal.
 func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
@@ -278,7 +268,7 @@ func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
 
 // quiet answers what runs in the workspace, if anything does.
 func (h *handle) quiet(ctx context.Context) error {
-	if _, err := os.Lstat(h.p.ground.Path(h.id, keep.RecordName)); errors.Is(err, fs.ErrNotExist) {
+	if keep.Read(h.att.Dir) == nil {
 		return nil
 	}
 	sessions, err := h.shell().Sessions(ctx)
@@ -349,12 +339,12 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		if !driver.ValidID(e.Name()) {
 			continue
 		}
-		if j, err := readSeal(p.ground.Path(e.Name())); err == nil { // before the meta, which is written before it goes
-			needed[j.Layer] = true
-		}
 		m, err := p.ground.Read(e.Name())
 		if err != nil {
 			continue // of another kind, or not ours to judge
+		}
+		if j, err := seal.Get(m); err == nil && j != nil {
+			needed[j.Layer] = true
 		}
 		var opts options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,17 +25,19 @@ import (
 // itself, read-only. Nothing is copied then. What was imported read-only by
 // copying is a read-only mount of itself, which no chmod undoes.
 //
-// Such mounts are in the guest's world alone. They are noted in the directory of
-// the workspace and made again with each guest. A mount is found by what its mount
+// Such mounts are in the guest's world alone. They are noted in the state of the
+// workspace and made again with each guest. A mount is found by what its mount
 // point is and not by its name: the host renames a mount point, or a directory
 // above one, with the mount on it, and by removing one it ends the mount. So who
 // changes such names works on the directories below the mounts.
 
 const (
 	stagedName = "staged" // in the directory of a workspace: what was written over what was imported
-	stagedList = "list"   // in there: the mounts
 	maxStaged  = 256
 )
+
+// stagedSection is the section of the state with the mounts.
+const stagedSection = plot.Section[[]staged]("staged")
 
 // A staged is one mount.
 type staged struct {
@@ -44,7 +45,7 @@ type staged struct {
 	Point    point  `json:"point"`            // what it is
 	Source   string `json:"source,omitempty"` // directory of the host; "" is the mount point itself
 	ReadOnly bool   `json:"readOnly,omitempty"`
-	Layer    string `json:"layer,omitempty"` // directory with what was written, below the list's
+	Layer    string `json:"layer,omitempty"` // directory with what was written, below stagedName
 }
 
 // A point tells a directory from all others, also from one that has its number
@@ -67,63 +68,32 @@ func (h *handle) stagedPath(elem ...string) string {
 
 // staged reports whether there may be mounts below the files.
 func (h *handle) staged() bool {
-	if !h.stages {
-		return false
-	}
-	_, err := os.Lstat(h.stagedPath(stagedList))
-	return err == nil
+	m := h.plot.Meta()
+	return h.stages && stagedSection.In(&m)
 }
 
 func (h *handle) readStaged() ([]staged, error) {
-	data, err := os.ReadFile(h.stagedPath(stagedList))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var list []staged
-	if err == nil {
-		err = driver.DecodeStrict(data, &list)
-	}
+	m, err := h.att.Dir.Read()
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: the mounts of the workspace: %w: %w", fault.Failed, err)
+		return nil, fmt.Errorf("sandbox: the mounts of the workspace: %w", err)
 	}
-	return list, nil
-}
-
-// writeStaged replaces the list. It goes with the workspace's meta: on stable
-// storage where that is.
-func (h *handle) writeStaged(list []staged) error {
-	if len(list) == 0 { // files are plainly in their directory again
-		if err := os.Remove(h.stagedPath(stagedList)); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	data, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	temp := h.stagedPath(stagedList + ".new")
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil && h.plot.Meta().Policy.Durable {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp, h.stagedPath(stagedList))
-}
-
-// through is the module of files below which mounts may be.
-func (h *handle) through(ctx context.Context) (*driver.FS, error) {
-	g, err := h.guest(ctx)
-	if err != nil {
+	list, err := stagedSection.Get(m)
+	if err != nil || list == nil {
 		return nil, err
 	}
-	return h.over(g), nil
+	return *list, nil
+}
+
+// writeStaged replaces the list. Without mounts files are plainly in their directory
+// again.
+func (h *handle) writeStaged(ctx context.Context, list []staged) error {
+	_, err := h.att.Dir.Update(ctx, false, func(m *plot.Meta) error {
+		if len(list) == 0 {
+			return stagedSection.Set(m, nil)
+		}
+		return stagedSection.Set(m, &list)
+	})
+	return err
 }
 
 // over is the guest's module, with changes of names made below the mounts.
@@ -242,15 +212,15 @@ func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) 
 			return res, err
 		}
 	}
-	g, err := h.guest(ctx)
+	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return res, err
 	}
-	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	lock, err := keep.Lock(ctx, h.p.ground.Path(h.id))
 	if err != nil {
 		return res, fmt.Errorf("sandbox: lock the guest: %w", err)
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	if err := h.reachTop(g); err != nil {
 		return res, fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
 	}
@@ -263,7 +233,7 @@ func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) 
 
 // addStaged makes a mount and notes it first. The lock of the guest is held.
 func (h *handle) addStaged(ctx context.Context, g *live, s staged) (err error) {
-	list, err := h.pruneStaged()
+	list, err := h.pruneStaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -277,7 +247,7 @@ func (h *handle) addStaged(ctx context.Context, g *live, s staged) (err error) {
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, direct.Remove(context.WithoutCancel(ctx), s.Name, &driver.RemoveOptions{}), h.writeStaged(list))
+				err = errors.Join(err, direct.Remove(context.WithoutCancel(ctx), s.Name, &driver.RemoveOptions{}), h.writeStaged(context.WithoutCancel(ctx), list))
 			}
 		}()
 		if s.Layer, err = h.makeLayer(s); err != nil {
@@ -290,10 +260,7 @@ func (h *handle) addStaged(ctx context.Context, g *live, s staged) (err error) {
 	}
 	defer at.Close()
 	if s.Point, err = pointOf(at); err == nil {
-		err = os.MkdirAll(h.stagedPath(), 0o700)
-	}
-	if err == nil {
-		err = h.writeStaged(append(slices.Clone(list), s))
+		err = h.writeStaged(ctx, append(slices.Clone(list), s))
 	}
 	if err == nil {
 		driver.Step(ctx, "mount noted")
@@ -326,9 +293,9 @@ func (h *handle) reachTop(g *live) error {
 	if g.top != nil {
 		return nil
 	}
-	rec, err := keep.Read(h.p.ground.Path(h.id))
-	if err != nil || rec == nil {
-		return fmt.Errorf("no guest is noted: %w", errors.Join(fault.Evicted, err))
+	rec := keep.Read(h.att.Dir)
+	if rec == nil {
+		return fmt.Errorf("no guest is noted: %w", fault.Evicted)
 	}
 	world := fmt.Sprintf("/proc/%d", rec.PID)
 	top, err := os.OpenFile(world+"/root"+inside, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -352,7 +319,7 @@ func (h *handle) reachTop(g *live) error {
 // recognizeTop makes sure that it is the directory of the workspace, in the world
 // of its guest: what the guest says is not asked for.
 func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
-	if start, err := keep.StartTime(rec.PID); err != nil || start != rec.Start {
+	if !rec.Lives() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	m := h.plot.Meta()
@@ -376,16 +343,16 @@ func (g *live) show(h *handle) error {
 		return nil
 	}
 	m := h.plot.Meta()
-	return g.use(g.top, h.p.ids, unit{policy: m.Policy, gate: h.plot.Gate(&m)})
+	return g.use(g.top, nil, unit{policy: m.Policy, gate: h.plot.Gate(&m)})
 }
 
 // remount makes the mounts that a guest does not have. The lock of the guest is
 // held.
-func (h *handle) remount(g *live) error {
+func (h *handle) remount(ctx context.Context, g *live) error {
 	if err := h.reachTop(g); err != nil {
 		return fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err)
 	}
-	list, err := h.pruneStaged()
+	list, err := h.pruneStaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -529,7 +496,7 @@ func pointOf(dir *os.File) (point, error) {
 
 // pruneStaged forgets the mounts whose mount points are gone, with what was
 // written in them.
-func (h *handle) pruneStaged() ([]staged, error) {
+func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
 	list, err := h.readStaged()
 	if err != nil {
 		return nil, err
@@ -554,7 +521,7 @@ func (h *handle) pruneStaged() ([]staged, error) {
 	if len(kept) == len(list) {
 		return kept, nil
 	}
-	return kept, h.writeStaged(kept)
+	return kept, h.writeStaged(ctx, kept)
 }
 
 // where returns where the mount point of a mount is by now; "" is nowhere.

@@ -4,42 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/cgroup"
 )
 
-// Who keeps the processes of a workspace still for a moment holds a file locked,
-// shared with others who do; it has a byte in it while they stand still for that.
-// So the last one lets them go on, and where it died, who comes next does. Whoever
-// looks at the file or changes it has the lock of the guest.
+// A process that keeps the processes of a workspace frozen for a moment holds a
+// shared flock meanwhile. The last one thaws them. Where it died, the next process
+// that meets the guest finds a frozen group without a lock, which is not paused, and
+// thaws it. The lock of the guest is held by whoever takes the flock or looks at it.
 const stillName = "still"
 
 // A still is a hold on the processes of a workspace.
 type still struct {
-	frozen bool     // they stand still, or there are none
-	file   *os.File // nil where there is nothing to let go
+	frozen bool         // they are frozen, or there are none
+	lock   *flock.Flock // nil where there is nothing to thaw
 	group  string
 }
 
-// hold keeps the processes of the workspace still until done is called, if that
+// hold keeps the processes of the workspace frozen until done is called, if that
 // can be; where there are none they are.
 func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error) {
-	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		if cerr := h.plot.Current(); cerr != nil {
 			return false, nil, cerr
 		}
 		return false, nil, fmt.Errorf("sandbox: freeze: lock the guest: %w", err)
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	s, err := h.holdLocked(ctx)
-	if err != nil || s.file == nil {
+	if err != nil || s.lock == nil {
 		return s.frozen, nil, err
 	}
 	return s.frozen, func() { h.letGo(ctx, s) }, nil
@@ -47,33 +48,25 @@ func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error)
 
 // holdLocked is hold while the lock of the guest is held.
 func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
-	rec, err := keep.Read(h.p.ground.Path(h.id))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && rec == nil {
+	rec := keep.Read(h.att.Dir)
+	if rec == nil {
 		return still{frozen: true}, nil
 	}
-	if err != nil {
-		return s, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
-	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return s, nil
 	}
-	held, err := h.p.thaw(ctx, h.id, group)
-	if err != nil {
+	if _, err := h.thaw(ctx, rec); err != nil {
 		return s, err
 	}
-	if !held && isFrozen(group) {
-		return still{frozen: true}, nil // it is paused, and stays so
+	if rec.Paused {
+		return still{frozen: true}, nil
 	}
-	f, err := os.OpenFile(h.p.ground.Path(h.id, stillName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), f.Truncate(1))
+	s = still{frozen: true, lock: h.stillLock(), group: group}
+	if _, err := s.lock.TryRLock(); err != nil {
+		return still{}, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
 	}
-	if err != nil {
-		return s, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
-	}
-	s = still{frozen: true, file: f, group: group}
-	if err := setFrozen(ctx, group, true); err != nil {
+	if err := cgroup.SetFrozen(ctx, group, true); err != nil {
 		h.letGoLocked(ctx, s)
 		// Either the guest has ended, or it is not frozen, and the snapshot says so.
 		return still{frozen: errors.Is(err, os.ErrNotExist)}, nil
@@ -81,64 +74,58 @@ func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
 	return s, nil
 }
 
-// letGo ends a hold; the last one lets the processes go on.
+func (h *handle) stillLock() *flock.Flock {
+	return flock.New(filepath.Join(h.att.Dir.Path, stillName), flock.SetPermissions(0o600))
+}
+
+// letGo ends a hold; the last one thaws.
 func (h *handle) letGo(ctx context.Context, s still) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	alone, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
-		s.file.Close() // the workspace is gone, and its processes with it
+		s.lock.Close() //nolint:errcheck // the workspace is gone, and its processes with it
 		return
 	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	h.letGoLocked(ctx, s)
 }
 
 func (h *handle) letGoLocked(ctx context.Context, s still) {
-	if s.file == nil {
+	if s.lock == nil {
 		return
 	}
-	s.file.Close()
-	if _, err := h.p.thaw(ctx, h.id, s.group); err != nil {
+	s.lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
 		h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
 	}
 }
 
-// thaw lets the processes of a workspace go on that nobody keeps still any more,
-// and reports whether somebody does. The lock of the guest is held.
-func (p *Provider) thaw(ctx context.Context, id, group string) (held bool, err error) {
-	f, err := os.OpenFile(p.ground.Path(id, stillName), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+// thaw thaws the processes of a guest that are not paused and that no process keeps
+// frozen, and reports whether one does. The lock of the guest is held.
+func (h *handle) thaw(ctx context.Context, rec *keep.Record) (held bool, err error) {
+	if rec == nil {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("sandbox: let the workspace go on: %w: %w", fault.Of(err), err)
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return true, nil //nolint:nilerr // it is held
-	}
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := setFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return false, fmt.Errorf("sandbox: let the workspace go on: %w: %w", fault.Of(err), err)
-	}
-	return false, f.Truncate(0)
-}
-
-// thawLeft is thaw for whatever guest the workspace has.
-func (p *Provider) thawLeft(ctx context.Context, id string) (held bool, err error) {
-	rec, err := keep.Read(p.ground.Path(id))
-	if err != nil || rec == nil {
-		return false, nil //nolint:nilerr // nothing runs
-	}
-	group, ok := freezer(rec.Groups)
+	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return false, nil
 	}
-	return p.thaw(ctx, id, group)
+	lock := h.stillLock()
+	alone, err := lock.TryLock()
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("sandbox: thaw the workspace: %w: %w", fault.Of(err), err)
+	case !alone:
+		return true, nil
+	case rec.Paused:
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := cgroup.SetFrozen(ctx, group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("sandbox: thaw the workspace: %w: %w", fault.Of(err), err)
+	}
+	return false, nil
 }

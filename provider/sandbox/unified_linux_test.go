@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // needUnified skips where no group of version 2 can be made.
 func needUnified(t *testing.T) {
 	t.Helper()
-	if err := hostUnified().err; err != nil {
+	if err := cgroup.ErrV2(); err != nil {
 		t.Skip("skipped: host: " + err.Error())
 	}
 }
@@ -29,7 +28,7 @@ func TestUnified(t *testing.T) {
 }
 
 func TestWorkloadIsMoved(t *testing.T) {
-	if !unifiedFirst {
+	if os.Getenv(unifiedVar) == "" {
 		t.Skip("skipped: it is run by TestUnified")
 	}
 	p := newProvider(t, t.TempDir())
@@ -45,7 +44,7 @@ func TestWorkloadIsMoved(t *testing.T) {
 	group := rec.Groups[len(rec.Groups)-1]
 	// Each is born beside the guest, which is alone again once all were moved.
 	eventually(t, "the workload, and nobody else, in its group", func() bool {
-		return len(members(t, group, guestGroup)) == 1 && len(members(t, group, workGroup)) == 4
+		return len(members(t, group, "guest")) == 1 && len(members(t, group, "work")) == 4
 	})
 	if err := ws.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -77,7 +76,7 @@ func TestNothingOutlivesAGuestWithoutNamespaces(t *testing.T) {
 	}
 	defer res.Close(t.Context())
 	group := rec.Groups[len(rec.Groups)-1]
-	eventually(t, "it is started", func() bool { return len(members(t, group, guestGroup)) > 2 })
+	eventually(t, "it is started", func() bool { return len(members(t, group, "guest")) > 2 })
 	if err := rec.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -85,14 +84,6 @@ func TestNothingOutlivesAGuestWithoutNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(group); err == nil {
-		t.Errorf("group %s is left, with %v", group, members(t, group, guestGroup))
-	}
-}
-
-func TestSettingsOfVersion2(t *testing.T) {
-	got := settings2(driver.Limits{driver.ResourceMemory: {Max: 1 << 20}, driver.ResourcePIDs: {Max: 7}, driver.ResourceCPU: {Max: 1500}})
-	want := map[string]string{"memory.max": "1048576", "pids.max": "7", "cpu.max": "150000 100000"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
+		t.Errorf("group %s is left, with %v", group, members(t, group, "guest"))
 	}
 }

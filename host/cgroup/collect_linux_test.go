@@ -1,4 +1,4 @@
-package sandbox
+package cgroup
 
 import (
 	"os"
@@ -9,14 +9,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TestCleanGroups makes groups as they are left when a data directory is removed
+// TestCollect makes groups as they are left when a data directory is removed
 // under its workspaces, and as a live guest has them.
-func TestCleanGroups(t *testing.T) {
-	c := hostControllers()["freezer"]
-	if c.err != nil {
-		t.Skipf("skipped: host: control groups: %v", c.err)
+func TestCollect(t *testing.T) {
+	c := Find(Freezer)
+	if c.Err != nil {
+		t.Skipf("skipped: host: control groups: %v", c.Err)
 	}
-	left, held := c.group(driver.NewID()), c.group(driver.NewID())
+	left, held := filepath.Join(c.Dir, Prefix+driver.NewID()), filepath.Join(c.Dir, Prefix+driver.NewID())
 	for _, group := range []string{left, held} {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			t.Fatal(err)
@@ -32,23 +32,23 @@ func TestCleanGroups(t *testing.T) {
 		_, err := os.Stat(group)
 		return err == nil
 	}
-	if err := cleanGroups(time.Now()); err != nil {
+	if err := Collect(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(left) || !exists(held) {
 		t.Error("a group that was just made was removed")
 	}
 	for _, group := range []string{left, held} {
-		old := time.Now().Add(-2 * groupAge)
+		old := time.Now().Add(-2 * minAge)
 		if err := os.Chtimes(group, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := cleanGroups(time.Now()); err != nil {
+	if err := Collect(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if exists(left) {
-		t.Error("a group that nobody holds was left")
+		t.Error("a group that no process has open was left")
 	}
 	if !exists(held) {
 		t.Error("a group that a process holds open was removed")

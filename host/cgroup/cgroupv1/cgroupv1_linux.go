@@ -1,0 +1,121 @@
+package cgroupv1
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Procs is the file of a group that a thread joins by writing to it.
+const Procs = "tasks"
+
+// Hierarchies returns the directory of this process's group for each controller.
+func Hierarchies() (map[string]string, error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	dirs := map[string]string{}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[1] == "" {
+			continue
+		}
+		for _, controller := range strings.Split(parts[1], ",") {
+			if dir := mountedAt(string(mounts), controller, parts[2]); dir != "" {
+				dirs[controller] = dir
+			}
+		}
+	}
+	return dirs, nil
+}
+
+// mountedAt finds the directory of the group at path in the hierarchy of a
+// controller; "" is not mounted.
+func mountedAt(mounts, controller, path string) string {
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 || right[0] != "cgroup" || !slices.Contains(strings.Split(right[2], ","), controller) {
+			continue
+		}
+		if rel, err := filepath.Rel(left[3], path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(left[4], rel)
+		}
+	}
+	return ""
+}
+
+// CPUPeriod is the period of the CPU quota, in microseconds.
+const CPUPeriod = 100_000
+
+// Settings returns what to write to which file of a group of a controller: a limit
+// of memory is in bytes, one of cpu in thousandths of a core.
+func Settings(controller string, limit int64) map[string]string {
+	if limit <= 0 {
+		return nil
+	}
+	switch controller {
+	case "memory":
+		return map[string]string{"memory.limit_in_bytes": strconv.FormatInt(limit, 10)}
+	case "pids": // one more, for the thread that joins the group to start the others
+		return map[string]string{"pids.max": strconv.FormatInt(limit+1, 10)}
+	case "cpu":
+		return map[string]string{
+			"cpu.cfs_period_us": strconv.Itoa(CPUPeriod),
+			"cpu.cfs_quota_us":  strconv.FormatInt(max(limit*CPUPeriod/1000, 1000), 10),
+		}
+	}
+	return nil
+}
+
+// Create makes the group at dir, which may exist, and sets its limit; 0 is none.
+func Create(dir, controller string, limit int64) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for file, value := range Settings(controller, limit) {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600); err != nil {
+			return fmt.Errorf("limit %s: %w", controller, err)
+		}
+	}
+	if controller == "memory" && limit > 0 { // swap, too; without swap accounting there is no such file
+		_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)), 0o600)
+	}
+	return nil
+}
+
+// Try makes a group with a limit at dir and removes it.
+func Try(dir, controller string) error {
+	limits := map[string]int64{"memory": 64 << 20, "pids": 100, "cpu": 500}
+	defer os.Remove(dir)
+	if err := Create(dir, controller, limits[controller]); err != nil {
+		return fmt.Errorf("create a group: %w", err)
+	}
+	return nil
+}
+
+// freezerState is the file by which a group is frozen and thawed.
+const freezerState = "freezer.state"
+
+// SetFrozen asks for a group to be frozen or thawed, and reports whether it is.
+func SetFrozen(dir string, frozen bool) (done bool, err error) {
+	state := "THAWED"
+	if frozen {
+		state = "FROZEN"
+	}
+	if err := os.WriteFile(filepath.Join(dir, freezerState), []byte(state), 0o600); err != nil {
+		return false, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, freezerState))
+	return string(data) == state+"\n", err // in between it is FREEZING
+}

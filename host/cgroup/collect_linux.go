@@ -1,0 +1,117 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// minAge is how old a group is before it is collected: one that was just made may
+// not have been handed to its supervisor yet.
+const minAge = time.Minute
+
+// Collect removes groups that nothing will use again: those of probes whose process
+// has died, and those whose owner went away without removing them, as when a data
+// directory is removed by hand. Such a group has no process in it, and no process
+// has a file of it open, as a live supervisor has.
+func Collect(now time.Time) error {
+	var errs error
+	var idle []string
+	for _, dir := range Parents() {
+		found, err := filepath.Glob(filepath.Join(dir, Prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, group := range found {
+			switch pid, ok := proberOf(group); {
+			case ok && errors.Is(unix.Kill(pid, 0), unix.ESRCH):
+				errs = errors.Join(errs, Remove([]string{group}))
+			case !ok && isIdle(group, now):
+				idle = append(idle, group)
+			}
+		}
+	}
+	return errors.Join(errs, removeUnused(idle))
+}
+
+// ProbeName is the name of a group that this process makes to try something.
+func ProbeName(what string) string {
+	return strings.TrimPrefix(probePrefix, Prefix) + what + "-" + strconv.Itoa(os.Getpid())
+}
+
+// proberOf returns the process that made a group to try something.
+func proberOf(group string) (pid int, ok bool) {
+	name, ok := strings.CutPrefix(filepath.Base(group), probePrefix)
+	if !ok {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+	return pid, err == nil
+}
+
+// isIdle says whether a group is not new and has no process in it.
+func isIdle(group string, now time.Time) bool {
+	info, err := os.Stat(group)
+	if err != nil || now.Sub(info.ModTime()) < minAge {
+		return false
+	}
+	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	return err == nil && len(procs) == 0
+}
+
+// removeUnused removes those of groups that no process has a file of open. Where the
+// open files of some process can't be listed it removes none.
+func removeUnused(groups []string) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	open, ok := openGroups()
+	if !ok {
+		return nil
+	}
+	for _, group := range groups {
+		if open[filepath.Base(group)] {
+			continue
+		}
+		// One with groups below, or that was joined just now, is in use.
+		if err := unix.Rmdir(group); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) &&
+			!errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+			return &os.PathError{Op: "rmdir", Path: group, Err: err}
+		}
+	}
+	return nil
+}
+
+// openGroups names the groups that processes of this host have files open of.
+func openGroups() (open map[string]bool, ok bool) {
+	open = map[string]bool{}
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, false
+	}
+	for _, e := range all {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		fds := filepath.Join("/proc", e.Name(), "fd")
+		files, err := os.ReadDir(fds)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it ended meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, false
+		}
+		for _, f := range files {
+			target, err := os.Readlink(filepath.Join(fds, f.Name()))
+			if group := filepath.Base(filepath.Dir(target)); err == nil && strings.HasPrefix(group, Prefix) {
+				open[group] = true
+			}
+		}
+	}
+	return open, true
+}

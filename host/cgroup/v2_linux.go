@@ -1,0 +1,222 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/cgroup/cgroupv1"
+)
+
+// The groups below that of a supervisor and its workload.
+const (
+	supervisorGroup = "guest"
+	workGroup       = "work"
+)
+
+// A hierarchy is where groups of version 2 can be made on this host.
+type hierarchy struct {
+	dir         string
+	controllers []string // that groups made there have, with the freezer
+	err         error    // why none can be made
+}
+
+// findV2 finds and tries it, once per process.
+var findV2 = sync.OnceValue(func() hierarchy {
+	own, root, err := ownV2()
+	if err != nil {
+		return hierarchy{err: err}
+	}
+	errs := errors.New("no group of cgroup version 2 can be made")
+	// The group of this process holds processes, so groups beside it are tried, too.
+	for dir := own; ; dir = filepath.Dir(dir) {
+		h := hierarchy{dir: dir}
+		if h.err = h.try(); h.err == nil {
+			return h
+		}
+		errs = errors.Join(errs, h.err)
+		if dir == root || dir == "/" {
+			return hierarchy{err: errs}
+		}
+	}
+})
+
+// ErrV2 says why no group of version 2 can be made; nil where one can.
+func ErrV2() error { return findV2().err }
+
+// ownV2 returns the directory of this process's group, and of the topmost one that
+// is mounted.
+func ownV2() (own, root string, err error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", "", err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", err
+	}
+	for line := range strings.Lines(string(groups)) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		for mount := range strings.Lines(string(mounts)) {
+			before, after, _ := strings.Cut(mount, " - ")
+			left, right := strings.Fields(before), strings.Fields(after)
+			if len(left) < 5 || len(right) < 1 || right[0] != "cgroup2" {
+				continue
+			}
+			if rel, err := filepath.Rel(left[3], path); err == nil && filepath.IsLocal(rel) {
+				return filepath.Join(left[4], rel), left[4], nil
+			}
+		}
+	}
+	return "", "", fmt.Errorf("no cgroup2 file system is mounted: %w", fault.Unsupported)
+}
+
+// try makes groups as they are needed, and finds out what they can limit.
+func (h *hierarchy) try() error {
+	dir := filepath.Join(h.dir, probePrefix+strconv.Itoa(os.Getpid()))
+	enable(h.dir)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	defer os.Remove(dir)
+	enable(dir)
+	work := filepath.Join(dir, workGroup)
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return err
+	}
+	defer os.Remove(work)
+	if err := unix.Access(filepath.Join(work, "cgroup.kill"), unix.W_OK); err != nil {
+		return fmt.Errorf("%s: cgroup.kill: %w", h.dir, err)
+	}
+	data, err := os.ReadFile(filepath.Join(work, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	h.controllers = append(strings.Fields(string(data)), Freezer)
+	return nil
+}
+
+// enable gives groups below dir the controllers that dir has. Those that can't be
+// given are missing in cgroup.controllers there.
+func enable(dir string) {
+	for _, name := range controllers {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0o600)
+	}
+}
+
+// settingsV2 returns what to write to which file of a group.
+func settingsV2(l Limits) map[string]string {
+	set := map[string]string{}
+	if l[Memory] > 0 {
+		set["memory.max"] = strconv.FormatInt(l[Memory], 10)
+	}
+	if l[PIDs] > 0 {
+		set["pids.max"] = strconv.FormatInt(l[PIDs], 10)
+	}
+	if l[CPU] > 0 {
+		const period = cgroupv1.CPUPeriod
+		set["cpu.max"] = fmt.Sprintf("%d %d", max(l[CPU]*period/1000, 1000), period)
+	}
+	return set
+}
+
+// createV2 makes the three groups, with limits by the named controllers.
+func (g *Groups) createV2(dir string, names []string) error {
+	for _, path := range []string{dir, filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)} {
+		if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if path == dir {
+			enable(dir)
+		}
+	}
+	work := maps.Clone(g.Limits)
+	maps.DeleteFunc(work, func(name string, limit int64) bool { return limit <= 0 || !slices.Contains(names, name) })
+	both := maps.Clone(work)
+	for name := range both {
+		both[name] += room[name]
+	}
+	if !g.Inside {
+		delete(both, CPU) // the supervisor must not wait for its workload
+	}
+	if both[Memory] > 0 { // without swap there is no such file
+		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600)
+	}
+	for path, limits := range map[string]Limits{dir: both, filepath.Join(dir, workGroup): work} {
+		for file, value := range settingsV2(limits) {
+			if err := os.WriteFile(filepath.Join(path, file), []byte(value), 0o600); err != nil {
+				return fmt.Errorf("limit: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// openV2 opens the files of the three groups.
+func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
+	supervisor, work := filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)
+	if f.Birth, err = os.Open(supervisor); err != nil || len(names) == 0 || g.Inside {
+		return err
+	}
+	if f.Work, err = os.OpenFile(filepath.Join(work, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	if f.Supervisor, err = os.Open(filepath.Join(supervisor, "cgroup.procs")); err != nil {
+		return err
+	}
+	if slices.Contains(names, Memory) {
+		if f.OOM, err = os.Open(filepath.Join(work, "memory.events")); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(names, PIDs) {
+		f.PIDs, err = os.Open(filepath.Join(work, "pids.events"))
+	}
+	return err
+}
+
+// isV2 reports whether dir is a group of version 2.
+func isV2(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "cgroup.kill"))
+	return err == nil
+}
+
+// killV2 ends whatever is in a group or below it, and removes the groups below.
+func killV2(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600); err != nil {
+		return err
+	}
+	for _, name := range []string{supervisorGroup, workGroup} {
+		if err := removeGroup(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setFrozenV2 asks for the workload to be frozen or thawed, and reports whether it is.
+func setFrozenV2(dir string, frozen bool) (done bool, err error) {
+	write, want := "0", "frozen 0\n"
+	if frozen {
+		write, want = "1", "frozen 1\n"
+	}
+	work := filepath.Join(dir, workGroup)
+	if err := os.WriteFile(filepath.Join(work, "cgroup.freeze"), []byte(write), 0o600); err != nil {
+		return false, err
+	}
+	data, err := os.ReadFile(filepath.Join(work, "cgroup.events"))
+	return strings.Contains("\n"+string(data), "\n"+want), err
+}
