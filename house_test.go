@@ -42,7 +42,6 @@ var may = []struct{ pkg, imports string }{
 	{"internal/strictyaml", ""},
 	{"internal/textdiff", ""},
 	{"internal/tail", ""},
-	{"internal/bare", ""},
 	{"script", "fault workspace/driver internal/search internal/outputs"},
 	{"script/internal/meter", ""},
 	{"codeblock", "fault workspace workspace/driver script"},
