@@ -94,7 +94,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 		opened = append(opened, ws)
 		return runTrue(ctx, ws)
 	})
-	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.BaseImage, "true"))
+	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.DefaultImage, "true"))
 }
 
 // dockerPool takes workspaces from a pool, as the registry does.
@@ -139,7 +139,7 @@ func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string
 		return runTrue(ctx, ws)
 	})
 	if err := b.compare(ctx, "from the pool to first output", "docker run --rm --network none", 0, ours,
-		command("run", "--rm", "--network", "none", docker.BaseImage, "true")); err != nil {
+		command("run", "--rm", "--network", "none", docker.DefaultImage, "true")); err != nil {
 		return err
 	}
 	b.atMost(pooledMost)

@@ -115,7 +115,7 @@ func (k *Kernels) launch(ctx context.Context, language, dir string, env map[stri
 func refusal(language string, m message) error {
 	hint := fmt.Sprintf("install a Jupyter kernel for %q where the workspace's commands run", language)
 	if language == DefaultLanguage {
-		hint = "install ipykernel where the workspace's commands run: Debian's python3-ipykernel, or pip install ipykernel; in a container the image croft/code:1 has it"
+		hint = "install ipykernel where the workspace's commands run: Debian's python3-ipykernel, or pip install ipykernel; a container needs an image that has it"
 	}
 	switch m.Kind {
 	case "jupyter":

@@ -79,7 +79,7 @@ func (o *codeOptions) register(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
 	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default one of its own)")
 	f.StringVar(&o.provider, "provider", "", "kind of the workspace of its own (default sandbox for code, memory for scripts)")
-	f.StringVar(&o.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"croft/code:1\"} for docker")
+	f.StringVar(&o.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
 	f.StringVarP(&o.code, "code", "c", "", "what to run, instead of FILE")
 	f.StringVar(&o.dir, "dir", "", "where in the workspace it runs")

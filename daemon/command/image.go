@@ -21,7 +21,7 @@ func (a *app) imageCommand() *cobra.Command {
 		Short: "Look after what containers are made of",
 		Long: `Look after the images of this host's container engine, of which workspaces of the provider
 docker are made (croft ws open --provider docker --options '{"image":"NAME"}'). Without a name they are
-made of croft/base:1, which croft makes on first use of packages that this host has.`,
+made of debian:stable-slim.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}

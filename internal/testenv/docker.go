@@ -41,7 +41,7 @@ type Dockerd struct {
 
 // DockerMissing says what the host lacks to start an engine; "" is nothing.
 func DockerMissing() string {
-	for _, name := range []string{"dockerd", "containerd", "runc", "iptables"} {
+	for _, name := range []string{"dockerd", "containerd", "runc", "iptables", "dpkg-query"} {
 		if _, err := exec.LookPath(name); err != nil {
 			return name + " is not on PATH"
 		}
@@ -167,6 +167,9 @@ func (d *Dockerd) begin(ctx context.Context) (*Dockerd, error) {
 	if err == nil {
 		err = d.Start(ctx)
 	}
+	if err == nil {
+		err = d.importImage(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
@@ -212,9 +215,7 @@ func (d *Dockerd) Start(ctx context.Context) error {
 func (d *Dockerd) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
-	}}}
+	client := d.client()
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", http.NoBody)
 		if err != nil {
@@ -234,6 +235,13 @@ func (d *Dockerd) await(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// client speaks to the engine.
+func (d *Dockerd) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	}}}
 }
 
 // tail is the end of what the engine said.

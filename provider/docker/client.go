@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types"
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/events"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/client"
-	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/docker/cli/cli/connhelper"
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -48,7 +47,7 @@ func Hosts() []string {
 // Connect returns the engine at host, such as unix:///var/run/docker.sock; "" is
 // the first of Hosts that is there. It does not speak to it yet.
 func Connect(host string) (Engine, error) {
-	opts := []client.Opt{client.WithAPIVersionNegotiation()}
+	var opts []client.Opt
 	if host == "" {
 		hosts := Hosts()
 		host = hosts[0]
@@ -66,18 +65,18 @@ func Connect(host string) (Engine, error) {
 	if scheme, _, _ := strings.Cut(host, "://"); !slices.Contains([]string{"unix", "tcp", "ssh", "http", "https"}, scheme) {
 		return nil, fmt.Errorf("docker: engine at %q: %w: it is unix://PATH, tcp://HOST:PORT or ssh://HOST", host, fault.InvalidArgument)
 	}
-	own := client.WithHost(host)
 	if strings.HasPrefix(host, "ssh://") {
-		dial, err := sshDialer(host)
+		// As the docker command does it: "docker system dial-stdio" on that host. No
+		// password is asked for.
+		ssh, err := connhelper.GetConnectionHelperWithSSHOpts(host, []string{"-o", "BatchMode=yes"})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("docker: engine at %q: %w: %w", host, fault.InvalidArgument, err)
 		}
-		own = func(c *client.Client) error { // what is behind the dialer has no name of its own
-			return errors.Join(client.WithHost("http://"+sshEngine)(c), client.WithDialContext(dial)(c))
-		}
-		opts = opts[:1] // DOCKER_HOST, the only other source, is what host is
+		opts = []client.Opt{client.WithHost(ssh.Host), client.WithDialContext(ssh.Dialer)}
+	} else {
+		opts = append(opts, client.WithHost(host))
 	}
-	c, err := client.NewClientWithOpts(append(opts, own)...)
+	c, err := client.New(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("docker: engine at %q: %w: %w", host, fault.InvalidArgument, err)
 	}
@@ -117,16 +116,17 @@ func isReset(err error) bool {
 
 // Ping asks whether the engine answers.
 func (e *remoteEngine) Ping(ctx context.Context) error {
-	_, err := e.c.Ping(ctx)
+	_, err := e.c.Ping(ctx, client.PingOptions{})
 	return coded("ping the engine", err)
 }
 
 // Info describes the engine.
 func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
-	in, err := e.c.Info(ctx)
+	answer, err := e.c.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return Info{}, coded("ask the engine", err)
 	}
+	in := answer.Info
 	info := Info{
 		ID: in.ID, Name: strings.TrimSpace("Docker " + in.ServerVersion), Architecture: goArch(in.Architecture),
 		Runtimes: slices.Sorted(maps.Keys(in.Runtimes)),
@@ -152,7 +152,7 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 
 // isPodman asks which engine it is.
 func (e *remoteEngine) isPodman(ctx context.Context) (bool, error) {
-	v, err := e.c.ServerVersion(ctx)
+	v, err := e.c.ServerVersion(ctx, client.ServerVersionOptions{})
 	return len(v.Components) > 0 && strings.HasPrefix(v.Components[0].Name, "Podman"), coded("ask the engine", err)
 }
 
@@ -171,7 +171,7 @@ func goArch(machine string) string {
 // privileges, a root file system that can't be written, no swap beyond its memory.
 func (e *remoteEngine) Create(ctx context.Context, u Unit) (string, error) {
 	cfg, host := configs(u)
-	made, err := e.c.ContainerCreate(ctx, cfg, host, nil, nil, u.Name)
+	made, err := e.c.ContainerCreate(ctx, client.ContainerCreateOptions{Config: cfg, HostConfig: host, Name: u.Name})
 	if err != nil {
 		return "", coded("create "+u.Name, err)
 	}
@@ -208,37 +208,39 @@ func configs(u Unit) (*container.Config, *container.HostConfig) {
 
 // Start starts a container.
 func (e *remoteEngine) Start(ctx context.Context, id string) error {
-	return coded("start "+id, e.c.ContainerStart(ctx, id, container.StartOptions{}))
+	_, err := e.c.ContainerStart(ctx, id, client.ContainerStartOptions{})
+	return coded("start "+id, err)
 }
 
 // Attach connects to standard input and output of a container.
 func (e *remoteEngine) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) {
-	resp, err := e.c.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	resp, err := e.c.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
 		return nil, coded("attach to "+id, err)
 	}
-	return newAttached(resp), nil
+	return newAttached(resp.HijackedResponse), nil
 }
 
 // Exec starts a further process in a container and connects to it.
 func (e *remoteEngine) Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) {
-	made, err := e.c.ContainerExecCreate(ctx, id, container.ExecOptions{User: user, AttachStdin: true, AttachStdout: true, AttachStderr: true, Cmd: argv})
+	made, err := e.c.ExecCreate(ctx, id, client.ExecCreateOptions{User: user, AttachStdin: true, AttachStdout: true, AttachStderr: true, Cmd: argv})
 	if err != nil {
 		return nil, coded("make a process in "+id, err)
 	}
-	resp, err := e.c.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
+	resp, err := e.c.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
 	if err != nil {
 		return nil, coded("start a process in "+id, err)
 	}
-	return newAttached(resp), nil
+	return newAttached(resp.HijackedResponse), nil
 }
 
 // Put unpacks files in a container.
 func (e *remoteEngine) Put(ctx context.Context, id, dir string, files io.Reader) error {
-	return coded("copy to "+id, e.c.CopyToContainer(ctx, id, dir, files, container.CopyToContainerOptions{CopyUIDGID: false}))
+	_, err := e.c.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: dir, Content: files, AllowOverwriteDirWithFile: false})
+	return coded("copy to "+id, err)
 }
 
-func newAttached(resp types.HijackedResponse) *attached {
+func newAttached(resp client.HijackedResponse) *attached {
 	r, w := io.Pipe()
 	a := &attached{resp: resp, out: r, done: make(chan struct{})}
 	go func() { // ends with the connection, which Close closes
@@ -251,7 +253,7 @@ func newAttached(resp types.HijackedResponse) *attached {
 
 // attached is a connection to a process of a container.
 type attached struct {
-	resp types.HijackedResponse
+	resp client.HijackedResponse
 	out  *io.PipeReader
 	done chan struct{}
 }
@@ -273,12 +275,14 @@ func (a *attached) Close() error {
 // Stop ends a container: by asking, and after grace by force.
 func (e *remoteEngine) Stop(ctx context.Context, id string, grace time.Duration) error {
 	seconds := int(grace.Round(time.Second).Seconds())
-	return gone(coded("stop "+id, e.c.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})))
+	_, err := e.c.ContainerStop(ctx, id, client.ContainerStopOptions{Timeout: &seconds})
+	return gone(coded("stop "+id, err))
 }
 
 // Remove removes a container by force.
 func (e *remoteEngine) Remove(ctx context.Context, id string) error {
-	err := coded("remove "+id, e.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true}))
+	_, err := e.c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	err = coded("remove "+id, err)
 	if fault.Of(err) == fault.AlreadyExists { // another is removing it
 		return e.awaitGone(ctx, id)
 	}
@@ -310,10 +314,11 @@ func gone(err error) error {
 
 // Inspect tells how a container stands.
 func (e *remoteEngine) Inspect(ctx context.Context, id string) (State, error) {
-	in, err := e.c.ContainerInspect(ctx, id)
+	answer, err := e.c.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return State{}, coded("inspect "+id, err)
 	}
+	in := answer.Container
 	s := State{ID: in.ID, Name: strings.TrimPrefix(in.Name, "/"), Image: in.Image}
 	if in.Config != nil {
 		s.Labels = in.Config.Labels
@@ -326,12 +331,12 @@ func (e *remoteEngine) Inspect(ctx context.Context, id string) (State, error) {
 
 // List lists containers with the given labels.
 func (e *remoteEngine) List(ctx context.Context, labels map[string]string) ([]State, error) {
-	list, err := e.c.ContainerList(ctx, container.ListOptions{All: true, Filters: labelled(labels)})
+	list, err := e.c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: labelled(labels)})
 	if err != nil {
 		return nil, coded("list containers", err)
 	}
 	var states []State
-	for _, c := range list {
+	for _, c := range list.Items {
 		s := State{ID: c.ID, Image: c.Image, Labels: c.Labels, Running: c.State == container.StateRunning, Paused: c.State == container.StatePaused}
 		if len(c.Names) > 0 {
 			s.Name = strings.TrimPrefix(c.Names[0], "/")
@@ -342,8 +347,8 @@ func (e *remoteEngine) List(ctx context.Context, labels map[string]string) ([]St
 }
 
 // labelled filters by labels; one with the value "" need only be there.
-func labelled(labels map[string]string) filters.Args {
-	args := filters.NewArgs()
+func labelled(labels map[string]string) client.Filters {
+	args := client.Filters{}
 	for k, v := range labels {
 		if v != "" {
 			k += "=" + v
@@ -355,12 +360,14 @@ func labelled(labels map[string]string) filters.Args {
 
 // Pause stops all processes of a container where they are.
 func (e *remoteEngine) Pause(ctx context.Context, id string) error {
-	return coded("pause "+id, e.c.ContainerPause(ctx, id))
+	_, err := e.c.ContainerPause(ctx, id, client.ContainerPauseOptions{})
+	return coded("pause "+id, err)
 }
 
 // Unpause lets them go on.
 func (e *remoteEngine) Unpause(ctx context.Context, id string) error {
-	return coded("unpause "+id, e.c.ContainerUnpause(ctx, id))
+	_, err := e.c.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
+	return coded("unpause "+id, err)
 }
 
 // Events sends what happens to containers.
@@ -368,25 +375,25 @@ func (e *remoteEngine) Events(ctx context.Context, labels map[string]string) (<-
 	args := labelled(labels)
 	args.Add("type", string(events.ContainerEventType))
 	// An engine answers before it listens. What it keeps of the time since is sent, too.
-	in, err := e.c.Info(ctx)
+	in, err := e.c.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return nil, coded("listen to events", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	messages, errs := e.c.Events(ctx, events.ListOptions{Filters: args, Since: in.SystemTime})
+	stream := e.c.Events(ctx, client.EventsListOptions{Filters: args, Since: in.Info.SystemTime})
 	out := make(chan Event)
 	go func() { // ends with the context, or with the engine
 		defer close(out)
 		defer cancel()
 		for {
 			select {
-			case m := <-messages:
+			case m := <-stream.Messages:
 				select {
 				case out <- Event{ID: m.Actor.ID, Action: string(m.Action)}:
 				case <-ctx.Done():
 					return
 				}
-			case <-errs:
+			case <-stream.Err:
 				return
 			}
 		}

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/build"
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/volume"
+	"github.com/moby/moby/api/types/build"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -22,7 +21,7 @@ import (
 // CreateVolume makes a volume. Docker's belongs to root until something is put into
 // it; Podman's belongs to whom the volume was made for.
 func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error {
-	opts := volume.CreateOptions{Name: name, Labels: labels}
+	opts := client.VolumeCreateOptions{Name: name, Labels: labels}
 	podman, err := e.isPodman(ctx)
 	if err != nil {
 		return err
@@ -36,18 +35,18 @@ func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, l
 
 // Volume asks whether there is a volume.
 func (e *remoteEngine) Volume(ctx context.Context, name string) error {
-	_, err := e.c.VolumeInspect(ctx, name)
+	_, err := e.c.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
 	return coded("inspect volume "+name, err)
 }
 
 // Volumes lists volumes with the given labels.
 func (e *remoteEngine) Volumes(ctx context.Context, labels map[string]string) ([]Volume, error) {
-	list, err := e.c.VolumeList(ctx, volume.ListOptions{Filters: labelled(labels)})
+	list, err := e.c.VolumeList(ctx, client.VolumeListOptions{Filters: labelled(labels)})
 	if err != nil {
 		return nil, coded("list volumes", err)
 	}
 	var volumes []Volume
-	for _, v := range list.Volumes {
+	for _, v := range list.Items {
 		volumes = append(volumes, Volume{Name: v.Name, Labels: v.Labels})
 	}
 	return volumes, nil
@@ -55,7 +54,8 @@ func (e *remoteEngine) Volumes(ctx context.Context, labels map[string]string) ([
 
 // RemoveVolume removes a volume.
 func (e *remoteEngine) RemoveVolume(ctx context.Context, name string) error {
-	return gone(coded("remove volume "+name, e.c.VolumeRemove(ctx, name, false)))
+	_, err := e.c.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
+	return gone(coded("remove volume "+name, err))
 }
 
 // Image returns an image by its name or id.
@@ -74,12 +74,12 @@ func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
 
 // Images lists the images that have names.
 func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
-	list, err := e.c.ImageList(ctx, image.ListOptions{})
+	list, err := e.c.ImageList(ctx, client.ImageListOptions{})
 	if err != nil {
 		return nil, coded("list images", err)
 	}
 	var images []Image
-	for _, in := range list {
+	for _, in := range list.Items {
 		images = append(images, Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: time.Unix(in.Created, 0), Labels: in.Labels})
 	}
 	return images, nil
@@ -87,7 +87,7 @@ func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
 
 // Pull fetches an image from its registry.
 func (e *remoteEngine) Pull(ctx context.Context, name string) error {
-	r, err := e.c.ImagePull(ctx, name, image.PullOptions{})
+	r, err := e.c.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err != nil {
 		return coded("pull "+name, err)
 	}
@@ -129,7 +129,7 @@ func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, e
 		return nil, coded("load an image", err)
 	}
 	var names []string
-	err = progress("load an image", resp.Body, func(text string) {
+	err = progress("load an image", resp, func(text string) {
 		for _, mark := range []string{"Loaded image: ", "Loaded image ID: "} {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(text), mark); ok {
 				names = append(names, name)
@@ -155,7 +155,7 @@ func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string,
 		}
 		changes = append(changes, "CMD "+string(command))
 	}
-	r, err := e.c.ImageImport(ctx, image.ImportSource{Source: files, SourceName: "-"}, name, image.ImportOptions{Changes: changes})
+	r, err := e.c.ImageImport(ctx, client.ImageImportSource{Source: files, SourceName: "-"}, name, client.ImageImportOptions{Changes: changes})
 	if err != nil {
 		return coded("import "+name, err)
 	}
@@ -165,7 +165,7 @@ func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string,
 // Build makes an image by a Dockerfile, in the engine's own builder and with the
 // network that the engine gives whoever builds.
 func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
-	resp, err := e.c.ImageBuild(ctx, files, build.ImageBuildOptions{
+	resp, err := e.c.ImageBuild(ctx, files, client.ImageBuildOptions{
 		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
 	})
 	if err != nil {
@@ -176,12 +176,12 @@ func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, n
 
 // Commit makes an image of what a container is now.
 func (e *remoteEngine) Commit(ctx context.Context, id, name string, labels map[string]string) error {
-	_, err := e.c.ContainerCommit(ctx, id, container.CommitOptions{Reference: name, Config: &container.Config{Labels: labels}})
+	_, err := e.c.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: name, Config: &container.Config{Labels: labels}})
 	return coded("make image "+name, err)
 }
 
 // RemoveImage takes a name from an image, and the image away with its last one.
 func (e *remoteEngine) RemoveImage(ctx context.Context, name string) error {
-	_, err := e.c.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true})
+	_, err := e.c.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
 	return coded("remove image "+name, err)
 }

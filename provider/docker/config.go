@@ -44,7 +44,7 @@ type Config struct {
 	// machine; and else a directory.
 	Files string
 
-	// Image is for workspaces that name none; "" is BaseImage.
+	// Image is for workspaces that name none; "" is DefaultImage.
 	Image string
 
 	// Runtime is for workspaces that name none; "" is the engine's default.
@@ -115,14 +115,8 @@ type options struct {
 	From string `json:"from,omitempty"`
 }
 
-// BaseImage is what workspaces are made of that name no image: what a shell needs,
-// and git, Python and curl where this host has them. It is made on first use of
-// the packages of this host; see base.
-const BaseImage = "croft/base:1"
-
-// CodeImage is the base with what Jupyter kernels for Python need. It is made like
-// the base, where it is named and this host has the packages.
-const CodeImage = "croft/code:1"
+// DefaultImage is the image of workspaces that name none.
+const DefaultImage = "debian:stable-slim"
 
 // OwnImages is the repository of images that have the guest in them, for containers
 // that nothing of this host can be mounted in.

@@ -7,10 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
-	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -21,69 +20,29 @@ const ignoreName = ".dockerignore"
 // maxIgnore is far more than such a file has.
 const maxIgnore = 1 << 20
 
-// An ignoring says what of a directory stays out of a build, in the order of the
-// file: the last that matches a path, or one above it, counts.
-type ignoring []struct {
-	pattern string
-	but     bool // what it matches is for the build after all
-}
-
-// readIgnoring reads the file, if there is one.
-func readIgnoring(root *os.Root) (ignoring, error) {
+// readIgnored reads the file, if there is one, as the engine's own client does.
+func readIgnored(root *os.Root) (*patternmatcher.PatternMatcher, error) {
 	f, err := root.Open(ignoreName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return patternmatcher.New(nil)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxIgnore))
+	return parseIgnored(io.LimitReader(f, maxIgnore))
+}
+
+func parseIgnored(r io.Reader) (*patternmatcher.PatternMatcher, error) {
+	patterns, err := ignorefile.ReadAll(r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w: %w", ignoreName, fault.InvalidArgument, err)
 	}
-	return parseIgnoring(string(data))
-}
-
-func parseIgnoring(text string) (ignoring, error) {
-	var list ignoring
-	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
-		pattern := strings.TrimSpace(line)
-		if pattern == "" || line[0] == '#' {
-			continue
-		}
-		rest, but := strings.CutPrefix(pattern, "!")
-		// Braces mean nothing here, and the root is the directory.
-		pattern = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(path.Clean("/"+strings.TrimSpace(rest)), "/"))
-		if pattern == "" {
-			continue
-		}
-		if !doublestar.ValidatePattern(pattern) {
-			return nil, fmt.Errorf("%s: %w: pattern %q", ignoreName, fault.InvalidArgument, rest)
-		}
-		list = append(list, struct {
-			pattern string
-			but     bool
-		}{pattern, but})
+	m, err := patternmatcher.New(patterns)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", ignoreName, fault.InvalidArgument, err)
 	}
-	return list, nil
-}
-
-// out reports whether a path stays out.
-func (i ignoring) out(name string) bool {
-	ignored := false
-	for _, p := range i {
-		if ignored != p.but { // it would change nothing
-			continue
-		}
-		for at := name; at != "."; at = path.Dir(at) {
-			if ok, err := doublestar.Match(p.pattern, at); ok && err == nil {
-				ignored = !p.but
-				break
-			}
-		}
-	}
-	return ignored
+	return m, nil
 }
 
 // tarDir writes what is in a directory for a build by one of its files, without
@@ -94,13 +53,16 @@ func tarDir(w io.Writer, dir, dockerfile string) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	ignored, err := readIgnoring(root)
+	ignored, err := readIgnored(root)
 	if err != nil {
 		return err
 	}
 	t := tar.NewWriter(w)
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == "." || name != dockerfile && ignored.out(name) {
+		if err != nil || name == "." {
+			return err
+		}
+		if out, err := ignored.MatchesOrParentMatches(name); err != nil || out && name != dockerfile {
 			return err
 		}
 		return tarOne(t, root, name, d)

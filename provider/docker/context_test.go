@@ -63,15 +63,17 @@ func TestBuildContext(t *testing.T) {
 	}
 }
 
-func FuzzParseIgnoring(f *testing.F) {
+func FuzzParseIgnored(f *testing.F) {
 	f.Add("a\n!b\n**/c\n[\n", "a/b")
 	f.Add("\\\n{x}\n!\n/\n", "x")
 	f.Fuzz(func(t *testing.T, text, name string) {
-		list, err := parseIgnoring(text)
+		ignored, err := parseIgnored(strings.NewReader(text))
 		if err != nil || !filepath.IsLocal(name) {
 			return
 		}
-		list.out(filepath.ToSlash(filepath.Clean(name)))
+		if _, err := ignored.MatchesOrParentMatches(filepath.ToSlash(filepath.Clean(name))); err != nil {
+			t.Errorf("pattern of %q: %v", text, err)
+		}
 	})
 }
 

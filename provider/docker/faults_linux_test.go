@@ -209,11 +209,11 @@ func TestImageIsDeleted(t *testing.T) {
 	const name = "croft-test/gone:1"
 	bring := func() {
 		t.Helper()
-		if _, err := newProvider(t, dir).ensureImage(t.Context(), BaseImage); err != nil { // which takes its time
+		if _, err := newProvider(t, dir).ensureImage(t.Context(), DefaultImage); err != nil { // which takes its time
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "Dockerfile")
-		if err := os.WriteFile(file, []byte("FROM "+BaseImage+"\nENV WHO=image\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("FROM "+DefaultImage+"\nENV WHO=image\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := (Images{p.engine}).Import(t.Context(), file, name); err != nil {

@@ -25,13 +25,8 @@ func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) 
 	}
 	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
 	defer cancel()
-	if r, ok := recipes[name]; ok {
-		err = p.makeImage(long, name, r)
-	} else if err = p.engine.Pull(long, name); err != nil {
-		err = unobtainable(ctx, name, err)
-	}
-	if err != nil {
-		return Image{}, p.hung(ctx, err)
+	if err := p.engine.Pull(long, name); err != nil {
+		return Image{}, p.hung(ctx, unobtainable(ctx, name, err))
 	}
 	img, err = p.engine.Image(long, name)
 	return img, p.hung(ctx, err)
@@ -44,7 +39,7 @@ func unobtainable(ctx context.Context, name string, err error) error {
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is not in the engine, and to pull it took too long or failed: %w: %w", name, fault.Unavailable, err)
+		return fmt.Errorf("docker: image %s is not in the engine, and to pull it took too long or failed: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Unavailable, err)
 	}
-	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\")", name, fault.Failed, err)
+	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Failed, err)
 }

@@ -34,7 +34,7 @@ func TestOpenNeedsTheImage(t *testing.T) {
 		t.Errorf("open while the registry does not answer: %v, want that it may be tried again", err)
 	}
 
-	bringFile(t, p, "FROM "+BaseImage+"\n", name)
+	bringFile(t, p, "FROM "+DefaultImage+"\n", name)
 	made := len(engine.called("Create"))
 	ws, err := p.Open(t.Context(), spec)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestOpenNeedsTheImage(t *testing.T) {
 // bringFile makes an image by a Dockerfile.
 func bringFile(t *testing.T, p *Provider, text, name string) {
 	t.Helper()
-	if _, err := p.ensureImage(t.Context(), BaseImage); err != nil {
+	if _, err := p.ensureImage(t.Context(), DefaultImage); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "Dockerfile")
@@ -74,7 +74,7 @@ func bringFile(t *testing.T, p *Provider, text, name string) {
 func TestVolumesOfAnImage(t *testing.T) {
 	anywhere(t, func(t *testing.T, p *Provider, dir string) {
 		const name = "croft-test/volumes:1"
-		bringFile(t, p, "FROM "+BaseImage+"\nVOLUME /data\nVOLUME [\"/var/cache/one\", \"/tmp\", \"/workspace\", \"/home\"]\n", name)
+		bringFile(t, p, "FROM "+DefaultImage+"\nVOLUME /data\nVOLUME [\"/var/cache/one\", \"/tmp\", \"/workspace\", \"/home\"]\n", name)
 		ws := open(t, p, func(s *driver.Spec) {
 			s.Config = []byte(`{"image":"` + name + `"}`)
 			s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 128 << 20}}
@@ -99,7 +99,7 @@ echo x > /usr/x; echo x > /var/x`)
 		if left := leftovers(t, dir); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		bringFile(t, p, "FROM "+BaseImage+"\nVOLUME /workspace/data\n", "croft-test/volumes:2")
+		bringFile(t, p, "FROM "+DefaultImage+"\nVOLUME /workspace/data\n", "croft-test/volumes:2")
 		ws = open(t, p, func(s *driver.Spec) { s.Config = []byte(`{"image":"croft-test/volumes:2"}`) })
 		if _, err := ws.Shell.Run(t.Context(), driver.Command{Script: "true"}); err == nil || !strings.Contains(err.Error(), "declares the volume /workspace/data") {
 			t.Errorf("a volume in the workspace: %v, want it to be refused", err)

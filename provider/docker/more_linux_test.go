@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/moby/moby/client"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
@@ -43,10 +44,11 @@ func TestContainerIsHardened(t *testing.T) {
 		s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 256 << 20}, driver.ResourcePIDs: {Max: 50}, driver.ResourceCPU: {Max: 500}}
 	})
 	script(t, ws, "true")
-	in, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id)) //nolint:forcetypeassert // newProvider connects to one
+	answer, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id), client.ContainerInspectOptions{}) //nolint:forcetypeassert // newProvider connects to one
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := answer.Container
 	h := in.HostConfig
 	for what, ok := range map[string]bool{
 		"no network": h.NetworkMode.IsNone(), "a read-only root": h.ReadonlyRootfs, "not privileged": !h.Privileged,

@@ -82,7 +82,7 @@ func (c *Config) complete() error {
 		c.UIDBase = 1 << 30
 	}
 	if c.Image == "" {
-		c.Image = BaseImage
+		c.Image = DefaultImage
 	}
 	for field, otherwise := range map[*time.Duration]time.Duration{
 		&c.Lease: DefaultLease, &c.PullTimeout: DefaultPullTimeout, &c.AnswerTimeout: DefaultAnswerTimeout,
@@ -172,13 +172,9 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attach(ctx, m, p.caps())
 }
 
-// obtain makes sure that the image of a new workspace can be had, so that it is not the
-// first command that finds out. What is made of this host's packages is made for that
-// one.
+// obtain makes sure that the engine has the image of a new workspace: Open fails
+// where it can't be had, not the first command.
 func (p *Provider) obtain(ctx context.Context, id, image string) error {
-	if _, made := recipes[image]; made {
-		return nil
-	}
 	if _, err := p.ground.Read(id); err == nil {
 		return nil
 	}

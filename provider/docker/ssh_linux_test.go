@@ -103,11 +103,11 @@ func TestEngineOverSSH(t *testing.T) {
 		t.Errorf("the engine is %+v, %v", info, err)
 	}
 	near := newProvider(t, t.TempDir())
-	if _, err := near.ensureImage(t.Context(), BaseImage); err != nil {
+	if _, err := near.ensureImage(t.Context(), DefaultImage); err != nil {
 		t.Fatal(err)
 	}
 	name := namePrefix + driver.NewID()
-	id, err := p.engine.Create(t.Context(), Unit{Name: name, Image: BaseImage, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true})
+	id, err := p.engine.Create(t.Context(), Unit{Name: name, Image: DefaultImage, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSSHComplains(t *testing.T) {
 }
 
 func TestSSHAddresses(t *testing.T) {
-	for _, host := range []string{"foo://x", "/var/run/docker.sock", "ssh://", "ssh://-oProxyCommand=x", "ssh://host/path", "ssh://host?x=1", "ssh://ho st"} {
+	for _, host := range []string{"foo://x", "/var/run/docker.sock", "ssh://", "ssh://me:password@host", "ssh://host?x=1", "ssh://ho st"} {
 		if _, err := Connect(host); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%q gives %v, want %v", host, err, fault.InvalidArgument)
 		}

@@ -1,4 +1,4 @@
-package docker
+package testenv
 
 import (
 	"archive/tar"
@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -16,46 +18,32 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/croft-run/croft/fault"
 )
 
-// The base image holds files of Debian packages that are installed on this host,
-// as they are here: no registry and no network are needed, and what is in it can
-// be told from the host's package database. Documents, translations and what
-// packages keep for installing others are left out.
+// DockerImage is the image that each engine of the tests has: the default of the
+// provider docker. It is not Debian's own, since tests reach no registry: it holds
+// files of Debian packages that are installed on this host, and what a Jupyter
+// kernel for Python needs, without documents and translations.
+const DockerImage = "debian:stable-slim"
 
-// A want is a package of an image; one that is optional is in it where this host
+// A want is a package of the image; one that is optional is in it where this host
 // has it.
 type want struct {
 	name     string
 	optional bool
 }
 
-// A recipe is what an image that is made of this host's packages holds.
-type recipe struct {
-	wanted  []want
-	leftOut []string // what the paths begin with that stay out, besides leftOut
-}
-
-// recipes are the images that are made here, by their names.
-var recipes = map[string]recipe{
-	BaseImage: {wanted: wanted, leftOut: []string{pythonPackages}},
-	CodeImage: {wanted: append([]want{{"python3", false}, {"python3-ipykernel", false}}, wanted...)},
-}
-
-const pythonPackages = "/usr/lib/python3/dist-packages/"
-
-// wanted are the packages of the base.
+// wanted are the packages of the image.
 var wanted = []want{
 	{"base-files", false}, {"bash", false}, {"coreutils", false}, {"dash", false}, {"diffutils", false}, {"findutils", false},
 	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"sed", false}, {"tar", false},
 	{"util-linux", false}, {"procps", true}, {"mawk", true}, {"gawk", true}, {"patch", true}, {"less", true}, {"xz-utils", true}, {"unzip", true},
-	{"ca-certificates", true}, {"openssl", true}, {"curl", true}, {"git", true}, {"make", true}, {"python3", true}, {"tzdata", true}, {"ripgrep", true},
+	{"ca-certificates", true}, {"openssl", true}, {"curl", true}, {"git", true}, {"make", true}, {"tzdata", true}, {"ripgrep", true},
+	{"python3", false}, {"python3-ipykernel", false},
 }
 
-// unneeded are dependencies that serve to install packages, or parts that the base
-// does without.
+// unneeded are dependencies that serve to install packages, or parts that tests do
+// without.
 var unneeded = []string{
 	"debconf", "debconf-2.0", "dpkg", "install-info", "perl", "perl-base", "liberror-perl", "git-man", "init-system-helpers", "mailcap", "mime-support",
 	"login", "passwd", "adduser", "tzdata-legacy",
@@ -68,36 +56,36 @@ var leftOut = []string{
 	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
 }
 
-// made are what the scripts of packages make, and what none has.
+// made are files that scripts of packages make, and that belong to no package.
 var made = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
 
-// makeImage makes an image of this host's packages.
-func (p *Provider) makeImage(ctx context.Context, image string, r recipe) error {
-	list, err := packages(ctx, r.wanted)
+// importImage puts DockerImage into the engine.
+func (d *Dockerd) importImage(ctx context.Context) error {
+	list, err := packages(ctx, wanted)
 	if err != nil {
-		return fmt.Errorf("docker: make the image %s: %w; name another image, or bring one in with \"croft image import\"", image, err)
-	}
-	var versions []string
-	for _, pkg := range list {
-		versions = append(versions, pkg.name+"="+pkg.version)
+		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
 	files, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := writeBase(w, list, r.leftOut)
-		w.CloseWithError(err)
-		done <- err
-	}()
-	p.log.Info("docker: making an image of this host's packages, once", "image", image, "packages", len(list))
-	err = p.engine.Import(ctx, files, image, Commit{
-		Env: []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}, Command: []string{"/bin/bash"},
-		Labels: map[string]string{LabelSource: "packages of this host: " + strings.Join(versions, " ")},
-	})
-	files.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
-	if werr := <-done; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
-		return fmt.Errorf("docker: make the image %s: %w: %w", image, fault.Of(werr), werr)
+	defer files.Close() // ends the goroutine where the engine reads no more
+	go func() { w.CloseWithError(writeRootfs(w, list)) }()
+	query := url.Values{"fromSrc": {"-"}, "repo": {DockerImage}, "changes": {
+		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LANG=C.UTF-8", `CMD ["/bin/bash"]`,
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://docker/images/create?"+query.Encode(), files)
+	if err != nil {
+		return err
 	}
-	return err
+	req.Header.Set("Content-Type", "application/x-tar")
+	resp, err := d.client().Do(req)
+	if err != nil {
+		return fmt.Errorf("make the image %s: %w", DockerImage, err)
+	}
+	said, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || bytes.Contains(said, []byte(`"error"`)) {
+		return fmt.Errorf("make the image %s: %s, %w: %s", DockerImage, resp.Status, err, said)
+	}
+	return nil
 }
 
 // An installedPackage is one of this host.
@@ -133,7 +121,7 @@ func packages(ctx context.Context, wanted []want) ([]installedPackage, error) {
 	}
 	for _, w := range wanted {
 		if !add(w.name) && !w.optional {
-			return nil, fmt.Errorf("package %s: %w: it is not installed on this host", w.name, fault.NotFound)
+			return nil, fmt.Errorf("package %s: it is not installed on this host", w.name)
 		}
 	}
 	slices.SortFunc(list, func(a, b installedPackage) int { return strings.Compare(a.name, b.name) })
@@ -149,12 +137,12 @@ func packages(ctx context.Context, wanted []want) ([]installedPackage, error) {
 func database(ctx context.Context) (map[string]*installedPackage, error) {
 	program, err := exec.LookPath("dpkg-query")
 	if err != nil {
-		return nil, fmt.Errorf("%w: this host has no packages of Debian", fault.Unsupported)
+		return nil, errors.New("this host has no packages of Debian")
 	}
 	cmd := exec.CommandContext(ctx, program, "-W", "-f", "${db:Status-Status}\t${Package}\t${Version}\t${Provides}\t${Pre-Depends}, ${Depends}\n")
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("ask for packages: %w: %w", fault.Failed, err)
+		return nil, fmt.Errorf("ask for packages: %w", err)
 	}
 	known := map[string]*installedPackage{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
@@ -196,24 +184,23 @@ func filesOf(name string) ([]string, error) {
 		found, err = filepath.Glob("/var/lib/dpkg/info/" + name + ":*.list")
 	}
 	if err != nil || len(found) == 0 {
-		return nil, fmt.Errorf("files of package %s: %w", name, fault.NotFound)
+		return nil, fmt.Errorf("package %s has no list of files", name)
 	}
 	data, err := os.ReadFile(found[0])
 	if err != nil {
-		return nil, fmt.Errorf("files of package %s: %w: %w", name, fault.Of(err), err)
+		return nil, fmt.Errorf("files of package %s: %w", name, err)
 	}
 	return strings.Fields(string(data)), nil
 }
 
-// A baseWriter writes a root file system, each path once and below its parents.
-type baseWriter struct {
-	tar     *tar.Writer
-	done    map[string]bool
-	leftOut []string
+// A rootfsWriter writes a root file system, each path once and below its parents.
+type rootfsWriter struct {
+	tar  *tar.Writer
+	done map[string]bool
 }
 
-func writeBase(w io.Writer, list []installedPackage, without []string) error {
-	b := &baseWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}, leftOut: slices.Concat(leftOut, without)}
+func writeRootfs(w io.Writer, list []installedPackage) error {
+	b := &rootfsWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}}
 	for _, dir := range []string{"/usr", "/usr/bin", "/usr/lib", "/usr/sbin", "/etc", "/var", "/var/tmp", "/tmp", "/run", "/proc", "/sys", "/dev", "/home", "/root", "/workspace"} {
 		if err := b.dir(dir); err != nil {
 			return err
@@ -246,8 +233,8 @@ func writeBase(w io.Writer, list []installedPackage, without []string) error {
 
 // file adds a path of the host, and what it leads to where that is one of the
 // alternatives which packages share.
-func (b *baseWriter) file(file string) error {
-	if file == "/." || slices.ContainsFunc(b.leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
+func (b *rootfsWriter) file(file string) error {
+	if file == "/." || slices.ContainsFunc(leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
@@ -265,7 +252,7 @@ func (b *baseWriter) file(file string) error {
 }
 
 // alternatives adds the names by which a program is known besides: awk for mawk.
-func (b *baseWriter) alternatives(file string) error {
+func (b *rootfsWriter) alternatives(file string) error {
 	for name, alternative := range map[string]string{"/usr/bin/mawk": "awk", "/usr/bin/gawk": "awk", "/usr/bin/less": "pager"} {
 		if file != name || b.done["/usr/bin/"+alternative] {
 			continue
@@ -280,7 +267,7 @@ func (b *baseWriter) alternatives(file string) error {
 }
 
 // dir adds a directory, and those above it.
-func (b *baseWriter) dir(dir string) error {
+func (b *rootfsWriter) dir(dir string) error {
 	if b.done[dir] {
 		return nil
 	}
@@ -297,7 +284,7 @@ func (b *baseWriter) dir(dir string) error {
 
 // add adds what is at a path of the host. What is gone there, or no file, is left
 // out.
-func (b *baseWriter) add(file string) error {
+func (b *rootfsWriter) add(file string) error {
 	if b.done[file] {
 		return nil
 	}
@@ -329,7 +316,7 @@ func (b *baseWriter) add(file string) error {
 	return b.content(h, file)
 }
 
-func (b *baseWriter) content(h *tar.Header, file string) error {
+func (b *rootfsWriter) content(h *tar.Header, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
