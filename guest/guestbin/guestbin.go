@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Name is the name of the program.
@@ -30,11 +31,15 @@ const Name = "croft-guest"
 //go:embed bin
 var embedded embed.FS
 
-// Embedded returns the program for an architecture, as GOARCH names it, if this
-// program carries it.
-func Embedded(arch string) ([]byte, bool) {
-	data, err := embedded.ReadFile("bin/linux-" + arch)
-	return data, err == nil
+// embeddedName is the name of the program for an architecture, as GOARCH names it.
+// It is compressed with zstd.
+func embeddedName(arch string) string { return "bin/linux-" + arch + ".zst" }
+
+// Embedded reports whether this program carries croft-guest for an architecture, as
+// GOARCH names it.
+func Embedded(arch string) bool {
+	_, err := fs.Stat(embedded, embeddedName(arch))
+	return err == nil
 }
 
 // A Binary is a croft-guest that can be started on this host.
@@ -126,33 +131,30 @@ func buildID(r io.ReaderAt) string {
 	return id
 }
 
-// inside puts the embedded program, once per process, where it can be started
-// and nobody can change it.
+// inside decompresses the embedded program, once per process, into a sealed memfd:
+// it can be started, and no process can change it.
 var inside = sync.OnceValues(func() (*Binary, error) {
-	f, err := embedded.Open("bin/linux-" + runtime.GOARCH)
+	f, err := embedded.Open(embeddedName(runtime.GOARCH))
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
 	}
+	defer f.Close()
 	b, err := unpack(f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: unpack the embedded one: %w: %w", Name, fault.Failed, err)
 	}
 	return b, nil
 })
 
-func unpack(f fs.File) (*Binary, error) {
-	r, ok := f.(io.ReaderAt)
-	if !ok {
-		return nil, fmt.Errorf("%T can't be read at an offset", f)
-	}
-	info, err := f.Stat()
+func unpack(compressed io.Reader) (*Binary, error) {
+	r, err := zstd.NewReader(compressed)
 	if err != nil {
 		return nil, err
 	}
-	version, err := identify(r, info.Size())
+	defer r.Close()
+	path, err := place(r)
 	if err != nil {
 		return nil, err
 	}
-	path, err := place(f)
-	return &Binary{Path: path, Version: version, From: "embedded"}, err
+	return open(path, "embedded")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/klauspost/compress/zstd"
 )
 
 func program(t *testing.T, dir, text string) string {
@@ -40,7 +41,7 @@ func TestConfiguredOneWins(t *testing.T) {
 }
 
 func TestWithoutAnyItSaysWhereItLooked(t *testing.T) {
-	if _, ok := Embedded(runtime.GOARCH); ok {
+	if Embedded(runtime.GOARCH) {
 		t.Skip("skipped: this build carries the program")
 	}
 	t.Setenv("PATH", t.TempDir())
@@ -59,8 +60,8 @@ func TestWithoutAnyItSaysWhereItLooked(t *testing.T) {
 	}
 }
 
-// TestPlacedProgramRunsAndCantBeChanged places a program that is there.
-func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
+// TestUnpackedProgramRunsAndCantBeChanged unpacks a program of the host.
+func TestUnpackedProgramRunsAndCantBeChanged(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: the guest runs on Linux alone")
 	}
@@ -68,10 +69,15 @@ func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped: host: it has no /bin/true")
 	}
-	path, err := place(bytes.NewReader(data))
+	enc, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b, err := unpack(bytes.NewReader(enc.EncodeAll(data, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := b.Path
 	if err := os.WriteFile(path, []byte("x"), 0o600); err == nil {
 		t.Error("it can be written")
 	}
@@ -80,9 +86,18 @@ func TestPlacedProgramRunsAndCantBeChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("it has %d bytes, %v; want the %d that were compressed", len(got), err, len(data))
+	}
 	cmd := exec.Cmd{Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}}
 	if err := cmd.Run(); err != nil {
 		t.Errorf("it does not run: %v", err)
+	}
+}
+
+func TestUnpackOfDamagedDataFails(t *testing.T) {
+	if b, err := unpack(strings.NewReader("not zstd")); err == nil {
+		t.Errorf("got %+v", b)
 	}
 }
 
