@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
+// Bounds of a text.
 const (
 	MaxDepth = 64     // of mappings and sequences within each other
 	MaxKeys  = 10_000 // of one mapping in a block
