@@ -40,7 +40,11 @@ func TestEveryLimitReachesTheGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent, err := decodeConfig((&Config{Limits: policy.Limits}).Encode())
+	data, err := (&Config{Limits: policy.Limits}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := decodeConfig(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,7 @@ func TestLimitsPerCommandAreThoseOfTheWorkspace(t *testing.T) {
 				want = asked // the workspace as a whole is bounded elsewhere
 			}
 			cmd := driver.Command{Limits: driver.Limits{r.Name: {Max: asked}}}
-			if got := s.bounded(cmd).Limits[r.Name].Max; got != want {
+			if got := s.command(toCommand(&cmd)).Limits[r.Name].Max; got != want {
 				t.Errorf("%s: a command that asks for %d gets %d, want %d", r.Name, asked, got, want)
 			}
 			if cmd.Limits[r.Name].Max != asked {
