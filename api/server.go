@@ -89,9 +89,9 @@ type Server struct {
 	patience time.Duration // with a body that pauses
 
 	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
-	draining bool           // +checklocks:mu; no further one is taken
+	draining bool           // guarded by mu; no further one is taken
 
-	told map[string]event.Profile // +checklocks:mu; by id: the project that was told of last
+	told map[string]event.Profile // guarded by mu; by id: the project that was told of last
 }
 
 // New returns a server. It refuses a configuration without a token.

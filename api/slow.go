@@ -59,9 +59,9 @@ type watchedBody struct {
 	timer    *time.Timer
 
 	mu      sync.Mutex
-	reading int  // reads under way: one that was given up, and one that drains; +checklocks:mu
-	ended   bool // +checklocks:mu
-	expired bool // a read was ended; +checklocks:mu
+	reading int  // reads under way: one that was given up, and one that drains; guarded by mu
+	ended   bool // guarded by mu
+	expired bool // a read was ended; guarded by mu
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

@@ -113,7 +113,7 @@ func TestABodyThatPauses(t *testing.T) {
 func pipeServer(t *testing.T, h http.Handler) net.Conn {
 	t.Helper()
 	l := &oneConn{conns: make(chan net.Conn, 1)}
-	srv := &http.Server{Handler: h} //nolint:gosec // of a test
+	srv := &http.Server{Handler: h}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	here, there := net.Pipe()

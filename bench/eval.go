@@ -87,7 +87,7 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(name, make([]byte, 2048), 0o644); err != nil { //nolint:gosec // a template
+		if err := os.WriteFile(name, make([]byte, 2048), 0o644); err != nil { // a template
 			return nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 		"agent.sh": evalAgent, "one.mjs": evalSuite(1), "fifty.mjs": evalSuite(evalCases), "hundred.mjs": evalSuite(100), "thousand.mjs": evalSuite(1000),
 		"skillgym.config.mjs": `export default { runners: { main: { agent: { type: "claude-code", model: "m", command: "./agent.sh" } } } };` + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o755); err != nil { //nolint:gosec // one is a program
+		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o755); err != nil { // one is a program
 			return nil, err
 		}
 	}

@@ -235,7 +235,7 @@ func TestOddMarkers(t *testing.T) {
 	r := open(t, local.Kind, stage.Options{})
 	out := filepath.Join(r.host, "outside")
 	must(t, os.WriteFile(out, nil, 0o600))
-	must(t, os.Mkdir(filepath.Join(rootOf(t, r), "bin"), 0o755)) //nolint:gosec // a test's
+	must(t, os.Mkdir(filepath.Join(rootOf(t, r), "bin"), 0o755))
 	for _, name := range []string{"marker", "bin/python"} {
 		must(t, os.Symlink(out, filepath.Join(rootOf(t, r), name)))
 	}
@@ -334,7 +334,7 @@ func TestFrontMatterOfSkills(t *testing.T) {
 	for name, front := range map[string]string{
 		"lines": "name: lines\ndescription: |\n  one\n  two\n\n  three\n", "long": "description: " + strings.Repeat("x", 5000) + "\n", "bomb": bomb + "description: d\n",
 	} {
-		must(t, os.MkdirAll(filepath.Join(dir, name), 0o755)) //nolint:gosec // a test's
+		must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, name, bootstrap.SkillFile), []byte("---\n"+front+"---\nbody"), 0o600))
 	}
 	start := time.Now()

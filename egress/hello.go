@@ -40,7 +40,7 @@ func readHello(ctx context.Context, r io.Reader) (hello, error) {
 	tape := &tape{r: io.LimitReader(r, maxHello)}
 	seen := false
 	conn := tls.Server(tape, &tls.Config{
-		MinVersion: tls.VersionTLS10, //nolint:gosec // nothing is negotiated: it is the server that judges versions
+		MinVersion: tls.VersionTLS10, // nothing is negotiated: it is the server that judges versions
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			seen = true
 			h.name = strings.ToLower(info.ServerName)

@@ -15,8 +15,8 @@ type ahead struct {
 	depth int // how many are prepared before their turn; 0 is none
 
 	mu      sync.Mutex
-	open    map[int]*opening // +checklocks:mu; by execution
-	begun   map[int]bool     // +checklocks:mu; the executions that need none any more
+	open    map[int]*opening // guarded by mu; by execution
+	begun   map[int]bool     // guarded by mu; the executions that need none any more
 	working sync.WaitGroup
 	closing chan struct{} // a token for each that is being ended
 }

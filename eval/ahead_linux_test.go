@@ -13,7 +13,7 @@ import (
 // countedPlaces opens none, and notes for which directories it was asked.
 type countedPlaces struct {
 	mu    sync.Mutex
-	asked map[string]int // +checklocks:mu
+	asked map[string]int // guarded by mu
 }
 
 func (*countedPlaces) Kind() string                { return "counted" }

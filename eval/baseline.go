@@ -77,8 +77,8 @@ type baselineFile struct {
 type baselines struct {
 	Baseline
 	mu    sync.Mutex
-	file  baselineFile // +checklocks:mu
-	dirty bool         // +checklocks:mu
+	file  baselineFile // guarded by mu
+	dirty bool         // guarded by mu
 }
 
 // loadBaselines reads the file of baselines, if there is one.

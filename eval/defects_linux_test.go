@@ -104,7 +104,7 @@ export default [{ id: "a", prompt: "p", assert(r) { assert.equal(r.finalOutput, 
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // programs
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -80,5 +80,5 @@ func (c *Cases) Assert(ctx context.Context, caseID string, report json.RawMessag
 
 // Classify has no opinion.
 func (c *Cases) Classify(context.Context, string, json.RawMessage) (*suite.FailureClass, error) {
-	return nil, nil //nolint:nilnil // none is an answer
+	return nil, nil // none is an answer
 }

@@ -16,8 +16,7 @@ import (
 )
 
 // caseResultLocked is what is known of a case.
-//
-// +checklocks:m.mu
+// The caller holds m.mu.
 func (m *matrix) caseResultLocked(c *plannedCase) CaseResult {
 	r := CaseResult{CaseID: c.ID, Tags: slices.Concat([]string{}, c.Tags), Passed: true, RunnerResults: []*ExecutionResult{}}
 	for _, e := range m.executions {

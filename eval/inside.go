@@ -20,7 +20,7 @@ type Inside struct {
 	Base string // where it is reached inside, such as http://127.0.0.1:3128
 
 	mu sync.Mutex
-	by map[string]http.Handler // +checklocks:mu; by workspace
+	by map[string]http.Handler // guarded by mu; by workspace
 }
 
 // Handler returns what answers a workspace, nil where nothing does.

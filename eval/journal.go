@@ -70,8 +70,8 @@ type journal struct {
 	lock *flock.Flock // of the file: one process at a time runs a run
 
 	mu   sync.Mutex
-	file *os.File // +checklocks:mu
-	at   int64    // +checklocks:mu; where the next line begins
+	file *os.File // guarded by mu
+	at   int64    // guarded by mu; where the next line begins
 }
 
 // A span is where a line is in the journal.
@@ -202,7 +202,7 @@ func readJournal(r io.Reader, p *plan, each func(d *done, at span)) (good int64,
 		} else {
 			var d done
 			if err := json.Unmarshal(line, &d); err != nil || d.Result == nil {
-				return good, nil //nolint:nilerr // a crash left it: this execution runs again
+				return good, nil // a crash left it: this execution runs again
 			}
 			again(d.Result)
 			each(&d, span{good, int64(len(line))})

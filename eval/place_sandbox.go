@@ -32,7 +32,7 @@ type Sandbox struct {
 	Inside *Inside
 
 	mu     sync.Mutex
-	proven bool // +checklocks:mu; Ready has found no fault
+	proven bool // guarded by mu; Ready has found no fault
 }
 
 // Kind returns the kind of the provider.

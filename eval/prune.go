@@ -47,11 +47,11 @@ func prune(dir string, most int64) (files int, room int64, err error) {
 	total := int64(0)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // what can't be looked at stays
+			return nil // what can't be looked at stays
 		}
 		info, err := e.Info()
 		if err != nil {
-			return nil //nolint:nilerr // likewise
+			return nil
 		}
 		size := info.Size()
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -84,5 +84,5 @@ func freeBytes(dir string) (int64, error) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert,gosec // their types differ from system to system
+	return int64(st.Bavail) * int64(st.Bsize), nil // their types differ from system to system
 }

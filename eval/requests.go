@@ -14,7 +14,7 @@ import (
 // ready to use.
 type Requests struct {
 	mu  sync.Mutex
-	all map[string][]session.Request // +checklocks:mu; by workspace
+	all map[string][]session.Request // guarded by mu; by workspace
 }
 
 // maxRequests is how many requests of one session are told.

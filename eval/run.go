@@ -123,8 +123,8 @@ type matrix struct {
 	notes       func(format string, args ...any)
 
 	mu      sync.Mutex
-	results []*ExecutionResult // +checklocks:mu; by execution, without reports' events
-	spans   []span             // +checklocks:mu; where they are in the journal
+	results []*ExecutionResult // guarded by mu; by execution, without reports' events
+	spans   []span             // guarded by mu; where they are in the journal
 	begun   map[*plannedCase]bool
 	ended   map[*plannedCase]int
 	notices []string

@@ -72,7 +72,7 @@ func Bootstrap(xs []float64) Interval {
 		m := mean(xs)
 		return Interval{Value: m, Low: m, High: m, N: len(xs)}
 	}
-	rng := rand.New(rand.NewPCG(uint64(len(xs)), math.Float64bits(sum(xs)))) //nolint:gosec // chance, not secrecy
+	rng := rand.New(rand.NewPCG(uint64(len(xs)), math.Float64bits(sum(xs)))) // chance, not secrecy
 	return middle(mean(xs), len(xs), func() float64 { return draw(rng, xs) })
 }
 
@@ -81,7 +81,7 @@ func BootstrapRatio(a, b []float64) Interval {
 	if len(a) == 0 || len(b) == 0 || mean(a) == 0 {
 		return Interval{Value: 1, Low: 1, High: 1}
 	}
-	rng := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) //nolint:gosec // chance, not secrecy
+	rng := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) // chance, not secrecy
 	value := mean(b) / mean(a)
 	return middle(value, min(len(a), len(b)), func() float64 {
 		if over := draw(rng, a); over != 0 {

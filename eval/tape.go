@@ -40,10 +40,10 @@ type traffic struct {
 	moved bool // the agent asks here
 
 	mu   sync.Mutex
-	all  int   // +checklocks:mu; requests
-	lost error // +checklocks:mu; the first request that was not on the tape
-	busy int   // +checklocks:mu; requests of the agent that are being answered
-	over bool  // +checklocks:mu; none are any more
+	all  int   // guarded by mu; requests
+	lost error // guarded by mu; the first request that was not on the tape
+	busy int   // guarded by mu; requests of the agent that are being answered
+	over bool  // guarded by mu; none are any more
 }
 
 // answering lets h answer the agent until the traffic is settled.

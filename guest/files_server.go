@@ -300,7 +300,7 @@ func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guest
 func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	w, err := find[driver.Watcher](f, r.Id)
 	if err != nil {
-		return &guestpb.WatchResponse{Eof: true}, nil //nolint:nilerr // it was closed
+		return &guestpb.WatchResponse{Eof: true}, nil // it was closed
 	}
 	batch, err := w.Next(ctx)
 	if err == io.EOF { //nolint:errorlint // as Watcher documents

@@ -362,7 +362,7 @@ func receive(sock *os.File) (*os.File, error) {
 	}
 	defer conn.Close()
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob) //nolint:forcetypeassert // giveSocket made it
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob) // giveSocket made it
 	if err != nil {
 		return nil, err
 	}

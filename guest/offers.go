@@ -18,7 +18,7 @@ type offers struct {
 
 	mu    sync.Mutex
 	last  int64
-	taken map[int64]*offer // +checklocks:mu
+	taken map[int64]*offer // guarded by mu
 }
 
 // An offer is one connection.
@@ -84,7 +84,7 @@ func (o *offers) release(id int64) {
 	o.drop(id)
 }
 
-// +checklocks:o.mu
+// The caller holds o.mu.
 func (o *offers) drop(id int64) {
 	if of := o.taken[id]; of != nil {
 		delete(o.taken, id)

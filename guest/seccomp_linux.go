@@ -276,7 +276,7 @@ func tree(p []unix.SockFilter, spans []span) []unix.SockFilter {
 	p = append(p, jump(unix.BPF_JGE, spans[mid].first, 0, 1), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
 	low := len(p)
 	p = tree(p, spans[:mid])
-	p[low-1].K = uint32(len(p) - low) //nolint:gosec // a program has a few hundred instructions
+	p[low-1].K = uint32(len(p) - low) // a program has a few hundred instructions
 	return tree(p, spans[mid:])
 }
 

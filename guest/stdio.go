@@ -31,7 +31,7 @@ const maxReport = 64 << 10
 
 // writeMessage writes data after its length.
 func writeMessage(w io.Writer, data []byte) error {
-	_, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)) //nolint:gosec // both are short
+	_, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)) // both are short
 	return err
 }
 

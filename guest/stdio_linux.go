@@ -31,7 +31,7 @@ func stdioMain(dir string) int {
 	return g.run(err, func(report []byte) error {
 		werr := writeMessage(conn, report)
 		if err == nil && werr == nil {
-			g.listen.(*doorman).admit(conn) //nolint:forcetypeassert // startStdio made it
+			g.listen.(*doorman).admit(conn) // startStdio made it
 		}
 		return werr
 	})
@@ -91,7 +91,7 @@ func startStdio(dir string, conn io.Reader) (*guest, error) {
 		return nil, setupError("make the directory of logs", err)
 	}
 	if len(cfg.Roots) > 0 {
-		if err := os.WriteFile(filepath.Join(dir, RootsName), cfg.Roots, 0o444); err != nil { //nolint:gosec // everyone inside reads it
+		if err := os.WriteFile(filepath.Join(dir, RootsName), cfg.Roots, 0o444); err != nil { // everyone inside reads it
 			return nil, setupError("write what programs trust", err)
 		}
 	}

@@ -39,9 +39,9 @@ type Checkpoints struct {
 	limits Limits
 
 	mu     sync.Mutex
-	loaded bool                  // +checklocks:mu
-	last   string                // +checklocks:mu digest of the newest state
-	held   []driver.SnapshotInfo // +checklocks:mu checkpoints, the oldest first
+	loaded bool                  // guarded by mu
+	last   string                // guarded by mu; digest of the newest state
+	held   []driver.SnapshotInfo // guarded by mu; checkpoints, the oldest first
 }
 
 // NewCheckpoints returns the checkpoints of a workspace.

@@ -73,11 +73,11 @@ type kernel struct {
 	last int           // id of the last run; the holder's
 
 	restarting  sync.Mutex
-	lastRestart int // +checklocks:restarting
+	lastRestart int // guarded by restarting
 
 	mu    sync.Mutex
-	input []byte // +checklocks:mu; the beginning of a line
-	tail  []byte // +checklocks:mu; the end of its standard error
+	input []byte // guarded by mu; the beginning of a line
+	tail  []byte // guarded by mu; the end of its standard error
 }
 
 // launch starts a bridge and waits until its kernel is ready.

@@ -49,8 +49,8 @@ type Kernels struct {
 	opts  Options
 
 	mu     sync.Mutex
-	live   map[string]*kernel // +checklocks:mu; nil entries are being made
-	closed bool               // +checklocks:mu
+	live   map[string]*kernel // guarded by mu; nil entries are being made
+	closed bool               // guarded by mu
 	wg     sync.WaitGroup     // of kernels that end because they are idle
 }
 

@@ -13,8 +13,8 @@ import (
 // calls knows what runs for whom, so that it can be ended.
 type calls struct {
 	mu       sync.Mutex
-	closed   bool                // +checklocks:mu
-	sessions map[string]*session // +checklocks:mu
+	closed   bool                // guarded by mu
+	sessions map[string]*session // guarded by mu
 	running  sync.WaitGroup
 }
 

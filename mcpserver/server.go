@@ -70,7 +70,7 @@ type Server struct {
 	drain   context.CancelFunc
 
 	mu    sync.Mutex
-	views map[view]*served // +checklocks:mu
+	views map[view]*served // guarded by mu
 }
 
 // A view is what a client chose to see.

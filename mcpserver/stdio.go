@@ -26,7 +26,7 @@ type stdio struct {
 	once  sync.Once
 
 	mu  sync.Mutex
-	out io.Writer // +checklocks:mu
+	out io.Writer // guarded by mu
 }
 
 type received struct {

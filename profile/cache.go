@@ -15,14 +15,14 @@ type Cache struct {
 	opts *Options
 
 	mu      sync.Mutex
-	entries map[string]*cached // +checklocks:mu
+	entries map[string]*cached // guarded by mu
 }
 
 type cached struct {
 	mu      sync.Mutex
-	known   bool    // +checklocks:mu
-	profile Profile // +checklocks:mu
-	stamps  []stamp // +checklocks:mu
+	known   bool    // guarded by mu
+	profile Profile // guarded by mu
+	stamps  []stamp // guarded by mu
 }
 
 // NewCache returns an empty cache that detects with the default options.

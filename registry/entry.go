@@ -29,8 +29,8 @@ type entry struct {
 	failed atomic.Pointer[error]
 
 	mu      sync.Mutex
-	current *driver.Workspace   // +checklocks:mu; what the handle rests on
-	stale   []*driver.Workspace // +checklocks:mu; those that were evicted, closed with the handle
+	current *driver.Workspace   // guarded by mu; what the handle rests on
+	stale   []*driver.Workspace // guarded by mu; those that were evicted, closed with the handle
 }
 
 // retired is the use of a handle that nobody may be given any more.

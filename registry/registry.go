@@ -34,11 +34,11 @@ type Registry struct {
 	changes keylock.Locks[string] // by id; see lockWorkspace
 
 	mu      sync.Mutex
-	flights map[string]*flight // +checklocks:mu
-	open    int                // +checklocks:mu; entries and flights
-	down    bool               // +checklocks:mu
-	beating bool               // +checklocks:mu
-	leased  bool               // +checklocks:mu; there may be a lease to end
+	flights map[string]*flight // guarded by mu
+	open    int                // guarded by mu; entries and flights
+	down    bool               // guarded by mu
+	beating bool               // guarded by mu
+	leased  bool               // guarded by mu; there may be a lease to end
 	wg      sync.WaitGroup     // flights, the heartbeat, and handles that end
 }
 

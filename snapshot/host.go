@@ -189,7 +189,7 @@ func readlink(dir int, name string, size int) (string, error) {
 func (d *hostDir) dirAttrs(n *Node) error {
 	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
 	attrs, err := listXattrs(fd)

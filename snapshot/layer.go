@@ -35,7 +35,7 @@ type layeredDir struct {
 	lower, upper Directory
 
 	mu                   sync.Mutex
-	lowerList, upperList []Node // +checklocks:mu nil until it was listed
+	lowerList, upperList []Node // guarded by mu; nil until it was listed
 }
 
 // list returns the entries of one of the layers, sorted by name.

@@ -65,7 +65,7 @@ type Store struct {
 	loaded    bool
 
 	placing sync.Mutex // one at a time gets its place
-	last    int64      // +checklocks:placing order of the newest snapshot
+	last    int64      // guarded by placing; order of the newest snapshot
 
 	loading sync.Mutex // one at a time reads footers
 	blocks  blockCache

@@ -17,7 +17,7 @@ type storedTree struct {
 	root ID
 
 	mu   sync.Mutex
-	last []listing // +checklocks:mu; directories in which something was looked for
+	last []listing // guarded by mu; directories in which something was looked for
 }
 
 type listing struct {

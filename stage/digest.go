@@ -64,7 +64,7 @@ func DirDigest(ctx context.Context, dir string, algorithm Algorithm) (string, er
 }
 
 type digester struct {
-	ctx  context.Context //nolint:containedctx // of the one call that a digester is
+	ctx  context.Context // of the one call that a digester is
 	root *os.Root
 	buf  []byte
 }

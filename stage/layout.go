@@ -59,7 +59,7 @@ type Stage struct {
 	opts Options
 
 	mu   sync.Mutex
-	laid bool // +checklocks:mu
+	laid bool // guarded by mu
 }
 
 // New returns the stage of a workspace. The layout is made with the first call

@@ -70,10 +70,10 @@ func (r *rig) files(t *testing.T, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
 		name = filepath.Join(r.host, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // as above
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // as above
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

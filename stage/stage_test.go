@@ -169,7 +169,7 @@ func without(list []string, name string) []string {
 func TestTargetsStayInside(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		victim := filepath.Join(r.host, "victim")
-		if err := os.Mkdir(victim, 0o755); err != nil { //nolint:gosec // a test's
+		if err := os.Mkdir(victim, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		r.files(t, map[string]string{"victim/file": "precious", "src/a": "a"})
@@ -239,7 +239,7 @@ func TestStageDirectory(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		src := filepath.Join(r.host, "src")
 		r.files(t, map[string]string{"src/a": "a", "src/sub/b": "b", "src/.hidden/.git/c": "c", "src/run.sh": "#!/bin/sh\n"})
-		must(t, os.Chmod(filepath.Join(src, "run.sh"), 0o755)) //nolint:gosec // a test's
+		must(t, os.Chmod(filepath.Join(src, "run.sh"), 0o755))
 		must(t, os.Mkdir(filepath.Join(src, "empty"), 0o700))
 		must(t, os.Symlink("../a", filepath.Join(src, "sub/link")))
 		must(t, os.Symlink("sub", filepath.Join(src, "dirlink")))
@@ -605,7 +605,7 @@ func TestDigests(t *testing.T) {
 	}
 	file := func(name, text string, mode os.FileMode) func(string) {
 		return func(dir string) {
-			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)) //nolint:gosec // a test's
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
 		}
 	}
@@ -613,7 +613,7 @@ func TestDigests(t *testing.T) {
 		"one file with NULs":  file("a", "x\x00b\x00y", 0o644),
 		"two files":           func(d string) { file("a", "x", 0o644)(d); file("b", "y", 0o644)(d) },
 		"another mode":        func(d string) { file("a", "x", 0o755)(d); file("b", "y", 0o644)(d) },
-		"an empty directory":  func(d string) { file("a", "x", 0o644)(d); file("b", "y", 0o644)(d); must(t, os.Mkdir(d+"/c", 0o755)) }, //nolint:gosec // a test's
+		"an empty directory":  func(d string) { file("a", "x", 0o644)(d); file("b", "y", 0o644)(d); must(t, os.Mkdir(d+"/c", 0o755)) },
 		"a symlink, not file": func(d string) { file("b", "y", 0o644)(d); must(t, os.Symlink("b", d+"/a")) },
 		"another symlink":     func(d string) { file("b", "y", 0o644)(d); must(t, os.Symlink("c", d+"/a")) },
 		"empty":               func(string) {},

@@ -124,8 +124,8 @@ type State interface {
 type MemoryState struct {
 	locks keylock.Locks[string]
 	mu    sync.Mutex
-	known map[string][]byte         // +checklocks:mu
-	outs  map[string][]OutputRecord // +checklocks:mu
+	known map[string][]byte         // guarded by mu
+	outs  map[string][]OutputRecord // guarded by mu
 }
 
 // NewMemoryState returns an empty state.

@@ -26,7 +26,7 @@ type kept struct {
 // keeper holds what families keep for workspaces.
 type keeper struct {
 	mu   sync.Mutex
-	held map[keepKey]*kept // +checklocks:mu
+	held map[keepKey]*kept // guarded by mu
 }
 
 // Keep returns the T that is kept for the workspace of a call, and makes it where

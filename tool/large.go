@@ -25,9 +25,9 @@ const (
 // results keeps the texts of answers that were cut, the latest first.
 type results struct {
 	mu    sync.Mutex
-	byID  map[string]*list.Element // +checklocks:mu
-	order list.List                // +checklocks:mu; of *kepttext
-	size  int                      // +checklocks:mu
+	byID  map[string]*list.Element // guarded by mu
+	order list.List                // guarded by mu; of *kepttext
+	size  int                      // guarded by mu
 }
 
 type kepttext struct{ id, text string }

@@ -12,7 +12,7 @@ import (
 // the same.
 type scrubbers struct {
 	mu   sync.Mutex
-	made map[string]madeScrubber // +checklocks:mu; by name of the workspace
+	made map[string]madeScrubber // guarded by mu; by name of the workspace
 }
 
 type madeScrubber struct {

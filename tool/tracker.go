@@ -26,9 +26,9 @@ const (
 // value is ready to use.
 type Tracker struct {
 	mu    sync.Mutex
-	files map[fileKey]*list.Element // +checklocks:mu
-	order list.List                 // +checklocks:mu; of *tracked, the latest first
-	lines int                       // +checklocks:mu; in all of them
+	files map[fileKey]*list.Element // guarded by mu
+	order list.List                 // guarded by mu; of *tracked, the latest first
+	lines int                       // guarded by mu; in all of them
 }
 
 // Limits of a Tracker: a line takes four bytes.

@@ -22,7 +22,7 @@ const (
 // watches are the watched commands of one workspace.
 type watches struct {
 	mu   sync.Mutex
-	list map[string]*watch // +checklocks:mu; by session
+	list map[string]*watch // guarded by mu; by session
 	stop []context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -67,9 +67,9 @@ type watch struct {
 	done     chan struct{} // the end was noted
 
 	mu      sync.Mutex
-	events  []watchEvent // +checklocks:mu
-	next    int          // +checklocks:mu
-	dropped int          // +checklocks:mu
+	events  []watchEvent // guarded by mu
+	next    int          // guarded by mu
+	dropped int          // guarded by mu
 }
 
 type watchEvent struct {

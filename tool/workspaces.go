@@ -36,7 +36,7 @@ type Workspaces interface {
 // concurrent use.
 type Set struct {
 	mu   sync.RWMutex
-	list map[string]*workspace.Workspace // +checklocks:mu
+	list map[string]*workspace.Workspace // guarded by mu
 }
 
 // CheckName refuses what can't name a workspace.

@@ -41,7 +41,7 @@ type Executor struct {
 	making sync.Mutex // of workspaces of code: those who run code under one id at once share one
 
 	mu   sync.Mutex
-	live map[string]*place // +checklocks:mu
+	live map[string]*place // guarded by mu
 }
 
 // A place is a workspace that is open.

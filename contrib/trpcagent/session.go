@@ -52,13 +52,13 @@ func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, 
 // A session is a started program. Offsets are of bytes.
 type session struct {
 	s   *workspace.Session
-	ctx context.Context //nolint:containedctx // trpc-agent-go's methods have none
+	ctx context.Context // trpc-agent-go's methods have none
 
 	mu      sync.Mutex
-	kept    []byte // +checklocks:mu
-	base    int    // +checklocks:mu  of the first byte that is kept
-	cursor  int    // +checklocks:mu  of what Poll has not returned
-	drained bool   // +checklocks:mu  the program ended and all of its output is kept
+	kept    []byte // guarded by mu
+	base    int    // guarded by mu; of the first byte that is kept
+	cursor  int    // guarded by mu; of what Poll has not returned
+	drained bool   // guarded by mu; the program ended and all of its output is kept
 }
 
 // A Controller does what trpc-agent-go's interfaces have no word for. Every session

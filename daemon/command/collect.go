@@ -120,7 +120,7 @@ func sinkOf(to string) (sink stage.Sink, done func(), err error) {
 	if to == "" {
 		return nil, func() {}, nil
 	}
-	if err := os.MkdirAll(to, 0o777); err != nil { //nolint:gosec // as the umask says
+	if err := os.MkdirAll(to, 0o777); err != nil { // as the umask says
 		return nil, nil, err
 	}
 	root, err := os.OpenRoot(to)

@@ -39,7 +39,7 @@ func (a *app) evalDiff(first, second, page string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(page, data, 0o644); err != nil { //nolint:gosec // a page to be shown
+		if err := os.WriteFile(page, data, 0o644); err != nil { // a page to be shown
 			return err
 		}
 	}

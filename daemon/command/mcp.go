@@ -284,7 +284,7 @@ type dirSet struct {
 	set *tool.Set
 
 	mu  sync.Mutex
-	ids []string // +checklocks:mu
+	ids []string // guarded by mu
 }
 
 // end destroys the workspaces; the directories stay.

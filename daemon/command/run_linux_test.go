@@ -140,7 +140,7 @@ func inFiles(t *testing.T, dir, text string) (where []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil //nolint:nilerr // it went away meanwhile, or holds nothing
+			return nil // it went away meanwhile, or holds nothing
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(text)) {
 			where = append(where, path)
@@ -408,7 +408,7 @@ func cgroups(t *testing.T, data string) []string {
 	var left []string
 	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {
-			return nil //nolint:nilerr // groups come and go
+			return nil // groups come and go
 		}
 		if id := workspaceID.FindString(e.Name()); id != "" && strings.Contains(known, id) {
 			left = append(left, path)

@@ -28,8 +28,8 @@ type events struct {
 	changes atomic.Int64 // how often the state of a workspace changed
 
 	mu     sync.Mutex
-	queue  []string // +checklocks:mu; ids to announce
-	closed bool     // +checklocks:mu
+	queue  []string // guarded by mu; ids to announce
+	closed bool     // guarded by mu
 	wake   chan struct{}
 	stop   context.CancelFunc
 	done   sync.WaitGroup

@@ -77,8 +77,8 @@ type System struct {
 	open      []io.Closer      // providers that hold something open, and what they share
 
 	mu     sync.Mutex
-	inside *inside // +checklocks:mu
-	closed bool    // +checklocks:mu
+	inside *inside // guarded by mu
+	closed bool    // guarded by mu
 }
 
 // TokenPath returns where the token of the data directory is kept.

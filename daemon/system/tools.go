@@ -158,8 +158,8 @@ type recorded struct {
 	changes  *atomic.Int64 // counts what is known to happen to workspaces
 
 	mu   sync.Mutex
-	only []string // +checklocks:mu names or ids; nil is all
-	list listing  // +checklocks:mu
+	only []string // guarded by mu; names or ids; nil is all
+	list listing  // guarded by mu
 }
 
 // A listing is what List last answered.

@@ -42,7 +42,7 @@ type Outlets struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	open map[string]*out // +checklocks:mu
+	open map[string]*out // guarded by mu
 }
 
 // New returns outlets that serve until ctx ends. common is what their proxies
@@ -222,7 +222,7 @@ func listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, there+filepath.Base(path))); err != nil { //nolint:gosec // the directory above is 0700
+	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, there+filepath.Base(path))); err != nil { // the directory above is 0700
 		return nil, errors.Join(err, l.Close(), os.Remove(at))
 	}
 	return l, nil

@@ -158,7 +158,7 @@ func (d *dir) newest(below, ext string, since time.Time) string {
 	found, changed := "", since.Add(-time.Second)
 	walk := func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(name, ext) {
-			return nil //nolint:nilerr // what can't be read is not there
+			return nil // what can't be read is not there
 		}
 		if info, err := e.Info(); err == nil && !info.ModTime().Before(changed) {
 			found, changed = name, info.ModTime()

@@ -158,7 +158,7 @@ type gate struct {
 	next http.Handler
 
 	mu   sync.RWMutex
-	over bool // +checklocks:mu
+	over bool // guarded by mu
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {

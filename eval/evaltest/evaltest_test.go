@@ -23,7 +23,7 @@ func config(t *testing.T) *suite.Config {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "agent.sh")
-	if err := os.WriteFile(path, []byte(agent), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, []byte(agent), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return &suite.Config{Dir: dir, Runners: []suite.Runner{{ID: "shell", Agent: suite.Agent{Type: "command", Model: "none", Command: path}}}}

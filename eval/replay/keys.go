@@ -27,8 +27,8 @@ const leastKey = 12
 // in the environment of this process, which agents have as well.
 type keys struct {
 	mu   sync.Mutex
-	seen map[string]bool  // +checklocks:mu
-	find *secret.Scrubber // +checklocks:mu; of what was seen
+	seen map[string]bool  // guarded by mu
+	find *secret.Scrubber // guarded by mu; of what was seen
 }
 
 // of returns what hides the keys known when a request is made.
@@ -67,7 +67,7 @@ func (k *keys) of(r *http.Request) *secret.Scrubber {
 	return k.find
 }
 
-// +checklocks:k.mu
+// The caller holds k.mu.
 func (k *keys) add(text string) {
 	if text = strings.TrimSpace(text); len(text) >= leastKey {
 		k.seen[text] = true

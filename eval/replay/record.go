@@ -23,8 +23,8 @@ type Recorder struct {
 	keys keys
 
 	mu  sync.Mutex
-	out io.Writer // +checklocks:mu
-	err error     // +checklocks:mu; the first that came up in writing
+	out io.Writer // guarded by mu
+	err error     // guarded by mu; the first that came up in writing
 }
 
 // NewRecorder returns a recorder that asks through next and writes to out.

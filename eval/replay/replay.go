@@ -81,8 +81,8 @@ type Tape struct {
 	keys keys
 
 	mu   sync.Mutex
-	all  map[string][]Exchange // +checklocks:mu
-	next map[string]int        // +checklocks:mu; which one answers next
+	all  map[string][]Exchange // guarded by mu
+	next map[string]int        // guarded by mu; which one answers next
 }
 
 // Open reads a tape.
@@ -222,7 +222,7 @@ func (t *Tape) Unused() []string {
 
 // A player is the body of an answer.
 type player struct {
-	ctx    context.Context //nolint:containedctx // that of the request, as a body has it
+	ctx    context.Context // that of the request, as a body has it
 	chunks []Chunk
 	pace   bool
 	dirs   []string

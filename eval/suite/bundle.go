@@ -185,7 +185,7 @@ func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	var pkg struct{ Name string }
 	data, err := os.ReadFile(filepath.Join(root, "package.json"))
 	if err != nil || json.Unmarshal(data, &pkg) != nil || pkg.Name != "skillgym" {
-		return api.OnResolveResult{}, nil //nolint:nilerr // it is some other file
+		return api.OnResolveResult{}, nil // it is some other file
 	}
 	return api.OnResolveResult{Path: "skillgym", Namespace: builtinNamespace}, nil
 }

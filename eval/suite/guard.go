@@ -17,12 +17,12 @@ type watch struct {
 	v *vm
 
 	mu    sync.Mutex
-	timer *time.Timer   // +checklocks:mu
-	seen  time.Time     // +checklocks:mu; when it was looked at last
-	ran   time.Duration // +checklocks:mu; until then
-	heap  uint64        // +checklocks:mu; in use when it was first asked for, 0 before
-	over  bool          // +checklocks:mu
-	cause error         // +checklocks:mu; why it interrupted
+	timer *time.Timer   // guarded by mu
+	seen  time.Time     // guarded by mu; when it was looked at last
+	ran   time.Duration // guarded by mu; until then
+	heap  uint64        // guarded by mu; in use when it was first asked for, 0 before
+	over  bool          // guarded by mu
+	cause error         // guarded by mu; why it interrupted
 }
 
 // guard begins to watch a turn.
@@ -59,7 +59,7 @@ func (w *watch) look() {
 }
 
 // tookLocked is by how much the heap has grown since it was first asked for.
-func (w *watch) tookLocked() uint64 { // +checklocks:w.mu
+func (w *watch) tookLocked() uint64 { // the caller holds w.mu
 	now := heapBytes()
 	if w.heap == 0 {
 		w.heap = now

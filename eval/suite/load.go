@@ -43,8 +43,8 @@ type Suite struct {
 	tmp    string // removed by Close
 
 	mu     sync.Mutex
-	realm  *realm // +checklocks:mu
-	closed bool   // +checklocks:mu
+	realm  *realm // guarded by mu
+	closed bool   // guarded by mu
 }
 
 // A realm is an engine in which the suite was evaluated, with its cases.

@@ -21,8 +21,8 @@ type vm struct {
 	done   chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
-	turns  []turn        // +checklocks:mu
-	closed bool          // +checklocks:mu
+	turns  []turn        // guarded by mu
+	closed bool          // guarded by mu
 	wake   chan struct{} // holds one token while turns wait
 
 	live   atomic.Int32 // executions under way
@@ -128,7 +128,7 @@ func (v *vm) submit(ex *execution, run func() error) bool {
 	return true
 }
 
-// +checklocks:v.mu
+// The caller holds v.mu.
 func (v *vm) signalLocked() {
 	select {
 	case v.wake <- struct{}{}:

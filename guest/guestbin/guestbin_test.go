@@ -16,7 +16,7 @@ import (
 func program(t *testing.T, dir, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, Name)
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // it is a program
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path

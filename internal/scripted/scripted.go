@@ -39,9 +39,9 @@ type Model struct {
 	Last   string // said when all steps are done
 
 	mu       sync.Mutex
-	offers   []Offer  // +checklocks:mu; of the last request that had tools of Server
-	results  []string // +checklocks:mu; of the steps, as far as they are known
-	requests []string // +checklocks:mu; what was asked, for a test that fails
+	offers   []Offer  // guarded by mu; of the last request that had tools of Server
+	results  []string // guarded by mu; of the steps, as far as they are known
+	requests []string // guarded by mu; what was asked, for a test that fails
 }
 
 // Offers returns the tools of the server that the agent offered last, by the

@@ -29,9 +29,9 @@ func Place(t testing.TB, kind string) (p driver.Provider, host string) {
 	outer := t.TempDir()
 	host = filepath.Join(outer, "host")
 	// What runs behind the fence may be another user.
-	err := os.Chmod(outer, 0o755) //nolint:gosec // as above
+	err := os.Chmod(outer, 0o755)
 	if err == nil {
-		err = os.Mkdir(host, 0o755) //nolint:gosec // as above
+		err = os.Mkdir(host, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ var guest = sync.OnceValues(func() (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build croft-guest: %w: %s", err, out)
 	}
-	return bin, os.Chmod(dir, 0o755) //nolint:gosec // as above
+	return bin, os.Chmod(dir, 0o755)
 })
 
 var guestDir string // to be removed

@@ -25,7 +25,7 @@ type Provider struct {
 	root  string
 
 	mu   sync.Mutex
-	held map[string]*held // +checklocks:mu; by id
+	held map[string]*held // guarded by mu; by id
 }
 
 // held is a manager and how many handles are on it.

@@ -16,7 +16,7 @@ type Buffer struct {
 	Most int // bytes that are kept; 0 is DefaultMost
 
 	mu  sync.Mutex
-	end []byte // +checklocks:mu
+	end []byte // guarded by mu
 }
 
 // Write keeps the end of p, with what is left of what came before. It never fails.

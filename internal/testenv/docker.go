@@ -69,11 +69,11 @@ func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // root inside is nobody outside, and has to pass
+	if err := os.Chmod(dir, 0o711); err != nil { // root inside is nobody outside, and has to pass
 		return nil, err
 	}
 	table := filepath.Join(dir, "subid")
-	if err := os.WriteFile(table, fmt.Appendf(nil, "nobody:%d:65536\nnogroup:%d:65536\n", base, base), 0o644); err != nil { //nolint:gosec // the host's is no secret either
+	if err := os.WriteFile(table, fmt.Appendf(nil, "nobody:%d:65536\nnogroup:%d:65536\n", base, base), 0o644); err != nil { // the host's is no secret either
 		return nil, err
 	}
 	const own = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`
@@ -104,8 +104,8 @@ func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
 	}
 	table, own := filepath.Join(dir, "subid"), filepath.Join(dir, "own")
 	if err := errors.Join(
-		os.WriteFile(table, []byte("nobody:200000:65536\nnogroup:200000:65536\n"), 0o644), //nolint:gosec // the host's is no secret either
-		os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody), os.Chmod(dir, 0o755), //nolint:gosec // the user has to pass
+		os.WriteFile(table, []byte("nobody:200000:65536\nnogroup:200000:65536\n"), 0o644), // the host's is no secret either
+		os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody), os.Chmod(dir, 0o755), // the user has to pass
 	); err != nil {
 		return nil, err
 	}

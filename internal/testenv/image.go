@@ -239,7 +239,7 @@ func (b *rootfsWriter) file(file string) error {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
 	if err != nil {
-		return nil //nolint:nilerr // the host does without it
+		return nil // the host does without it
 	}
 	file = filepath.Join(real, filepath.Base(file))
 	if err := b.add(file); err != nil {

@@ -54,7 +54,7 @@ func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.Import
 type importer struct {
 	root *Root
 	opts driver.ImportOptions
-	ctx  context.Context //nolint:containedctx // of the one call that an importer is
+	ctx  context.Context // of the one call that an importer is
 	top  string          // the name that the tree is to have
 
 	mask    uint32        // permissions that the process can't give when it makes a file
@@ -63,7 +63,7 @@ type importer struct {
 	noClone atomic.Bool
 
 	mu  sync.Mutex
-	res driver.ImportResult // +checklocks:mu
+	res driver.ImportResult // guarded by mu
 }
 
 // run makes the tree aside and puts it in its place.

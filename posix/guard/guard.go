@@ -18,7 +18,7 @@ type Guard struct {
 	audit *audit
 
 	mu     sync.Mutex
-	judged map[string]bool // names of variables, and whether they pass; +checklocks:mu
+	judged map[string]bool // names of variables, and whether they pass; guarded by mu
 }
 
 // New returns a guard with the given rules; nil is those of Sandbox.

@@ -101,10 +101,10 @@ func (h *holder) release() error {
 		return err
 	}
 	if _, err := os.Lstat(h.path); err != nil {
-		return nil //nolint:nilerr // destroyed meanwhile; locking would make it anew
+		return nil // destroyed meanwhile; locking would make it anew
 	}
 	last := flock.New(h.path)
-	if ok, err := last.TryLock(); err != nil || !ok { //nolint:nilerr // the workspace may be gone by now
+	if ok, err := last.TryLock(); err != nil || !ok { // the workspace may be gone by now
 		return last.Close() // others hold it, and one of them will be the last
 	}
 	err := os.Truncate(h.path, 0)

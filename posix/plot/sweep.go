@@ -120,7 +120,7 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 	}
 	data, err := os.ReadFile(g.Dir(name).state())
 	if err != nil {
-		return "", nil //nolint:nilerr // without a state it is not known to be ours
+		return "", nil // without a state it is not known to be ours
 	}
 	if torn(data) {
 		return g.kill(name)

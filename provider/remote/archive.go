@@ -57,7 +57,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 
 // A packer writes a directory as a tar stream.
 type packer struct {
-	ctx     context.Context //nolint:containedctx // of the one call that a packer is
+	ctx     context.Context // of the one call that a packer is
 	root    *os.Root
 	opts    *driver.ImportOptions
 	out     *tar.Writer

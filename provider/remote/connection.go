@@ -34,7 +34,7 @@ type connection struct {
 	session     atomic.Pointer[driver.SessionInfo]
 
 	mu         sync.Mutex
-	complaints []string // +checklocks:mu; errors of callbacks
+	complaints []string // guarded by mu; errors of callbacks
 
 	ended  chan struct{}   // closed after the last callback
 	over   context.Context // ends with it

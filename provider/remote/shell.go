@@ -20,8 +20,8 @@ type shell struct {
 	id string
 
 	mu     sync.Mutex
-	closed bool                 // +checklocks:mu
-	open   map[*connection]bool // +checklocks:mu
+	closed bool                 // guarded by mu
+	open   map[*connection]bool // guarded by mu
 }
 
 func (c *Client) shell(id string) *shell {

@@ -31,7 +31,7 @@ type handle struct {
 	looking looking
 
 	mu   sync.Mutex
-	opts options // +checklocks:mu
+	opts options // guarded by mu
 }
 
 // shape is what the workspace is made of, which Seal changes.

@@ -83,7 +83,7 @@ type killGround struct {
 func newKillGround(t *testing.T) *killGround {
 	t.Helper()
 	g := &killGround{dir: t.TempDir()}
-	if err := os.Chmod(g.dir, 0o755); err != nil { //nolint:gosec // the fence is below
+	if err := os.Chmod(g.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	p := newProvider(t, g.dir)

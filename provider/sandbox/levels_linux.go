@@ -210,7 +210,7 @@ func (b *wrapping) cover(m guest.Mount) error {
 	info, err := os.Stat(m.Target)
 	switch {
 	case err != nil:
-		return nil //nolint:nilerr // there is nothing to hide
+		return nil // there is nothing to hide
 	case info.IsDir():
 		b.add("--perms", "0755", "--tmpfs", m.Target, "--remount-ro", m.Target)
 		return nil

@@ -236,7 +236,7 @@ func (p *Provider) try(ctx context.Context, l *level) error {
 		return err
 	}
 	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{turn: make(chan struct{}, 1)})
-	pr := v.(*probe) //nolint:forcetypeassert // nothing else is stored
+	pr := v.(*probe) // nothing else is stored
 	select {
 	case pr.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -262,7 +262,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	}
 	defer os.RemoveAll(dir) // nothing of worth is in it
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
-	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
 	u := unit{id: "probe", files: files, inside: inside, throwaway: true, kernel: l.kernel}

@@ -214,7 +214,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *plot.Meta) (*plot.Meta, e
 func (p *Provider) keepShape(ctx context.Context, spec driver.Spec, opts *options) error {
 	m, err := p.ground.Read(spec.ID)
 	if err != nil {
-		return nil //nolint:nilerr // it is not there, or Ensure tells
+		return nil // it is not there, or Ensure tells
 	}
 	if m, err = p.recover(ctx, m); err != nil {
 		return err

@@ -132,7 +132,7 @@ func (s *survey) enter(fd int, name, at string, depth int, crowd bool) error {
 		s.sign(fd, name, at)
 		return nil
 	case err != nil:
-		return nil //nolint:nilerr // gone, replaced, or not even its owner's to read, and then nobody runs what is in it
+		return nil // gone, replaced, or not even its owner's to read, and then nobody runs what is in it
 	case name == ".git":
 		defer unix.Close(sub) //nolint:errcheck // it was only read
 		return s.repo(sub, at)
@@ -168,7 +168,7 @@ func (s *survey) repo(fd int, rel string) error {
 	s.hooks(fd, rel)
 	modules, err := unix.Openat(fd, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // it has none
+		return nil // it has none
 	}
 	return s.walk(modules, path.Join(rel, "modules"), 0, true)
 }

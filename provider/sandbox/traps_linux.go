@@ -163,7 +163,7 @@ func (p *protection) repo(dir string) error {
 	p.keepThere(path.Join(dir, "info/attributes"))
 	trees, err := p.names(path.Join(dir, "worktrees"))
 	if err != nil {
-		return nil //nolint:nilerr // there are none
+		return nil // there are none
 	}
 	for _, tree := range trees {
 		at := path.Join(dir, "worktrees", tree)
@@ -300,7 +300,7 @@ func (p *protection) claim(name string, dir bool) error {
 			return p.reserve(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
 		}
 		if err != nil {
-			return nil //nolint:nilerr // it is nobody's to reach
+			return nil // it is nobody's to reach
 		}
 		if info.Mode()&os.ModeSymlink != 0 {
 			if to, _ := leadsTo(p.self, p.real, name); to != "" {

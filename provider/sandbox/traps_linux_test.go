@@ -131,7 +131,7 @@ func TestGitOfTheHostRunsNothingPlanted(t *testing.T) {
 		}
 		git(t, at, "worktree", "add", "-q", "-b", "tree", filepath.Join(at, "tree"))
 		put(t, filepath.Join(dir, "evil", name), "#!/bin/sh\necho "+name+" >> "+mark+"\n")
-		if err := os.Chmod(filepath.Join(dir, "evil", name), 0o755); err != nil { //nolint:gosec // it is to be run
+		if err := os.Chmod(filepath.Join(dir, "evil", name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -142,8 +142,8 @@ func each[T any](list []profile.Project, run func(profile.Project) (T, error), t
 // memory is what is known of a workspace's last runs.
 type memory struct {
 	mu       sync.Mutex
-	reports  []*verify.Report   // +checklocks:mu
-	coverage []*verify.Coverage // +checklocks:mu
+	reports  []*verify.Report   // guarded by mu
+	coverage []*verify.Coverage // guarded by mu
 }
 
 func recall(c *tool.Call) *memory {

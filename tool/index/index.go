@@ -28,9 +28,9 @@ type Index struct {
 	turns atomic.Int64 // of looking at a file
 
 	mu      sync.RWMutex
-	store   *store           // nil before the first search; +checklocks:mu
-	files   map[string]entry // that are in; +checklocks:mu
-	partial string           // what was left out; +checklocks:mu
+	store   *store           // nil before the first search; guarded by mu
+	files   map[string]entry // that are in; guarded by mu
+	partial string           // what was left out; guarded by mu
 }
 
 // A stamp tells whether a file is the one that was read.
@@ -298,7 +298,7 @@ func (x *Index) forget(name string, turn int64) {
 	}
 }
 
-// +checklocks:x.mu
+// The caller holds x.mu.
 func (x *Index) removeLocked(name string) {
 	x.store.remove(name)
 	delete(x.files, name)

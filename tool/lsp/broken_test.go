@@ -37,7 +37,7 @@ func fake(t *testing.T, program string) (*Set, *server, *workspace.Workspace) {
 	testenv.NeedsProgram(t, "python3")
 	ws, dir := open(t, map[string]string{"a.go": "package a\n", "server": program})
 	path := filepath.Join(dir, "server")
-	if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // it is a program
+	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return newSet(t, ws), &server{name: "fake", commands: [][]string{{path}}}, ws

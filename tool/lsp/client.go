@@ -31,14 +31,14 @@ type client struct {
 	announces bool // it tells when it begins to load the project
 
 	docMu sync.Mutex
-	docs  map[string]*document // open in the server, by name; +checklocks:docMu
+	docs  map[string]*document // open in the server, by name; guarded by docMu
 
 	stateMu sync.Mutex
-	busy    map[string]bool          // progress that is under way; +checklocks:stateMu
-	begun   bool                     // it has been busy; +checklocks:stateMu
-	eased   chan struct{}            // closed and replaced at each change of state; +checklocks:stateMu
-	found   map[string]*publishedSet // diagnostics by URI; +checklocks:stateMu
-	result  *workspace.Result        // how the process ended; +checklocks:stateMu
+	busy    map[string]bool          // progress that is under way; guarded by stateMu
+	begun   bool                     // it has been busy; guarded by stateMu
+	eased   chan struct{}            // closed and replaced at each change of state; guarded by stateMu
+	found   map[string]*publishedSet // diagnostics by URI; guarded by stateMu
+	result  *workspace.Result        // how the process ended; guarded by stateMu
 }
 
 // capabilities are what of a server's matters.
@@ -163,7 +163,7 @@ func (c *client) handleServer(method string, params json.RawMessage) (any, error
 	case "workspace/workspaceFolders":
 		return []any{map[string]any{"uri": uriOf(c.root, ""), "name": "workspace"}}, nil
 	}
-	return nil, nil //nolint:nilnil // null is the answer to all others
+	return nil, nil // null is the answer to all others
 }
 
 func (c *client) configuration(params json.RawMessage) []any {
@@ -189,8 +189,7 @@ func (c *client) configuration(params json.RawMessage) []any {
 }
 
 // changedLocked wakes those who wait for a change of state.
-//
-// +checklocks:c.stateMu
+// The caller holds c.stateMu.
 func (c *client) changedLocked() {
 	close(c.eased)
 	c.eased = make(chan struct{})

@@ -104,15 +104,15 @@ type conn struct {
 	handle func(method string, params json.RawMessage) (any, error) // of the server's own requests and notifications
 
 	outMu  sync.Mutex
-	queue  [][]byte      // +checklocks:outMu
-	queued int           // bytes that were not written yet; +checklocks:outMu
-	outErr error         // nothing is written any more; +checklocks:outMu
+	queue  [][]byte      // guarded by outMu
+	queued int           // bytes that were not written yet; guarded by outMu
+	outErr error         // nothing is written any more; guarded by outMu
 	wake   chan struct{} // there is something in the queue
 
 	mu      sync.Mutex
 	next    int64
-	pending map[string]chan message // +checklocks:mu
-	err     error                   // why it ended; +checklocks:mu
+	pending map[string]chan message // guarded by mu
+	err     error                   // why it ended; guarded by mu
 	done    chan struct{}
 }
 

@@ -24,10 +24,10 @@ type Set struct {
 	wg    sync.WaitGroup // the watch and the reaper
 
 	mu     sync.Mutex
-	slots  map[string]*slot   // by language; +checklocks:mu
-	watch  workspace.Watcher  // nil before the first server; +checklocks:mu
-	cancel context.CancelFunc // of the watch and the reaper, once they run; +checklocks:mu
-	closed bool               // +checklocks:mu
+	slots  map[string]*slot   // by language; guarded by mu
+	watch  workspace.Watcher  // nil before the first server; guarded by mu
+	cancel context.CancelFunc // of the watch and the reaper, once they run; guarded by mu
+	closed bool               // guarded by mu
 }
 
 // A slot is the place of one language's server.
@@ -36,13 +36,13 @@ type slot struct {
 	running atomic.Pointer[client] // client, for those who do not wait while one is started or ended
 
 	mu       sync.Mutex // held while the server is started or ended
-	client   *client    // nil where none runs; set by setLocked; +checklocks:mu
-	settled  bool       // +checklocks:mu
-	failures int        // deaths in a row, soon after the start; +checklocks:mu
-	hung     bool       // at the last start it said nothing; +checklocks:mu
-	next     time.Time  // no start before; +checklocks:mu
-	users    int        // questions under way; +checklocks:mu
-	last     time.Time  // when the last question ended; +checklocks:mu
+	client   *client    // nil where none runs; set by setLocked; guarded by mu
+	settled  bool       // guarded by mu
+	failures int        // deaths in a row, soon after the start; guarded by mu
+	hung     bool       // at the last start it said nothing; guarded by mu
+	next     time.Time  // no start before; guarded by mu
+	users    int        // questions under way; guarded by mu
+	last     time.Time  // when the last question ended; guarded by mu
 }
 
 // New returns the servers of a workspace. Servers that nobody asks for the given
@@ -95,8 +95,7 @@ func (sl *slot) end(ctx context.Context) {
 }
 
 // setLocked notes which server runs.
-//
-// +checklocks:sl.mu
+// The caller holds sl.mu.
 func (sl *slot) setLocked(c *client) {
 	sl.client = c
 	sl.running.Store(c)
@@ -147,8 +146,7 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 }
 
 // start starts the server of a slot, and notes where that does not work.
-//
-// +checklocks:sl.mu
+// The caller holds sl.mu.
 func (s *Set) start(ctx context.Context, sl *slot) (*client, error) {
 	patient, cancel := context.WithTimeout(ctx, s.greet)
 	defer cancel()
@@ -167,8 +165,7 @@ func (s *Set) start(ctx context.Context, sl *slot) (*client, error) {
 }
 
 // restsLocked says why no server is started.
-//
-// +checklocks:sl.mu
+// The caller holds sl.mu.
 func (sl *slot) restsLocked(wait, greet time.Duration) error {
 	why := fmt.Sprintf("ended %d times in a row", sl.failures)
 	if sl.hung {
@@ -178,8 +175,7 @@ func (sl *slot) restsLocked(wait, greet time.Duration) error {
 }
 
 // buryLocked cleans up after a server that died.
-//
-// +checklocks:sl.mu
+// The caller holds sl.mu.
 func (sl *slot) buryLocked() {
 	sl.client.kill()
 	if time.Since(sl.client.started) < healthy {
@@ -191,8 +187,7 @@ func (sl *slot) buryLocked() {
 }
 
 // failedLocked notes a death. The first is answered by a new server at once.
-//
-// +checklocks:sl.mu
+// The caller holds sl.mu.
 func (sl *slot) failedLocked() {
 	sl.failures++
 	if sl.failures > 1 {

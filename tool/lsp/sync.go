@@ -44,14 +44,13 @@ func (c *client) sync(ctx context.Context, name string) (*document, error) {
 		}
 	}
 	if name == "" {
-		return nil, nil //nolint:nilnil // no document was asked for
+		return nil, nil // no document was asked for
 	}
 	return c.syncOneLocked(ctx, name, true)
 }
 
 // syncOneLocked brings one document in step: it is opened, changed or closed.
-//
-// +checklocks:c.docMu
+// The caller holds c.docMu.
 func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*document, error) {
 	doc := c.docs[name]
 	info, err := c.ws.Stat(ctx, name, nil)
@@ -75,7 +74,7 @@ func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*do
 		if must {
 			return nil, err
 		}
-		return nil, nil //nolint:nilnil // it is gone, which is no matter
+		return nil, nil // it is gone, which is no matter
 	}
 	digest := driver.DigestBytes(text)
 	if doc != nil && doc.digest == digest {
@@ -86,8 +85,7 @@ func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*do
 }
 
 // sendLocked opens a document, or changes one that is open.
-//
-// +checklocks:c.docMu
+// The caller holds c.docMu.
 func (c *client) sendLocked(name string, old, doc *document) (*document, error) {
 	uri := uriOf(c.root, name)
 	c.stateMu.Lock()

@@ -26,15 +26,15 @@ func TestTools(t *testing.T) {
 		"pdf/SKILL.md": "---\nname: pdf\ndescription: Reads PDFs.\n---\nRun scripts/x.sh.\n", "pdf/docs/more.md": "more", "pdf/scripts/x.sh": "echo \"$SKILL_NAME $1\" | tee \"$OUTPUT_DIR/r.txt\"\n",
 	} {
 		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a test's
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // a test's
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := filepath.Join(root, "other")
-	if err := os.Mkdir(other, 0o755); err != nil { //nolint:gosec // a test's
+	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	texts := map[string]string{"SKILL.md": "# Other\n", "more.md": "of the other", "z.md": "the last"}
@@ -42,7 +42,7 @@ func TestTools(t *testing.T) {
 		texts[fmt.Sprintf("n%02d.md", i)] = strings.Repeat("x", 30<<10)
 	}
 	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o644); err != nil { //nolint:gosec // a test's
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ func tools(t *testing.T, kind, formatter, linter string) (*workspace.Workspace, 
 		"fmt": "#!/bin/sh\n" + formatter, "lint": "#!/bin/sh\n" + linter,
 	})
 	for _, name := range []string{"fmt", "lint"} {
-		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil { //nolint:gosec // it is a program
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestNoFormatterRuinsAFile(t *testing.T) {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				ws, p, dir := tools(t, kind, tt.formatter, "exit 0\n")
-				if err := os.Chmod(filepath.Join(dir, "a.py"), 0o755); err != nil { //nolint:gosec // it is a program
+				if err := os.Chmod(filepath.Join(dir, "a.py"), 0o755); err != nil {
 					t.Fatal(err)
 				}
 				got := AfterEdit(t.Context(), ws, p, "a.py", tt.opts)

@@ -91,7 +91,7 @@ func golden(t *testing.T, name string, v any) {
 	}
 	got := string(b) + "\n"
 	if *update {
-		if err := os.WriteFile(filepath.Join("testdata", name), []byte(got), 0o644); err != nil { //nolint:gosec // not a secret
+		if err := os.WriteFile(filepath.Join("testdata", name), []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -28,10 +28,10 @@ func open(t *testing.T, kind string, files map[string]string) (*workspace.Worksp
 	dir := t.TempDir()
 	for name, text := range files {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // what runs behind the fence may be another user
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // as above
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestGo(t *testing.T) {
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // not a secret
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -292,13 +292,13 @@ func link(t *testing.T, dir, program string) {
 		t.Fatalf("%s is not below a node_modules directory", real)
 	}
 	modules := real[:at+len("/node_modules")]
-	if err := os.Mkdir(filepath.Join(dir, "node_modules"), 0o755); err != nil { //nolint:gosec // see open
+	if err := os.Mkdir(filepath.Join(dir, "node_modules"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	name, _, _ := strings.Cut(real[at+len("/node_modules/"):], "/")
 	for from, to := range map[string]string{modules + "/" + name: name, real: ".bin/" + filepath.Base(program)} {
 		to = filepath.Join(dir, "node_modules", to)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // see open
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Symlink(from, to); err != nil {

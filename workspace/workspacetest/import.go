@@ -32,14 +32,14 @@ func hostTree(t testing.TB) string {
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(at, []byte(content), 0o644); err != nil { //nolint:gosec // as in any project
+		if err := os.WriteFile(at, []byte(content), 0o644); err != nil { // as in any project
 			t.Fatal(err)
 		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil { // a program
 		t.Fatal(err)
 	}
 	return dir

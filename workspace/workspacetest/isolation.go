@@ -42,7 +42,7 @@ func hostFile(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, dir} {
-		if err := os.Chmod(name, 0o777); err != nil { //nolint:gosec // it is bait
+		if err := os.Chmod(name, 0o777); err != nil { // it is bait
 			t.Fatal(err)
 		}
 	}

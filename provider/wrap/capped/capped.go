@@ -19,8 +19,8 @@ type Cap struct {
 	most int
 
 	mu   sync.Mutex
-	now  int            // +checklocks:mu
-	done bool           // +checklocks:mu
+	now  int            // guarded by mu
+	done bool           // guarded by mu
 	wg   sync.WaitGroup // of those who wait for the end of a session
 	ctx  context.Context
 	end  context.CancelFunc

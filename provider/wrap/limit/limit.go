@@ -143,8 +143,8 @@ type bucket struct {
 	rate, most float64
 
 	mu   sync.Mutex
-	full float64   // +checklocks:mu; negative is owed by those who wait
-	last time.Time // +checklocks:mu
+	full float64   // guarded by mu; negative is owed by those who wait
+	last time.Time // guarded by mu
 }
 
 func newBucket(rate float64, burst int) *bucket {

@@ -50,9 +50,9 @@ type Provider struct {
 	wg  sync.WaitGroup
 
 	mu       sync.Mutex
-	shapes   map[string]*shape    // +checklocks:mu
-	reserved map[string]*reserved // +checklocks:mu; by id
-	closed   bool                 // +checklocks:mu
+	shapes   map[string]*shape    // guarded by mu
+	reserved map[string]*reserved // guarded by mu; by id
+	closed   bool                 // guarded by mu
 }
 
 // A shape is what workspaces are like, and those that are.
@@ -246,8 +246,7 @@ func (p *Provider) Drain() {
 
 // makeRoom lets the shape go that was not asked for longest, where there are
 // as many as there may be.
-//
-// +checklocks:p.mu
+// The caller holds p.mu.
 func (p *Provider) makeRoom() {
 	if len(p.shapes) < p.opts.Shapes {
 		return
@@ -262,8 +261,7 @@ func (p *Provider) makeRoom() {
 }
 
 // letGo ends a shape and what is warm of it.
-//
-// +checklocks:p.mu
+// The caller holds p.mu.
 func (p *Provider) letGo(key string, s *shape) {
 	delete(p.shapes, key)
 	for _, w := range s.warm {
@@ -273,8 +271,7 @@ func (p *Provider) letGo(key string, s *shape) {
 }
 
 // drop destroys a warm workspace, in the background.
-//
-// +checklocks:p.mu
+// The caller holds p.mu.
 func (p *Provider) drop(w *warm) {
 	p.wg.Go(func() {
 		defer w.unmark()
@@ -297,8 +294,7 @@ func (p *Provider) close(w *warm) {
 }
 
 // fill opens what is missing of a shape, in the background, one after another.
-//
-// +checklocks:p.mu
+// The caller holds p.mu.
 func (p *Provider) fill(key string, s *shape) {
 	if s.opening > 0 || len(s.warm) >= p.opts.Size {
 		return

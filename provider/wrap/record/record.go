@@ -39,8 +39,8 @@ const maxText = 1000
 // A Recorder writes lines. Any number of providers may share one.
 type Recorder struct {
 	mu  sync.Mutex
-	w   io.Writer // +checklocks:mu
-	err error     // +checklocks:mu; the first that a write met
+	w   io.Writer // guarded by mu
+	err error     // guarded by mu; the first that a write met
 }
 
 // New returns a recorder that writes to w.
