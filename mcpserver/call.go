@@ -146,7 +146,7 @@ func encodeOnce(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil || !ok || r.InputRequests != nil {
 			return res, err
 		}
-		out := &callResult{ResultBase: mcp.ResultBase{Meta: r.Meta}, StructuredContent: r.StructuredContent, IsError: r.IsError}
+		out := &callResult{ResultBase: mcp.ResultBase{Meta: r.Meta}, Content: []any{}, StructuredContent: r.StructuredContent, IsError: r.IsError}
 		for _, c := range r.Content {
 			if text, ok := c.(*mcp.TextContent); ok {
 				out.Content = append(out.Content, textContent{"text", text.Text})
