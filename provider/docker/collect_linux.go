@@ -75,7 +75,7 @@ func leftover(name string, volume bool, labels map[string]string) Leftover {
 func (p *Provider) collectImages(ctx context.Context) error {
 	bin, err := p.binary()
 	if err != nil {
-		return nil //nolint:nilerr // it is not known which version is the present one
+		return nil // it is not known which version is the present one
 	}
 	images, err := p.engine.Images(ctx)
 	if err != nil {

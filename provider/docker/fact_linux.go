@@ -238,7 +238,7 @@ func (p *Provider) try(ctx context.Context, info Info, runtime string, volume bo
 
 func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
-	if err := errors.Join(os.Mkdir(files, 0o755), os.Chmod(files, 0o777), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { //nolint:gosec // it is bait
+	if err := errors.Join(os.Mkdir(files, 0o755), os.Chmod(files, 0o777), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
 	f.Outside = -1 // not known yet: whoever it is may write

@@ -47,7 +47,7 @@ func TestForgedLabels(t *testing.T) {
 // in the place of the guest's directories leads nobody elsewhere.
 func TestPlantedBox(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
-	if err := os.Chmod(out, 0o755); err != nil { //nolint:gosec // it is to stay so
+	if err := os.Chmod(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	l := &launch{dir: dir, fact: &fact{Outside: os.Geteuid()}}

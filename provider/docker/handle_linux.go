@@ -198,7 +198,7 @@ const throwawayLease = 20 * time.Second
 func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	r, err := readRecord(l.dir)
 	if err != nil || r == nil || r.Key != l.key || r.Token == "" {
-		return nil, nil //nolint:nilerr // it is replaced
+		return nil, nil // it is replaced
 	}
 	var c *guest.Client
 	if l.volume != "" {
@@ -210,7 +210,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 		if s, ierr := h.p.engine.Inspect(ctx, r.Name); ierr == nil && s.Paused {
 			return nil, errPaused
 		}
-		return nil, nil //nolint:nilerr // likewise
+		return nil, nil
 	}
 	h.tend(c, l)
 	return c, nil
@@ -405,7 +405,7 @@ func (h *handle) freeze(ctx context.Context, verb string, do func(ctx context.Co
 	h.paused = false
 	r, err := readRecord(dir)
 	if err != nil || r == nil || r.Name == "" {
-		return nil //nolint:nilerr // nothing runs
+		return nil // nothing runs
 	}
 	s, err := h.p.engine.Inspect(ctx, r.Name)
 	if fault.Of(err) == fault.NotFound || err == nil && !s.Running {

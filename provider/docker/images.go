@@ -288,7 +288,7 @@ func tarRoot(w io.Writer, dir string) error {
 		}
 		h, err := tar.FileInfoHeader(info, link)
 		if err != nil {
-			return nil //nolint:nilerr // a socket
+			return nil // a socket
 		}
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {

@@ -44,7 +44,7 @@ func TestContainerIsHardened(t *testing.T) {
 		s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 256 << 20}, driver.ResourcePIDs: {Max: 50}, driver.ResourceCPU: {Max: 500}}
 	})
 	script(t, ws, "true")
-	answer, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id), client.ContainerInspectOptions{}) //nolint:forcetypeassert // newProvider connects to one
+	answer, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id), client.ContainerInspectOptions{}) // newProvider connects to one
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func unitOf(id string) string { return namePrefix + id }
 // dead one.
 func (p *Provider) endIn(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); err != nil {
-		return nil //nolint:nilerr // there is no workspace, so there is no container
+		return nil // there is no workspace, so there is no container
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func hostID() string {
 // not in live. Where no container was ever made the engine is not asked.
 func (p *Provider) sweepContainers(ctx context.Context, live []string) error {
 	if _, err := os.Lstat(p.ground.Path(groundName)); err != nil {
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	ground, err := p.groundID(false)
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *Provider) cleanProbes() error {
 	lock := flock.New(filepath.Join(p.cfg.Cache, probeLock), flock.SetFlag(os.O_RDWR))
 	alone, err := lock.TryLock()
 	if err != nil || !alone {
-		return nil //nolint:nilerr // there was no probe, or one is under way
+		return nil // there was no probe, or one is under way
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
 	return p.cleanAlone(p.ctx)

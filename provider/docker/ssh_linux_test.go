@@ -133,7 +133,7 @@ func TestEngineOverSSH(t *testing.T) {
 // TestSSHComplains: what ssh says is what is told, and not that a stream ended.
 func TestSSHComplains(t *testing.T) {
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\nread -r request\necho 'ssh: Could not resolve hostname nowhere' >&2\nexit 255\n"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\nread -r request\necho 'ssh: Could not resolve hostname nowhere' >&2\nexit 255\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))

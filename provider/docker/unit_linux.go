@@ -230,7 +230,7 @@ func (l *launch) seal() error {
 		// gVisor reaches the proxy's socket by its path, as the workload. So what is in
 		// the box can be reached by name: the guest's socket, which wants the token,
 		// and the logs, which tell of the workload alone.
-		return os.Chmod(l.box(), 0o711) //nolint:gosec // see above
+		return os.Chmod(l.box(), 0o711)
 	}
 	return os.Chmod(l.box(), 0o700)
 }

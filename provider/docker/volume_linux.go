@@ -113,7 +113,7 @@ func (p *Provider) own(ctx context.Context, l *launch) error {
 // removeVolume removes the volume of the workspace in dir, if it has one.
 func (p *Provider) removeVolume(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, volumeName)); err != nil {
-		return nil //nolint:nilerr // it has none
+		return nil // it has none
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 	defer cancel()
