@@ -98,8 +98,8 @@ func TestLimitsInJSON(t *testing.T) {
 		`{"limits":{"Memory":{"max":1}}}`:                    `unknown key "limits.Memory"`,
 		`{"limits":{"cpu":{"most":1}}}`:                      `unknown key "limits.cpu.most"; allowed are bestEffort, max`,
 		`{"limits":{"cpu":{"max":1},"cpu":{"max":2}}}`:       `key "limits.cpu" appears twice`,
-		`{"limits":{"cpu":{"max":"1"}}}`:                     `must be a whole number`,
-		`{"limits":{"cpu":{"max":1,"bestEffort":"please"}}}`: `must be true or false`,
+		`{"limits":{"cpu":{"max":"1"}}}`:                     `must be an integer`,
+		`{"limits":{"cpu":{"max":1,"bestEffort":"please"}}}`: `must be a boolean`,
 	} {
 		if err := DecodeStrict([]byte(text), new(Policy)); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
