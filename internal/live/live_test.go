@@ -18,9 +18,11 @@ func TestView(t *testing.T) {
 			return []string{"working", "for a long, long time"}
 		})
 		time.Sleep(900 * time.Millisecond)
+		v.mu.Lock()
 		if out.String() != "" {
 			t.Errorf("without lines there is %q", out.String())
 		}
+		v.mu.Unlock()
 		time.Sleep(200 * time.Millisecond)
 		v.Print("done: a\n")
 		v.Stop()
