@@ -117,8 +117,22 @@ func (a *Attachment[C]) Ends(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the connection for good; the guest lives on.
-func (a *Attachment[C]) Close(ctx context.Context) error {
+// Renew ends the guest, where it does not run under key, and drops the connection.
+// The attachment is locked.
+func (a *Attachment[C]) Renew(ctx context.Context, key string, hooks *Hooks) error {
+	if rec := Read(a.Dir); rec != nil && rec.Key == key {
+		return nil
+	}
+	if err := EndIn(ctx, a.Dir, hooks); err != nil {
+		return err
+	}
+	a.Drop()
+	return nil
+}
+
+// Close closes the connection for good; the guest lives on. Then it calls release,
+// which may be nil, while the attachment is locked.
+func (a *Attachment[C]) Close(ctx context.Context, release func() error) error {
 	unlock, err := a.Lock(ctx)
 	if err != nil {
 		return err
@@ -126,5 +140,8 @@ func (a *Attachment[C]) Close(ctx context.Context) error {
 	defer unlock()
 	a.closed = true
 	a.Drop()
-	return nil
+	if release == nil {
+		return nil
+	}
+	return release()
 }

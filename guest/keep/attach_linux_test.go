@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,8 +65,19 @@ func TestAttachment(t *testing.T) {
 	if len(made) != 2 || !made[0].closed || made[1].closed {
 		t.Errorf("%d connections were made, want 2, of which the first is closed", len(made))
 	}
-	if err := a.Close(t.Context()); err != nil || !made[1].closed {
-		t.Errorf("Close: %v, the connection is closed: %v", err, made[1].closed)
+	if err := (&Record{Key: "present"}).Write(t.Context(), a.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Renew(t.Context(), "present", nil); err != nil || made[1].closed || Read(a.Dir) == nil {
+		t.Errorf("Renew under the same key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, Read(a.Dir))
+	}
+	if err := a.Renew(t.Context(), "another", nil); err != nil || !made[1].closed || Read(a.Dir) != nil {
+		t.Errorf("Renew under another key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, Read(a.Dir))
+	}
+	guest(2, "")
+	failing := errors.New("not yet")
+	if err := a.Close(t.Context(), func() error { return failing }); !errors.Is(err, failing) || !made[2].closed {
+		t.Errorf("Close: %v, want what release answers; the connection is closed: %v", err, made[2].closed)
 	}
 	guest(0, fault.WrongState)
 	if err := h.Destroy(t.Context(), nil); err != nil {

@@ -37,14 +37,16 @@ func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
 // not asked.
 type Record struct {
 	Key   string `json:"key"`   // of how it runs: who wants another ends it
-	PID   int    `json:"pid"`   // on this host; 0 while it is about to start
+	PID   int    `json:"pid"`   // on this host; 0 while it is about to start, and in a container
 	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
-	Token string `json:"token"` // what it wants to hear from who connects: a workload of the same user may reach its socket
+	Token string `json:"token"` // what it wants to hear from a client: a workload of the same user may reach its socket
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 	Paused bool     `json:"paused,omitempty"` // its workload is frozen until it is resumed
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
+
+	Container string `json:"container,omitempty"` // of an engine, by name, that the guest runs in: the engine knows its process
 }
 
 // Read returns the record of the guest; nil where there is none, also where the
@@ -112,7 +114,7 @@ func Start(ctx context.Context, d plot.Dir, l *guest.Launch, rec *Record) (*gues
 // Hooks are called around the end of a guest that has a record. Nil is none.
 type Hooks struct {
 	Before func(ctx context.Context, r *Record)
-	After  func(r *Record) error // an error leaves the record, for a second try
+	After  func(ctx context.Context, r *Record) error // an error leaves the record, for a second try
 }
 
 // EndTimeout bounds the end of a guest, on a machine under load.
@@ -175,7 +177,7 @@ func (r *Record) end(ctx context.Context, d plot.Dir, asked bool, hooks *Hooks) 
 		return err
 	}
 	if hooks != nil && hooks.After != nil {
-		if err := hooks.After(r); err != nil {
+		if err := hooks.After(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -161,7 +161,7 @@ func TestEndWithoutAnswer(t *testing.T) {
 	}
 	lock.Close()
 	failing := errors.New("not yet")
-	err = EndIn(t.Context(), dir, &Hooks{After: func(*Record) error { return failing }})
+	err = EndIn(t.Context(), dir, &Hooks{After: func(context.Context, *Record) error { return failing }})
 	if !errors.Is(err, failing) {
 		t.Errorf("EndIn: %v, want what After answers", err)
 	}

@@ -187,32 +187,18 @@ func (s *shell) renew(ctx context.Context, m *plot.Meta) error {
 	if err != nil {
 		return err
 	}
-	if rec := keep.Read(s.Dir); rec != nil && rec.Key == key {
-		return nil
-	}
-	if err := keep.EndIn(ctx, s.Dir, nil); err != nil {
-		return err
-	}
-	s.Drop()
-	return nil
+	return s.Renew(ctx, key, nil)
 }
 
 // close lets go of the guest, which lives on.
 func (s *shell) close(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	if err := s.Close(ctx); err != nil {
-		return err
-	}
-	unlock, err := s.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	s.closed = true
-	if s.root == nil {
-		return nil
-	}
-	return s.root.Close()
+	return s.Close(context.WithoutCancel(ctx), func() error {
+		s.closed = true
+		if s.root == nil {
+			return nil
+		}
+		return s.root.Close()
+	})
 }
 
 // endGuest ends the guest of the workspace in dir, if it has one.

@@ -225,7 +225,7 @@ var hooks = &keep.Hooks{
 			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
-	After: func(r *keep.Record) error {
+	After: func(_ context.Context, r *keep.Record) error {
 		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
 		return cgroup.Remove(r.Groups)
 	},

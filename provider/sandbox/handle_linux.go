@@ -180,14 +180,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
 	if err != nil {
 		return err
 	}
-	if rec := keep.Read(h.att.Dir); rec != nil && rec.Key == want.key {
-		return nil
-	}
-	if err := h.p.endGuest(ctx, h.att.Dir.Path); err != nil {
-		return err
-	}
-	h.att.Drop()
-	return nil
+	return h.att.Renew(ctx, want.key, hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -197,16 +190,10 @@ func (h *handle) close(ctx context.Context) error {
 }
 
 func (h *handle) release(ctx context.Context) error {
-	if err := h.att.Close(ctx); err != nil {
-		return err
-	}
-	unlock, err := h.att.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	h.leaveProxy(ctx)
-	return nil
+	return h.att.Close(ctx, func() error {
+		h.leaveProxy(ctx)
+		return nil
+	})
 }
 
 // destroy ends the workspace and its guest. A directory in place stays.
