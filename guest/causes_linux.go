@@ -57,7 +57,7 @@ func (c *causes) now() counts {
 	return counts{counter(c.oom, "oom_kill "), counter(c.pids, "max ")}
 }
 
-// counter reads the number on the line that begins with name.
+// counter reads the number on the line that begins with name; 0 where there is none.
 func counter(fd int, name string) int64 {
 	if fd < 0 {
 		return 0
@@ -67,13 +67,7 @@ func counter(fd int, name string) int64 {
 	if err != nil {
 		return 0
 	}
-	return Counter(string(buf[:n]), name)
-}
-
-// Counter returns the number on the line of text that begins with name; 0 where
-// there is none.
-func Counter(text, name string) int64 {
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(buf[:n])) {
 		if value, ok := strings.CutPrefix(line, name); ok {
 			count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 			if err == nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -26,49 +27,69 @@ func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
 		p.log.Info("docker: no engine to collect from", "error", err)
 		return nil, nil
 	}
-	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
-	defer cancel()
-	removed, err := p.collect(soon)
+	removed, err := p.removeFrom(ctx, map[string]string{LabelHost: hostID(), LabelWorkspace: ""}, func(l Leftover) bool { return orphan(l.Root, l.Workspace) })
+	if err == nil {
+		soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+		defer cancel()
+		err = p.hung(ctx, p.collectImages(soon))
+	}
 	if err != nil {
-		return removed, fmt.Errorf("docker: collect: %w", p.hung(ctx, err))
+		return removed, fmt.Errorf("docker: collect: %w", err)
 	}
 	return removed, nil
 }
 
-func (p *Provider) collect(ctx context.Context) ([]Leftover, error) {
-	labels := map[string]string{LabelHost: hostID(), LabelWorkspace: ""}
-	list, err := p.engine.List(ctx, labels)
+// sweepEngine removes containers and volumes of this data directory whose workspaces
+// are not in live. Where no container was ever made the engine is not asked. A volume
+// of a workspace that is being made, or that is there, stays.
+func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
+	if _, err := os.Lstat(p.ground.Path(groundName)); err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	ground, err := p.groundID(ctx)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("docker: sweep: %w: %w", fault.Of(err), err)
 	}
-	var removed []Leftover
-	for _, c := range list {
-		if !named(c.Name, c.Labels) || !orphan(c.Labels) {
-			continue
-		}
-		if err := p.removeUnit(ctx, c.ID); err != nil {
-			return removed, err
-		}
-		removed = append(removed, leftover(c.Name, false, c.Labels))
-	}
-	volumes, err := p.engine.Volumes(ctx, labels)
+	_, err = p.removeFrom(ctx, map[string]string{LabelGround: ground}, func(l Leftover) bool {
+		return driver.ValidID(l.Workspace) && !slices.Contains(live, l.Workspace) && !(l.Volume && there(p.cfg.Root, l.Workspace, "", newPrefix))
+	})
 	if err != nil {
-		return removed, err
+		return fmt.Errorf("docker: sweep: %w", err)
 	}
-	for _, v := range volumes {
-		if !named(v.Name, v.Labels) || !orphan(v.Labels) {
-			continue
-		}
-		if err := p.engine.RemoveVolume(ctx, v.Name); err != nil {
-			return removed, err
-		}
-		removed = append(removed, leftover(v.Name, true, v.Labels))
-	}
-	return removed, p.collectImages(ctx)
+	return nil
 }
 
-func leftover(name string, volume bool, labels map[string]string) Leftover {
-	return Leftover{Name: name, Volume: volume, Workspace: labels[LabelWorkspace], Root: labels[LabelRoot]}
+// removeFrom removes from the engine the containers and volumes of this provider that
+// have the labels and are left over. One that stays keeps no other.
+func (p *Provider) removeFrom(ctx context.Context, labels map[string]string, over func(Leftover) bool) (removed []Leftover, errs error) {
+	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	defer cancel()
+	containers, err := p.engine.List(soon, labels)
+	if err != nil {
+		return nil, p.hung(ctx, err)
+	}
+	volumes, err := p.engine.Volumes(soon, labels)
+	if err != nil {
+		return nil, p.hung(ctx, err)
+	}
+	try := func(id, name string, volume bool, labels map[string]string, remove func(context.Context, string) error) {
+		l := Leftover{Name: name, Volume: volume, Workspace: labels[LabelWorkspace], Root: labels[LabelRoot]}
+		if !named(name, labels) || !over(l) {
+			return
+		}
+		if err := remove(ctx, id); err != nil {
+			errs = errors.Join(errs, err)
+			return
+		}
+		removed = append(removed, l)
+	}
+	for _, c := range containers {
+		try(c.ID, c.Name, false, c.Labels, p.removeUnit)
+	}
+	for _, v := range volumes {
+		try(v.Name, v.Name, true, v.Labels, p.removeVolume)
+	}
+	return removed, errs
 }
 
 // collectImages removes what was made for guests of other versions.
@@ -111,21 +132,28 @@ func named(name string, labels map[string]string) bool {
 
 // orphan reports whether what something in the engine was made for is gone from
 // this host.
-func orphan(labels map[string]string) bool {
-	root, id := labels[LabelRoot], labels[LabelWorkspace]
+func orphan(root, id string) bool {
 	if !filepath.IsAbs(root) {
 		return false // it is not one of ours
 	}
 	if !driver.ValidID(id) {
-		_, err := os.Lstat(root) // a probe's, which its data directory sweeps
-		return errors.Is(err, fs.ErrNotExist)
+		return !there(root, "", "") // a probe's, which its data directory sweeps
 	}
-	for _, name := range []string{id, ".new-" + Kind + "-" + id, ".dead-" + Kind + "-" + id} {
-		if _, err := os.Lstat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
+	return !there(root, id, "", newPrefix, deadPrefix)
+}
+
+// Prefixes of the names of new and of dead workspaces; see package plot.
+const (
+	newPrefix  = ".new-" + Kind + "-"
+	deadPrefix = ".dead-" + Kind + "-"
+)
+
+// there reports whether one of the names is in root: what can't be looked at is.
+func there(root, name string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		_, err := os.Lstat(filepath.Join(root, prefix+name))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // Images looks after the images of the engine.

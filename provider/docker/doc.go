@@ -6,18 +6,34 @@
 // The files of a workspace are a directory of this host, kept as package plot
 // says and mounted at /workspace in its container. File operations go to it
 // through package boundary, straight from this process: they need no engine.
-// Beside it are, below <root>/<id>:
+// What there is in the directory of a workspace, <root>/<id>:
 //
-//	box     mounted at /.croft: the guest's socket, its logs, the proxy's socket
-//	unit    which container there is, and under which policy (JSON)
-//	guest.lock  held by who finds, starts or ends the container
+//	state-docker.json   the state, see package plot; its section is guest (package keep),
+//	                    which names the container
+//	state.lock          flock of the state and of commits, see package plot
+//	held, held.suspect  which processes hold the workspace, see package plot
+//	guest.lock          flock while the container is found, started, paused or ended, see
+//	                    package keep
+//	files               the files; empty where they are on a volume
+//	box                 mounted at /.croft: the guest's socket, its logs, the directory of
+//	                    the proxy's socket; see package guest
+//	stage               where a rollback makes ready what is new, with its journal
+//	rollback            journal of a rollback on a volume, see snapshot.BeginRollback
+//	authority.pem       keys of the workspace's authorities, see package outlet
+//	roots               certificates that programs inside trust
+//
+// Besides workspaces, the root has .ground-docker, an id that the labels of containers
+// and volumes name, and Config.Cache has what workspaces share: the guest's program,
+// accounts, what was proven of an engine, and, while an engine is tried or a volume is
+// filled, a directory probe-*. A process holds the flock probe.lock, shared, as long as
+// one is its own; what a crash left is removed under the exclusive one.
 //
 // An engine that does not see that directory, such as one on another host, keeps
 // the files itself, on a volume with the name of the container, and nothing of this
 // host is mounted: the guest serves the files, its program is in the image (see
 // OwnImages), and the container's standard input and output are its connection to
-// who started it. Another process has a second program in the container pass its
-// own on: once, not for each call. See Config.Files for how that is chosen.
+// the process that started it. Another process has a second program in the container
+// pass its own on: once, not for each call. See Config.Files for how that is chosen.
 //
 // # The guest
 //
@@ -29,7 +45,7 @@
 // died, whatever ended it, is Evicted at the next call, to which nothing was sent;
 // a command that it took with it is a result with the cause lost, or oom where the
 // engine says so. Containers are made anew from what the workspace's ref and meta
-// say; no identity of one is kept anywhere but beside the files.
+// say; no identity of one is kept anywhere but in the state.
 //
 // # What is prevented
 //
@@ -47,6 +63,8 @@
 // for the guest, too, which needs some 10 MB. Where Croft is not root and the
 // engine is, the workload is the same user as Croft: it can harm its own guest,
 // and nothing else. What an image declares as a volume can be written by whom the
-// image lets, on the engine's disk, and goes with the container. With files on a volume there is no way out for what a policy
-// allows, and it is not known whether the engine's host lost its power.
+// image lets, on the engine's disk, and goes with the container. With files on a
+// volume the proxy is reached through a process that holds the workspace, so that
+// nothing is reached without one, and it is not known whether the engine's host lost
+// its power.
 package docker

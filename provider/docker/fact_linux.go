@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -133,7 +134,11 @@ func (p *Provider) proven(ctx context.Context, runtime string, volume bool) (*fa
 		if f, err = p.try(ctx, info, runtime, volume); err != nil {
 			return nil, err
 		}
-		if err := f.write(path); err != nil {
+		data, err := json.Marshal(f)
+		if err == nil {
+			err = atomicfile.Write(path, data, atomicfile.Options{})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("docker: keep what was proven: %w: %w", fault.Of(err), err)
 		}
 	}
@@ -164,18 +169,6 @@ func readProof(path, runtime string, volume bool) *fact {
 		return nil
 	}
 	return f
-}
-
-func (f *fact) write(path string) error {
-	data, err := json.Marshal(f)
-	if err != nil {
-		return err
-	}
-	temp := path + "." + driver.NewID()
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
 }
 
 // user is the workload's id inside: one that owns nothing on this host where that

@@ -29,20 +29,9 @@ type handle struct {
 	fact *fact // of the engine, when the handle was built
 	plot *plot.Handle
 
-	turn    chan struct{} // held by who uses the fields below; waiting ends with the context
-	client  *guest.Client // nil until the guest was needed
-	closed  bool
-	paused  bool // by this handle
-	proxied bool // this handle takes part in the proxy of the workspace
-}
+	att *keep.Attachment[*guest.Client]
 
-func (h *handle) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case h.turn <- struct{}{}:
-		return func() { <-h.turn }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("docker: %w", ctx.Err())
-	}
+	proxied bool // this handle takes part in the proxy of the workspace; used while att is locked
 }
 
 // onVolume reports whether the files are the engine's to keep.
@@ -65,56 +54,32 @@ func (h *handle) files(ctx context.Context) (*driver.FS, error) {
 	return guest.AsUser(direct, h.fact.Outside), nil
 }
 
-// guest returns the guest of the workspace, which it finds or starts. One that
-// has died since it was last used is Evicted, once.
+// guest returns the connection to the guest: see keep.Attachment. The guest of a paused
+// container does not answer.
 func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
-	unlock, err := h.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if h.closed {
-		return nil, fmt.Errorf("docker: the workspace is closed: %w", fault.WrongState)
-	}
-	if h.paused {
+	m := h.plot.Meta()
+	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
 		return nil, errPaused
 	}
-	if h.client == nil {
-		h.client, err = h.meet(ctx)
-		return h.client, err
-	}
-	select {
-	case <-h.client.Gone():
-		h.client.Close() //nolint:errcheck // it has ended
-		h.client = nil
-		return nil, fmt.Errorf("docker: the guest of the workspace has ended: %w", fault.Evicted)
-	default:
-		return h.client, nil
-	}
+	return h.att.Guest(ctx)
 }
 
 var errPaused = fmt.Errorf("docker: the workspace is paused: %w: resume it first", fault.WrongState)
 
-// meet attaches to the guest of the workspace, or starts its container, while no
-// other process does either.
-func (h *handle) meet(ctx context.Context) (*guest.Client, error) {
-	dir := h.p.ground.Path(h.id)
-	alone, err := keep.Lock(ctx, dir)
-	if err != nil {
-		if cerr := h.plot.Current(); cerr != nil {
-			return nil, cerr
-		}
-		return nil, fmt.Errorf("docker: lock the container: %w", err)
-	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	// Who changes or ends the workspace does so before it takes the lock to end
-	// the container. So what is current now stays so until that one's turn.
-	if err := h.plot.Current(); err != nil {
-		return nil, err
-	}
+// paused reports whether a container is paused, as far as the engine answers.
+func (p *Provider) paused(ctx context.Context, container string) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	defer cancel()
+	s, err := p.engine.Inspect(ctx, container)
+	return err == nil && s.Paused
+}
+
+// connect attaches to the guest of the workspace, or starts its container; see
+// keep.Attachment.
+func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 	m := h.plot.Meta()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
@@ -193,24 +158,25 @@ func (h *handle) trust(m *plot.Meta) ([]byte, error) {
 // under load.
 const throwawayLease = 20 * time.Second
 
-// adopt attaches to a guest that runs as planned, if there is one. One that stands
-// still is nobody's to speak to, and not to be replaced. The lock is held.
+// adopt attaches to a guest that runs as planned, if there is one. A paused one is not
+// replaced. The lock of the guest is held.
 func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
-	r, err := readRecord(l.dir)
-	if err != nil || r == nil || r.Key != l.key || r.Token == "" {
-		return nil, nil // it is replaced
+	rec := keep.Read(h.att.Dir)
+	if rec == nil || rec.Key != l.key || rec.Token == "" {
+		return nil, nil
 	}
 	var c *guest.Client
+	var err error
 	if l.volume != "" {
-		c, err = h.p.reach(ctx, l, r.Token, version)
+		c, err = h.p.reach(ctx, l, rec.Token, version)
 	} else {
-		c, err = guest.Dial(ctx, l.box(guest.ContainerSocket), r.Token, version, l.id)
+		c, err = guest.Dial(ctx, l.box(guest.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
-		if s, ierr := h.p.engine.Inspect(ctx, r.Name); ierr == nil && s.Paused {
+		if h.p.paused(ctx, rec.Container) {
 			return nil, errPaused
 		}
-		return nil, nil
+		return nil, nil //nolint:nilerr // it is replaced
 	}
 	h.tend(c, l)
 	return c, nil
@@ -228,32 +194,42 @@ func (h *handle) tend(c *guest.Client, l *launch) {
 	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
 }
 
-// begin starts the container, after the end of any that is there. The lock is
-// held.
+// begin starts the container, after the end of any that is there. The lock of the
+// guest is held.
 func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
-	if err := h.p.end(ctx, l.dir); err != nil {
-		return nil, err
+	d := h.att.Dir
+	if err := keep.End(ctx, d, h.p.hooks); err != nil {
+		return nil, fmt.Errorf("docker: end the container before: %w", err)
 	}
 	if l.volume != "" { // a container that names one which is gone would have an empty one
 		if err := h.p.haveVolume(ctx, h.id); err != nil {
 			return nil, err
 		}
 	}
-	r := &record{Name: l.name, Key: l.key}
-	if err := r.write(l.dir); err != nil { // before there is anything that only it tells of
+	rec := &keep.Record{Key: l.key, Container: l.name}
+	if err := rec.Write(ctx, d); err != nil { // before there is anything that only it tells of
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
 	c, err := h.p.start(ctx, l)
 	if err != nil {
-		return nil, errors.Join(err, h.p.end(context.WithoutCancel(ctx), l.dir))
+		return nil, errors.Join(err, keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	h.tend(c, l)
-	r.Token = l.token
-	if err := r.write(l.dir); err != nil {
+	rec.Token = l.token // from here on it can be adopted
+	if err := rec.Write(ctx, d); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
-		return nil, errors.Join(err, c.Close(), h.p.end(context.WithoutCancel(ctx), l.dir))
+		return nil, errors.Join(err, c.Close(), keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	return c, nil
+}
+
+// endContainer removes the container of a guest; see keep.Hooks.
+func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
+	if err := p.removeUnit(ctx, rec.Container); err != nil {
+		return err
+	}
+	driver.Step(ctx, "container removed")
+	return nil
 }
 
 // wayOut takes part in the proxy of the workspace, in place of what the handle
@@ -316,7 +292,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
-	unlock, err := h.lock(ctx)
+	unlock, err := h.att.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -328,17 +304,7 @@ func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
 	if err != nil {
 		return err
 	}
-	if r, err := readRecord(want.dir); err == nil && r != nil && r.Key == want.key {
-		return nil
-	}
-	if err := h.p.endIn(ctx, want.dir); err != nil {
-		return err
-	}
-	if h.client != nil {
-		h.client.Close() //nolint:errcheck // its guest has ended
-		h.client = nil
-	}
-	return nil
+	return h.att.Renew(ctx, want.key, h.p.hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -347,31 +313,16 @@ func (h *handle) close(ctx context.Context) error {
 }
 
 func (h *handle) release(ctx context.Context) error {
-	unlock, err := h.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	h.closed = true
-	h.leaveProxy(ctx)
-	if h.client == nil {
+	return h.att.Close(ctx, func() error {
+		h.leaveProxy(ctx)
 		return nil
-	}
-	h.client.Close() //nolint:errcheck // whether it hears of it or not
-	h.client = nil
-	return nil
+	})
 }
 
 // destroy ends the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
-	unlock, err := h.lock(ctx)
-	if err != nil {
+	if err := h.att.Ends(ctx); err != nil {
 		return err
-	}
-	client := h.client
-	unlock()
-	if client != nil {
-		client.Ends() // what it runs is ended on purpose from here on
 	}
 	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
 		return fmt.Errorf("docker: destroy: %w", err)
@@ -380,43 +331,43 @@ func (h *handle) destroy(ctx context.Context) error {
 }
 
 // pause freezes all that runs in the workspace. Files can still be used.
-func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause", h.p.engine.Pause) }
+func (h *handle) pause(ctx context.Context) error {
+	return h.freeze(ctx, "pause", true, h.p.engine.Pause)
+}
 
 // resume lets it go on.
 func (h *handle) resume(ctx context.Context) error {
-	return h.freeze(ctx, "resume", h.p.engine.Unpause)
+	return h.freeze(ctx, "resume", false, h.p.engine.Unpause)
 }
 
-func (h *handle) freeze(ctx context.Context, verb string, do func(ctx context.Context, id string) error) error {
+// freeze notes that the container is paused, or that it is not, for other handles, and
+// has the engine do it.
+func (h *handle) freeze(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	unlock, err := h.lock(ctx)
+	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
-		return err
+		return fmt.Errorf("docker: %s: lock the guest: %w", verb, err)
 	}
-	defer unlock()
-	dir := h.p.ground.Path(h.id)
-	alone, err := keep.Lock(ctx, dir)
-	if err != nil {
-		return fmt.Errorf("docker: %s: lock the container: %w", verb, err)
-	}
-	defer alone.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
-	h.paused = false
-	r, err := readRecord(dir)
-	if err != nil || r == nil || r.Name == "" {
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	rec := keep.Read(h.att.Dir)
+	if rec == nil {
 		return nil // nothing runs
 	}
-	s, err := h.p.engine.Inspect(ctx, r.Name)
+	s, err := h.p.engine.Inspect(ctx, rec.Container)
 	if fault.Of(err) == fault.NotFound || err == nil && !s.Running {
-		return nil // nothing runs
+		return nil // likewise
 	}
-	if err == nil && s.Paused != (verb == "pause") {
-		err = do(ctx, r.Name)
+	if err == nil {
+		rec.Paused = paused
+		err = rec.Write(ctx, h.att.Dir)
+	}
+	if err == nil && s.Paused != paused {
+		err = do(ctx, rec.Container)
 	}
 	if err != nil {
 		return fmt.Errorf("docker: %s: %w", verb, err)
 	}
-	h.paused = verb == "pause"
 	return nil
 }

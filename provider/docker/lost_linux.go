@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -19,13 +19,10 @@ func (h *handle) whyLost(l *launch) func() driver.Cause {
 	if l.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
-	counter := h.p.oomCounter(l)
-	before := killed(counter)
+	groups := h.p.groups(l)
+	before := cgroup.OOMKills(groups...)
 	return func() driver.Cause {
-		if counter != "" && killed(counter) > before {
-			return driver.CauseOOM
-		}
-		if h.p.diedOfMemory(l.name) {
+		if cgroup.OOMKills(groups...) > before || h.p.diedOfMemory(l.name) {
 			return driver.CauseOOM
 		}
 		return ""
@@ -53,42 +50,27 @@ func (p *Provider) diedOfMemory(name string) bool {
 	}
 }
 
-// oomCounter finds the file in which the kernel counts whom it killed for memory
-// in a container; "" where the engine is not on this host.
-func (p *Provider) oomCounter(l *launch) string {
+// groups are the control groups in which the kernel counts what it killed for memory in
+// a container; none where the engine is not on this host.
+func (p *Provider) groups(l *launch) (dirs []string) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	s, err := p.engine.Inspect(ctx, l.name)
 	if err != nil || s.PID == 0 {
-		return ""
+		return nil
 	}
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.PID), "cgroup"))
 	if err != nil {
-		return ""
+		return nil
 	}
 	for line := range strings.Lines(string(data)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 || !strings.Contains(parts[2], s.ID) { // the number is of another process
 			continue
 		}
-		path := ""
-		switch parts[1] {
-		case "memory":
-			path = filepath.Join("/sys/fs/cgroup/memory", parts[2], "memory.oom_control")
-		case "":
-			path = filepath.Join("/sys/fs/cgroup", parts[2], "memory.events")
-		}
-		if _, err := os.Stat(path); path != "" && err == nil {
-			return path
+		if parts[1] == "memory" || parts[1] == "" {
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", parts[1], parts[2]))
 		}
 	}
-	return ""
-}
-
-func killed(counter string) int64 {
-	data, err := os.ReadFile(counter)
-	if err != nil {
-		return 0
-	}
-	return guest.Counter(string(data), "oom_kill ")
+	return dirs
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -27,6 +28,7 @@ type Provider struct {
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
 	outlets *outlet.Outlets
+	hooks   *keep.Hooks     // of the end of a guest: its container goes
 	ctx     context.Context // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc
 
@@ -61,6 +63,7 @@ func New(cfg *Config) (*Provider, error) {
 	p.outlets = outlet.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
+	p.hooks = &keep.Hooks{After: p.endContainer}
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
 }
@@ -271,7 +274,7 @@ const (
 // build adds to the directory of a new workspace.
 func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
 	if f.Volume {
-		return p.makeVolume(ctx, dir, id, f, from, durable)
+		return p.makeVolume(ctx, id, f, from, durable)
 	}
 	if err := from.fill(ctx, filepath.Join(dir, plot.FilesName), f, durable); err != nil {
 		return err
@@ -305,10 +308,10 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err != nil {
 		return nil, err
 	}
-	var opts options
-	switch err := driver.DecodeStrict(m.Own, &opts); {
+	opts, err := optionsOf(m)
+	switch {
 	case err != nil:
-		return nil, fmt.Errorf("docker: resolve: the meta of the workspace is not valid: %w", fault.Failed)
+		return nil, fmt.Errorf("docker: resolve: %w", err)
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
 		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
 	case ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil:
@@ -320,10 +323,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 // attach builds the live workspace: Open and Resolve both end here. The engine
 // must answer; the container is made when it is first needed.
 func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
-	h := &handle{p: p, id: m.ID, caps: caps, turn: make(chan struct{}, 1)}
-	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
-		return nil, fmt.Errorf("docker: attach: the meta of the workspace is not valid: %w", fault.Failed)
+	opts, err := optionsOf(m)
+	if err != nil {
+		return nil, fmt.Errorf("docker: attach: %w", err)
 	}
+	h := &handle{p: p, id: m.ID, caps: caps, opts: opts}
 	if err := p.answers(ctx); err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
@@ -344,6 +348,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		return nil, err
 	}
 	h.plot.Via = h.files
+	h.att = keep.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
 	ref, err := newRef(m, h.opts, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
@@ -360,6 +365,14 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: h.shell()}, nil
 }
 
+// optionsOf returns what the workspace was opened with.
+func optionsOf(m *plot.Meta) (opts options, err error) {
+	if driver.DecodeStrict(m.Own, &opts) != nil {
+		err = fmt.Errorf("what the state of the workspace holds of the provider is not valid: %w", fault.Failed)
+	}
+	return opts, err
+}
+
 func newRef(m *plot.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
@@ -372,7 +385,7 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.groun
 // of other kinds, stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	// What probes left may hold a volume that is to go.
-	return errors.Join(p.cleanProbes(), p.ground.Sweep(ctx, live, p.destroyIn), p.sweepContainers(ctx, live))
+	return errors.Join(p.cleanProbes(), p.ground.Sweep(ctx, live, p.destroyIn), p.sweepEngine(ctx, live))
 }
 
 // cachePath names a file of what workspaces share, and makes its directory.

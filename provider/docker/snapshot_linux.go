@@ -26,8 +26,7 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no store of them", fault.Unsupported)
 	}
 	if m, err := p.ground.Read(spec.ID); err == nil {
-		var was options
-		if driver.DecodeStrict(m.Own, &was) == nil && was.From == spec.From.Snapshot {
+		if was, err := optionsOf(m); err == nil && was.From == spec.From.Snapshot {
 			return nil, nil
 		}
 	}
@@ -101,29 +100,24 @@ func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
 // still makes what runs stand still while a snapshot is taken, until the view is
 // done with. Where an engine can't, the snapshot says that it was not frozen.
 func (h *handle) still(ctx context.Context, v *snapshot.View) error {
-	dir := h.p.ground.Path(h.id)
-	alone, err := keep.Lock(ctx, dir)
+	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		return fmt.Errorf("docker: snapshot: lock the container: %w", err)
 	}
-	unlock := func() { alone.Close() } //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	unlock := func() { lock.Close() } //nolint:errcheck // the lock ends with the descriptor
 	v.Done = unlock
-	r, err := readRecord(dir)
-	if err != nil {
-		unlock()
-		return fmt.Errorf("docker: snapshot: %w: %w", fault.Of(err), err)
-	}
-	if r == nil {
+	rec := keep.Read(h.att.Dir)
+	if rec == nil {
 		v.Frozen = true
 		return nil
 	}
-	s, err := h.p.engine.Inspect(ctx, r.Name)
+	s, err := h.p.engine.Inspect(ctx, rec.Container)
 	switch {
 	case fault.Of(err) == fault.NotFound || err == nil && (!s.Running || s.Paused):
 		v.Frozen = true
 		return nil
 	case err == nil:
-		err = h.p.engine.Pause(ctx, r.Name)
+		err = h.p.engine.Pause(ctx, rec.Container)
 	}
 	if err != nil {
 		h.p.log.Warn("docker: a snapshot is taken while processes run", "workspace", h.id, "error", err)
@@ -134,7 +128,7 @@ func (h *handle) still(ctx context.Context, v *snapshot.View) error {
 		defer unlock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.cfg.AnswerTimeout)
 		defer cancel()
-		if err := h.p.engine.Unpause(ctx, r.Name); err != nil {
+		if err := h.p.engine.Unpause(ctx, rec.Container); err != nil {
 			h.p.log.Error("docker: a container stands still after a snapshot", "workspace", h.id, "error", err)
 		}
 	}

@@ -80,7 +80,7 @@ func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) 
 	if err := l.prepare(bin.version, img); err != nil {
 		return nil, fmt.Errorf("docker: prepare %s: %w: %w", l.name, fault.Of(err), err)
 	}
-	unit, err := p.unit(l, img, bin.path)
+	unit, err := p.unit(ctx, l, img, bin.path)
 	if err != nil {
 		return nil, err
 	}
@@ -284,12 +284,12 @@ func environment(image []string, policy map[string]string) map[string]string {
 }
 
 // unit describes the container.
-func (p *Provider) unit(l *launch, img Image, program string) (Unit, error) {
+func (p *Provider) unit(ctx context.Context, l *launch, img Image, program string) (Unit, error) {
 	mounts, err := p.mounts(l, program)
 	if err != nil {
 		return Unit{}, err
 	}
-	labels, err := p.labels(l.id, l.key)
+	labels, err := p.labels(ctx, l.id, l.key)
 	if err != nil {
 		return Unit{}, err
 	}

@@ -12,15 +12,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -65,16 +65,10 @@ func (p *Provider) onVolume(ctx context.Context, files, runtime string) (bool, e
 	return false, err
 }
 
-// volumeName is the file that says that a workspace has a volume.
-const volumeName = "volume"
-
-// makeVolume makes the volume of the workspace in dir, which belongs to the
-// workload, and fills it.
-func (p *Provider) makeVolume(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
-	if err := os.WriteFile(filepath.Join(dir, volumeName), nil, 0o600); err != nil {
-		return err
-	}
-	labels, err := p.labels(id, "")
+// makeVolume makes the volume of a workspace, which belongs to the workload, and
+// fills it.
+func (p *Provider) makeVolume(ctx context.Context, id string, f *fact, from *origin, durable bool) error {
+	labels, err := p.labels(ctx, id, "")
 	if err != nil {
 		return err
 	}
@@ -110,16 +104,13 @@ func (p *Provider) own(ctx context.Context, l *launch) error {
 	return p.unpack(soon, l, []Mount{{Source: l.volume, Target: inside, Volume: true}}, []entry{{name: inside, mode: 0o755, uid: l.fact.UID, dir: true}}, nil)
 }
 
-// removeVolume removes the volume of the workspace in dir, if it has one.
-func (p *Provider) removeVolume(ctx context.Context, dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, volumeName)); err != nil {
-		return nil // it has none
-	}
+// removeVolume removes a volume by its name.
+func (p *Provider) removeVolume(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 	defer cancel()
-	err := p.engine.RemoveVolume(ctx, unitOf(idOf(dir)))
+	err := p.engine.RemoveVolume(ctx, name)
 	if fault.Of(err) == fault.AlreadyExists && p.releaseVolumes(ctx) == nil {
-		err = p.engine.RemoveVolume(ctx, unitOf(idOf(dir)))
+		err = p.engine.RemoveVolume(ctx, name)
 	}
 	if err != nil {
 		return p.hung(context.WithoutCancel(ctx), err)
@@ -129,20 +120,20 @@ func (p *Provider) removeVolume(ctx context.Context, dir string) error {
 }
 
 // releaseVolumes removes the containers that hold volumes without being those of
-// their workspaces: of processes that died while they filled one. It waits for those
-// that are at it now.
+// their workspaces: of processes that died while they filled one. It waits for
+// processes that fill one now.
 func (p *Provider) releaseVolumes(ctx context.Context) error {
-	lock := flock.New(filepath.Join(p.cfg.Cache, probeLock), flock.SetFlag(os.O_RDWR))
-	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+	lock, err := flockfile.Lock(ctx, filepath.Join(p.cfg.Cache, probeLock))
+	if err != nil {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	return p.cleanAlone(ctx)
 }
 
 // probeVolume makes the volume of a probe; done removes it.
 func (p *Provider) probeVolume(ctx context.Context, l *launch) (done func(), err error) {
-	labels, err := p.labels(probeID, l.key)
+	labels, err := p.labels(ctx, probeID, l.key)
 	if err != nil {
 		return nil, err
 	}
@@ -175,36 +166,7 @@ func (p *Provider) haveVolume(ctx context.Context, id string) error {
 	return err
 }
 
-// sweepVolumes removes the volumes of a data directory whose workspaces are not in
-// live: what a crash left before there was a directory that tells of them.
-func (p *Provider) sweepVolumes(ctx context.Context, ground string, live []string) error {
-	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
-	defer cancel()
-	list, err := p.engine.Volumes(soon, map[string]string{LabelGround: ground})
-	if err != nil {
-		return fmt.Errorf("docker: sweep: %w", p.hung(ctx, err))
-	}
-	var errs error
-	for _, v := range list {
-		if id := v.Labels[LabelWorkspace]; !driver.ValidID(id) || slices.Contains(live, id) || !named(v.Name, v.Labels) || p.fresh(id) {
-			continue
-		}
-		errs = errors.Join(errs, p.engine.RemoveVolume(soon, v.Name))
-	}
-	return errs
-}
-
-// fresh reports whether a workspace is being made, or is there.
-func (p *Provider) fresh(id string) bool {
-	for _, name := range []string{id, ".new-" + Kind + "-" + id} {
-		if _, err := os.Lstat(p.ground.Path(name)); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// start begins the container of a launch with a volume: nothing of this host is in
+// startAway begins the container of a launch with a volume: nothing of this host is in
 // it, and all that its guest is told goes through the engine.
 func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, error) {
 	bin, err := p.binary()
@@ -219,7 +181,7 @@ func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, err
 	if err != nil {
 		return nil, err
 	}
-	unit, err := p.unit(l, img, "")
+	unit, err := p.unit(ctx, l, img, "")
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +275,7 @@ type entry struct {
 // unpack makes a container that never runs, puts files into it and its mounts, and
 // removes it when then, which may be nil, is done with it.
 func (p *Provider) unpack(ctx context.Context, l *launch, mounts []Mount, entries []entry, then func(id string) error) error {
-	labels, err := p.labels(probeID, l.key)
+	labels, err := p.labels(ctx, probeID, l.key)
 	if err != nil {
 		return err
 	}
@@ -357,11 +319,11 @@ func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
 	if err != nil {
 		return err
 	}
-	lock := flock.New(path)
-	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
+	lock, err := flockfile.RLock(ctx, path)
+	if err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	dir, err := os.MkdirTemp(p.cfg.Cache, probePrefix)
 	if err != nil {
 		return fmt.Errorf("docker: %w: %w", fault.Of(err), err)
@@ -370,11 +332,19 @@ func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
 	return do(dir)
 }
 
-// destroyIn ends the container of the workspace in dir, and removes its files
-// where they are not in it.
+// destroyIn ends the container of the workspace in dir, and removes its volume.
+// Where the state can't be read, sweepEngine finds both by their labels.
 func (p *Provider) destroyIn(ctx context.Context, dir string) error {
-	if err := p.endIn(ctx, dir); err != nil {
-		return err
+	d := plot.Dir{Path: dir, Kind: Kind}
+	if err := keep.EndIn(ctx, d, p.hooks); err != nil {
+		return fmt.Errorf("docker: end the container: %w", err)
 	}
-	return p.removeVolume(ctx, dir)
+	m, err := d.Read()
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if opts, err := optionsOf(m); err == nil && opts.Files == FilesVolume {
+		return p.removeVolume(ctx, unitOf(m.ID))
+	}
+	return nil
 }

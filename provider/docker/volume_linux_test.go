@@ -112,7 +112,7 @@ func TestVolumeThatADeadProcessHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels, err := p.labels(probeID, probeID)
+	labels, err := p.labels(t.Context(), probeID, probeID)
 	if err != nil {
 		t.Fatal(err)
 	}
