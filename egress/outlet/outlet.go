@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
@@ -97,6 +98,40 @@ func (o *Outlets) Release(ctx context.Context, id string) error {
 	err := one.proxy.Close(ctx)
 	one.serve.Wait()
 	return err
+}
+
+// A Part is what one handle holds of the proxy of its workspace. The zero value holds
+// nothing. It is not safe for concurrent use.
+type Part struct {
+	of *Outlets
+	id string
+}
+
+// Take holds the proxy of a workspace, see Outlets.Hold, in place of what was held.
+func (p *Part) Take(ctx context.Context, o *Outlets, id string, at Places, n driver.Network) error {
+	if err := o.Hold(id, at, n); err != nil {
+		return fmt.Errorf("start the proxy: %w: %w", fault.Of(err), err)
+	}
+	p.Leave(ctx)
+	p.of, p.id = o, id
+	return nil
+}
+
+// closeTimeout bounds the end of a proxy.
+const closeTimeout = 10 * time.Second
+
+// Leave gives back what was held, if anything was.
+func (p *Part) Leave(ctx context.Context) {
+	o := p.of
+	if o == nil {
+		return
+	}
+	p.of = nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := o.Release(ctx, p.id); err != nil {
+		o.log.Warn("outlet: the proxy of a workspace does not end", "workspace", p.id, "error", err)
+	}
 }
 
 // Update makes the proxy of a workspace obey a policy, if it is open.

@@ -61,6 +61,28 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 	}
 }
 
+// TestPart: a part that is taken anew holds the proxy once, also after another has left.
+func TestPart(t *testing.T) {
+	at := Places{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
+	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
+	var one, other Part
+	one.Leave(t.Context())
+	for _, p := range []*Part{&one, &one, &other} {
+		if err := p.Take(t.Context(), o, "ws", at, driver.Network{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.Leave(t.Context())
+	one.Leave(t.Context())
+	if o.Refused("ws") == nil {
+		t.Error("the proxy ended while the other part holds it")
+	}
+	other.Leave(t.Context())
+	if o.Refused("ws") != nil {
+		t.Error("the proxy is there after both parts left")
+	}
+}
+
 // TestSettle: while a connection is open there may be more to tell, and then not.
 func TestSettle(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,9 @@ package keep
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +39,7 @@ func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
 // A Record says which process a guest is. The host wrote it: the guest itself is
 // not asked.
 type Record struct {
-	Key   string `json:"key"`   // of how it runs: who wants another ends it
+	Key   string `json:"key"`   // of how it runs, see Key: a provider that needs another ends it
 	PID   int    `json:"pid"`   // on this host; 0 while it is about to start, and in a container
 	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
 	Token string `json:"token"` // what it wants to hear from a client: a workload of the same user may reach its socket
@@ -47,6 +50,16 @@ type Record struct {
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
 
 	Container string `json:"container,omitempty"` // of an engine, by name, that the guest runs in: the engine knows its process
+}
+
+// Key is short, and equal for equal parts: what says how a guest is to run.
+func Key(parts ...any) (string, error) {
+	data, err := json.Marshal(parts)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", fault.Internal, err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // Read returns the record of the guest; nil where there is none, also where the

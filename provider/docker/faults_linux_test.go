@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -288,6 +289,98 @@ func TestManyStartOneContainer(t *testing.T) {
 	wg.Wait()
 	if list := containers(t, dir); len(list) != 1 {
 		t.Errorf("there are %d containers: %+v", len(list), list)
+	}
+}
+
+// TestPauseIsKnownToEveryHandle: another handle that is connected to the guest is told
+// that the workspace is paused, and may resume it.
+func TestPauseIsKnownToEveryHandle(t *testing.T) {
+	anywhere(t, func(t *testing.T, p *Provider, _ string) {
+		ws := open(t, p)
+		other, err := p.Resolve(t.Context(), ws.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Life.Close(t.Context())
+		script(t, ws, "echo kept > kept")
+		script(t, other, "cat kept")
+		if err := ws.Life.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, one := range []*driver.Workspace{ws, other} {
+			if _, err := one.Shell.Run(soon, driver.Command{Script: "true"}); fault.Of(err) != fault.WrongState {
+				t.Errorf("a command of a paused workspace gives %v, want %v", err, fault.WrongState)
+			}
+		}
+		if err := other.Life.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range []*driver.Workspace{ws, other} {
+			if got := string(script(t, one, "cat kept").Stdout); got != "kept\n" {
+				t.Errorf("after it was resumed: %q", got)
+			}
+		}
+	})
+}
+
+// TestPausedContainerIsRemoved: the note that it is paused does not outlive it.
+func TestPausedContainerIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := begin(t, newProvider(t, dir), dir)
+	if err := errors.Join(s.ws.Life.Pause(t.Context()), s.p.removeUnit(t.Context(), unitOf(s.id))); err != nil {
+		t.Fatal(err)
+	}
+	s.lost(t)
+}
+
+// TestStateIsTorn: of a workspace whose state a loss of power has torn, a sweep removes
+// the container and the volume as well.
+func TestStateIsTorn(t *testing.T) {
+	anywhere(t, func(t *testing.T, p *Provider, dir string) {
+		id := driver.NewID()
+		ws := open(t, p, func(s *driver.Spec) { s.ID = id })
+		script(t, ws, "true")
+		if err := ws.Life.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(p.ground.Path(id, plot.StateName(Kind)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Sweep(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if left := leftovers(t, dir); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// TestGroundHasOneName: of processes that name a data directory at once one is heard,
+// and what a crash has torn is replaced.
+func TestGroundHasOneName(t *testing.T) {
+	root := t.TempDir()
+	var first string
+	for _, torn := range []bool{false, true} {
+		if torn {
+			if err := os.WriteFile(filepath.Join(root, groundName), []byte(first[:5]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids := make([]string, 8)
+		var wg sync.WaitGroup
+		for i := range ids {
+			p, err := New(&Config{Root: root, Engine: newFake(nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { ids[i], _ = p.groundID(t.Context()) })
+		}
+		wg.Wait()
+		if first = ids[0]; !driver.ValidID(first) || len(slices.Compact(ids)) != 1 {
+			t.Errorf("torn before: %v: the names are %q", torn, ids)
+		}
 	}
 }
 

@@ -3,8 +3,6 @@ package docker
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -29,9 +27,8 @@ type handle struct {
 	fact *fact // of the engine, when the handle was built
 	plot *plot.Handle
 
-	att *keep.Attachment[*guest.Client]
-
-	proxied bool // this handle takes part in the proxy of the workspace; used while att is locked
+	att   *keep.Attachment[*guest.Client]
+	proxy outlet.Part // used while att is locked
 }
 
 // onVolume reports whether the files are the engine's to keep.
@@ -116,17 +113,16 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := json.Marshal([]any{
+	key, err := keep.Key(
 		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
 		f.Volume && m.Policy.Durable, sha256.Sum256(trust),
-	})
+	)
 	if err != nil {
-		return nil, "", fmt.Errorf("docker: %w: %w", fault.Internal, err)
+		return nil, "", fmt.Errorf("docker: %w", err)
 	}
-	sum := sha256.Sum256(key)
 	l := &launch{
 		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
-		key: hex.EncodeToString(sum[:8]), policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
+		key: key, policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
 	}
 	switch {
 	case h.onVolume():
@@ -232,8 +228,7 @@ func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
 	return nil
 }
 
-// wayOut takes part in the proxy of the workspace, in place of what the handle
-// had of it.
+// wayOut has the proxy of the workspace obey a policy.
 func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 	box := h.p.ground.Path(h.id, boxName)
 	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -249,27 +244,10 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
 		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
 	}
-	if err := h.p.outlets.Hold(h.id, at, n); err != nil {
-		return fmt.Errorf("docker: start the proxy: %w: %w", fault.Of(err), err)
+	if err := h.proxy.Take(ctx, h.p.outlets, h.id, at, n); err != nil {
+		return fmt.Errorf("docker: %w", err)
 	}
-	h.leaveProxy(ctx)
-	h.proxied = true
 	return nil
-}
-
-// closeTimeout bounds the end of a proxy.
-const closeTimeout = 10 * time.Second
-
-func (h *handle) leaveProxy(ctx context.Context) {
-	if !h.proxied {
-		return
-	}
-	h.proxied = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if err := h.p.outlets.Release(ctx, h.id); err != nil {
-		h.p.log.Warn("docker: the proxy of a workspace does not end", "workspace", h.id, "error", err)
-	}
 }
 
 // update changes the policy. A container that does not run under the new one ends.
@@ -314,7 +292,7 @@ func (h *handle) close(ctx context.Context) error {
 
 func (h *handle) release(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.leaveProxy(ctx)
+		h.proxy.Leave(ctx)
 		return nil
 	})
 }

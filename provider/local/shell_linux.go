@@ -2,9 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -118,12 +115,11 @@ func (p *Provider) key(m *plot.Meta) (*guestbin.Binary, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
 	}
-	data, err := json.Marshal([]any{bin.Version, m.Policy.Env, m.Policy.Limits, m.Policy.ReadOnly})
+	key, err := keep.Key(bin.Version, m.Policy.Env, m.Policy.Limits, m.Policy.ReadOnly)
 	if err != nil {
-		return nil, "", fmt.Errorf("local: %w: %w", fault.Internal, err)
+		return nil, "", fmt.Errorf("local: %w", err)
 	}
-	sum := sha256.Sum256(data)
-	return bin, hex.EncodeToString(sum[:8]), nil
+	return bin, key, nil
 }
 
 func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *plot.Meta) (*guest.Client, error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/outlet"
@@ -80,9 +79,6 @@ func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 	}
 	return dir, nil
 }
-
-// closeTimeout bounds the end of a proxy.
-const closeTimeout = 10 * time.Second
 
 // checkNetwork refuses what no level gives.
 func checkNetwork(n driver.Network) error {

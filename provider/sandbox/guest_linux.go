@@ -2,9 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,12 +41,11 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
-	key, err := json.Marshal([]any{bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None()})
+	key, err := keep.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: %w: %w", fault.Internal, err)
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	sum := sha256.Sum256(key)
-	return &plan{level: l, unit: u, version: bin.Version, key: hex.EncodeToString(sum[:8])}, nil
+	return &plan{level: l, unit: u, version: bin.Version, key: key}, nil
 }
 
 // adopt attaches to a guest that runs as planned, if there is one. The lock of

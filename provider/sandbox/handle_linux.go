@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/egress/outlet"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
@@ -25,9 +26,9 @@ type handle struct {
 
 	att *keep.Attachment[*live]
 
-	stages  bool // directories may be brought in by mounts, where nothing lies below the files
-	handed  bool // files are reached through the guest's mount whatever they lie over
-	proxied bool // this handle takes part in the proxy of the workspace; used while att is locked
+	stages  bool        // directories may be brought in by mounts, where nothing lies below the files
+	handed  bool        // files are reached through the guest's mount whatever they lie over
+	proxy   outlet.Part // used while att is locked
 	looking looking
 
 	mu   sync.Mutex
@@ -75,8 +76,8 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	}
 	want.unit.gate = h.plot.Gate(&m)
 	if !l.plain { // which has no port to reach it by
-		if err := h.wayOut(ctx, m.Policy.Network); err != nil {
-			return nil, err
+		if err := h.proxy.Take(ctx, h.p.ways(), h.id, h.p.places(h.id), m.Policy.Network); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
 	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
@@ -118,29 +119,6 @@ func (h *handle) complete(ctx context.Context, c *live) (*live, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
-}
-
-// wayOut takes part in the proxy of the workspace, in place of what the handle
-// had of it.
-func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
-	if err := h.p.ways().Hold(h.id, h.p.places(h.id), n); err != nil {
-		return fmt.Errorf("sandbox: start the proxy: %w: %w", fault.Of(err), err)
-	}
-	h.leaveProxy(ctx)
-	h.proxied = true
-	return nil
-}
-
-func (h *handle) leaveProxy(ctx context.Context) {
-	if !h.proxied {
-		return
-	}
-	h.proxied = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if err := h.p.ways().Release(ctx, h.id); err != nil {
-		h.p.log.Warn("sandbox: the proxy of a workspace does not end", "workspace", h.id, "error", err)
-	}
 }
 
 // update changes the policy. A guest that does not run under the new one ends.
@@ -191,7 +169,7 @@ func (h *handle) close(ctx context.Context) error {
 
 func (h *handle) release(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.leaveProxy(ctx)
+		h.proxy.Leave(ctx)
 		return nil
 	})
 }
