@@ -51,7 +51,7 @@ func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
 		return fmt.Errorf("docker: sweep: %w: %w", fault.Of(err), err)
 	}
 	_, err = p.removeFrom(ctx, map[string]string{LabelGround: ground}, func(l Leftover) bool {
-		return driver.ValidID(l.Workspace) && !slices.Contains(live, l.Workspace) && !(l.Volume && there(p.cfg.Root, l.Workspace, "", newPrefix))
+		return driver.ValidID(l.Workspace) && !slices.Contains(live, l.Workspace) && (!l.Volume || !there(p.cfg.Root, l.Workspace, "", newPrefix))
 	})
 	if err != nil {
 		return fmt.Errorf("docker: sweep: %w", err)

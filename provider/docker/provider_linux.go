@@ -362,7 +362,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	if !h.onVolume() { // the host whose power counts is another
 		t.Damaged = p.ground.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: h.shell()}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: keep.Shell(h.shell)}, nil
 }
 
 // optionsOf returns what the workspace was opened with.

@@ -6,48 +6,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the module that runs processes: each call goes to the guest, after a
-// look at whether the handle still stands for the workspace.
-func (h *handle) shell() *driver.Shell {
-	return &driver.Shell{Starter: starter{h}, Run: h.run, Sessions: h.sessions, Attach: h.attachSession}
-}
-
-type starter struct{ h *handle }
-
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	c, err := s.h.guest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Shell().Start(ctx, cmd)
-}
-
-func (h *handle) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-	c, err := h.guest(ctx)
-	if err != nil {
-		return driver.Result{}, err
-	}
-	refused := h.p.outlets.Refused(h.id)
-	moment := refused.Now()
-	res, err := c.Shell().Run(ctx, cmd)
-	if err == nil {
-		res.Refused = refused.Since(moment)
-	}
-	return res, err
-}
-
-func (h *handle) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
+// shell is the module of the guest. What the proxy refused a command is in its result.
+func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	c, err := h.guest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.Shell().Sessions(ctx)
-}
-
-func (h *handle) attachSession(ctx context.Context, id string) (*driver.Session, error) {
-	c, err := h.guest(ctx)
-	if err != nil {
-		return nil, err
+	s := c.Shell()
+	run := s.Run
+	s.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+		refused := h.p.outlets.Refused(h.id)
+		moment := refused.Now()
+		res, err := run(ctx, cmd)
+		if err == nil {
+			res.Refused = refused.Since(moment)
+		}
+		return res, err
 	}
-	return c.Shell().Attach(ctx, id)
+	return s, nil
 }

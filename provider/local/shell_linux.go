@@ -45,7 +45,7 @@ func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) *shell {
 	return s
 }
 
-func (s *shell) module() *driver.Shell { return modulesOf(s.behindRules) }
+func (s *shell) module() *driver.Shell { return keep.Shell(s.behindRules) }
 
 // behindRules returns the module that judges commands before the guest gets them.
 func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
@@ -72,7 +72,7 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
-	s.guarded = judge.Module(modulesOf(s.ask))
+	s.guarded = judge.Module(keep.Shell(s.ask))
 	return s.guarded, nil
 }
 

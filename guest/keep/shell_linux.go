@@ -1,4 +1,4 @@
-package local
+package keep
 
 import (
 	"context"
@@ -6,9 +6,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// modulesOf is the module for processes of a handle: each call goes to what
-// answers ask, after a look at whether the handle still stands for the workspace.
-func modulesOf(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
+// Shell is the module for processes of a handle. Each call asks for the module that it
+// goes to: ask looks whether the handle still stands for the workspace, and finds or
+// starts the guest.
+func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	return &driver.Shell{
 		Starter: starter{ask},
 		Run: func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
