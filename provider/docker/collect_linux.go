@@ -44,7 +44,7 @@ func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
 // of a workspace that is being made, or that is there, stays.
 func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
 	if _, err := os.Lstat(p.ground.Path(groundName)); err != nil {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	ground, err := p.groundID(ctx)
 	if err != nil {

@@ -172,7 +172,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 		if h.p.paused(ctx, rec.Container) {
 			return nil, errPaused
 		}
-		return nil, nil //nolint:nilerr // it is replaced
+		return nil, nil // it is replaced
 	}
 	h.tend(c, l)
 	return c, nil

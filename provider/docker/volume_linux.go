@@ -341,7 +341,7 @@ func (p *Provider) destroyIn(ctx context.Context, dir string) error {
 	}
 	m, err := d.Read()
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	if opts, err := optionsOf(m); err == nil && opts.Files == FilesVolume {
 		return p.removeVolume(ctx, unitOf(m.ID))
