@@ -51,7 +51,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		begin:     sqlitetx.Begin,
 		damaged:   isDamaged,
 	}}}
-	s.full, s.dialect.release = s.isFull, s.reserve().Release
+	s.full, s.release = s.isFull, s.reserve().Release
 	if err := s.prepare(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("%w (the store is %s)", err, path)

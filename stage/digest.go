@@ -210,7 +210,7 @@ func LookEach(dir string, each func(name string, mode fs.FileMode)) (string, err
 				return err
 			}
 			name := filepath.ToSlash(strings.TrimPrefix(at[len(real):], string(filepath.Separator)))
-			fmt.Fprintf(h, "%q %d %d %o %s\n", name, fi.Size(), fi.ModTime().UnixNano(), fi.Mode(), inode(fi)) //nolint:errcheck // a hash never fails
+			fmt.Fprintf(h, "%q %d %d %o %s\n", name, fi.Size(), fi.ModTime().UnixNano(), fi.Mode(), inode(fi))
 			if name != "" {
 				each(name, fi.Mode())
 			}

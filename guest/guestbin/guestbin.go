@@ -138,7 +138,7 @@ var inside = sync.OnceValues(func() (*Binary, error) {
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is in memory
 	b, err := unpack(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: unpack the embedded one: %w: %w", Name, fault.Failed, err)

@@ -47,7 +47,7 @@ func run(out io.Writer, path string, recorded float64, most int) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	modules, err := codeByModule(f, path)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (d *Dockerd) importImage(ctx context.Context) error {
 		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
 	files, w := io.Pipe()
-	defer files.Close() // ends the goroutine where the engine reads no more
+	defer files.Close() //nolint:errcheck // it always answers nil; it ends the goroutine where the engine reads no more
 	go func() { w.CloseWithError(writeRootfs(w, list)) }()
 	query := url.Values{"fromSrc": {"-"}, "repo": {DockerImage}, "changes": {
 		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LANG=C.UTF-8", `CMD ["/bin/bash"]`,
