@@ -159,7 +159,9 @@ func (s *session) cull() {
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
-	if s.m.childless(s.child, s.grip) {
+	// Processes of a tree that was signalled die while the list of children is read,
+	// so that list decides nothing then.
+	if spare.IsZero() && s.m.childless(s.child, s.grip) {
 		return
 	}
 	if err := s.grip.Kill(s.child.PID); err != nil {
