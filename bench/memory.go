@@ -76,7 +76,9 @@ func weigh(dir string) (anon, resident int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	var state struct{ Sections struct{ Guest struct{ PID int } } }
+	var state struct {
+		Sections struct{ Guest struct{ PID int } }
+	}
 	if err := json.Unmarshal(data, &state); err != nil {
 		return 0, 0, err
 	}
