@@ -228,7 +228,8 @@ func outlive(ctx context.Context) (call context.Context, end func()) {
 	}
 }
 
-// cancelEvery is how often a guest is told to end a command that it has not come to.
+// cancelEvery is how often the client repeats Cancel for a command that the guest
+// has not started yet.
 const cancelEvery = 10 * time.Millisecond
 
 // cancel tells the guest to end a command, again until it has come to it or call,

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// fake is a connection to a guest that ends when it is told.
+// fake is a connection to a guest that the test ends.
 type fake struct {
 	gone   chan struct{}
 	closed bool
