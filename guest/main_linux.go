@@ -218,7 +218,7 @@ func (g *guest) open() error {
 	if g.manager, err = process.New(opts); err != nil {
 		return err
 	}
-	var files *fileServer
+	var fileSrv *fileServer
 	if cfg.Files {
 		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
 			return err
@@ -230,9 +230,9 @@ func (g *guest) open() error {
 		if cfg.UID >= 0 && os.Getuid() == 0 {
 			module = AsUser(module, cfg.UID)
 		}
-		files = newFileServer(module)
+		fileSrv = newFileServer(module)
 	}
-	g.server = newServer(cfg, g.manager.Module(), files)
+	g.server = newServer(cfg, g.manager.Module(), fileSrv)
 	g.server.end = g.cancel
 	if cfg.Relay != 0 {
 		if g.relay, err = startRelay(cfg); err != nil {

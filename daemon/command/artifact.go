@@ -20,7 +20,7 @@ import (
 	"github.com/croft-run/croft/stage"
 )
 
-func (a *app) artifactCommand() *cobra.Command {
+func (a *command) artifactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "artifact",
 		Short: "List, take and remove what was saved of workspaces",
@@ -33,7 +33,7 @@ with versions that count from 0. They outlive their workspaces: one that is gone
 	return cmd
 }
 
-func (a *app) artifactListCommand() *cobra.Command {
+func (a *command) artifactListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME [ARTIFACT]]",
 		Short: "List artifacts: of all workspaces, of one, or the versions of one artifact",
@@ -49,7 +49,7 @@ workspace; with ARTIFACT, all versions of it.`,
 	return cmd
 }
 
-func (a *app) artifactList(ctx context.Context, c *remote.Client, args []string) error {
+func (a *command) artifactList(ctx context.Context, c *remote.Client, args []string) error {
 	list, err := artifacts(ctx, c, args)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func parseArtifact(ref string) (name string, version int, err error) {
 	return stage.ParseRef(strings.TrimPrefix(ref, "artifact://"))
 }
 
-func (a *app) artifactGetCommand() *cobra.Command {
+func (a *command) artifactGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME ARTIFACT[@VERSION] [DEST]",
 		Short: "Take an artifact, to a file or to standard output",
@@ -132,7 +132,7 @@ or not at all.`,
 	return cmd
 }
 
-func (a *app) artifactGet(ctx context.Context, workspace, ref, dest string) error {
+func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) error {
 	name, version, err := parseArtifact(ref)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (a *app) artifactGet(ctx context.Context, workspace, ref, dest string) erro
 	})
 }
 
-func (a *app) artifactRmCommand() *cobra.Command {
+func (a *command) artifactRmCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME [ARTIFACT[@VERSION]...]",
@@ -182,7 +182,7 @@ func (a *app) artifactRmCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) artifactRm(ctx context.Context, workspace string, refs []string) error {
+func (a *command) artifactRm(ctx context.Context, workspace string, refs []string) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		if len(refs) == 0 {
 			list, err := artifacts(ctx, c, []string{workspace})
@@ -230,7 +230,7 @@ func removeArtifact(ctx context.Context, c *remote.Client, workspace, ref string
 
 // completeArtifact offers workspaces, also those that are gone and left artifacts,
 // then the artifacts of one, then files.
-func (a *app) completeArtifact(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *command) completeArtifact(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 && cmd.Name() == "get" {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

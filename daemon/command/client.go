@@ -19,7 +19,7 @@ import (
 )
 
 // withClient runs f with a client of the server, or of the data directory.
-func (a *app) withClient(ctx context.Context, f func(c *remote.Client) error) (err error) {
+func (a *command) withClient(ctx context.Context, f func(c *remote.Client) error) (err error) {
 	if a.server != "" {
 		c, err := a.remoteClient()
 		if err != nil {
@@ -42,12 +42,12 @@ func (a *app) withClient(ctx context.Context, f func(c *remote.Client) error) (e
 }
 
 // withWorkspace runs f with the workspace of the given name or id.
-func (a *app) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
+func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
 	return a.withShell(ctx, nameOrID, func(_ *remote.Client, ws *workspace.Workspace) error { return f(ws) })
 }
 
 // withShell is withWorkspace for commands that need the client, too.
-func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.Client, ws *workspace.Workspace) error) error {
+func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *remote.Client, ws *workspace.Workspace) error) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		d, rec, err := c.Attach(ctx, nameOrID)
 		if err != nil {
@@ -66,7 +66,7 @@ func (a *app) withShell(ctx context.Context, nameOrID string, f func(c *remote.C
 }
 
 // openSystem opens the data directory.
-func (a *app) openSystem(ctx context.Context, cfg system.Config) (*system.System, error) {
+func (a *command) openSystem(ctx context.Context, cfg system.Config) (*system.System, error) {
 	settings, err := a.settings()
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (a *app) openSystem(ctx context.Context, cfg system.Config) (*system.System
 // settings returns the configuration of whoever works on a data directory: flags
 // over variables over croft.yaml over defaults. Its data directory is the one to
 // work on. With --server, the server's own configuration counts.
-func (a *app) settings() (*config.Config, error) {
+func (a *command) settings() (*config.Config, error) {
 	if a.resolved != nil {
 		return a.resolved, nil
 	}
@@ -99,7 +99,7 @@ func (a *app) settings() (*config.Config, error) {
 }
 
 // resolveConfig reads a file, or the one that is found.
-func (a *app) resolveConfig(file string) (*config.Config, error) {
+func (a *command) resolveConfig(file string) (*config.Config, error) {
 	opts := &config.ResolveOptions{File: file, Flags: map[string]string{}}
 	opts.Data, _ = system.DataDir(a.data) // without a home there is none to look into
 	if a.data != "" {
@@ -109,7 +109,7 @@ func (a *app) resolveConfig(file string) (*config.Config, error) {
 }
 
 // logger writes what an operator should see and no answer holds.
-func (a *app) logger(level slog.Level) *slog.Logger {
+func (a *command) logger(level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.Err, opts))
@@ -118,14 +118,14 @@ func (a *app) logger(level slog.Level) *slog.Logger {
 }
 
 // givenToken returns the token that the user gave, "" for none.
-func (a *app) givenToken() string {
+func (a *command) givenToken() string {
 	if a.token != "" {
 		return a.token
 	}
 	return os.Getenv("CROFT_TOKEN")
 }
 
-func (a *app) remoteClient() (*remote.Client, error) {
+func (a *command) remoteClient() (*remote.Client, error) {
 	token, err := a.serverToken()
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (a *app) remoteClient() (*remote.Client, error) {
 }
 
 // serverToken returns the token for the server.
-func (a *app) serverToken() (string, error) {
+func (a *command) serverToken() (string, error) {
 	token := a.givenToken()
 	if token == "" {
 		token = a.localToken()
@@ -147,7 +147,7 @@ func (a *app) serverToken() (string, error) {
 
 // localToken returns the token of the data directory for a server on this very
 // host; no other is sent what nobody said to send.
-func (a *app) localToken() string {
+func (a *command) localToken() string {
 	u, err := url.Parse(a.server)
 	if err != nil {
 		return ""

@@ -34,7 +34,7 @@ type codeOptions struct {
 	blocks    bool
 }
 
-func (a *app) codeCommand() *cobra.Command {
+func (a *command) codeCommand() *cobra.Command {
 	var opts codeOptions
 	cmd := &cobra.Command{
 		Use:   "code [flags] [FILE]",
@@ -56,7 +56,7 @@ Text goes to the standard streams, the last value to standard output; of other o
 	return cmd
 }
 
-func (a *app) scriptCommand() *cobra.Command {
+func (a *command) scriptCommand() *cobra.Command {
 	var opts codeOptions
 	cmd := &cobra.Command{
 		Use:   "script [flags] [FILE]",
@@ -88,7 +88,7 @@ func (o *codeOptions) register(cmd *cobra.Command, languages string) {
 }
 
 // source returns the code to run; ok is false where a dialogue is meant.
-func (a *app) source(opts codeOptions, args []string) (source string, ok bool, err error) {
+func (a *command) source(opts codeOptions, args []string) (source string, ok bool, err error) {
 	if opts.code != "" && len(args) > 0 {
 		return "", false, usagef("give -c or FILE, not both")
 	}
@@ -106,7 +106,7 @@ func (a *app) source(opts codeOptions, args []string) (source string, ok bool, e
 	return string(data), true, err
 }
 
-func (a *app) code(ctx context.Context, opts codeOptions, args []string) error {
+func (a *command) code(ctx context.Context, opts codeOptions, args []string) error {
 	source, ok, err := a.source(opts, args)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *app) code(ctx context.Context, opts codeOptions, args []string) error {
 	})
 }
 
-func (a *app) script(ctx context.Context, opts codeOptions, args []string) error {
+func (a *command) script(ctx context.Context, opts codeOptions, args []string) error {
 	source, ok, err := a.source(opts, args)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (a *app) script(ctx context.Context, opts codeOptions, args []string) error
 }
 
 // inWorkspace calls f with the workspace that is named, or with one made for it.
-func (a *app) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
+func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
 		if opts.provider != "" || opts.options != "" {
 			return usagef("--provider and --options are for a workspace of its own: they can't be given with -w")
@@ -196,7 +196,7 @@ func (a *app) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.
 }
 
 // ranCode runs code with the streams of this program, and returns how it ended.
-func (a *app) ranCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
+func (a *command) ranCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
 	if !a.json {
 		code.OnOutput = a.shown
 	}
@@ -222,7 +222,7 @@ func (a *app) ranCode(ctx context.Context, code driver.Code, runs func(context.C
 }
 
 // shown writes an output where it belongs.
-func (a *app) shown(o driver.Output) error {
+func (a *command) shown(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout:
 		return text(a.Out, o.Text)
@@ -248,7 +248,7 @@ func text(w io.Writer, s string) error {
 }
 
 // complain tells of an exception, and of what was left out.
-func (a *app) complain(res driver.CodeResult) {
+func (a *command) complain(res driver.CodeResult) {
 	if e := res.Error; e != nil {
 		trace := strings.Join(e.Traceback, "\n")
 		if !strings.Contains(trace, e.Name+": "+e.Value) {
@@ -262,7 +262,7 @@ func (a *app) complain(res driver.CodeResult) {
 }
 
 // codeBlocks runs the blocks of code in a text.
-func (a *app) codeBlocks(ctx context.Context, ws *workspace.Workspace, source string, opts codeblock.RunOptions) error {
+func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, source string, opts codeblock.RunOptions) error {
 	blocks, err := codeblock.Extract(source, nil)
 	if err != nil {
 		return err
@@ -325,7 +325,7 @@ func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
 }
 
 // dialogue runs one piece of code after the other in one context.
-func (a *app) dialogue(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
+func (a *command) dialogue(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
 	c, err := ws.CreateContext(ctx, code.Language, &driver.ContextOptions{Dir: code.Dir, Env: code.Env})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ type talk struct {
 
 // talk listens to standard input and to signals until it is stopped. A read that
 // nobody answers ends with the process: a terminal can't be told to give up.
-func (a *app) talk() *talk {
+func (a *command) talk() *talk {
 	t := &talk{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
 	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

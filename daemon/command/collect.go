@@ -19,7 +19,7 @@ type collectOptions struct {
 	spec     stage.OutputSpec
 }
 
-func (a *app) collectCommand() *cobra.Command {
+func (a *command) collectCommand() *cobra.Command {
 	var opts collectOptions
 	cmd := &cobra.Command{
 		Use:   "collect NAME [GLOB...]",
@@ -50,7 +50,7 @@ are given; one beyond them is told and not written.`,
 	return cmd
 }
 
-func (a *app) collect(ctx context.Context, opts collectOptions) error {
+func (a *command) collect(ctx context.Context, opts collectOptions) error {
 	switch {
 	case opts.spec.NameTemplate != "" && !opts.spec.Save:
 		return usagef("--name-template names artifacts: it needs --save")

@@ -14,7 +14,7 @@ import (
 // complete lets the shell complete what commands take: the names of workspaces
 // where the usage says NAME first, kinds for --provider, and states for --state.
 // It is told of no error, since it asked nothing that somebody reads.
-func (a *app) complete(cmd *cobra.Command) {
+func (a *command) complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.complete(c)
 	}
@@ -36,7 +36,7 @@ func (a *app) complete(cmd *cobra.Command) {
 
 // completeName offers the names of workspaces for the first argument, and the ids
 // of those without; for later ones the shell offers files.
-func (a *app) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -57,7 +57,7 @@ func (a *app) completeName(cmd *cobra.Command, args []string, _ string) ([]strin
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) kinds(ctx context.Context) (kinds []string) {
+func (a *command) kinds(ctx context.Context) (kinds []string) {
 	a.quietly(ctx, func(c *remote.Client) error {
 		list, err := c.Providers(ctx)
 		for _, p := range list {
@@ -77,7 +77,7 @@ func stateNames(context.Context) (names []string) {
 
 // quietly runs f with a client, unless that would make a data directory: to ask
 // for a completion changes nothing.
-func (a *app) quietly(ctx context.Context, f func(*remote.Client) error) {
+func (a *command) quietly(ctx context.Context, f func(*remote.Client) error) {
 	if a.server == "" {
 		settings, err := a.settings()
 		if err != nil {

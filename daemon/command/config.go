@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/config"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func (a *command) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print or check the configuration, croft.yaml",
@@ -31,7 +31,7 @@ there would decide what agents may do.`,
 
 // namedConfig reads the configuration that the arguments name, or the one in
 // force.
-func (a *app) namedConfig(args []string) (*config.Config, error) {
+func (a *command) namedConfig(args []string) (*config.Config, error) {
 	file := a.config
 	if len(args) == 1 {
 		file = args[0]
@@ -45,13 +45,13 @@ func (a *app) namedConfig(args []string) (*config.Config, error) {
 
 // mentionLocal says that a file in the current directory is not the one in force,
 // to someone who would think so.
-func (a *app) mentionLocal(c *config.Config) {
+func (a *command) mentionLocal(c *config.Config) {
 	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
 		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
 	}
 }
 
-func (a *app) configPrintCommand() *cobra.Command {
+func (a *command) configPrintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "print [FILE]",
 		Short: "Print the configuration in force, with every default",
@@ -72,7 +72,7 @@ func (a *app) configPrintCommand() *cobra.Command {
 	}
 }
 
-func (a *app) configCheckCommand() *cobra.Command {
+func (a *command) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Say whether the configuration makes sense",
@@ -117,7 +117,7 @@ func missingDirs(c *config.Config) []string {
 	return warnings
 }
 
-func (a *app) configSchemaCommand() *cobra.Command {
+func (a *command) configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of croft.yaml",

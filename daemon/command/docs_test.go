@@ -28,5 +28,5 @@ func TestCommandsAreDocumented(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(new(app).root())
+	check(new(command).root())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+func (a *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host gives, proven by trying",

@@ -22,7 +22,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-func (a *app) evalCommand() *cobra.Command {
+func (a *command) evalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval",
 		Short: "Measure agents in fresh workspaces",
@@ -81,7 +81,7 @@ func (p *evalPlace) apply(opts *eval.Options) error {
 }
 
 // withPlaces runs f with where executions work, which ends with it.
-func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
+func (a *command) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
 	if a.server != "" {
 		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
 	}
@@ -123,7 +123,7 @@ func (a *app) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, o
 const evalLabel = "croft-eval"
 
 // withProvider runs f with workspaces of any provider as where executions work.
-func (a *app) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
+func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
 	sys, err := a.openSystem(ctx, system.Config{Log: a.logger(slog.LevelError)})
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (a *app) withProvider(ctx context.Context, kind string, opts *eval.Options,
 }
 
 // evalTools makes the tools that agents are given, nil where none are asked for.
-func (a *app) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+func (a *command) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
 	if name = p.tools; name == "" {
 		name = cfg.Croft.Tools
 	}

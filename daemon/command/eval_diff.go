@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/eval"
 )
 
-func (a *app) evalDiffCommand() *cobra.Command {
+func (a *command) evalDiffCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
@@ -25,7 +25,7 @@ have narrow intervals. The exit status is 0 whatever differs.`,
 	return cmd
 }
 
-func (a *app) evalDiff(first, second, page string) error {
+func (a *command) evalDiff(first, second, page string) error {
 	x, err := eval.ReadResult(first)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/eval/suite"
 )
 
-func (a *app) evalExplainCommand() *cobra.Command {
+func (a *command) evalExplainCommand() *cobra.Command {
 	var rerun bool
 	var config string
 	var place evalPlace
@@ -32,7 +32,7 @@ or one above it. Answers are kept; --rerun asks again.`,
 	return cmd
 }
 
-func (a *app) evalExplain(ctx context.Context, dir, config string, place *evalPlace, rerun bool) error {
+func (a *command) evalExplain(ctx context.Context, dir, config string, place *evalPlace, rerun bool) error {
 	at, err := eval.FindExplain(dir)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) evalListCommand() *cobra.Command {
+func (a *command) evalListCommand() *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "list SUITE",
@@ -41,7 +41,7 @@ type evalListRunner struct {
 	Model string `json:"model"`
 }
 
-func (a *app) evalList(ctx context.Context, path, config string) error {
+func (a *command) evalList(ctx context.Context, path, config string) error {
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-func (a *app) evalRerunCommand() *cobra.Command {
+func (a *command) evalRerunCommand() *cobra.Command {
 	var opts evalRunOptions
 	var all bool
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ The exit status is that of croft eval run; where nothing failed there is nothing
 	return cmd
 }
 
-func (a *app) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
+func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
 	opts, err := o.options(f)
 	if err != nil {
 		return err

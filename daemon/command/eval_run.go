@@ -30,7 +30,7 @@ type evalRunOptions struct {
 	place                            evalPlace
 }
 
-func (a *app) evalRunCommand() *cobra.Command {
+func (a *command) evalRunCommand() *cobra.Command {
 	var opts evalRunOptions
 	cmd := &cobra.Command{
 		Use:   "run SUITE",
@@ -121,7 +121,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 	return e, o.place.apply(e)
 }
 
-func (a *app) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
+func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
 	opts, err := o.options(f)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 }
 
 // evaluate runs a suite and turns its result into a status.
-func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
 	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
@@ -202,7 +202,7 @@ func (a *app) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, o
 var moduleSuffixes = []string{".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
 
 // reporters makes those that were asked for.
-func (a *app) reporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+func (a *command) reporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}
 	}

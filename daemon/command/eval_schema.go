@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-func (a *app) evalSchemaCommand() *cobra.Command {
+func (a *command) evalSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema suite|config",
 		Short: "Print the JSON Schema of suites or of croft.eval.yaml",

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/eval"
 )
 
-func (a *app) evalSkillsCommand() *cobra.Command {
+func (a *command) evalSkillsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
 		Short: "Texts for agents that write suites",

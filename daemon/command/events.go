@@ -28,7 +28,7 @@ type eventsOptions struct {
 	lines     int
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func (a *command) eventsCommand() *cobra.Command {
 	var opts eventsOptions
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -47,7 +47,7 @@ with --server it is what the daemon still has in memory. --json prints one event
 	return cmd
 }
 
-func (a *app) events(ctx context.Context, opts eventsOptions) error {
+func (a *command) events(ctx context.Context, opts eventsOptions) error {
 	if opts.lines < 0 {
 		return usagef("--lines %d: it is a number of lines, not negative; 0 is all", opts.lines)
 	}
@@ -80,7 +80,7 @@ func (a *app) events(ctx context.Context, opts eventsOptions) error {
 	return a.fileEvents(ctx, path, filter, opts)
 }
 
-func (a *app) serverEvents(ctx context.Context, opts eventsOptions) error {
+func (a *command) serverEvents(ctx context.Context, opts eventsOptions) error {
 	c, err := a.remoteClient()
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func ended(ctx context.Context, opts eventsOptions, err error) error {
 }
 
 // fileEvents prints what the files of the data directory have.
-func (a *app) fileEvents(ctx context.Context, path string, filter event.Filter, opts eventsOptions) error {
+func (a *command) fileEvents(ctx context.Context, path string, filter event.Filter, opts eventsOptions) error {
 	var follower *follower
 	if opts.follow {
 		// Where to go on is settled first: what comes meanwhile is printed then.
@@ -159,7 +159,7 @@ func (a *app) fileEvents(ctx context.Context, path string, filter event.Filter, 
 }
 
 // printEvent prints one event on one line.
-func (a *app) printEvent(e event.Event) error {
+func (a *command) printEvent(e event.Event) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.Out, "%s\n", event.Marshal(e))
 		return err

@@ -43,7 +43,7 @@ func argv(cmd *cobra.Command, args []string, before int) ([]string, error) {
 
 // foreground runs a command with the streams of this program, and returns the
 // result, empty for a terminal, and what ends the program as the command ended.
-func (a *app) foreground(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
+func (a *command) foreground(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
 	if tty && !a.json {
 		return workspace.Result{}, a.atTerminal(ctx, c, ws, cmd)
 	}
@@ -73,7 +73,7 @@ func writeTo(w io.Writer) func([]byte) error {
 
 // atTerminal runs a command on a terminal of its own, which ends with this
 // program.
-func (a *app) atTerminal(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command) error {
+func (a *command) atTerminal(ctx context.Context, c *remote.Client, ws *workspace.Workspace, cmd driver.Command) error {
 	size := a.size()
 	cmd.TTY, cmd.Interactive = &size, true
 	session, err := ws.Start(ctx, cmd)

@@ -53,7 +53,7 @@ func exitStatus(err error) int {
 }
 
 // report tells of err and returns the exit status.
-func (a *app) report(cmd *cobra.Command, err error) int {
+func (a *command) report(cmd *cobra.Command, err error) int {
 	status := exitStatus(err)
 	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/daemon/system"
 )
 
-func (a *app) gcCommand() *cobra.Command {
+func (a *command) gcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what belongs to no workspace any more",

@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/daemon/system"
 )
 
-func (a *app) imageCommand() *cobra.Command {
+func (a *command) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Look after what containers are made of",
@@ -30,7 +30,7 @@ made of debian:stable-slim.`,
 }
 
 // withSystem runs f on the data directory of this host.
-func (a *app) withSystem(ctx context.Context, what string, f func(s *system.System) error) (err error) {
+func (a *command) withSystem(ctx context.Context, what string, f func(s *system.System) error) (err error) {
 	if a.server != "" {
 		return usagef("%s of this host: run it where the server is, without --server", what)
 	}
@@ -44,7 +44,7 @@ func (a *app) withSystem(ctx context.Context, what string, f func(s *system.Syst
 
 const imagesOf = "images are those of the engine"
 
-func (a *app) imageListCommand() *cobra.Command {
+func (a *command) imageListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images that have names", Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
@@ -70,7 +70,7 @@ func imageRows(list []system.Image) [][]string {
 	return rows
 }
 
-func (a *app) imageImportCommand() *cobra.Command {
+func (a *command) imageImportCommand() *cobra.Command {
 	var from system.ImageSource
 	cmd := &cobra.Command{
 		Use:   "import NAME [PATH]",
@@ -108,7 +108,7 @@ template. No registry is needed, unless a Dockerfile names an image that is not 
 	return cmd
 }
 
-func (a *app) imageRmCommand() *cobra.Command {
+func (a *command) imageRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Take a name from an image, and the image away with its last one", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -70,7 +70,7 @@ type mcpOptions struct {
 	tracker string
 }
 
-func (a *app) mcpCommand() *cobra.Command {
+func (a *command) mcpCommand() *cobra.Command {
 	var opts mcpOptions
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -102,7 +102,7 @@ says is passed on. --ws names one of its workspaces.`,
 	return cmd
 }
 
-func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
+func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (a *app) mcp(ctx context.Context, opts mcpOptions) error {
 }
 
 // serveMCP answers over HTTP until ctx ends.
-func (a *app) serveMCP(ctx context.Context, sys *system.System, server *mcpserver.Server, opts mcpOptions) error {
+func (a *command) serveMCP(ctx context.Context, sys *system.System, server *mcpserver.Server, opts mcpOptions) error {
 	l, err := system.Listen(ctx, opts.http)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a *app) serveMCP(ctx context.Context, sys *system.System, server *mcpserve
 
 // withTools runs f with tools over the workspaces that the flags name, and lets
 // go of them afterwards.
-func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*system.System, *tool.Env) error) (err error) {
+func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*system.System, *tool.Env) error) (err error) {
 	approval, err := parseApproval(opts.approve)
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (a *app) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScop
 
 // checkApproval refuses a rule whose tool is a mistyped one, and tells of one that
 // is not there: it would decide nothing.
-func (a *app) checkApproval(ctx context.Context, env *tool.Env, approval *tool.Approval) error {
+func (a *command) checkApproval(ctx context.Context, env *tool.Env, approval *tool.Approval) error {
 	if approval == nil {
 		return nil
 	}
@@ -265,7 +265,7 @@ func parseApproval(rules []string) (*tool.Approval, error) {
 }
 
 // named returns the workspaces that --ws names.
-func (a *app) named(ctx context.Context, sys *system.System, opts toolFlags) (tool.Workspaces, error) {
+func (a *command) named(ctx context.Context, sys *system.System, opts toolFlags) (tool.Workspaces, error) {
 	for _, name := range opts.names {
 		rec, err := sys.Registry.Lookup(ctx, "", name)
 		if err != nil {
@@ -331,7 +331,7 @@ func (d *dirSet) made(id string) {
 }
 
 // openDirs opens a workspace in each directory.
-func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (*dirSet, error) {
+func (a *command) openDirs(ctx context.Context, sys *system.System, opts toolFlags) (*dirSet, error) {
 	dirs := map[string]string{"workspace": ""}
 	if !opts.empty || opts.workspace != "" || opts.workspaces != "" {
 		var err error
@@ -361,7 +361,7 @@ func (a *app) openDirs(ctx context.Context, sys *system.System, opts toolFlags) 
 	return d, nil
 }
 
-func (a *app) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
+func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
 	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {

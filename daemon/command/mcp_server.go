@@ -22,7 +22,7 @@ import (
 
 // serverTools returns how the tools of a server are reached, with one workspace or
 // all of them.
-func (a *app) serverTools(opts toolFlags, toolset string) (*mcp.StreamableClientTransport, error) {
+func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableClientTransport, error) {
 	if err := opts.forServer(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (r *refusal) Unwrap() error { return r.error }
 
 // relay is croft mcp on a server: what the agent says on standard input goes to
 // the server, and what that says to standard output, until either ends.
-func (a *app) relay(ctx context.Context, opts mcpOptions) error {
+func (a *command) relay(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
 		return usagef("the server serves HTTP itself: give agents %s%s", a.server, mcpserver.Path)
 	}
@@ -184,7 +184,7 @@ type plainWriter struct{ io.Writer }
 func (plainWriter) Close() error { return nil }
 
 // toolOnServer is croft tool on a server.
-func (a *app) toolOnServer(ctx context.Context, opts toolOptions, args []string, input json.RawMessage) (err error) {
+func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []string, input json.RawMessage) (err error) {
 	transport, err := a.serverTools(opts.toolFlags, string(mcpserver.Both))
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func dataOf(res *mcp.CallToolResult, text string) any {
 }
 
 // showResult prints what a tool on a server answered.
-func (a *app) showResult(res *mcp.CallToolResult) error {
+func (a *command) showResult(res *mcp.CallToolResult) error {
 	var texts []string
 	for _, c := range res.Content {
 		if t, ok := c.(*mcp.TextContent); ok {

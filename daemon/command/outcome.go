@@ -39,7 +39,7 @@ func ours(err error) error {
 }
 
 // passed says how a command ended, and returns what ends the program likewise.
-func (a *app) passed(res workspace.Result) error {
+func (a *command) passed(res workspace.Result) error {
 	if res.Cause != "" {
 		a.note("croft: the command was ended: %s", told(res.Cause))
 	}
@@ -55,7 +55,7 @@ func (a *app) passed(res workspace.Result) error {
 
 // warnPlanted tells of what others run later and a command has left in a
 // directory of the user's.
-func (a *app) warnPlanted(names []string) {
+func (a *command) warnPlanted(names []string) {
 	const most = 10
 	for i, name := range names {
 		if i == most {

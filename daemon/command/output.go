@@ -15,7 +15,7 @@ import (
 )
 
 // answer prints v as JSON with --json, and otherwise what text prints.
-func (a *app) answer(v any, text func(w io.Writer) error) error {
+func (a *command) answer(v any, text func(w io.Writer) error) error {
 	if !a.json {
 		return text(a.Out)
 	}
@@ -26,13 +26,13 @@ func (a *app) answer(v any, text func(w io.Writer) error) error {
 }
 
 // done answers, with --json, for a command that has nothing else to say.
-func (a *app) done(v any) error {
+func (a *command) done(v any) error {
 	return a.answer(v, func(io.Writer) error { return nil })
 }
 
 // removed says that something was forgotten, by the name that it was called by.
 // The key deleted is what it was first called.
-func (a *app) removed(name string) error {
+func (a *command) removed(name string) error {
 	return a.answer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "removed", printable(name))
 		return err
@@ -41,7 +41,7 @@ func (a *app) removed(name string) error {
 
 // note writes commentary. With --json there is none: standard error is for an
 // error, which is JSON, too.
-func (a *app) note(format string, args ...any) {
+func (a *command) note(format string, args ...any) {
 	if !a.json {
 		fmt.Fprintf(a.Err, format+"\n", args...)
 	}

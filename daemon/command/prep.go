@@ -24,7 +24,7 @@ type prepOptions struct {
 	dryRun          bool
 }
 
-func (a *app) prepCommand() *cobra.Command {
+func (a *command) prepCommand() *cobra.Command {
 	var opts prepOptions
 	cmd := &cobra.Command{
 		Use:   "prep FILE --workspace NAME",
@@ -49,7 +49,7 @@ What was done is printed also where an entry fails.`,
 	return cmd
 }
 
-func (a *app) prep(ctx context.Context, opts prepOptions) error {
+func (a *command) prep(ctx context.Context, opts prepOptions) error {
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func inDir(name, dir string) bool {
 }
 
 // readSpec reads a file, and says what its paths are relative to.
-func (a *app) readSpec(file string) (text []byte, dir string, err error) {
+func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 	const most = 2 << 20
 	if file == "-" {
 		if text, err = io.ReadAll(io.LimitReader(a.In, most)); err == nil {
@@ -143,7 +143,7 @@ func (a *app) readSpec(file string) (text []byte, dir string, err error) {
 
 // withStage runs f with the stage of a workspace, whose memory and artifacts are
 // where the workspace is, and with a context under which it has these.
-func (a *app) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
+func (a *command) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
 	settings, err := a.settings()
 	if err != nil {
 		return err

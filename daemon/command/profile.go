@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) profileCommand() *cobra.Command {
+func (a *command) profileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile [DIR]",
 		Short: "Tell which projects a directory holds, and their commands",
@@ -32,7 +32,7 @@ workspace, see croft ws profile.`,
 	}
 }
 
-func (a *app) profile(dir string) error {
+func (a *command) profile(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (a *app) profile(dir string) error {
 	return a.answer(p, func(w io.Writer) error { return a.printProfile(w, p) })
 }
 
-func (a *app) wsProfileCommand() *cobra.Command {
+func (a *command) wsProfileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile NAME",
 		Short: "Tell which projects a workspace holds, and their commands",
@@ -73,7 +73,7 @@ func (a *app) wsProfileCommand() *cobra.Command {
 	}
 }
 
-func (a *app) printProfile(w io.Writer, p profile.Profile) error {
+func (a *command) printProfile(w io.Writer, p profile.Profile) error {
 	if len(p.Projects) == 0 {
 		a.note("no project found")
 	}

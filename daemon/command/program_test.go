@@ -32,7 +32,7 @@ func TestProgramPath(t *testing.T) {
 		{"croft", other, self},
 	} {
 		t.Setenv("PATH", tt.path)
-		a := &app{program: tt.program}
+		a := &command{program: tt.program}
 		if got := a.programPath(); got != tt.want {
 			t.Errorf("started as %s with PATH=%s: %q, want %q", tt.program, tt.path, got, tt.want)
 		}

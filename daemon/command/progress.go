@@ -21,7 +21,7 @@ const patient = time.Second
 
 // progress shows on a terminal, while a command does long work on a workspace, how
 // long it has been and how far it is. stop ends it, and leaves no trace.
-func (a *app) progress(ctx context.Context, c *remote.Client, id, what string) (stop func()) {
+func (a *command) progress(ctx context.Context, c *remote.Client, id, what string) (stop func()) {
 	out, ok := terminal(a.Err)
 	if !ok || a.json {
 		return func() {}
@@ -49,7 +49,7 @@ func (a *app) progress(ctx context.Context, c *remote.Client, id, what string) (
 
 // progressHere is progress for work that this process does under the context that
 // it returns.
-func (a *app) progressHere(ctx context.Context, what string) (_ context.Context, stop func()) {
+func (a *command) progressHere(ctx context.Context, what string) (_ context.Context, stop func()) {
 	out, ok := terminal(a.Err)
 	if !ok || a.json {
 		return ctx, func() {}

@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) providerCommand() *cobra.Command {
+func (a *command) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
 		Short: "Say what kinds of workspaces there are",
@@ -26,7 +26,7 @@ func (a *app) providerCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) providerListCommand() *cobra.Command {
+func (a *command) providerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List providers, and what the host gives them, proven by trying",
@@ -77,7 +77,7 @@ func enforcedLimits(limits driver.LimitTraits) string {
 	return strings.Join(names, ",")
 }
 
-func (a *app) providerShowCommand() *cobra.Command {
+func (a *command) providerShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KIND",
 		Short: "Say what a provider gives, and what enforces it",

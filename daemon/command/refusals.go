@@ -16,7 +16,7 @@ import (
 const mostRefusals = 5
 
 // noteRefused says what was refused while a command ran in a workspace that stays.
-func (a *app) noteRefused(refused []driver.Refusal) {
+func (a *command) noteRefused(refused []driver.Refusal) {
 	for i, r := range refused {
 		if i == mostRefusals {
 			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
@@ -42,7 +42,7 @@ func refusalText(at, reason, hint string) string {
 
 // noteRefusals says what a workspace was not let reach over the network. A
 // program often says no more of it than that it failed.
-func (a *app) noteRefusals(ctx context.Context, c *remote.Client, id string) {
+func (a *command) noteRefusals(ctx context.Context, c *remote.Client, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	told := map[string]bool{}

@@ -41,7 +41,7 @@ type Streams struct {
 // Run runs the program with args, of which the first is its name, and returns
 // its exit status.
 func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
-	a := &app{Streams: streams, program: args[0], providers: providers}
+	a := &command{Streams: streams, program: args[0], providers: providers}
 	root := a.root()
 	root.SetArgs(args[1:])
 	root.SetIn(streams.In)
@@ -60,8 +60,8 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	return a.report(cmd, err)
 }
 
-// An app is one run of the program: its streams and what the global flags say.
-type app struct {
+// An command is one run of the program: its streams and what the global flags say.
+type command struct {
 	Streams
 	program   string
 	providers []driver.Provider
@@ -76,7 +76,7 @@ type app struct {
 	system   *system.System // that is open, without --server
 }
 
-func (a *app) root() *cobra.Command {
+func (a *command) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "croft",
 		Short:         "Workspaces for agents",

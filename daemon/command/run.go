@@ -38,7 +38,7 @@ type runOptions struct {
 	command  commandFlags
 }
 
-func (a *app) runCommand() *cobra.Command {
+func (a *command) runCommand() *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGUMENT]...",
@@ -73,7 +73,7 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	return cmd
 }
 
-func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
+func (a *command) run(ctx context.Context, opts runOptions, words []string) error {
 	spec, err := a.runSpec(opts)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (a *app) run(ctx context.Context, opts runOptions, words []string) error {
 	})
 }
 
-func (a *app) runSpec(opts runOptions) (workspace.Spec, error) {
+func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
 	if me := processMark("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
@@ -136,7 +136,7 @@ type sandboxOptions struct {
 // runPlace says where the command runs and which directories it sees: the first
 // writable one is the workspace, in place, and so is a read-only one that is
 // alone. Others are shown beside it.
-func (a *app) runPlace(opts runOptions, kind string, spec *workspace.Spec) error {
+func (a *command) runPlace(opts runOptions, kind string, spec *workspace.Spec) error {
 	var dirs []shownDir
 	for i, dir := range slices.Concat(opts.rw, opts.ro) {
 		if a.server != "" && !filepath.IsAbs(dir) {
@@ -190,7 +190,7 @@ const fenced = "sandbox"
 
 // runProvider sets the provider of a run, and returns its kind. A run has a
 // fence unless its own flag says otherwise, whatever other workspaces have.
-func (a *app) runProvider(name string, spec *workspace.Spec) (kind string, err error) {
+func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, err error) {
 	spec.Kind = name
 	if a.server != "" {
 		if name == "" {
@@ -215,7 +215,7 @@ func (a *app) runProvider(name string, spec *workspace.Spec) (kind string, err e
 }
 
 // discard ends the workspace, also where the user asked to stop.
-func (a *app) discard(ctx context.Context, c *remote.Client, id string) error {
+func (a *command) discard(ctx context.Context, c *remote.Client, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	err := c.Destroy(ctx, id)
@@ -254,7 +254,7 @@ func killed(mark string) bool {
 
 // sweepOrphans removes what no record tells of: a run that was killed while it
 // opened or ended left it.
-func (a *app) sweepOrphans(ctx context.Context) {
+func (a *command) sweepOrphans(ctx context.Context) {
 	const endsItself = 5 * time.Second // what others are about to make or to remove
 	entries, err := os.ReadDir(filepath.Join(a.system.Dir, "ws"))
 	if err != nil {
@@ -280,7 +280,7 @@ func (a *app) sweepOrphans(ctx context.Context) {
 // sweepRuns removes what earlier runs left that were killed. Where it can't be
 // told, a program that lives holds its workspace; one that was killed does so for
 // a few seconds more.
-func (a *app) sweepRuns(ctx context.Context, c *remote.Client) {
+func (a *command) sweepRuns(ctx context.Context, c *remote.Client) {
 	list, err := c.List(ctx, remote.Filter{Labels: map[string]string{runLabel: "true"}})
 	if err != nil {
 		return // it shows in what comes next

@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) snapshotCommand() *cobra.Command {
+func (a *command) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Look after the store of snapshots",
@@ -28,7 +28,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) snapshotListCommand() *cobra.Command {
+func (a *command) snapshotListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List all snapshots, also of workspaces that are gone, the newest first",
@@ -45,7 +45,7 @@ func (a *app) snapshotListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) snapshotPruneCommand() *cobra.Command {
+func (a *command) snapshotPruneCommand() *cobra.Command {
 	var r remote.Retention
 	var maxAge time.Duration
 	cmd := &cobra.Command{
@@ -76,7 +76,7 @@ templates and what a workspace that is there started from. What only they needed
 	return cmd
 }
 
-func (a *app) snapshotPrune(ctx context.Context, r remote.Retention) error {
+func (a *command) snapshotPrune(ctx context.Context, r remote.Retention) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		if r.Workspace != "" {
 			ws, err := c.Show(ctx, r.Workspace)
@@ -114,7 +114,7 @@ func decoded[T any](data json.RawMessage, err error) (*T, error) {
 	return v, nil
 }
 
-func (a *app) snapshotGCCommand() *cobra.Command {
+func (a *command) snapshotGCCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what no snapshot needs from the store",
@@ -135,7 +135,7 @@ func (a *app) snapshotGCCommand() *cobra.Command {
 	}
 }
 
-func (a *app) snapshotFsckCommand() *cobra.Command {
+func (a *command) snapshotFsckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "fsck",
 		Short: "Read and verify all that is in the store",
@@ -172,7 +172,7 @@ func writeReport(w io.Writer, r *snapshot.Report) error {
 	return err
 }
 
-func (a *app) snapshotExportCommand() *cobra.Command {
+func (a *command) snapshotExportCommand() *cobra.Command {
 	var to string
 	var credentials bool
 	cmd := &cobra.Command{
@@ -198,7 +198,7 @@ read the bucket; which is said on standard error. --credentials takes them along
 	return cmd
 }
 
-func (a *app) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
+func (a *command) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		res, err := c.ExportSnapshot(ctx, id, to, credentials)
 		if err != nil {
@@ -218,7 +218,7 @@ func (a *app) snapshotExport(ctx context.Context, id, to string, credentials boo
 	})
 }
 
-func (a *app) snapshotImportCommand() *cobra.Command {
+func (a *command) snapshotImportCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import [SNAPSHOT] --from URL",
@@ -240,7 +240,7 @@ URL is that of croft snapshot export.`,
 	return cmd
 }
 
-func (a *app) snapshotImport(ctx context.Context, ids []string, from string) error {
+func (a *command) snapshotImport(ctx context.Context, ids []string, from string) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		id := strings.Join(ids, "")
 		list, err := c.ImportSnapshot(ctx, id, from)
@@ -257,7 +257,7 @@ func (a *app) snapshotImport(ctx context.Context, ids []string, from string) err
 	})
 }
 
-func (a *app) snapshotRmCommand() *cobra.Command {
+func (a *command) snapshotRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm SNAPSHOT...",
 		Short: "Forget snapshots by their ids, also of workspaces that are gone",

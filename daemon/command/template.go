@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) templateCommand() *cobra.Command {
+func (a *command) templateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "template",
 		Short: "Keep what workspaces start from, under names",
@@ -28,7 +28,7 @@ sandbox they share its files until they write to them.`,
 	return cmd
 }
 
-func (a *app) templateCreateCommand() *cobra.Command {
+func (a *command) templateCreateCommand() *cobra.Command {
 	var t remote.TemplateRequest
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -55,7 +55,7 @@ of a repository the files of one commit are read, without hooks and filters; of 
 	return cmd
 }
 
-func (a *app) templateCreate(ctx context.Context, t remote.TemplateRequest) error {
+func (a *command) templateCreate(ctx context.Context, t remote.TemplateRequest) error {
 	paths := []*string{&t.Dir, &t.Git}
 	if isPath(t.Image) {
 		paths = append(paths, &t.Image)
@@ -94,7 +94,7 @@ func isPath(s string) bool {
 	return s != "" && err == nil
 }
 
-func (a *app) templateListCommand() *cobra.Command {
+func (a *command) templateListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the templates", Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
@@ -115,7 +115,7 @@ func (a *app) templateListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) templateShowCommand() *cobra.Command {
+func (a *command) templateShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Describe a template", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -135,7 +135,7 @@ func (a *app) templateShowCommand() *cobra.Command {
 	}
 }
 
-func (a *app) templateRmCommand() *cobra.Command {
+func (a *command) templateRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Forget a template; workspaces that started from it stay as they are", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {

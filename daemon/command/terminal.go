@@ -22,14 +22,14 @@ func terminal(stream any) (*os.File, bool) {
 }
 
 // onTerminal reports whether somebody sits at both ends.
-func (a *app) onTerminal() bool {
+func (a *command) onTerminal() bool {
 	_, in := terminal(a.In)
 	_, out := terminal(a.Out)
 	return in && out
 }
 
 // size returns the size of the terminal, or of a usual one.
-func (a *app) size() driver.Size {
+func (a *command) size() driver.Size {
 	for _, stream := range []any{a.Out, a.In} {
 		if f, ok := terminal(stream); ok {
 			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
@@ -45,7 +45,7 @@ var errDetached = errors.New("detached")
 
 // interact connects the user with a session until that ends, whose result it
 // returns, or the user leaves with ctrl-] or ~. (errDetached).
-func (a *app) interact(ctx context.Context, t *remote.Terminal, detachable bool) (*workspace.Result, error) {
+func (a *command) interact(ctx context.Context, t *remote.Terminal, detachable bool) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f, ok := terminal(a.In); ok {
@@ -80,7 +80,7 @@ func (a *app) interact(ctx context.Context, t *remote.Terminal, detachable bool)
 }
 
 // keys types what the user types; it reports whether that was to leave.
-func (a *app) keys(ctx context.Context, t *remote.Terminal, detachable bool) bool {
+func (a *command) keys(ctx context.Context, t *remote.Terminal, detachable bool) bool {
 	escapes := newEscapes()
 	buf := make([]byte, 4096)
 	for {

@@ -14,7 +14,7 @@ import (
 
 // watchSize tells a session the size of the user's terminal, now and whenever it
 // changes.
-func (a *app) watchSize(ctx context.Context, t *remote.Terminal) (stop func()) {
+func (a *command) watchSize(ctx context.Context, t *remote.Terminal) (stop func()) {
 	if _, ok := terminal(a.Out); !ok {
 		return func() {}
 	}

@@ -25,7 +25,7 @@ type toolOptions struct {
 	schema bool
 }
 
-func (a *app) toolCommand() *cobra.Command {
+func (a *command) toolCommand() *cobra.Command {
 	var opts toolOptions
 	cmd := &cobra.Command{
 		Use:   "tool [NAME [JSON|-]]",
@@ -46,7 +46,7 @@ tool is to change is read first, as an agent has to.`,
 	return cmd
 }
 
-func (a *app) tool(ctx context.Context, opts toolOptions, args []string) error {
+func (a *command) tool(ctx context.Context, opts toolOptions, args []string) error {
 	input := json.RawMessage("{}")
 	if len(args) == 2 {
 		input = json.RawMessage(args[1])
@@ -99,7 +99,7 @@ func unknownTool(known []toolAnswer, name string) error {
 }
 
 // showAnswer prints what a tool answered.
-func (a *app) showAnswer(data any, text string) error {
+func (a *command) showAnswer(data any, text string) error {
 	return a.answer(data, func(w io.Writer) error {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
@@ -144,7 +144,7 @@ type toolAnswer struct {
 }
 
 // showTools prints what tools there are, or one of them.
-func (a *app) showTools(known []toolAnswer, names []string, schema bool) error {
+func (a *command) showTools(known []toolAnswer, names []string, schema bool) error {
 	var out []toolAnswer
 	rows := [][]string{{"NAME", "FAMILY", "DESCRIPTION"}}
 	families := slices.ContainsFunc(known, func(t toolAnswer) bool { return t.Family != "" })

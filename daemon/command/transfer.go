@@ -13,7 +13,7 @@ import (
 // A transfer keeps the account of a put or a get. One entry that can't be moved
 // is left out and told of; the rest is moved.
 type transfer struct {
-	a    *app
+	a    *command
 	verb string // put or got
 	done transferAnswer
 	code fault.Code // of the first that was left out

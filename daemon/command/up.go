@@ -23,7 +23,7 @@ type upOptions struct {
 	hosts []string
 }
 
-func (a *app) upCommand() *cobra.Command {
+func (a *command) upCommand() *cobra.Command {
 	var opts upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -41,7 +41,7 @@ or CROFT_TOKEN, and the host is written out: ":7070" is never taken.`,
 	return cmd
 }
 
-func (a *app) up(ctx context.Context, opts upOptions) (err error) {
+func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	if a.server != "" {
 		return usagef("up serves a data directory: --server and CROFT_SERVER make no sense with it")
 	}
@@ -102,7 +102,7 @@ type upAnswer struct {
 	Try       []string `json:"try"`
 }
 
-func (a *app) announce(ctx context.Context, sys *system.System, addr net.Addr) error {
+func (a *command) announce(ctx context.Context, sys *system.System, addr net.Addr) error {
 	url := "http://" + addr.String()
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
 	token := "as given by --token or CROFT_TOKEN"
@@ -141,7 +141,7 @@ func freeName(ctx context.Context, sys *system.System) (string, error) {
 }
 
 // tryCommands returns three commands that work as they are in another terminal.
-func (a *app) tryCommands(sys *system.System, name string) []string {
+func (a *command) tryCommands(sys *system.System, name string) []string {
 	croft := shellQuote(a.programPath())
 	flags := ""
 	if a.config != "" {
@@ -159,7 +159,7 @@ func (a *app) tryCommands(sys *system.System, name string) []string {
 
 // programPath returns how to call this program: by its plain name where a shell
 // would find this very program by it, and else as it was started.
-func (a *app) programPath() string {
+func (a *command) programPath() string {
 	self, err := os.Executable()
 	if err != nil {
 		return a.program

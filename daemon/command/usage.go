@@ -15,7 +15,7 @@ import (
 
 // settle decides, from flags and environment, what the command works on. A flag
 // beats a variable: who says --data does not mean the server of CROFT_SERVER.
-func (a *app) settle(cmd *cobra.Command, _ []string) error {
+func (a *command) settle(cmd *cobra.Command, _ []string) error {
 	flags := cmd.Flags()
 	if err := emptyFlag(flags); err != nil {
 		return err

@@ -24,7 +24,7 @@ func versionLine() string {
 	return fmt.Sprintf("croft %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func (a *command) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",

@@ -2,7 +2,7 @@ package command
 
 import "github.com/spf13/cobra"
 
-func (a *app) wsCommand() *cobra.Command {
+func (a *command) wsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ws",
 		Aliases: []string{"workspace"},

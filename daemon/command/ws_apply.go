@@ -32,7 +32,7 @@ type wsApplyOptions struct {
 	apply     snapshot.ApplyOptions
 }
 
-func (a *app) wsApplyCommand() *cobra.Command {
+func (a *command) wsApplyCommand() *cobra.Command {
 	var opts wsApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
@@ -74,7 +74,7 @@ tree, index and hooks are not touched.`,
 	return cmd
 }
 
-func (a *app) wsApply(ctx context.Context, opts wsApplyOptions) error {
+func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	dir, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func isDirectory(into string) bool {
 }
 
 // wsApplyInto merges into another workspace.
-func (a *app) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
+func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
 	if opts.branch != "" || opts.undo != "" {
 		return usagef("--branch and --undo are for directories; ws undo takes back what was merged into a workspace")
 	}
@@ -163,7 +163,7 @@ func (a *app) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []stri
 
 // sides returns the trees between which the changes are, and makes the paths at
 // which there are any those that are looked at.
-func (a *app) sides(ctx context.Context, c *remote.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
+func (a *command) sides(ctx context.Context, c *remote.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
 	from := opts.from
 	if from == "" {
 		from = "@origin"
@@ -198,7 +198,7 @@ func (a *app) sides(ctx context.Context, c *remote.Client, ws *workspace.Workspa
 	return snapshot.Files(files), snapshot.Files(now), nil
 }
 
-func (a *app) applyBranch(ctx context.Context, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
+func (a *command) applyBranch(ctx context.Context, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
 	repo, err := snapshot.OpenRepository(ctx, dir)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (a *app) applyBranch(ctx context.Context, base, theirs snapshot.Tree, dir s
 
 // merged prints the outcome of a merge. Conflicts that kept it from being carried
 // out are an error.
-func (a *app) merged(v any, m *snapshot.Merged, done bool) error {
+func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
 	err := a.answer(v, func(w io.Writer) error {
 		if !done {
 			return nil

@@ -16,7 +16,7 @@ type wsCatOptions struct {
 	read       driver.ReadOptions
 }
 
-func (a *app) wsCatCommand() *cobra.Command {
+func (a *command) wsCatCommand() *cobra.Command {
 	var opts wsCatOptions
 	cmd := &cobra.Command{
 		Use:   "cat NAME PATH",
@@ -39,7 +39,7 @@ type fileAnswer struct {
 	ContentB64 []byte      `json:"contentB64,omitempty"`
 }
 
-func (a *app) wsCat(ctx context.Context, opts wsCatOptions) error {
+func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		body, info, err := ws.Read(ctx, opts.path, &opts.read)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsDelCommand() *cobra.Command {
+func (a *command) wsDelCommand() *cobra.Command {
 	var opts driver.RemoveOptions
 	cmd := &cobra.Command{
 		Use:   "del NAME PATH",

@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) wsDescribeCommand() *cobra.Command {
+func (a *command) wsDescribeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Tell all that is known of a workspace, for operators",

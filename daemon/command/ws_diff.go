@@ -22,7 +22,7 @@ type wsDiffOptions struct {
 	stat, nameOnly bool
 }
 
-func (a *app) wsDiffCommand() *cobra.Command {
+func (a *command) wsDiffCommand() *cobra.Command {
 	var opts wsDiffOptions
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
@@ -71,7 +71,7 @@ not take: --binary=false says only that they differ, as on a terminal, where --b
 
 // sideOf names one side of a comparison as a server does: a directory by its
 // absolute path.
-func (a *app) sideOf(flag, side string) (string, error) {
+func (a *command) sideOf(flag, side string) (string, error) {
 	dir, named := strings.CutPrefix(side, "dir:")
 	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
 		return side, nil
@@ -83,7 +83,7 @@ func (a *app) sideOf(flag, side string) (string, error) {
 	return "dir:" + abs, err
 }
 
-func (a *app) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
+func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		stop := a.progress(ctx, c, name, "comparing")
 		d, err := compare(ctx, c, name, opts.DiffOptions)
@@ -112,7 +112,7 @@ func (a *app) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error
 }
 
 // noteLeftOut tells of files that are too large to be in a patch.
-func (a *app) noteLeftOut(d *snapshot.Comparison) {
+func (a *command) noteLeftOut(d *snapshot.Comparison) {
 	var names []string
 	for i := range d.Changes {
 		if c := &d.Changes[i]; (c.Binary || c.TooBig) && c.Patch == "" {
@@ -125,7 +125,7 @@ func (a *app) noteLeftOut(d *snapshot.Comparison) {
 }
 
 // writePatch writes a patch, in colour on a terminal.
-func (a *app) writePatch(w io.Writer, d *snapshot.Comparison) error {
+func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 	if !a.coloured(w) {
 		return d.WriteUnified(w)
 	}
@@ -157,7 +157,7 @@ func (a *app) writePatch(w io.Writer, d *snapshot.Comparison) error {
 
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
-func (a *app) writeStat(w io.Writer, d *snapshot.Comparison) error {
+func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	if !a.coloured(w) {
 		return d.WriteStat(w)
 	}
@@ -194,7 +194,7 @@ func compare(ctx context.Context, c *remote.Client, name string, opts remote.Dif
 }
 
 // coloured reports whether w is a terminal whose user did not ask for plain text.
-func (a *app) coloured(w io.Writer) bool {
+func (a *command) coloured(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
 	}

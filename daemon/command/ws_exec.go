@@ -22,7 +22,7 @@ type wsExecOptions struct {
 	command commandFlags
 }
 
-func (a *app) wsExecCommand() *cobra.Command {
+func (a *command) wsExecCommand() *cobra.Command {
 	var opts wsExecOptions
 	cmd := &cobra.Command{
 		Use:   "exec NAME [flags] -- PROGRAM [ARGUMENT]...",
@@ -49,7 +49,7 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	return cmd
 }
 
-func (a *app) wsExec(ctx context.Context, opts wsExecOptions) error {
+func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 	cmd := opts.command.command(opts.argv)
 	var err error
 	if cmd.Env, err = parseEnv(opts.env); err != nil {
@@ -72,7 +72,7 @@ func (a *app) wsExec(ctx context.Context, opts wsExecOptions) error {
 
 // checkpoint remembers, in a workspace that was opened so, what is there before a
 // command and, by end, after it.
-func (a *app) checkpoint(ctx context.Context, c *remote.Client, ws *workspace.Workspace, done string) (end func(), err error) {
+func (a *command) checkpoint(ctx context.Context, c *remote.Client, ws *workspace.Workspace, done string) (end func(), err error) {
 	rec, err := c.Show(ctx, ws.ID())
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (a *app) checkpoint(ctx context.Context, c *remote.Client, ws *workspace.Wo
 }
 
 // detached starts a session that goes on and prints its id.
-func (a *app) detached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
+func (a *command) detached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
 	cmd.Detached = true
 	if tty {
 		size := a.size()

@@ -23,7 +23,7 @@ type wsGetOptions struct {
 	name, path, dest string
 }
 
-func (a *app) wsGetCommand() *cobra.Command {
+func (a *command) wsGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME PATH DEST",
 		Short: "Take a file or a directory out of a workspace; - is standard output",
@@ -44,7 +44,7 @@ the first such error after all else was taken.`,
 	}
 }
 
-func (a *app) wsGet(ctx context.Context, opts wsGetOptions) error {
+func (a *command) wsGet(ctx context.Context, opts wsGetOptions) error {
 	if opts.dest == "-" && a.json {
 		return usagef("with - the content is on standard output, where --json would have the answer")
 	}

@@ -17,7 +17,7 @@ type wsGlobOptions struct {
 	glob          driver.GlobOptions
 }
 
-func (a *app) wsGlobCommand() *cobra.Command {
+func (a *command) wsGlobCommand() *cobra.Command {
 	var opts wsGlobOptions
 	cmd := &cobra.Command{
 		Use:   "glob NAME PATTERN",
@@ -38,7 +38,7 @@ func (a *app) wsGlobCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) wsGlob(ctx context.Context, opts wsGlobOptions) error {
+func (a *command) wsGlob(ctx context.Context, opts wsGlobOptions) error {
 	opts.glob.Stat = a.json // text shows paths only
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		res, err := ws.Glob(ctx, opts.pattern, &opts.glob)

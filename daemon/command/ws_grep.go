@@ -18,7 +18,7 @@ type wsGrepOptions struct {
 	grep          driver.GrepOptions
 }
 
-func (a *app) wsGrepCommand() *cobra.Command {
+func (a *command) wsGrepCommand() *cobra.Command {
 	var opts wsGrepOptions
 	cmd := &cobra.Command{
 		Use:   "grep NAME PATTERN [PATH]",
@@ -59,7 +59,7 @@ What was not searched, and why, is said on standard error. No match is not an er
 	return cmd
 }
 
-func (a *app) wsGrep(ctx context.Context, opts wsGrepOptions) error {
+func (a *command) wsGrep(ctx context.Context, opts wsGrepOptions) error {
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		res, err := ws.Grep(ctx, opts.pattern, &opts.grep)
 		if err != nil {
@@ -71,7 +71,7 @@ func (a *app) wsGrep(ctx context.Context, opts wsGrepOptions) error {
 }
 
 // grepNotes says what the answer does not: what was not searched.
-func (a *app) grepNotes(res driver.GrepResult) {
+func (a *command) grepNotes(res driver.GrepResult) {
 	for _, s := range res.Skipped {
 		a.note("skipped %s: %s", printable(s.Path), s.Reason)
 	}

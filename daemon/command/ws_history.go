@@ -22,7 +22,7 @@ type historyAnswer struct {
 	Current bool   `json:"current,omitempty"`
 }
 
-func (a *app) wsHistoryCommand() *cobra.Command {
+func (a *command) wsHistoryCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
@@ -41,7 +41,7 @@ the state that each came from. The one that the workspace was in last is marked 
 	return cmd
 }
 
-func (a *app) wsHistory(ctx context.Context, ws *workspace.Workspace, limit int) error {
+func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit int) error {
 	r, err := history.Load(ctx, ws)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func stateText(s driver.SnapshotInfo) string {
 	return ""
 }
 
-func (a *app) wsUndoCommand() *cobra.Command {
+func (a *command) wsUndoCommand() *cobra.Command {
 	var redo bool
 	cmd := &cobra.Command{
 		Use:   "undo NAME",
@@ -97,7 +97,7 @@ func (a *app) wsUndoCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) wsRedoCommand() *cobra.Command {
+func (a *command) wsRedoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redo NAME",
 		Short: "Take the last undo back, unless something changed since",
@@ -108,7 +108,7 @@ func (a *app) wsRedoCommand() *cobra.Command {
 	}
 }
 
-func (a *app) wsMove(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
+func (a *command) wsMove(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
 	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
 		stop := a.progress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-func (a *app) wsKillCommand() *cobra.Command {
+func (a *command) wsKillCommand() *cobra.Command {
 	var signal string
 	var grace time.Duration
 	cmd := &cobra.Command{

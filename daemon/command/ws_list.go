@@ -15,7 +15,7 @@ type wsListOptions struct {
 	provider string
 }
 
-func (a *app) wsListCommand() *cobra.Command {
+func (a *command) wsListCommand() *cobra.Command {
 	var opts wsListOptions
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -32,7 +32,7 @@ func (a *app) wsListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) wsList(ctx context.Context, opts wsListOptions) error {
+func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 	labels, err := parseLabels(opts.labels)
 	if err != nil {
 		return err

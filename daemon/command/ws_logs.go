@@ -19,7 +19,7 @@ type wsLogsOptions struct {
 	offset        int64
 }
 
-func (a *app) wsLogsCommand() *cobra.Command {
+func (a *command) wsLogsCommand() *cobra.Command {
 	var opts wsLogsOptions
 	cmd := &cobra.Command{
 		Use:   "logs NAME SESSION",
@@ -37,7 +37,7 @@ func (a *app) wsLogsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) wsLogs(ctx context.Context, opts wsLogsOptions) error {
+func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 	if a.json {
 		return usagef("logs prints what the session wrote, byte for byte: --json makes no sense with it")
 	}
@@ -66,7 +66,7 @@ func (a *app) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 }
 
 // noteDropped says where what was followed is not all that was written.
-func (a *app) noteDropped(ctx context.Context, session *workspace.Session) {
+func (a *command) noteDropped(ctx context.Context, session *workspace.Session) {
 	info, err := session.State(ctx)
 	if err == nil && info.LogDropped > 0 {
 		a.note("croft: the log is at its cap: it lacks %s of both streams", counted(info.LogDropped, "byte"))
@@ -74,7 +74,7 @@ func (a *app) noteDropped(ctx context.Context, session *workspace.Session) {
 }
 
 // printLog prints a log as far as it goes now.
-func (a *app) printLog(ctx context.Context, session *workspace.Session, stream driver.Stream, offset int64) error {
+func (a *command) printLog(ctx context.Context, session *workspace.Session, stream driver.Stream, offset int64) error {
 	const chunkSize = 1 << 20
 	for end := int64(-1); end < 0 || offset < end; {
 		chunk, err := session.Log(ctx, stream, offset, chunkSize)

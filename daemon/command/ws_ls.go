@@ -18,7 +18,7 @@ type wsLsOptions struct {
 	recursive  bool
 }
 
-func (a *app) wsLsCommand() *cobra.Command {
+func (a *command) wsLsCommand() *cobra.Command {
 	var opts wsLsOptions
 	cmd := &cobra.Command{
 		Use:   "ls NAME [PATH]",
@@ -39,7 +39,7 @@ name with bytes that a terminal would act on is quoted; --json has all names as 
 	return cmd
 }
 
-func (a *app) wsLs(ctx context.Context, opts wsLsOptions) error {
+func (a *command) wsLs(ctx context.Context, opts wsLsOptions) error {
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		dir, entries, err := entriesOf(ctx, ws, opts.path, opts.recursive)
 		if err != nil {

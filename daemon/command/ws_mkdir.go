@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsMkdirCommand() *cobra.Command {
+func (a *command) wsMkdirCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mkdir NAME PATH",
 		Short: "Make a directory in a workspace, with those above it; one that exists is fine",

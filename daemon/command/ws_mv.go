@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsMvCommand() *cobra.Command {
+func (a *command) wsMvCommand() *cobra.Command {
 	var opts driver.RenameOptions
 	cmd := &cobra.Command{
 		Use:   "mv NAME FROM TO",

@@ -31,7 +31,7 @@ type wsOpenOptions struct {
 	policy   policyFlags
 }
 
-func (a *app) wsOpenCommand() *cobra.Command {
+func (a *command) wsOpenCommand() *cobra.Command {
 	var opts wsOpenOptions
 	cmd := &cobra.Command{
 		Use:   "open [NAME]",
@@ -61,7 +61,7 @@ and must not be that of another workspace.`,
 	return cmd
 }
 
-func (a *app) wsOpen(ctx context.Context, opts wsOpenOptions) error {
+func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	spec, err := a.spec(opts)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *app) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	})
 }
 
-func (a *app) spec(opts wsOpenOptions) (workspace.Spec, error) {
+func (a *command) spec(opts wsOpenOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},

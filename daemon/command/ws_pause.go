@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) wsPauseCommand() *cobra.Command {
+func (a *command) wsPauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME",
 		Short: "Stop the processes of a workspace and free what they hold",
@@ -24,7 +24,7 @@ func (a *app) wsPauseCommand() *cobra.Command {
 	}
 }
 
-func (a *app) wsResumeCommand() *cobra.Command {
+func (a *command) wsResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Go on with a workspace that was paused",

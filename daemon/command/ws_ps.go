@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-func (a *app) wsPsCommand() *cobra.Command {
+func (a *command) wsPsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ps NAME",
 		Short: "List the sessions of a workspace, those that ended and are remembered included",

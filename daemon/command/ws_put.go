@@ -25,7 +25,7 @@ type wsPutOptions struct {
 	ifMatch         string
 }
 
-func (a *app) wsPutCommand() *cobra.Command {
+func (a *command) wsPutCommand() *cobra.Command {
 	var opts wsPutOptions
 	cmd := &cobra.Command{
 		Use:   "put NAME SRC DEST",
@@ -53,7 +53,7 @@ command ends with the first such error after all else was put.`,
 	return cmd
 }
 
-func (a *app) wsPut(ctx context.Context, opts wsPutOptions) error {
+func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
 	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
 	opened := false
 	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {

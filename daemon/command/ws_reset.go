@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) wsResetCommand() *cobra.Command {
+func (a *command) wsResetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reset NAME",
 		Short: "Let a failed workspace be tried again",

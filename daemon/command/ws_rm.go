@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/provider/remote"
 )
 
-func (a *app) wsRmCommand() *cobra.Command {
+func (a *command) wsRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "End workspaces and remove all that belongs to them",
@@ -23,7 +23,7 @@ One that can't be removed does not keep the others.`,
 	}
 }
 
-func (a *app) wsRm(ctx context.Context, c *remote.Client, names []string) error {
+func (a *command) wsRm(ctx context.Context, c *remote.Client, names []string) error {
 	if len(names) == 1 {
 		if err := c.Destroy(ctx, names[0]); err != nil {
 			return err

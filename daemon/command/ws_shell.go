@@ -17,7 +17,7 @@ type wsShellOptions struct {
 	env     []string
 }
 
-func (a *app) wsShellCommand() *cobra.Command {
+func (a *command) wsShellCommand() *cobra.Command {
 	var opts wsShellOptions
 	cmd := &cobra.Command{
 		Use:   "shell NAME [--session ID]",
@@ -42,7 +42,7 @@ The exit status is that of the shell; 125 is a failure of Croft's own.`,
 // replayed is how much of what a session wrote is shown again.
 const replayed = 16 << 10
 
-func (a *app) wsShell(ctx context.Context, opts wsShellOptions) error {
+func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (a *app) wsShell(ctx context.Context, opts wsShellOptions) error {
 }
 
 // startShell starts the best shell there is.
-func (a *app) startShell(ctx context.Context, ws *workspace.Workspace, env map[string]string) (string, error) {
+func (a *command) startShell(ctx context.Context, ws *workspace.Workspace, env map[string]string) (string, error) {
 	size := a.size()
 	session, err := ws.Start(ctx, driver.Command{
 		Script: `if command -v bash > /dev/null; then exec bash -i; else exec sh -i; fi`,

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsShowCommand() *cobra.Command {
+func (a *command) wsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one workspace",

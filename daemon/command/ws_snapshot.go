@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsSnapshotCommand() *cobra.Command {
+func (a *command) wsSnapshotCommand() *cobra.Command {
 	var labels []string
 	var seal, processes bool
 	opts := &driver.SnapshotOptions{}
@@ -48,7 +48,7 @@ can't be read; --complete makes those an error.`,
 	return cmd
 }
 
-func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
+func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
 	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
 		take := ws.Snapshot
 		switch {
@@ -78,7 +78,7 @@ func (a *app) wsSnapshot(ctx context.Context, name string, opts *driver.Snapshot
 }
 
 // noteMissing names the files that are not in a snapshot, though they were to be.
-func (a *app) noteMissing(info driver.SnapshotInfo) {
+func (a *command) noteMissing(info driver.SnapshotInfo) {
 	for _, s := range info.Missing {
 		a.note("missing: %s: %s", printable(s.Path), s.Reason)
 	}
@@ -87,7 +87,7 @@ func (a *app) noteMissing(info driver.SnapshotInfo) {
 	}
 }
 
-func (a *app) wsSnapshotsCommand() *cobra.Command {
+func (a *command) wsSnapshotsCommand() *cobra.Command {
 	var opts driver.ListSnapshotsOptions
 	var remove string
 	cmd := &cobra.Command{
@@ -116,7 +116,7 @@ func (a *app) wsSnapshotsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printSnapshots(ctx context.Context, ws *workspace.Workspace, opts *driver.ListSnapshotsOptions) error {
+func (a *command) printSnapshots(ctx context.Context, ws *workspace.Workspace, opts *driver.ListSnapshotsOptions) error {
 	list, err := ws.Snapshots(ctx, opts)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func snapshotRows(list []driver.SnapshotInfo) [][]string {
 	return rows
 }
 
-func (a *app) wsRestoreCommand() *cobra.Command {
+func (a *command) wsRestoreCommand() *cobra.Command {
 	var inPlace bool
 	var opts remote.ForkOptions
 	cmd := &cobra.Command{
@@ -162,7 +162,7 @@ before becomes a snapshot, whose id is printed.`,
 	return cmd
 }
 
-func (a *app) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
+func (a *command) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
 	return a.withShell(ctx, name, func(c *remote.Client, ws *workspace.Workspace) error {
 		stop := a.progress(ctx, c, ws.ID(), "going back")
 		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
@@ -179,7 +179,7 @@ func (a *app) wsRollback(ctx context.Context, name, id string, crossSession bool
 	})
 }
 
-func (a *app) wsForkCommand() *cobra.Command {
+func (a *command) wsForkCommand() *cobra.Command {
 	var opts remote.ForkOptions
 	var labels []string
 	cmd := &cobra.Command{
@@ -205,7 +205,7 @@ func (a *app) wsForkCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) wsFork(ctx context.Context, name string, opts remote.ForkOptions) error {
+func (a *command) wsFork(ctx context.Context, name string, opts remote.ForkOptions) error {
 	return a.withClient(ctx, func(c *remote.Client) error {
 		stop := a.progress(ctx, c, name, "forking")
 		res, err := c.Fork(ctx, name, opts)

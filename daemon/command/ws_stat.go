@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *app) wsStatCommand() *cobra.Command {
+func (a *command) wsStatCommand() *cobra.Command {
 	var opts driver.StatOptions
 	cmd := &cobra.Command{
 		Use:   "stat NAME PATH",

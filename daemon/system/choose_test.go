@@ -25,7 +25,7 @@ func settings(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-func client(t *testing.T, sys *system.System, url string) *remote.Client {
+func newClient(t *testing.T, sys *system.System, url string) *remote.Client {
 	t.Helper()
 	c, err := remote.NewClient(remote.Config{URL: url, Token: sys.Token})
 	if err != nil {
@@ -40,7 +40,7 @@ func client(t *testing.T, sys *system.System, url string) *remote.Client {
 func TestProviderByNeed(t *testing.T) {
 	cfg := settings(t, "version: 1\ndefaults: {provider: auto, prefer: [memory, filestore, files, local]}\nproviders: {files: {kind: local}}\n")
 	sys, url := serveWith(t, system.Config{DataDir: t.TempDir(), Settings: cfg})
-	c := client(t, sys, url)
+	c := newClient(t, sys, url)
 	dir := t.TempDir()
 	for _, test := range []struct {
 		name string
@@ -86,7 +86,7 @@ providers:
 `)
 	dir := t.TempDir()
 	sys, url := serveWith(t, system.Config{DataDir: dir, Settings: cfg})
-	c := client(t, sys, url)
+	c := newClient(t, sys, url)
 	p, err := sys.Mux.Provider("local")
 	if err != nil {
 		t.Fatal(err)

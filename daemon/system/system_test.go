@@ -176,8 +176,8 @@ func TestInsideAndOutsideAreOne(t *testing.T) {
 // TestSweepKnowsItsOwn proves that one client's sweep leaves what others made.
 func TestSweepKnowsItsOwn(t *testing.T) {
 	sys, url := serve(t, filepath.Join(t.TempDir(), "data"))
-	open := func(client string) (*remote.Provider, string) {
-		p, err := remote.New(remote.Config{URL: url, Token: sys.Token, Client: client})
+	open := func(name string) (*remote.Provider, string) {
+		p, err := remote.New(remote.Config{URL: url, Token: sys.Token, Client: name})
 		if err != nil {
 			t.Fatal(err)
 		}
