@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -77,7 +77,7 @@ type guest struct {
 	cfg     *Config
 	starter *process.ThreadStarter
 	manager *process.Manager
-	root    *boundary.Root
+	root    *files.Root
 	tree    *process.Cgroup
 	server  *server
 	relay   *relay
@@ -220,7 +220,7 @@ func (g *guest) open() error {
 	}
 	var fileSrv *fileServer
 	if cfg.Files {
-		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
+		if g.root, err = files.Open(cfg.Root, &files.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
 			return err
 		}
 		if !cfg.ReadOnly {

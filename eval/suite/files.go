@@ -14,7 +14,7 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,11 +25,11 @@ const maxRead = 64 << 20
 // is opened at its first use. It belongs to the goroutine of its engine.
 type fileModule struct {
 	dirs  []string
-	roots map[string]*boundary.Root
+	roots map[string]*files.Root
 }
 
 func newFiles(dirs []string) *fileModule {
-	f := &fileModule{roots: map[string]*boundary.Root{}}
+	f := &fileModule{roots: map[string]*files.Root{}}
 	for _, dir := range dirs {
 		if dir != "" {
 			f.dirs = append(f.dirs, filepath.Clean(dir))
@@ -90,7 +90,7 @@ func newFileError(op, path string, err error) error {
 }
 
 // find returns the root that holds a path, and the name of it there.
-func (f *fileModule) find(path string, more []string) (*boundary.Root, string, error) {
+func (f *fileModule) find(path string, more []string) (*files.Root, string, error) {
 	if !filepath.IsAbs(path) {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -113,7 +113,7 @@ func (f *fileModule) find(path string, more []string) (*boundary.Root, string, e
 	root, ok := f.roots[best]
 	if !ok {
 		var err error
-		if root, err = boundary.Open(best, nil); err != nil {
+		if root, err = files.Open(best, nil); err != nil {
 			return nil, "", err
 		}
 		f.roots[best] = root
@@ -157,7 +157,7 @@ func deleteEmpty(list []string) []string {
 type fileOp struct {
 	v         *vm
 	ctx       context.Context
-	root      *boundary.Root
+	root      *files.Root
 	name      string
 	arg, opts goja.Value
 }
