@@ -56,7 +56,7 @@ var may = []struct{ pkg, imports string }{
 	{"egress/outlet", "fault egress workspace/driver"},
 	{"posix/boundary", "fault workspace/driver internal/search"},
 	{"posix/process", "fault event workspace/driver"},
-	{"posix/guard", "fault event workspace/driver posix/boundary"},
+	{"posix/guard", "fault workspace/driver posix/boundary"},
 	{"host/cgroup/cgroupv1", ""},
 	{"host/cgroup", "fault host/cgroup/cgroupv1"},
 	{"posix/plot", "fault workspace/driver posix/boundary"},

@@ -13,10 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-var (
-	_ process.Wrapper = (*guard.Bubblewrap)(nil)
-	_ process.Wrapper = (*guard.Seatbelt)(nil)
-)
+var _ process.Wrapper = (*guard.Seatbelt)(nil)
 
 // TestWithProcesses runs real commands behind a guard, as a provider does.
 func TestWithProcesses(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := guard.Local()
-	rules.Workspace, rules.Root, rules.Boundary = s.id, s.dir, s.root
+	rules.Root, rules.Boundary = s.dir, s.root
 	judge, err := guard.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
