@@ -74,7 +74,7 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	want.unit.gate = h.plot.Gate(&m)
+	want.gate = h.plot.Gate(&m)
 	if !l.plain { // which has no port to reach it by
 		if err := h.proxy.Take(ctx, h.p.ways(), h.id, h.p.places(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
@@ -94,13 +94,13 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 }
 
 // find adopts the guest, or starts it. The lock of the guest is held.
-func (h *handle) find(ctx context.Context, want *plan) (*live, error) {
+func (h *handle) find(ctx context.Context, want *launchSpec) (*live, error) {
 	if !h.shape().Throwaway {
 		if c := h.p.adopt(ctx, h.att.Dir, want); c != nil {
 			return h.complete(ctx, c)
 		}
 	}
-	c, err := h.p.start(ctx, h.att.Dir, want, !want.level.plain)
+	c, err := h.p.start(ctx, h.att.Dir, want)
 	if err != nil {
 		return nil, err
 	}

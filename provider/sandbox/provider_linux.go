@@ -446,7 +446,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 		Traits: p.traits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
-		Shell:  h.shell(),
+		Shell:  keep.Shell(h.shell),
 	}, nil
 }
 
