@@ -282,7 +282,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy, nil)
+	m, err := h.plot.Update(ctx, policy)
 	if err == nil && h.shell != nil {
 		err = h.shell.renew(context.WithoutCancel(ctx), m)
 	}
