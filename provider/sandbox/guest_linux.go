@@ -198,9 +198,6 @@ func (u *launchSpec) note(ctx context.Context, d plot.Dir, rec *keep.Record) err
 	return err
 }
 
-// endTimeout bounds what is done to end a guest.
-const endTimeout = keep.EndTimeout
-
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {

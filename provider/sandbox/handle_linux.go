@@ -93,32 +93,26 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	return g, nil
 }
 
-// find adopts the guest, or starts it. The lock of the guest is held.
-func (h *handle) find(ctx context.Context, want *launchSpec) (*live, error) {
-	if !h.shape().Throwaway {
-		if c := h.p.adopt(ctx, h.att.Dir, want); c != nil {
-			return h.complete(ctx, c)
+// find adopts the guest, or starts it, and gives it the mounts of what was imported.
+// The lock of the guest is held.
+func (h *handle) find(ctx context.Context, want *launchSpec) (g *live, err error) {
+	if !want.throwaway {
+		g = h.p.adopt(ctx, h.att.Dir, want)
+	}
+	if g == nil {
+		if g, err = h.p.start(ctx, h.att.Dir, want); err != nil {
+			return nil, err
+		}
+		if want.throwaway {
+			h.looking.keep(g.watched)
 		}
 	}
-	c, err := h.p.start(ctx, h.att.Dir, want)
-	if err != nil {
-		return nil, err
+	if h.staged() {
+		if err := h.remount(ctx, g); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
 	}
-	if h.shape().Throwaway {
-		h.looking.keep(c.watched)
-	}
-	return h.complete(ctx, c)
-}
-
-// complete gives a guest the mounts of what was imported.
-func (h *handle) complete(ctx context.Context, c *live) (*live, error) {
-	if !h.staged() {
-		return c, nil
-	}
-	if err := h.remount(ctx, c); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
+	return g, nil
 }
 
 // update changes the policy. A guest that does not run under the new one ends.
@@ -144,7 +138,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // renew ends the guest if it does not run as m says.
 func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {

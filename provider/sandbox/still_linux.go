@@ -79,7 +79,7 @@ func (h *handle) stillLock() *flock.Flock {
 
 // letGo ends a hold; the last one thaws.
 func (h *handle) letGo(ctx context.Context, s still) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
