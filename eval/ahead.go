@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // ahead prepares workspaces before their turn and ends them after it, so that
@@ -118,7 +118,7 @@ func (a *ahead) finish(ctx context.Context) {
 			}
 		}
 		if o.desk.path != "" {
-			if err := boundary.RemoveTree(o.desk.path); err != nil {
+			if err := files.RemoveTree(o.desk.path); err != nil {
 				a.m.note("eval: %v", err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -147,7 +147,7 @@ func environ(list []string) map[string]string {
 
 // mountPoint makes dir an empty directory.
 func mountPoint(dir string) error {
-	if err := boundary.RemoveTree(dir); err != nil {
+	if err := files.RemoveTree(dir); err != nil {
 		return err
 	}
 	return os.MkdirAll(dir, 0o755)

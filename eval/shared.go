@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // Workspaces that are made once for a whole run: the shared one, one that all
@@ -79,10 +79,10 @@ func (p *provision) bootstrapIn(ctx context.Context, d *desk, o occasion, dir st
 func (p *provision) settleShared(passed bool) error {
 	var errs []error
 	for _, name := range []string{templateName, bootstrappedName} {
-		errs = append(errs, boundary.RemoveTree(filepath.Join(p.runDir, "workspaces", name)))
+		errs = append(errs, files.RemoveTree(filepath.Join(p.runDir, "workspaces", name)))
 	}
 	if passed {
-		errs = append(errs, boundary.RemoveTree(p.sharedDir()))
+		errs = append(errs, files.RemoveTree(p.sharedDir()))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // apartInPlace lets agents work one at a time where several would work at once in a
@@ -35,7 +35,7 @@ func (m *matrix) apartInPlace(o *Options) error {
 		if err != nil {
 			return fmt.Errorf("eval: %s: %w: %w", w.path, fault.Of(err), err)
 		}
-		if real := boundary.Resolve(abs); within(dir, real) {
+		if real := files.Resolve(abs); within(dir, real) {
 			m.notices = append(m.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
 				"several at once need %s, or workspaces of mode isolated", dir, real, w.use))
 			m.opts.schedule = Serial

@@ -16,7 +16,7 @@ import (
 
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -115,7 +115,7 @@ func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
 		if err := p.ready(); err != nil {
 			return d, err
 		}
-		if err := boundary.RemoveTree(d.path); err != nil {
+		if err := files.RemoveTree(d.path); err != nil {
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
@@ -257,14 +257,14 @@ func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func
 // keepOrRemove decides on the directory of the workspace.
 func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
 	if !keep {
-		return false, boundary.RemoveTree(d.path)
+		return false, files.RemoveTree(d.path)
 	}
 	if err := os.MkdirAll(d.path, 0o755); err != nil || d.place == nil || d.place.onHost {
 		return true, err
 	}
 	d.file.LeftOut, err = takeOut(ctx, d.place.Workspace, d.path)
 	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
-		return false, errors.Join(err, boundary.RemoveTree(d.path))
+		return false, errors.Join(err, files.RemoveTree(d.path))
 	}
 	return true, err
 }

@@ -5,18 +5,18 @@ package sandbox
 import (
 	"context"
 
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 const notLinux = "this system is not Linux"
 
 // Provider is of no use here: its fence is Linux's.
-type Provider struct{ plot.Unsupported }
+type Provider struct{ wsdir.Unsupported }
 
 // New returns a provider that opens nothing.
 func New(*Config) (*Provider, error) {
-	return &Provider{plot.Unsupported{Name: Kind, Reason: notLinux}}, nil
+	return &Provider{wsdir.Unsupported{Name: Kind, Reason: notLinux}}, nil
 }
 
 // Levels reports that no level works here.
