@@ -56,7 +56,7 @@ var may = []struct{ pkg, imports string }{
 	{"egress/proxies", "fault egress workspace/driver"},
 	{"host/files", "fault workspace/driver internal/search"},
 	{"host/process", "fault event workspace/driver"},
-	{"host/cmdpolicy", "fault event workspace/driver host/files"},
+	{"host/cmdpolicy", "fault workspace/driver host/files"},
 	{"host/cgroup/cgroupv1", ""},
 	{"host/cgroup", "fault host/cgroup/cgroupv1"},
 	{"host/wsdir", "fault workspace/driver host/files"},

@@ -78,7 +78,6 @@ type guest struct {
 	starter *process.ThreadStarter
 	manager *process.Manager
 	root    *files.Root
-	tree    *process.Cgroup
 	server  *server
 	relay   *relay
 	listen  net.Listener
@@ -196,15 +195,7 @@ func (g *guest) open() error {
 		opts.Starter = g.starter
 	}
 	opts.LogDir = cfg.dir("log")
-	if fd, ok := cfg.Descriptors["cgroup"]; ok {
-		if g.tree, err = process.NewCgroup(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
-			return err
-		}
-		opts.Tree = g.tree
-	}
-	if opts.Tree == nil {
-		opts.Tree = process.Walk{}
-	}
+	opts.Tree = process.Walk{}
 	if work, ok := cfg.Descriptors[GroupWork]; ok {
 		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[GroupGuest]}
 	}
@@ -285,9 +276,6 @@ func (g *guest) close() {
 	}
 	if g.starter != nil {
 		g.starter.Close()
-	}
-	if g.tree != nil {
-		g.tree.Close() //nolint:errcheck // the host removes the group
 	}
 	if g.root != nil {
 		g.root.Close() //nolint:errcheck // nothing is lost with it

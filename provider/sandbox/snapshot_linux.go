@@ -271,7 +271,7 @@ func (h *handle) quiet(ctx context.Context) error {
 	if keep.Read(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := h.shell().Sessions(ctx)
+	sessions, err := keep.Shell(h.shell).Sessions(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Table returns the rules of the presets side by side, as a table in Markdown. It
+// table returns the rules of the presets side by side, as a table in Markdown. It
 // is made from the presets themselves.
-func Table() string {
+func table() string {
 	presets := []*Options{Local(), Strict(), Sandbox()}
 	var b strings.Builder
 	b.WriteString("| rule | local | strict | sandbox |\n|---|---|---|---|\n")
