@@ -90,7 +90,7 @@ type before struct {
 
 // remember notes how the workspace is. What a bootstrap command has made, and what
 // was there in place, is set aside as far as it is small.
-func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error) {
+func (p *provision) remember(ctx context.Context, d *preparedEnv) (b *before, err error) {
 	b = &before{}
 	if d.path != "" && p.template != "" {
 		b.template = p.template
@@ -105,10 +105,10 @@ func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error
 	if d.path != "" && d.file.Bootstrap == nil {
 		return b, nil // it is empty
 	}
-	if b.infos, err = entries(ctx, d.place.Workspace); err != nil {
+	if b.infos, err = entries(ctx, d.env.Workspace); err != nil {
 		return nil, err
 	}
-	return b, b.setAside(ctx, d.place.Workspace)
+	return b, b.setAside(ctx, d.env.Workspace)
 }
 
 // setAside copies the text of files that the template does not have.

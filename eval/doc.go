@@ -19,7 +19,7 @@
 // Words, files, environment, failure classes and their messages are skillgym's,
 // whose suites run as they are.
 //
-// Where an execution works is a [Place]: a sandbox whose template shows through
+// Where an execution works is a [Env]: a sandbox whose template shows through
 // an overlay, so that a fresh workspace costs a millisecond and no copy, or the
 // plain host. Nothing that an agent starts outlives its session in either.
 //

@@ -100,7 +100,7 @@ func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, 
 	for i, q := range f.Questions {
 		out.Explanations = append(out.Explanations, asker.ask(ctx, i, q))
 	}
-	return &out, errors.Join(ctx.Err(), asker.place.close(ctx), writeJSON(path, &out))
+	return &out, errors.Join(ctx.Err(), asker.env.close(ctx), writeJSON(path, &out))
 }
 
 // An asker asks the agent of one session.
@@ -109,20 +109,20 @@ type asker struct {
 	file  explainFile
 	info  session.Runner
 	agent agent.Agent
-	place *Place
+	env   *Env
 	home  string
 }
 
 func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config, o *Options) (*asker, error) {
-	m := &matrix{opts: settings{config: cfg, places: o.Places, suite: &Cases{Name: f.SuitePath}}}
-	if m.opts.places == nil {
-		m.opts.places = Host{}
+	m := &matrix{opts: settings{config: cfg, envs: o.Envs, suite: &Cases{Name: f.SuitePath}}}
+	if m.opts.envs == nil {
+		m.opts.envs = Host{}
 	}
 	if err := m.chooseRunners(&Options{Runners: []string{f.RunnerID}}); err != nil {
 		return nil, err
 	}
 	r := m.runners[0]
-	p := &provision{places: m.opts.places}
+	p := &provision{envs: m.opts.envs}
 	if err := p.setPolicy(cfg, o.Limits); err != nil {
 		return nil, err
 	}
@@ -130,12 +130,12 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 	if _, err := os.Stat(f.Cwd); err != nil {
 		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
 	}
-	place, err := m.opts.places.Open(ctx, PlaceRequest{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
+	env, err := m.opts.envs.Open(ctx, EnvSpec{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
 		Hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet), Limits: p.limits, Policy: p.policy})
 	if err != nil {
 		return nil, err
 	}
-	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, place: place, home: o.UserHome}, nil
+	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, env: env, home: o.UserHome}, nil
 }
 
 func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
@@ -145,8 +145,8 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 		x.Error = err.Error()
 		return x
 	}
-	out, err := agent.Run(ctx, a.place, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
-		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.place.fenced})
+	out, err := agent.Run(ctx, a.env, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
+		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.env.fenced})
 	switch {
 	case err != nil:
 		x.Error = err.Error()

@@ -144,7 +144,7 @@ func (j *journal) read(s span) (*done, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: read the journal: %w: %w", fault.Of(err), err)
 	}
-	again(d.Result)
+	expandResult(d.Result)
 	return &d, nil
 }
 
@@ -204,7 +204,7 @@ func readJournal(r io.Reader, p *plan, each func(d *done, at span)) (good int64,
 			if err := json.Unmarshal(line, &d); err != nil || d.Result == nil {
 				return good, nil // a crash left it: this execution runs again
 			}
-			again(d.Result)
+			expandResult(d.Result)
 			each(&d, span{good, int64(len(line))})
 		}
 		good += int64(len(line))

@@ -79,7 +79,7 @@ func TestJournalHasAReportOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer j.close()
-			at, err := j.add(done{"c", "r", once(want)})
+			at, err := j.add(done{"c", "r", compactResult(want)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func (m *matrix) context() *Context {
 		IsInteractive: m.interactive, Cwd: m.opts.dir, WorkspaceMode: m.provision.spec.Mode, SuitePath: m.opts.suite.Path(), ArtifactDir: m.runDir,
 		SelectedCaseCount: len(m.cases), SelectedRunnerCount: len(m.runners), SelectedExecutionCount: len(m.executions), Repeat: m.opts.repeat,
 		ScheduleMode: m.opts.schedule, MaxParallel: m.opts.schedule.lanes(m.opts.maxParallel), CaseFilter: strings.Join(m.opts.caseFilter, ","),
-		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.places.Kind(), Notices: m.notices,
+		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.envs.Kind(), Notices: m.notices,
 	}
 	if m.provision.spec.InPlace() {
 		c.Cwd, c.inPlace = m.provision.cwd, true

@@ -27,7 +27,7 @@ func (m *matrix) resume(o *Options) error {
 	at := map[key]span{}
 	j, p, err := openJournal(real, func(d *done, s span) {
 		k := key{d.Case, d.Runner}
-		was[k], at[k] = done{d.Case, d.Runner, light(d.Result)}, s
+		was[k], at[k] = done{d.Case, d.Runner, summary(d.Result)}, s
 	})
 	if err != nil {
 		return err
@@ -93,9 +93,9 @@ func (m *Made) like(was *Made) error {
 
 // made is how this run is made.
 func (m *matrix) made(o *Options) *Made {
-	made := &Made{Provider: m.opts.places.Kind(), Tools: o.Toolset, Record: m.opts.record, Replay: m.opts.replay,
+	made := &Made{Provider: m.opts.envs.Kind(), Tools: o.Toolset, Record: m.opts.record, Replay: m.opts.replay,
 		AllowNet: o.AllowNet, NoModelNet: o.NoModelNet, Read: o.Read, Limits: o.Limits}
-	if s, ok := m.opts.places.(*Sandbox); ok {
+	if s, ok := m.opts.envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation
 	}
 	return made

@@ -36,8 +36,8 @@ type Suite interface {
 // Options say how a suite is run. The zero value of each field is what the
 // configuration says.
 type Options struct {
-	Places   Places    // where executions work; nil is Host
-	Requests *Requests // what the provider of Places tells its requests; nil is none
+	Envs     EnvFactory // where executions work; nil is Host
+	Requests *Requests  // what the provider of Envs tells its requests; nil is none
 
 	// Filters: those that are named, or that have one of the tags. Empty is all.
 	Cases, Runners, Tags []string
@@ -84,7 +84,7 @@ type Options struct {
 type settings struct {
 	suite         Suite
 	config        *suite.Config
-	places        Places
+	envs          EnvFactory
 	requests      *Requests
 	schedule      Schedule
 	maxParallel   int
@@ -177,13 +177,13 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 	if err := m.checkTraffic(o); err != nil {
 		return nil, err
 	}
-	if err := m.checkOpened(m.workspace()); err != nil {
+	if err := m.checkProviderEnvs(m.workspace()); err != nil {
 		return nil, err
 	}
 	if err := m.apartInPlace(o); err != nil {
 		return nil, err
 	}
-	if err := m.opts.places.Ready(ctx); err != nil {
+	if err := m.opts.envs.Ready(ctx); err != nil {
 		return nil, err
 	}
 	base, err := m.baseline(o)
@@ -207,14 +207,14 @@ func newMatrix(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*ma
 // settle brings options and configuration together.
 func (m *matrix) settle(s Suite, cfg *suite.Config, o *Options) error {
 	run := cfg.Run
-	m.opts = settings{suite: s, config: cfg, places: o.Places, requests: o.Requests, maxParallel: first(o.MaxParallel, run.MaxParallel),
+	m.opts = settings{suite: s, config: cfg, envs: o.Envs, requests: o.Requests, maxParallel: first(o.MaxParallel, run.MaxParallel),
 		repeat: max(1, first(o.Repeat, run.Repeat)), repeatFailure: run.RepeatFailure, maxSteps: first(o.MaxSteps, run.MaxSteps), userHome: o.UserHome,
 		allowNet: slices.Concat(cfg.Croft.AllowNet, o.AllowNet), dir: o.Dir, caseFilter: o.Cases, runnerFilter: o.Runners, only: o.Only, noModelNet: o.NoModelNet, tools: o.Tools}
 	if o.RepeatFailure != nil {
 		m.opts.repeatFailure = *o.RepeatFailure
 	}
-	if m.opts.places == nil {
-		m.opts.places = Host{}
+	if m.opts.envs == nil {
+		m.opts.envs = Host{}
 	}
 	if m.opts.tags = o.Tags; len(o.Tags) == 0 {
 		m.opts.tags = run.Tags
@@ -373,7 +373,7 @@ func (m *matrix) plan() {
 
 func (m *matrix) planLine(o *Options) plan {
 	p := plan{Version: journalVersion, Suite: m.opts.suite.Path(), Config: m.opts.config.Path, StartedAt: m.startedAt, Tags: m.opts.tags, Schedule: m.opts.schedule,
-		MaxParallel: m.opts.maxParallel, Repeat: m.opts.repeat, RepeatFail: m.opts.repeatFailure, Provider: m.opts.places.Kind(), Cwd: m.opts.dir, Made: m.made(o)}
+		MaxParallel: m.opts.maxParallel, Repeat: m.opts.repeat, RepeatFail: m.opts.repeatFailure, Provider: m.opts.envs.Kind(), Cwd: m.opts.dir, Made: m.made(o)}
 	for _, c := range m.cases {
 		p.Cases = append(p.Cases, c.ID)
 	}
@@ -449,7 +449,7 @@ func (m *matrix) one(ctx context.Context, e *execution) {
 	if res == nil {
 		return // interrupted: it runs again when the run is resumed
 	}
-	at, err := m.journal.add(done{Case: e.c.ID, Runner: e.runner.info.ID, Result: once(res)})
+	at, err := m.journal.add(done{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
 	if err != nil {
 		m.note("%v", err)
 	}
@@ -458,7 +458,7 @@ func (m *matrix) one(ctx context.Context, e *execution) {
 	end := m.about(OnRunnerFinish, e.c)
 	end.Runner, end.Result = &e.runner.info, res
 	m.tell(end)
-	m.results[e.index], m.spans[e.index] = light(res), at
+	m.results[e.index], m.spans[e.index] = summary(res), at
 	if m.ended[e.c]++; m.ended[e.c] == e.c.executions {
 		c := m.caseResultLocked(e.c)
 		over := m.about(OnCaseFinish, e.c)
@@ -468,26 +468,26 @@ func (m *matrix) one(ctx context.Context, e *execution) {
 }
 
 // light is a result without what fills memory: the journal has it.
-func light(r *ExecutionResult) *ExecutionResult {
+func summary(r *ExecutionResult) *ExecutionResult {
 	if r == nil {
 		return nil
 	}
 	c := *r
 	c.diff = ""
-	c.Report = lightReport(r.Report)
-	c.Sessions, c.Repetitions = lightAll(r.Sessions), lightAll(r.Repetitions)
+	c.Report = reportSummary(r.Report)
+	c.Sessions, c.Repetitions = summaries(r.Sessions), summaries(r.Repetitions)
 	return &c
 }
 
-func lightAll(list []*ExecutionResult) []*ExecutionResult {
+func summaries(list []*ExecutionResult) []*ExecutionResult {
 	var out []*ExecutionResult
 	for _, r := range list {
-		out = append(out, light(r))
+		out = append(out, summary(r))
 	}
 	return out
 }
 
-func lightReport(r *session.Report) *session.Report {
+func reportSummary(r *session.Report) *session.Report {
 	if r == nil {
 		return nil
 	}

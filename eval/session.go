@@ -90,8 +90,8 @@ func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionRe
 		outcome = m.atWork(ctx, e, d, res)
 		res.DurationMs = millis(time.Since(started))
 	}
-	if d.place != nil {
-		m.opts.requests.forget(d.place.Workspace.ID())
+	if d.env != nil {
+		m.opts.requests.forget(d.env.Workspace.ID())
 	}
 	if told, err := pruned(res.ArtifactDir); err != nil || told != "" {
 		m.note("eval: %s: %s", e.name(), errorOr(told, err))
@@ -118,26 +118,26 @@ func errorOr(text string, err error) string {
 
 func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
 
-// occasion says for what a workspace is prepared.
-func (m *matrix) occasion(e *execution, artifacts string) occasion {
-	return occasion{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
+// envRequest says for what a workspace is prepared.
+func (m *matrix) envRequest(e *execution, artifacts string) envRequest {
+	return envRequest{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
 		timeout: e.c.timeout, hosts: m.hosts(e.runner), read: e.runner.read}
 }
 
 // atWork lets the agent work, looks at what it did, and judges it.
-func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *ExecutionResult) *suite.Outcome {
+func (m *matrix) atWork(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
 	was, unknown := m.provision.remember(ctx, d)
 	defer was.forget() //nolint:errcheck // a directory of temporary files
-	k, err := m.kitOf(ctx, e, d, res.ArtifactDir)
+	k, err := m.startSidecars(ctx, e, d, res.ArtifactDir)
 	defer func() { m.letGo(e, k, res) }()
 	if err != nil {
 		fail(res, OriginRunner, err)
 		return nil
 	}
 	start := time.Now()
-	out, err := agent.Run(ctx, d.place, k.agent, agent.Input{
-		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.place.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
-		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced, Tools: k.tools,
+	out, err := agent.Run(ctx, d.env, k.agent, agent.Input{
+		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.env.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
+		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.env.fenced, Tools: k.tools,
 		MaxOutput: m.opts.config.Croft.OutputBytes,
 	})
 	took := time.Since(start)
@@ -164,7 +164,7 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 
 // letGo ends what the session was given from outside. A tape that has not all of
 // it is a failure.
-func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
+func (m *matrix) letGo(e *execution, k *sidecars, res *ExecutionResult) {
 	if k.traffic != nil {
 		if err := k.traffic.doubt(); err != nil {
 			m.note("eval: %s: %v", e.name(), err)
@@ -181,7 +181,7 @@ func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
 // network is what an agent that has ended asked of others. A request is told when its
 // connection ends, which may be a moment after the agent did, and what an agent left
 // running keeps nobody waiting for long.
-func (m *matrix) network(ctx context.Context, p *Place) []session.Request {
+func (m *matrix) network(ctx context.Context, p *Env) []session.Request {
 	const patience = 10 * time.Second
 	if p.settle != nil && m.opts.requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
@@ -193,19 +193,19 @@ func (m *matrix) network(ctx context.Context, p *Place) []session.Request {
 
 // lookedAt completes the report with what the workspace tells, and returns what
 // assertions see.
-func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
-	env := &assertEnv{desk: d, report: res.Report, why: unknown}
+func (m *matrix) lookedAt(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
+	env := &assertEnv{preparedEnv: d, report: res.Report, why: unknown}
 	if unknown == nil {
-		env.changes, env.why = was.since(ctx, d.place.Workspace)
+		env.changes, env.why = was.since(ctx, d.env.Workspace)
 	}
 	if env.changes != nil {
 		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unified(nil)
 	}
-	res.Report.Network = m.network(ctx, d.place)
+	res.Report.Network = m.network(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: m.runDir, ArtifactDir: res.ArtifactDir,
-		Usage: usageOf(res.Report, took, len(res.Report.Network), d.place.fenced)}
-	if d.place.onHost {
-		env.info.Workspace = d.place.Dir()
+		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.fenced)}
+	if d.env.onHost {
+		env.info.Workspace = d.env.Dir()
 	}
 	return env
 }

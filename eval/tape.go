@@ -72,7 +72,7 @@ func (t *traffic) answering(h http.Handler) http.Handler {
 func (t *traffic) settle() {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		t.mu.Lock()
-		t.over = t.busy == 0 || time.Since(start) > kitTime
+		t.over = t.busy == 0 || time.Since(start) > sidecarTimeout
 		over := t.over
 		t.mu.Unlock()
 		if over {
@@ -116,10 +116,10 @@ func (m *matrix) trafficOf(artifacts string, dirs []string, way http.RoundTrippe
 	return nil, nil
 }
 
-// ways are how hosts are asked that are recorded: directly, and those for which the
+// credentialTransport are how hosts are asked that are recorded: directly, and those for which the
 // policy of the agent's workspace names a credential as the agent would ask them, so
 // that it is added. A judge, which works outside, asks directly.
-type ways struct {
+type credentialTransport struct {
 	agent http.RoundTripper // nil is directly
 	rules []driver.NetRule  // that allow something
 }
@@ -127,7 +127,7 @@ type ways struct {
 // agentKey is the key of a context of what an agent asks.
 type agentKey struct{}
 
-func (w ways) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Context().Value(agentKey{}) != nil && w.agent != nil && slices.ContainsFunc(w.rules, func(rule driver.NetRule) bool {
 		return rule.Credential != "" && named(rule.Host, r.URL.Hostname())
 	}) {
@@ -143,11 +143,11 @@ func named(rule, host string) bool {
 	return rule == host || wild && strings.HasSuffix(host, end)
 }
 
-// ofAgent is the traffic of the agent.
-type ofAgent struct{ *traffic }
+// agentTransport is the traffic of the agent.
+type agentTransport struct{ *traffic }
 
 // RoundTrip marks what is asked.
-func (t ofAgent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.traffic.RoundTrip(r.WithContext(context.WithValue(r.Context(), agentKey{}, true)))
 }
 
@@ -163,7 +163,7 @@ func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper
 	if err != nil {
 		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
 	}
-	rec := replay.NewRecorder(ways{way, m.provision.policy.Network.Allow}, f)
+	rec := replay.NewRecorder(credentialTransport{way, m.provision.policy.Network.Allow}, f)
 	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 

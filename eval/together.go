@@ -16,7 +16,7 @@ import (
 // fence there is nothing that they could not reach anyway.
 func (m *matrix) apartInPlace(o *Options) error {
 	spec := m.workspace()
-	if !spec.InPlace() || !m.opts.places.Fenced() || m.together() < 2 {
+	if !spec.InPlace() || !m.opts.envs.Fenced() || m.together() < 2 {
 		return nil
 	}
 	dir, err := m.workingDir(spec, o)
@@ -35,7 +35,7 @@ func (m *matrix) apartInPlace(o *Options) error {
 		if err != nil {
 			return fmt.Errorf("eval: %s: %w: %w", w.path, fault.Of(err), err)
 		}
-		if real := boundary.Resolve(abs); within(dir, real) {
+		if real := boundary.Resolve(abs); inDir(dir, real) {
 			m.notices = append(m.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
 				"several at once need %s, or workspaces of mode isolated", dir, real, w.use))
 			m.opts.schedule = Serial

@@ -5,7 +5,7 @@ package eval
 // once, where the session is.
 
 // once is a result without what can be made again of its sessions.
-func once(r *ExecutionResult) *ExecutionResult {
+func compactResult(r *ExecutionResult) *ExecutionResult {
 	if len(r.Repetitions) == 0 {
 		return r
 	}
@@ -27,7 +27,7 @@ func once(r *ExecutionResult) *ExecutionResult {
 }
 
 // again puts what once left out back.
-func again(r *ExecutionResult) {
+func expandResult(r *ExecutionResult) {
 	if !r.whole() || len(r.Repetitions) == 0 {
 		return
 	}

@@ -58,7 +58,7 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // provision is how workspaces are made for a whole run.
 type provision struct {
-	places Places
+	envs   EnvFactory
 	spec   suite.Workspace // with a mode, and absolute paths
 	runDir string
 	cwd    string   // of a workspace in place
@@ -78,15 +78,15 @@ type provision struct {
 	templates listed // of template, once
 }
 
-// A desk is a prepared workspace: where an agent sits down.
-type desk struct {
-	place *Place
-	file  workspaceFile
-	path  string // the workspace of this execution alone; "" is not its own
+// A preparedEnv is a prepared workspace: where an agent sits down.
+type preparedEnv struct {
+	env  *Env
+	file workspaceFile
+	path string // the workspace of this execution alone; "" is not its own
 }
 
-// occasion says for what a workspace is prepared.
-type occasion struct {
+// envRequest says for what a workspace is prepared.
+type envRequest struct {
 	caseID, runnerID string // "" of a shared workspace
 	caseKey, pathKey string
 	artifacts        string // directory
@@ -96,9 +96,9 @@ type occasion struct {
 }
 
 // prepare makes the workspace of one session.
-func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
-	d := &desk{file: workspaceFile{Mode: p.spec.Mode, Provider: p.places.Kind()}}
-	req := PlaceRequest{Write: []string{o.artifacts}, Read: append(append([]string{}, p.read...), o.read...), Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
+func (p *provision) prepare(ctx context.Context, o envRequest) (*preparedEnv, error) {
+	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Provider: p.envs.Kind()}}
+	req := EnvSpec{Write: []string{o.artifacts}, Read: append(append([]string{}, p.read...), o.read...), Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
 	switch {
 	case p.spec.InPlace():
 		req.Dir, req.InPlace = p.cwd, true
@@ -120,11 +120,11 @@ func (p *provision) prepare(ctx context.Context, o occasion) (*desk, error) {
 		}
 	}
 	d.file.Cwd, req.Hide = req.Dir, p.hide(req)
-	place, err := p.places.Open(ctx, req)
+	env, err := p.envs.Open(ctx, req)
 	if err != nil {
 		return d, &setupError{OriginWorkspace, "", err}
 	}
-	d.place = place
+	d.env = env
 	if d.path != "" && p.spec.Bootstrap != nil && !p.made {
 		return d, d.bootstrap(ctx, p.spec.Bootstrap, o, p.runDir)
 	}
@@ -165,7 +165,7 @@ func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.code }
 
 // skillgymEnv are the variables of a bootstrap command.
-func skillgymEnv(dir string, o occasion, runDir string) map[string]string {
+func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
 	env := map[string]string{"SKILLGYM_WORKSPACE": dir, "SKILLGYM_OUTPUT_DIR": runDir, "SKILLGYM_ARTIFACT_DIR": o.artifacts}
 	if o.runnerID != "" {
 		env["SKILLGYM_CASE_ID"], env["SKILLGYM_RUNNER_ID"] = o.caseID, o.runnerID
@@ -174,7 +174,7 @@ func skillgymEnv(dir string, o occasion, runDir string) map[string]string {
 }
 
 // bootstrap runs the bootstrap command in the workspace.
-func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, runDir string) error {
+func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRequest, runDir string) error {
 	f := &bootstrapFile{Command: b.Command, Args: append([]string{}, b.Args...),
 		StdoutPath: filepath.Join(o.artifacts, "bootstrap.stdout.log"), StderrPath: filepath.Join(o.artifacts, "bootstrap.stderr.log")}
 	failed := func(err error) error { return &setupError{OriginBootstrap, f.StderrPath, err} }
@@ -192,14 +192,14 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, skillgymEnv(d.place.Dir(), o, runDir))
+	maps.Copy(env, skillgymEnv(d.env.Dir(), o, runDir))
 	timeout := b.Timeout
 	if timeout == 0 {
 		timeout = o.timeout
 	}
 	argv := append([]string{b.Command}, b.Args...)
 	start := time.Now()
-	res, err := d.place.run(ctx, command{argv: argv, dir: d.place.Dir(), env: env, timeout: timeout, stdout: stdout, stderr: stderr})
+	res, err := d.env.run(ctx, command{argv: argv, dir: d.env.Dir(), env: env, timeout: timeout, stdout: stdout, stderr: stderr})
 	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
 	line := strings.Join(argv, " ")
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *desk) bootstrap(ctx context.Context, b *suite.Bootstrap, o occasion, ru
 
 // settle ends a session's workspace: it is removed, or kept as a plain directory.
 // Neither can fail the case; what went wrong is in workspace.json.
-func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func(ctx context.Context, d *desk, failed func(error))) error {
+func (d *preparedEnv) settle(ctx context.Context, keep bool, artifacts string, end func(ctx context.Context, d *preparedEnv, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := retake(artifacts, cleanupName); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func
 	}
 	path := filepath.Join(artifacts, workspaceName)
 	err := writeJSON(path, d.file)
-	if d.place == nil {
+	if d.env == nil {
 		return err
 	}
 	file := d.file
@@ -255,14 +255,14 @@ func (d *desk) settle(ctx context.Context, keep bool, artifacts string, end func
 }
 
 // keepOrRemove decides on the directory of the workspace.
-func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
+func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
 	if !keep {
 		return false, boundary.RemoveTree(d.path)
 	}
-	if err := os.MkdirAll(d.path, 0o755); err != nil || d.place == nil || d.place.onHost {
+	if err := os.MkdirAll(d.path, 0o755); err != nil || d.env == nil || d.env.onHost {
 		return true, err
 	}
-	d.file.LeftOut, err = takeOut(ctx, d.place.Workspace, d.path)
+	d.file.LeftOut, err = takeOut(ctx, d.env.Workspace, d.path)
 	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
 		return false, errors.Join(err, boundary.RemoveTree(d.path))
 	}
@@ -272,9 +272,9 @@ func (d *desk) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err
 // hide returns what of the results is not for agents: those of all runs, or where
 // directories that they need lie among them, those of this one. What others did, and
 // with which credentials, is nobody's.
-func (p *provision) hide(req PlaceRequest) string {
+func (p *provision) hide(req EnvSpec) string {
 	for _, dir := range []string{filepath.Dir(p.runDir), p.runDir} {
-		if !slices.ContainsFunc(req.Read, func(read string) bool { return within(dir, read) }) && (!req.InPlace || !within(req.Dir, dir)) {
+		if !slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) }) && (!req.InPlace || !inDir(req.Dir, dir)) {
 			return dir
 		}
 	}

@@ -23,9 +23,9 @@ type ahead struct {
 
 // An opening is a workspace that is being prepared.
 type opening struct {
-	ready chan struct{}
-	desk  *desk
-	err   error
+	ready       chan struct{}
+	preparedEnv *preparedEnv
+	err         error
 }
 
 // newAhead decides whether workspaces can be prepared before their turn: those
@@ -34,7 +34,7 @@ func newAhead(m *matrix) *ahead {
 	const further, ending = 2, 4
 	a := &ahead{m: m, open: map[int]*opening{}, begun: map[int]bool{}, closing: make(chan struct{}, ending)}
 	p := m.provision
-	if p.places.Fenced() && p.spec.Mode == "isolated" && (p.spec.Bootstrap == nil || p.made) {
+	if p.envs.Fenced() && p.spec.Mode == "isolated" && (p.spec.Bootstrap == nil || p.made) {
 		a.depth = m.opts.schedule.lanes(m.opts.maxParallel) + further - 1
 	}
 	return a
@@ -56,14 +56,14 @@ func (a *ahead) prepare(ctx context.Context, next []*execution) {
 			defer close(o.ready)
 			dir := sessionDir(e.dir, 1, 1)
 			if o.err = a.m.artifacts(e, dir); o.err == nil {
-				o.desk, o.err = a.m.provision.prepare(ctx, a.m.occasion(e, dir))
+				o.preparedEnv, o.err = a.m.provision.prepare(ctx, a.m.envRequest(e, dir))
 			}
 		})
 	}
 }
 
 // take returns the workspace of a session: the one that was prepared, or a new one.
-func (a *ahead) take(ctx context.Context, e *execution, artifacts string) (*desk, error) {
+func (a *ahead) take(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
 	a.mu.Lock()
 	o := a.open[e.index]
 	a.begun[e.index] = true
@@ -74,22 +74,22 @@ func (a *ahead) take(ctx context.Context, e *execution, artifacts string) (*desk
 	}
 	a.mu.Unlock()
 	if o == nil {
-		return a.m.provision.prepare(ctx, a.m.occasion(e, artifacts))
+		return a.m.provision.prepare(ctx, a.m.envRequest(e, artifacts))
 	}
 	<-o.ready
-	if o.desk == nil {
-		o.desk = &desk{}
+	if o.preparedEnv == nil {
+		o.preparedEnv = &preparedEnv{}
 	}
-	return o.desk, o.err
+	return o.preparedEnv, o.err
 }
 
 // end ends a place: at once on the host, where the next execution may meet what it
 // leaves, and where something may still run in it that could touch the artifacts, such
 // as what tools have started; else meanwhile.
-func (a *ahead) end(ctx context.Context, d *desk, failed func(error)) {
+func (a *ahead) end(ctx context.Context, d *preparedEnv, failed func(error)) {
 	ctx = context.WithoutCancel(ctx)
-	if !d.place.fenced || a.depth == 0 || a.m.opts.tools != nil || a.m.opts.repeatFailure > 0 {
-		if err := d.place.close(ctx); err != nil {
+	if !d.env.fenced || a.depth == 0 || a.m.opts.tools != nil || a.m.opts.repeatFailure > 0 {
+		if err := d.env.close(ctx); err != nil {
 			failed(err)
 		}
 		return
@@ -97,7 +97,7 @@ func (a *ahead) end(ctx context.Context, d *desk, failed func(error)) {
 	a.closing <- struct{}{}
 	a.working.Go(func() {
 		defer func() { <-a.closing }()
-		if err := d.place.close(ctx); err != nil {
+		if err := d.env.close(ctx); err != nil {
 			failed(err)
 		}
 	})
@@ -109,16 +109,16 @@ func (a *ahead) finish(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, o := range a.open {
-		if o.desk == nil {
+		if o.preparedEnv == nil {
 			continue
 		}
-		if o.desk.place != nil {
-			if err := o.desk.place.close(ctx); err != nil {
+		if o.preparedEnv.env != nil {
+			if err := o.preparedEnv.env.close(ctx); err != nil {
 				a.m.note("eval: %v", err)
 			}
 		}
-		if o.desk.path != "" {
-			if err := boundary.RemoveTree(o.desk.path); err != nil {
+		if o.preparedEnv.path != "" {
+			if err := boundary.RemoveTree(o.preparedEnv.path); err != nil {
 				a.m.note("eval: %v", err)
 			}
 		}

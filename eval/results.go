@@ -53,7 +53,7 @@ func (m *matrix) result(interrupted bool) *Result {
 		runners = append(runners, x.info)
 	}
 	r.Runners = summarize(r.Cases, runners)
-	r.Croft = &About{Provider: m.opts.places.Kind(), Workspace: m.provision.spec.Mode, Schedule: string(m.opts.schedule),
+	r.Croft = &About{Provider: m.opts.envs.Kind(), Workspace: m.provision.spec.Mode, Schedule: string(m.opts.schedule),
 		MaxParallel: m.opts.schedule.lanes(m.opts.maxParallel), Repeat: m.opts.repeat, Interrupted: interrupted, Notices: m.notices}
 	for _, s := range r.Runners {
 		if s.CostUSD != nil {

@@ -19,11 +19,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Opened opens places with any provider whose workspaces have files and a shell,
+// Opened opens envs with any provider whose workspaces have files and a shell,
 // such as containers. They show nothing of the host: the template is copied in, and
 // neither the directory of the suite nor that of the artifacts is there. So only
 // agents work in them whose sessions come over their standard output.
-type Opened struct {
+type ProviderEnvs struct {
 	Provider string // its kind
 
 	// OpenWorkspace opens a workspace, and returns what destroys it. Required.
@@ -31,13 +31,13 @@ type Opened struct {
 }
 
 // Kind returns the kind of the provider.
-func (o *Opened) Kind() string { return o.Provider }
+func (o *ProviderEnvs) Kind() string { return o.Provider }
 
 // Fenced returns true: what runs there is not on the plain host.
-func (o *Opened) Fenced() bool { return true }
+func (o *ProviderEnvs) Fenced() bool { return true }
 
 // Ready opens a workspace that nothing runs in.
-func (o *Opened) Ready(ctx context.Context) error {
+func (o *ProviderEnvs) Ready(ctx context.Context) error {
 	_, destroy, err := o.OpenWorkspace(ctx, o.spec(driver.Policy{}))
 	// A registry that has noted a failure tells it in words.
 	if err != nil && (errors.Is(err, fault.Unsupported) || strings.Contains(err.Error(), fault.Unsupported.Error())) && o.onlyFiles(ctx) {
@@ -51,22 +51,22 @@ func (o *Opened) Ready(ctx context.Context) error {
 }
 
 // onlyFiles reports whether workspaces of the provider can be had without a shell.
-func (o *Opened) onlyFiles(ctx context.Context) bool {
+func (o *ProviderEnvs) onlyFiles(ctx context.Context) bool {
 	spec := o.spec(driver.Policy{})
 	spec.Want = driver.NewCapabilities(driver.CapFS)
 	_, destroy, err := o.OpenWorkspace(ctx, spec)
 	return err == nil && destroy(context.WithoutCancel(ctx)) == nil
 }
 
-func (o *Opened) spec(p driver.Policy) workspace.Spec {
+func (o *ProviderEnvs) spec(p driver.Policy) workspace.Spec {
 	return workspace.Spec{Kind: o.Provider, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell), Policy: p}
 }
 
-// openedHome is where programs in these places have files of their own.
-const openedHome = "/tmp/croft-eval-home"
+// providerHome is where programs in these envs have files of their own.
+const providerHome = "/tmp/croft-eval-home"
 
 // Open opens a workspace and copies the template to it.
-func (o *Opened) Open(ctx context.Context, req PlaceRequest) (_ *Place, err error) {
+func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error) {
 	if req.InPlace {
 		return nil, fmt.Errorf("eval: work in %s: %w: workspaces of provider %s are not directories of the host; use mode isolated, or the sandbox", req.Dir, fault.Unsupported, o.Provider)
 	}
@@ -88,7 +88,7 @@ func (o *Opened) Open(ctx context.Context, req PlaceRequest) (_ *Place, err erro
 			return nil, err
 		}
 	}
-	home := openedHome
+	home := providerHome
 	if res, err := ws.Run(ctx, driver.Command{Argv: []string{"mkdir", "-p", home}}); err != nil || res.ExitCode != 0 {
 		home = "" // nothing but the workspace can be written to
 	}
@@ -97,7 +97,7 @@ func (o *Opened) Open(ctx context.Context, req PlaceRequest) (_ *Place, err erro
 		env = map[string]string{}
 	}
 	maps.Copy(env, req.Env)
-	return &Place{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, apart: true, template: req.Template, home: home, destroy: destroy}, nil
+	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
 }
 
 // bringIn copies what is in a directory of the host to a workspace that is empty.
@@ -153,13 +153,13 @@ func bringFile(ctx context.Context, ws *workspace.Workspace, from, to string) er
 // translate makes a command one for the inside of a place that shows nothing of the
 // host: what it names of the template it finds in the workspace, and its home is
 // one inside.
-func (p *Place) translate(argv []string, env map[string]string) ([]string, map[string]string) {
-	if !p.apart {
+func (p *Env) translate(argv []string, env map[string]string) ([]string, map[string]string) {
+	if !p.noHostMounts {
 		return argv, env
 	}
 	argv, env = slices.Clone(argv), maps.Clone(env)
 	for i, a := range argv {
-		if p.template == "" || !filepath.IsAbs(a) || !within(p.template, a) {
+		if p.template == "" || !filepath.IsAbs(a) || !inDir(p.template, a) {
 			continue
 		}
 		if rel, err := filepath.Rel(p.template, a); err == nil {
@@ -172,10 +172,10 @@ func (p *Place) translate(argv []string, env map[string]string) ([]string, map[s
 	return argv, env
 }
 
-// checkOpened refuses, before anything is run, what can't be had in places that show
+// checkProviderEnvs refuses, before anything is run, what can't be had in envs that show
 // nothing of the host.
-func (m *matrix) checkOpened(spec *suite.Workspace) error {
-	o, ok := m.opts.places.(*Opened)
+func (m *matrix) checkProviderEnvs(spec *suite.Workspace) error {
+	o, ok := m.opts.envs.(*ProviderEnvs)
 	if !ok {
 		return nil
 	}
@@ -198,4 +198,4 @@ func (m *matrix) checkOpened(spec *suite.Workspace) error {
 // need no home that we make.
 var streaming = []string{"acp", "command"}
 
-var _ agent.Runner = (*Place)(nil)
+var _ agent.Runner = (*Env)(nil)

@@ -18,7 +18,7 @@ import (
 
 // provisionFor decides, once, how the workspaces of the run are made.
 func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
-	p := &provision{places: m.opts.places, spec: *m.workspace(), runDir: m.runDir}
+	p := &provision{envs: m.opts.envs, spec: *m.workspace(), runDir: m.runDir}
 	m.provision = p
 	if err := p.setPolicy(m.opts.config, o.Limits); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (m *matrix) provisionFor(ctx context.Context, o *Options) error {
 	}
 	if m.opts.config.Croft.Bootstrap == "once" && p.spec.Bootstrap != nil && p.spec.Mode == suite.ModeIsolated {
 		hosts := slices.Clone(m.opts.allowNet)
-		return p.bootstrapOnce(ctx, occasion{timeout: defaultTimeout, hosts: hosts})
+		return p.bootstrapOnce(ctx, envRequest{timeout: defaultTimeout, hosts: hosts})
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (m *matrix) workspace() *suite.Workspace {
 }
 
 // setPolicy takes over what the configuration asks for. Of limits that are given in
-// several ways those of the options count, then croft.limits, then croft.policy.
+// several credentialTransport those of the options count, then croft.limits, then croft.policy.
 func (p *provision) setPolicy(cfg *suite.Config, more driver.Limits) error {
 	if raw := cfg.Croft.Policy; raw != nil {
 		if err := driver.DecodeStrict(raw, &p.policy); err != nil {
@@ -98,7 +98,7 @@ func (m *matrix) workingDir(spec *suite.Workspace, o *Options) (string, error) {
 // of the suite and its configuration, what the bootstrap command names, and the
 // programs of the agents.
 func (m *matrix) shown(ctx context.Context, p *provision, o *Options) {
-	if !p.places.Fenced() {
+	if !p.envs.Fenced() {
 		return
 	}
 	p.read = realDirs(slices.Concat([]string{filepath.Dir(m.opts.suite.Path()), m.opts.config.Dir}, o.Read))
@@ -168,7 +168,7 @@ func realDirs(paths []string) []string {
 // none may be given.
 func systemDir(dir string) bool {
 	for _, sys := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/dev", "/sys", "/run", "/nix/store", "/gnu/store"} {
-		if within(sys, dir) {
+		if inDir(sys, dir) {
 			return true
 		}
 	}

@@ -65,7 +65,7 @@ func ReadResult(path string) (*Result, error) {
 			if !c.RunnerResults[i].whole() {
 				return nil, fmt.Errorf("eval: read %s: %w: a result of the case %q is null", path, fault.InvalidArgument, c.CaseID)
 			}
-			c.RunnerResults[i] = light(c.RunnerResults[i])
+			c.RunnerResults[i] = summary(c.RunnerResults[i])
 		}
 	}
 	return &r, nil

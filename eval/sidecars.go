@@ -20,35 +20,35 @@ import (
 // what ends it.
 type Tools func(ctx context.Context, ws *workspace.Workspace) (h http.Handler, end func(context.Context) error, err error)
 
-// A kit is what a session gets from outside its workspace, through the fence: tools
+// A sidecars is what a session gets from outside its workspace, through the fence: tools
 // that work in it, and a recorder or a tape in the place of its model.
-type kit struct {
+type sidecars struct {
 	agent   agent.Agent
 	tools   string   // URL inside; "" is none
 	traffic *traffic // nil is that models are asked directly
 	ends    []func() error
 }
 
-// The paths at which a kit answers.
+// The paths at which a sidecars answers.
 const (
 	toolsPath = "/mcp"
 	modelPath = "/model"
 )
 
-// kitOf makes the kit of a session. What it has is ended by its end, also where
+// startSidecars makes the sidecars of a session. What it has is ended by its end, also where
 // there is an error.
-func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts string) (k *kit, err error) {
-	k = &kit{agent: e.runner.agent}
+func (m *matrix) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
+	k = &sidecars{agent: e.runner.agent}
 	if m.opts.tools == nil && m.opts.record == "" && m.opts.replay == "" {
 		return k, nil
 	}
 	mux := http.NewServeMux()
-	base, stop, err := d.place.serve(ctx, mux)
+	base, stop, err := d.env.serve(ctx, mux)
 	if err != nil {
 		return k, err
 	}
 	k.ends = append(k.ends, func() error { stop(); return nil })
-	if k.traffic, err = m.trafficOf(artifacts, m.dirsOf(d, artifacts), d.place.way); err != nil {
+	if k.traffic, err = m.trafficOf(artifacts, m.dirsOf(d, artifacts), d.env.way); err != nil {
 		return k, err
 	}
 	if k.traffic != nil {
@@ -60,12 +60,12 @@ func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts str
 	if m.opts.tools == nil {
 		return k, nil
 	}
-	h, end, err := m.opts.tools(ctx, d.place.Workspace)
+	h, end, err := m.opts.tools(ctx, d.env.Workspace)
 	if err != nil {
 		return k, err
 	}
 	k.ends = append(k.ends, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kitTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sidecarTimeout)
 		defer cancel()
 		return end(ctx)
 	})
@@ -74,11 +74,11 @@ func (m *matrix) kitOf(ctx context.Context, e *execution, d *desk, artifacts str
 	return k, nil
 }
 
-// kitTime bounds the end of the tools of a session, and of what its model answers.
-const kitTime = 10 * time.Second
+// sidecarTimeout bounds the end of the tools of a session, and of what its model answers.
+const sidecarTimeout = 10 * time.Second
 
 // redirect lets the agent ask the tape instead of its model.
-func (k *kit) redirect(cfg agent.Config, base string, mux *http.ServeMux) error {
+func (k *sidecars) redirect(cfg agent.Config, base string, mux *http.ServeMux) error {
 	moved, up, err := agent.Redirect(cfg, base+modelPath)
 	if err != nil || up == nil {
 		return err
@@ -87,20 +87,20 @@ func (k *kit) redirect(cfg agent.Config, base string, mux *http.ServeMux) error 
 		return err
 	}
 	k.traffic.moved = true
-	mux.Handle(modelPath+"/", k.traffic.answering(http.StripPrefix(modelPath, replay.Handler(up, ofAgent{k.traffic}))))
+	mux.Handle(modelPath+"/", k.traffic.answering(http.StripPrefix(modelPath, replay.Handler(up, agentTransport{k.traffic}))))
 	return nil
 }
 
 // client is how a judge asks its model.
-func (k *kit) client() *http.Client {
+func (k *sidecars) client() *http.Client {
 	if k == nil || k.traffic == nil {
 		return nil
 	}
 	return &http.Client{Transport: k.traffic}
 }
 
-// end lets go of what the kit has, the last thing first.
-func (k *kit) end() error {
+// end lets go of what the sidecars has, the last thing first.
+func (k *sidecars) end() error {
 	var errs []error
 	for i := len(k.ends) - 1; i >= 0; i-- {
 		errs = append(errs, k.ends[i]())
@@ -110,8 +110,8 @@ func (k *kit) end() error {
 
 // dirsOf lists the directories that agents name and that differ from run to run,
 // always in this order.
-func (m *matrix) dirsOf(d *desk, artifacts string) []string {
-	return []string{d.place.Dir(), artifacts, m.runDir, filepath.Dir(m.opts.suite.Path()), m.opts.config.Dir}
+func (m *matrix) dirsOf(d *preparedEnv, artifacts string) []string {
+	return []string{d.env.Dir(), artifacts, m.runDir, filepath.Dir(m.opts.suite.Path()), m.opts.config.Dir}
 }
 
 // checkTraffic refuses what can't be recorded or replayed before anything is run.

@@ -23,12 +23,12 @@ func (p *provision) setupDir() string {
 
 // sharedOnce makes the shared workspace, for whoever comes first. Its failure is
 // everyone's.
-func (p *provision) sharedOnce(ctx context.Context, o occasion) error {
+func (p *provision) sharedOnce(ctx context.Context, o envRequest) error {
 	p.shared.once.Do(func() { p.shared.err = p.makeShared(ctx, o) })
 	return p.shared.err
 }
 
-func (p *provision) makeShared(ctx context.Context, o occasion) error {
+func (p *provision) makeShared(ctx context.Context, o envRequest) error {
 	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
 	o.caseID, o.runnerID, o.artifacts = "", "", p.setupDir()
 	o.timeout = max(o.timeout, defaultTimeout)
@@ -41,7 +41,7 @@ func (p *provision) makeShared(ctx context.Context, o occasion) error {
 	if err := p.fill(ctx, p.sharedDir()); err != nil {
 		return failed(err)
 	}
-	d := &desk{file: workspaceFile{Mode: p.spec.Mode, Cwd: p.sharedDir(), TemplateDir: p.spec.TemplateDir, WorkspacePath: p.sharedDir(), Provider: p.places.Kind()}}
+	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Cwd: p.sharedDir(), TemplateDir: p.spec.TemplateDir, WorkspacePath: p.sharedDir(), Provider: p.envs.Kind()}}
 	if p.spec.Bootstrap == nil {
 		return writeJSON(filepath.Join(o.artifacts, "workspace.json"), d.file)
 	}
@@ -60,16 +60,16 @@ func (p *provision) fill(ctx context.Context, dir string) error {
 }
 
 // bootstrapIn runs the bootstrap command in a directory of the host, in place.
-func (p *provision) bootstrapIn(ctx context.Context, d *desk, o occasion, dir string) error {
-	req := PlaceRequest{Dir: dir, InPlace: true, Write: []string{o.artifacts}, Read: p.read, Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
+func (p *provision) bootstrapIn(ctx context.Context, d *preparedEnv, o envRequest, dir string) error {
+	req := EnvSpec{Dir: dir, InPlace: true, Write: []string{o.artifacts}, Read: p.read, Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
 	req.Hide = p.hide(req)
-	place, err := p.places.Open(ctx, req)
+	env, err := p.envs.Open(ctx, req)
 	if err != nil {
 		return &setupError{OriginWorkspace, "", err}
 	}
-	d.place = place
+	d.env = env
 	err = d.bootstrap(ctx, p.spec.Bootstrap, o, p.runDir)
-	if cerr := place.close(ctx); cerr != nil && err == nil {
+	if cerr := env.close(ctx); cerr != nil && err == nil {
 		err = &setupError{OriginWorkspace, "", cerr}
 	}
 	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, "workspace.json"), d.file))
@@ -106,7 +106,7 @@ func (p *provision) clearTemplate(ctx context.Context) error {
 		return fmt.Errorf("eval: template %s: %w: %w", p.template, fault.Of(err), err)
 	}
 	p.template = real
-	if !within(real, p.runDir) {
+	if !inDir(real, p.runDir) {
 		return nil
 	}
 	p.exclude = filepath.Dir(p.runDir)
@@ -123,7 +123,7 @@ func (p *provision) clearTemplate(ctx context.Context) error {
 
 // bootstrapOnce runs the bootstrap command once, and lets all workspaces start
 // from what it left.
-func (p *provision) bootstrapOnce(ctx context.Context, o occasion) error {
+func (p *provision) bootstrapOnce(ctx context.Context, o envRequest) error {
 	dir := filepath.Join(p.runDir, "workspaces", bootstrappedName)
 	o.caseID, o.runnerID, o.artifacts = "", "", p.setupDir()
 	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
@@ -132,7 +132,7 @@ func (p *provision) bootstrapOnce(ctx context.Context, o occasion) error {
 	if err := p.fill(ctx, dir); err != nil {
 		return &setupError{OriginWorkspace, "", err}
 	}
-	d := &desk{file: workspaceFile{Mode: p.spec.Mode, Cwd: dir, TemplateDir: p.spec.TemplateDir, WorkspacePath: dir, Provider: p.places.Kind()}}
+	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Cwd: dir, TemplateDir: p.spec.TemplateDir, WorkspacePath: dir, Provider: p.envs.Kind()}}
 	if err := p.bootstrapIn(ctx, d, o, dir); err != nil {
 		return err
 	}

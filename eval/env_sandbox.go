@@ -19,7 +19,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sandbox opens places behind a fence of the kernel. The template shows through
+// Sandbox opens envs behind a fence of the kernel. The template shows through
 // an overlay: nothing is copied.
 type Sandbox struct {
 	Provider driver.Provider // of kind "sandbox"
@@ -27,9 +27,9 @@ type Sandbox struct {
 	// Isolation is the least level; "" is the provider's default.
 	Isolation driver.Isolation
 
-	// Inside answers what agents ask at a loopback address inside. It must be given to
+	// Loopback answers what agents ask at a loopback address inside. It must be given to
 	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
-	Inside *Inside
+	Loopback *LoopbackServer
 
 	mu     sync.Mutex
 	proven bool // guarded by mu; Ready has found no fault
@@ -72,7 +72,7 @@ type shownBind struct {
 }
 
 // Open opens a throw-away workspace.
-func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
+func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	policy, err := policyOf(req)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return within(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
@@ -114,7 +114,7 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	env := insideEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
 	maps.Copy(env, req.Env)
-	p := &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}
+	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
 	if t, ok := s.Provider.(outward); ok {
 		p.way = lateWay{t, spec.ID}
 		p.settle = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
@@ -151,7 +151,7 @@ func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // policyOf is the policy of a place: what the suite's configuration says, with the
 // hosts and limits that were asked for.
-func policyOf(req PlaceRequest) (driver.Policy, error) {
+func policyOf(req EnvSpec) (driver.Policy, error) {
 	rules, err := netRules(req.Hosts)
 	if err != nil {
 		return driver.Policy{}, err
@@ -164,11 +164,11 @@ func policyOf(req PlaceRequest) (driver.Policy, error) {
 
 // binds lists what is shown besides, without what is shown already. A directory
 // to read may hold the workspace and those to write.
-func binds(req PlaceRequest) []shownBind {
+func binds(req EnvSpec) []shownBind {
 	var list []shownBind
 	add := func(dirs []string, readOnly bool) {
 		for _, dir := range byLength(dirs) {
-			shown := req.InPlace && within(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return within(b.Dir, dir) })
+			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return inDir(b.Dir, dir) })
 			if !shown {
 				list = append(list, shownBind{Dir: dir, ReadOnly: readOnly})
 			}
@@ -176,7 +176,7 @@ func binds(req PlaceRequest) []shownBind {
 	}
 	add(req.Write, false)
 	add(req.Read, true)
-	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && within(b.Dir, req.Hide) }
+	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
 	if req.Hide != "" && slices.ContainsFunc(list, holds) {
 		list = append(list, shownBind{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
