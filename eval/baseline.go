@@ -14,11 +14,9 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
-
-// Metrics of token use that a baseline may be of.
-var metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
 
 // A Baseline says how token use is held against what it was.
 type Baseline struct {
@@ -31,30 +29,14 @@ type Baseline struct {
 
 // tokens is a report's count of the baseline's metric.
 func (b *Baseline) tokens(r *session.Report) (float64, bool) {
-	counts := tokenCounts(r)
-	n := counts[4]
-	switch b.metric() {
-	case "inputTokens":
-		n = counts[0]
-	case "outputTokens":
-		n = counts[1]
-	case "reasoningTokens":
-		n = counts[2]
-	case "cacheTokens":
-		n = counts[3]
-	}
+	n := tokenCounts(r)[slices.Index(countNames, b.metric())]
 	if n == nil {
 		return 0, false
 	}
 	return *n, true
 }
 
-func (b *Baseline) metric() string {
-	if b.Metric == "" {
-		return metrics[0]
-	}
-	return b.Metric
-}
+func (b *Baseline) metric() string { return first(b.Metric, "totalTokens") }
 
 // A baselineEntry is what one case on one runner used.
 type baselineEntry struct {
@@ -81,13 +63,23 @@ type baselines struct {
 	dirty bool         // guarded by mu
 }
 
-// loadBaselines reads the file of baselines, if there is one.
-func loadBaselines(b *Baseline) (*baselines, error) {
-	if b == nil {
+// loadBaselines reads the file of baselines that the plan names, if there is one. It
+// returns nil where token use is not compared.
+func loadBaselines(p *plan) (*baselines, error) {
+	s := p.config.Snapshots
+	if s == nil {
+		if p.Baselines != "" || p.UpdateBaselines {
+			return nil, fmt.Errorf("eval: snapshots: %w: the configuration has no snapshots with a tolerance", fault.InvalidArgument)
+		}
 		return nil, nil
 	}
-	if b.Metric != "" && !slices.Contains(metrics, b.Metric) {
-		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(metrics, ", "))
+	path := first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
+	return readBaselines(&Baseline{Path: path, Metric: s.Metric, Absolute: s.Absolute, Percent: s.Percent, Update: p.UpdateBaselines})
+}
+
+func readBaselines(b *Baseline) (*baselines, error) {
+	if !slices.Contains(countNames, b.metric()) {
+		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(suite.Metrics, ", "))
 	}
 	s := &baselines{Baseline: *b, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
 	data, err := os.ReadFile(b.Path)

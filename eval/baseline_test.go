@@ -23,7 +23,7 @@ func TestBaselines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshots.json")
 	r := session.NewRunner("claude", session.Agent{Type: "claude-code", Model: "m"})
 	open := func(update bool) *baselines {
-		s, err := loadBaselines(&Baseline{Path: path, Percent: new(5.0), Absolute: new(50.0), Update: update})
+		s, err := readBaselines(&Baseline{Path: path, Percent: new(5.0), Absolute: new(50.0), Update: update})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestBadBaselinesAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadBaselines(&Baseline{Path: path}); err == nil {
+		if _, err := readBaselines(&Baseline{Path: path}); err == nil {
 			t.Errorf("%s is taken", text)
 		}
 	}

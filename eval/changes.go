@@ -90,11 +90,11 @@ type before struct {
 
 // remember notes how the workspace is. What a bootstrap command has made, and what
 // was there in place, is set aside as far as it is small.
-func (p *provision) remember(ctx context.Context, d *preparedEnv) (b *before, err error) {
+func (v *environments) remember(ctx context.Context, d *preparedEnv) (b *before, err error) {
 	b = &before{}
-	if d.path != "" && p.template != "" {
-		b.template = p.template
-		if b.original, err = p.templates.of(ctx, p.template); err != nil {
+	if d.path != "" && v.template != "" {
+		b.template = v.template
+		if b.original, err = v.templates.of(ctx, v.template); err != nil {
 			return nil, err
 		}
 		if d.file.Bootstrap == nil {

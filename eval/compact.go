@@ -1,10 +1,13 @@
 package eval
 
-// A result names one report several times: a session's is that of its repetition, and
-// what all repetitions have in common is that of the execution. The journal has it
-// once, where the session is.
+import (
+	"strings"
 
-// once is a result without what can be made again of its sessions.
+	"github.com/croft-run/croft/eval/session"
+)
+
+// compactResult drops reports that expandResult can rebuild from the sessions, so that
+// the journal stores each once.
 func compactResult(r *ExecutionResult) *ExecutionResult {
 	if len(r.Repetitions) == 0 {
 		return r
@@ -16,8 +19,8 @@ func compactResult(r *ExecutionResult) *ExecutionResult {
 		if n == 0 || rep.Sessions[n-1].Report != rep.Report {
 			return r
 		}
-		light := *rep
-		light.Report, c.Repetitions[i] = nil, &light
+		compact := *rep
+		compact.Report, c.Repetitions[i] = nil, &compact
 	}
 	c.Report = nil
 	if r.RepeatTarget == 1 {
@@ -26,7 +29,7 @@ func compactResult(r *ExecutionResult) *ExecutionResult {
 	return &c
 }
 
-// again puts what once left out back.
+// expandResult rebuilds the reports that compactResult dropped.
 func expandResult(r *ExecutionResult) {
 	if !r.whole() || len(r.Repetitions) == 0 {
 		return
@@ -50,4 +53,43 @@ func expandResult(r *ExecutionResult) {
 	default:
 		r.Report = r.Repetitions[len(r.Repetitions)-1].Report
 	}
+}
+
+// summary is a result without what fills memory: the journal has it.
+func summary(r *ExecutionResult) *ExecutionResult {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.diff = ""
+	c.Report = reportSummary(r.Report)
+	c.Sessions, c.Repetitions = summaries(r.Sessions), summaries(r.Repetitions)
+	return &c
+}
+
+func summaries(list []*ExecutionResult) []*ExecutionResult {
+	var out []*ExecutionResult
+	for _, r := range list {
+		out = append(out, summary(r))
+	}
+	return out
+}
+
+func reportSummary(r *session.Report) *session.Report {
+	if r == nil {
+		return nil
+	}
+	const shown = 2000 // of a final output
+	c := *r
+	c.Events, c.DetectedSkills, c.Commands, c.Network = nil, nil, nil, nil
+	c.Files = session.Files{Changed: r.Files.Changed[:min(len(r.Files.Changed), 20)]}
+	c.FinalOutput = cut(r.FinalOutput, shown)
+	return &c
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }

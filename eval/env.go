@@ -6,19 +6,17 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Env is where one execution works: a workspace whose processes see it, and
+// An Env is the environment of one execution: a workspace whose processes see it, and
 // the directories that they need besides, at the paths that these have on the
 // host.
 type Env struct {
@@ -62,14 +60,7 @@ func (p *Env) run(ctx context.Context, c command) (driver.Result, error) {
 	maps.Copy(env, more)
 	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.timeout, Stdin: c.stdin, MaxOutput: 1 << 16}
 	cmd.OnStdout, cmd.OnStderr = into(c.stdout), into(c.stderr)
-	res, err := p.Workspace.Run(ctx, cmd)
-	if err != nil {
-		return res, err
-	}
-	if ctx.Err() != nil && res.Cause == driver.CauseCanceled {
-		return res, nil
-	}
-	return res, nil
+	return p.Workspace.Run(ctx, cmd)
 }
 
 func into(w io.Writer) func([]byte) error {
@@ -82,7 +73,7 @@ func into(w io.Writer) func([]byte) error {
 	}
 }
 
-// Run makes a Env an agent.Runner.
+// Run makes an Env an agent.Runner.
 func (p *Env) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error) {
 	res, err := p.run(ctx, command{argv: inv.Argv, dir: inv.Dir, env: inv.Env, timeout: inv.Timeout, stdin: inv.Stdin, stdout: inv.Stdout, stderr: inv.Stderr})
 	if err != nil {
@@ -99,10 +90,10 @@ func (p *Env) close(ctx context.Context) error {
 	return p.destroy(ctx)
 }
 
-// closeTime bounds the end of a place.
+// closeTime bounds the end of an environment.
 const closeTime = 30 * time.Second
 
-// EnvFactory opens envs.
+// An EnvFactory opens environments.
 type EnvFactory interface {
 	// Kind names what they are.
 	Kind() string
@@ -123,15 +114,13 @@ type EnvFactory interface {
 type EnvSpec struct {
 	Dir      string   // where the workspace is
 	Template string   // what it starts with; "" is nothing
-	Exclude  string   // what of the template stays out; "" is nothing
 	InPlace  bool     // Dir itself is the workspace, with what is in it
 	Write    []string // directories of the host that are shown, writable
 	Read     []string // and read-only
 	Hide     string   // a directory in one of Read of which nothing is shown but what is asked for above; "" is none
 	Hosts    []string // that may be reached, as "host" or "host:port"
 	Limits   driver.Limits
-	Policy   driver.Policy     // what else is asked for; Hosts are allowed besides, and its limits do not count
-	Env      map[string]string // for every command
+	Policy   driver.Policy // what else is asked for; Hosts are allowed besides, and its limits do not count
 }
 
 // environ is the environment of this process as a map.
@@ -143,12 +132,4 @@ func environ(list []string) map[string]string {
 		}
 	}
 	return env
-}
-
-// mountPoint makes dir an empty directory.
-func mountPoint(dir string) error {
-	if err := boundary.RemoveTree(dir); err != nil {
-		return err
-	}
-	return os.MkdirAll(dir, 0o755)
 }

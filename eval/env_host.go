@@ -39,13 +39,8 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 		return nil, err
 	}
 	if !req.InPlace {
-		if err := mountPoint(req.Dir); err != nil {
-			return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
-		}
-		if req.Template != "" {
-			if err := copyTree(ctx, req.Template, req.Dir, req.Exclude); err != nil {
-				return nil, err
-			}
+		if err := fillDir(ctx, req.Template, req.Dir, ""); err != nil {
+			return nil, err
 		}
 	}
 	d, closers, err := hostWorkspace(req.Dir)
@@ -58,7 +53,6 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	}
 	env := environ(os.Environ())
 	maps.Copy(env, req.Policy.Env)
-	maps.Copy(env, req.Env)
 	return &Env{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/eval/agent"
-	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -84,7 +83,7 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 		}
 	}()
 	if req.Template != "" {
-		if err := bringIn(ctx, ws, req.Template, req.Exclude); err != nil {
+		if err := bringIn(ctx, ws, req.Template); err != nil {
 			return nil, err
 		}
 	}
@@ -92,28 +91,22 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 	if res, err := ws.Run(ctx, driver.Command{Argv: []string{"mkdir", "-p", home}}); err != nil || res.ExitCode != 0 {
 		home = "" // nothing but the workspace can be written to
 	}
-	env := maps.Clone(req.Policy.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
-	maps.Copy(env, req.Env)
+	env := map[string]string{}
+	maps.Copy(env, req.Policy.Env)
 	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
 }
 
 // bringIn copies what is in a directory of the host to a workspace that is empty.
-func bringIn(ctx context.Context, ws *workspace.Workspace, from, exclude string) error {
+func bringIn(ctx context.Context, ws *workspace.Workspace, from string) error {
 	list, err := os.ReadDir(from)
 	if err != nil {
 		return fmt.Errorf("eval: read %s: %w: %w", from, fault.Of(err), err)
 	}
 	for _, e := range list {
 		at := filepath.Join(from, e.Name())
-		if at == exclude {
-			continue
-		}
 		switch {
 		case e.IsDir():
-			_, err = ws.Import(ctx, at, e.Name(), excluding(at, exclude))
+			_, err = ws.Import(ctx, at, e.Name(), nil)
 		case e.Type()&fs.ModeSymlink != 0:
 			var target string
 			if target, err = os.Readlink(at); err == nil {
@@ -125,13 +118,6 @@ func bringIn(ctx context.Context, ws *workspace.Workspace, from, exclude string)
 		if err != nil {
 			return fmt.Errorf("eval: bring %s in: %w: %w", at, fault.Of(err), err)
 		}
-	}
-	return nil
-}
-
-func excluding(dir, exclude string) *workspace.ImportOptions {
-	if rel, err := filepath.Rel(dir, exclude); err == nil && exclude != "" && filepath.IsLocal(rel) {
-		return &workspace.ImportOptions{Exclude: []string{filepath.ToSlash(rel)}}
 	}
 	return nil
 }
@@ -170,28 +156,6 @@ func (p *Env) translate(argv []string, env map[string]string) ([]string, map[str
 		env["CROFT_EVAL_HOME"] = p.home
 	}
 	return argv, env
-}
-
-// checkProviderEnvs refuses, before anything is run, what can't be had in envs that show
-// nothing of the host.
-func (m *matrix) checkProviderEnvs(spec *suite.Workspace) error {
-	o, ok := m.opts.envs.(*ProviderEnvs)
-	if !ok {
-		return nil
-	}
-	if spec.Mode != suite.ModeIsolated {
-		return fmt.Errorf("eval: workspace mode %q: %w: with provider %s there are only isolated workspaces", spec.Mode, fault.Unsupported, o.Provider)
-	}
-	if m.opts.config.Croft.Bootstrap == "once" {
-		return fmt.Errorf("eval: croft.bootstrap once: %w: with provider %s each workspace is prepared on its own", fault.Unsupported, o.Provider)
-	}
-	for _, r := range m.runners {
-		if !slices.Contains(streaming, r.agent.Type()) {
-			return fmt.Errorf("eval: runner %s: %w: %s keeps its session in files that are not seen here with provider %s; use the sandbox, or one of %v",
-				r.info.ID, fault.Unsupported, r.agent.Type(), o.Provider, streaming)
-		}
-	}
-	return nil
 }
 
 // streaming are the agents whose sessions come over their standard output, and that

@@ -92,9 +92,6 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 			}
 		}
 	}
-	if req.Exclude != "" {
-		return nil, fmt.Errorf("eval: a template without %s: %w", req.Exclude, fault.Internal) // the run has made one without it
-	}
 	if spec.Config, err = json.Marshal(cfg); err != nil {
 		return nil, err
 	}
@@ -113,7 +110,6 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	}
 	env := insideEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
-	maps.Copy(env, req.Env)
 	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
 	if t, ok := s.Provider.(outward); ok {
 		p.way = lateWay{t, spec.ID}

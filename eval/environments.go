@@ -56,19 +56,14 @@ type setupError struct {
 func (e *setupError) Error() string { return e.err.Error() }
 func (e *setupError) Unwrap() error { return e.err }
 
-// provision is how workspaces are made for a whole run.
-type provision struct {
-	envs   EnvFactory
-	spec   suite.Workspace // with a mode, and absolute paths
-	runDir string
-	cwd    string   // of a workspace in place
+// environments prepares the environments of a run.
+type environments struct {
+	plan   *plan
 	read   []string // directories of the host that are shown
 	limits driver.Limits
 	policy driver.Policy
-	env    map[string]string // for every command, beside the host's
 
-	template string // what to start from: spec.TemplateDir, or what was made of it
-	exclude  string // what of it stays out
+	template string // what workspaces start from: templateDir, or what was made of it
 	made     bool   // template was made for this run, bootstrapped
 
 	shared struct {
@@ -78,14 +73,68 @@ type provision struct {
 	templates listed // of template, once
 }
 
-// A preparedEnv is a prepared workspace: where an agent sits down.
+// newEnvironments decides, once, how the environments of the run are made.
+func newEnvironments(ctx context.Context, p *plan) (*environments, error) {
+	v := &environments{plan: p}
+	if err := v.setPolicy(); err != nil {
+		return nil, err
+	}
+	v.setRead(ctx)
+	if err := v.clearTemplate(ctx); err != nil {
+		return nil, err
+	}
+	if p.config.Croft.Bootstrap == "once" && p.workspace.Bootstrap != nil && p.workspace.Mode == suite.ModeIsolated {
+		return v, v.bootstrapOnce(ctx, envRequest{timeout: defaultTimeout, hosts: p.hosts(nil)})
+	}
+	return v, nil
+}
+
+// setPolicy takes over what the configuration asks for. Of limits that are given in
+// several ways those of the options count, then croft.limits, then croft.policy.
+func (v *environments) setPolicy() error {
+	cfg := v.plan.config
+	if raw := cfg.Croft.Policy; raw != nil {
+		if err := driver.DecodeStrict(raw, &v.policy); err != nil {
+			return fmt.Errorf("eval: %s: croft.policy: %w", cfg.Path, err)
+		}
+	}
+	v.limits = v.policy.Limits.With(cfg.Croft.Limits).With(v.plan.Limits)
+	return nil
+}
+
+// setRead lists the directories that executions see besides their workspace: those of
+// the suite and its configuration, what the bootstrap command names, and the programs of
+// the agents.
+func (v *environments) setRead(ctx context.Context) {
+	p := v.plan
+	if !p.Envs.Fenced() {
+		return
+	}
+	v.read = realDirs(slices.Concat([]string{filepath.Dir(p.suite.Path()), p.config.Dir}, p.Read))
+	if p.Tmp != "" {
+		v.read = append(v.read, realDirs([]string{p.Tmp})...)
+	}
+	if b := p.workspace.Bootstrap; b != nil {
+		v.read = slices.Concat(v.read, programDirs(b.Command, os.Getenv("PATH")), namedDirs(b.Args))
+	}
+	for _, r := range p.runners {
+		inv, err := dryRun(ctx, r)
+		if err != nil || len(inv.Argv) == 0 {
+			continue // the session itself will say why
+		}
+		r.hosts = inv.Hosts
+		r.read = slices.Concat(programDirs(inv.Argv[0], first(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
+	}
+}
+
+// A preparedEnv is an environment that is ready for one session.
 type preparedEnv struct {
 	env  *Env
 	file workspaceFile
 	path string // the workspace of this execution alone; "" is not its own
 }
 
-// envRequest says for what a workspace is prepared.
+// An envRequest describes the session that an environment is prepared for.
 type envRequest struct {
 	caseID, runnerID string // "" of a shared workspace
 	caseKey, pathKey string
@@ -95,49 +144,71 @@ type envRequest struct {
 	read             []string // what this runner needs to see
 }
 
-// prepare makes the workspace of one session.
-func (p *provision) prepare(ctx context.Context, o envRequest) (*preparedEnv, error) {
-	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Provider: p.envs.Kind()}}
-	req := EnvSpec{Write: []string{o.artifacts}, Read: append(append([]string{}, p.read...), o.read...), Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
+// of prepares the environment of a session of an execution.
+func (v *environments) of(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
+	return v.prepare(ctx, envRequest{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
+		timeout: e.c.timeout, hosts: v.plan.hosts(e.runner), read: e.runner.read})
+}
+
+// spec is the environment of a request, but for where it works.
+func (v *environments) spec(o envRequest) EnvSpec {
+	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.read, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
+}
+
+// prepare makes the environment of one session.
+func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv, error) {
+	spec := &v.plan.workspace
+	d := &preparedEnv{file: v.workspaceFile("")}
+	req := v.spec(o)
 	switch {
-	case p.spec.InPlace():
-		req.Dir, req.InPlace = p.cwd, true
-	case p.spec.Mode == suite.ModeShared:
-		if err := p.sharedOnce(ctx, o); err != nil {
-			return d, err
+	case spec.InPlace():
+		req.Dir, req.InPlace = v.plan.cwd, true
+	case spec.Mode == suite.ModeShared:
+		v.shared.once.Do(func() { v.shared.err = v.makeShared(ctx, o) })
+		if v.shared.err != nil { // it is that of all executions
+			return d, v.shared.err
 		}
-		req.Dir, req.InPlace = p.sharedDir(), true
-		d.file.TemplateDir, d.file.WorkspacePath = p.spec.TemplateDir, p.sharedDir()
+		req.Dir, req.InPlace = v.dir(sharedName), true
+		d.file = v.workspaceFile(req.Dir)
 	default:
-		d.path = filepath.Join(p.runDir, "workspaces", o.caseKey, o.pathKey)
-		req.Dir, req.Template, req.Exclude = d.path, p.template, p.exclude
-		d.file.TemplateDir, d.file.WorkspacePath = p.spec.TemplateDir, d.path
-		if err := p.ready(); err != nil {
+		d.path = v.dir(filepath.Join(o.caseKey, o.pathKey))
+		req.Dir, req.Template = d.path, v.template
+		d.file = v.workspaceFile(d.path)
+		if err := v.checkTemplate(); err != nil {
 			return d, err
 		}
 		if err := boundary.RemoveTree(d.path); err != nil {
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
-	d.file.Cwd, req.Hide = req.Dir, p.hide(req)
-	env, err := p.envs.Open(ctx, req)
+	d.file.Cwd, req.Hide = req.Dir, v.hide(req)
+	env, err := v.plan.Envs.Open(ctx, req)
 	if err != nil {
 		return d, &setupError{OriginWorkspace, "", err}
 	}
 	d.env = env
-	if d.path != "" && p.spec.Bootstrap != nil && !p.made {
-		return d, d.bootstrap(ctx, p.spec.Bootstrap, o, p.runDir)
+	if d.path != "" && spec.Bootstrap != nil && !v.made {
+		return d, d.bootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
 	}
 	return d, nil
 }
 
-// ready checks the template each time: it may go while a run is under way.
-func (p *provision) ready() error {
-	if p.spec.TemplateDir == "" {
-		return nil
+// workspaceFile is the description of a workspace, whose directory is "" where agents
+// work in place.
+func (v *environments) workspaceFile(dir string) workspaceFile {
+	f := workspaceFile{Mode: v.plan.workspace.Mode, Provider: v.plan.Envs.Kind()}
+	if dir != "" {
+		f.TemplateDir, f.WorkspacePath = v.plan.workspace.TemplateDir, dir
 	}
-	if err := checkTemplate(p.spec.TemplateDir); err != nil {
-		return &setupError{OriginWorkspace, "", err}
+	return f
+}
+
+// checkTemplate is called for each session: the template may go while a run is under way.
+func (v *environments) checkTemplate() error {
+	if dir := v.plan.workspace.TemplateDir; dir != "" {
+		if err := checkTemplate(dir); err != nil {
+			return &setupError{OriginWorkspace, "", err}
+		}
 	}
 	return nil
 }
@@ -188,15 +259,10 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 		return failed(err)
 	}
 	defer stderr.Close() // a log
-	env := maps.Clone(b.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
+	env := map[string]string{}
+	maps.Copy(env, b.Env)
 	maps.Copy(env, skillgymEnv(d.env.Dir(), o, runDir))
-	timeout := b.Timeout
-	if timeout == 0 {
-		timeout = o.timeout
-	}
+	timeout := first(b.Timeout, o.timeout)
 	argv := append([]string{b.Command}, b.Args...)
 	start := time.Now()
 	res, err := d.env.run(ctx, command{argv: argv, dir: d.env.Dir(), env: env, timeout: timeout, stdout: stdout, stderr: stderr})
@@ -219,9 +285,9 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 	return nil
 }
 
-// settle ends a session's workspace: it is removed, or kept as a plain directory.
-// Neither can fail the case; what went wrong is in workspace.json.
-func (d *preparedEnv) settle(ctx context.Context, keep bool, artifacts string, end func(ctx context.Context, d *preparedEnv, failed func(error))) error {
+// end ends the environment of a session: the workspace is removed, or kept as a plain
+// directory. Neither can fail the case; what went wrong is in workspace.json.
+func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := retake(artifacts, cleanupName); err != nil {
 		return err
@@ -245,7 +311,7 @@ func (d *preparedEnv) settle(ctx context.Context, keep bool, artifacts string, e
 		return err
 	}
 	file := d.file
-	end(ctx, d, func(err error) {
+	closeEnv(ctx, d, func(err error) {
 		if file.CleanupError == "" {
 			file.CleanupError = err.Error()
 		}
@@ -269,12 +335,13 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 	return true, err
 }
 
-// hide returns what of the results is not for agents: those of all runs, or where
-// directories that they need lie among them, those of this one. What others did, and
-// with which credentials, is nobody's.
-func (p *provision) hide(req EnvSpec) string {
-	for _, dir := range []string{filepath.Dir(p.runDir), p.runDir} {
-		if !slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) }) && (!req.InPlace || !inDir(req.Dir, dir)) {
+// hide returns the directory of results that agents must not see: that of all runs or,
+// where directories that agents need lie in it, that of this run. It keeps an agent from
+// the artifacts and credentials of other agents.
+func (v *environments) hide(req EnvSpec) string {
+	for _, dir := range []string{filepath.Dir(v.plan.runDir), v.plan.runDir} {
+		shown := slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) })
+		if !shown && (!req.InPlace || !inDir(req.Dir, dir)) {
 			return dir
 		}
 	}

@@ -22,9 +22,9 @@ type attempt func(ctx context.Context, e *execution, dir string) *ExecutionResul
 
 // execute repeats an execution until it has passed often enough, or failed for
 // good. It returns nil where ctx ended first.
-func (m *matrix) execute(ctx context.Context, e *execution) *ExecutionResult {
-	return repeated(ctx, e, m.opts.repeat, m.opts.repeatFailure, m.session, func(reports []*session.Report) *ErrorInfo {
-		return m.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
+func (r *run) execute(ctx context.Context, e *execution) *ExecutionResult {
+	return repeated(ctx, e, r.Repeat, *r.RepeatFailure, r.sessions.run, func(reports []*session.Report) *ErrorInfo {
+		return r.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
 	})
 }
 

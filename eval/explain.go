@@ -114,24 +114,25 @@ type asker struct {
 }
 
 func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config, o *Options) (*asker, error) {
-	m := &matrix{opts: settings{config: cfg, envs: o.Envs, suite: &Cases{Name: f.SuitePath}}}
-	if m.opts.envs == nil {
-		m.opts.envs = Host{}
+	p := &plan{Options: *o, suite: &Cases{Name: f.SuitePath}, config: cfg}
+	p.Runners = []string{f.RunnerID}
+	if p.Envs == nil {
+		p.Envs = Host{}
 	}
-	if err := m.chooseRunners(&Options{Runners: []string{f.RunnerID}}); err != nil {
+	if err := p.chooseRunners(); err != nil {
 		return nil, err
 	}
-	r := m.runners[0]
-	p := &provision{envs: m.opts.envs}
-	if err := p.setPolicy(cfg, o.Limits); err != nil {
+	r, v := p.runners[0], &environments{plan: p}
+	if err := v.setPolicy(); err != nil {
 		return nil, err
 	}
-	m.shown(ctx, p, o)
+	v.setRead(ctx)
 	if _, err := os.Stat(f.Cwd); err != nil {
 		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
 	}
-	env, err := m.opts.envs.Open(ctx, EnvSpec{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
-		Hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet), Limits: p.limits, Policy: p.policy})
+	spec := v.spec(envRequest{artifacts: dir, read: r.read, hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet)})
+	spec.Dir, spec.InPlace = f.Cwd, true
+	env, err := p.Envs.Open(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package eval
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
@@ -78,60 +77,6 @@ type Context struct {
 	Done     int      `json:"done,omitempty"` // executions that an earlier part of the run has done
 
 	inPlace bool // agents work in Cwd
-}
-
-// context describes the run.
-func (m *matrix) context() *Context {
-	c := &Context{
-		IsInteractive: m.interactive, Cwd: m.opts.dir, WorkspaceMode: m.provision.spec.Mode, SuitePath: m.opts.suite.Path(), ArtifactDir: m.runDir,
-		SelectedCaseCount: len(m.cases), SelectedRunnerCount: len(m.runners), SelectedExecutionCount: len(m.executions), Repeat: m.opts.repeat,
-		ScheduleMode: m.opts.schedule, MaxParallel: m.opts.schedule.lanes(m.opts.maxParallel), CaseFilter: strings.Join(m.opts.caseFilter, ","),
-		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.envs.Kind(), Notices: m.notices,
-	}
-	if m.provision.spec.InPlace() {
-		c.Cwd, c.inPlace = m.provision.cwd, true
-	}
-	return c
-}
-
-func (c *plannedCase) info() CaseInfo {
-	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
-}
-
-// tell hands an event to all reporters, one after the other.
-func (m *matrix) tell(e Event) {
-	e.Context = m.described
-	for _, r := range m.reporters {
-		if err := r.Report(e); err != nil {
-			m.note("eval: reporter: %v", err)
-		}
-	}
-}
-
-// about is an event about a case.
-func (m *matrix) about(h Hook, c *plannedCase) Event {
-	info := c.info()
-	return Event{Hook: h, Case: &info, CaseIndex: c.index + 1, TotalCases: len(m.cases)}
-}
-
-func (m *matrix) tellStart() {
-	m.described = m.context()
-	e := Event{Hook: OnSuiteStart, StartedAt: m.startedAt}
-	for _, c := range m.cases {
-		e.Cases = append(e.Cases, c.info())
-	}
-	for _, r := range m.runners {
-		e.Runners = append(e.Runners, r.info)
-	}
-	for _, r := range m.results {
-		if r != nil {
-			m.described.Done++
-		}
-	}
-	m.tell(e)
-	if f, ok := m.opts.suite.(file); ok {
-		m.console("", f.Logs)
-	}
 }
 
 // ReporterNames are the reporters that are built in.

@@ -172,8 +172,10 @@ func (e *ExecutionResult) allSessions() []*ExecutionResult {
 	return all
 }
 
-// tokenCounts are the five counts of a report: input, output, reasoning, cache,
-// total.
+// countNames are the names of tokenCounts.
+var countNames = []string{"inputTokens", "outputTokens", "reasoningTokens", "cacheTokens", "totalTokens"}
+
+// tokenCounts are the five counts of a report, as countNames names them.
 func tokenCounts(r *session.Report) [5]*float64 {
 	if r == nil {
 		return [5]*float64{}

@@ -39,8 +39,8 @@ func ParseSchedule(s string) (Schedule, error) {
 	return Schedule(s), nil
 }
 
-// lanes returns how many executions may run at once.
-func (s Schedule) lanes(maxParallel int) int {
+// workers returns how many executions may run at once.
+func (s Schedule) workers(maxParallel int) int {
 	switch {
 	case s == Serial:
 		return 1
@@ -51,15 +51,15 @@ func (s Schedule) lanes(maxParallel int) int {
 	}
 }
 
-// run calls do for each execution, in the order of the schedule. lane of an
-// execution is whose turn it is part of; it returns when all that were started
-// have ended. Where ctx ends no further one is started.
-func (s Schedule) run(ctx context.Context, n, maxParallel int, lane func(i int) int, do func(ctx context.Context, i int)) {
+// run calls do for each execution, in the order of the schedule. queueOf
+// returns the queue of an execution, for isolated-by-runner. run returns when all that
+// were started have ended. Where ctx ends no further one is started.
+func (s Schedule) run(ctx context.Context, n, maxParallel int, queueOf func(i int) int, do func(ctx context.Context, i int)) {
 	queues := make([][]int, 0, n)
 	if s == ByRunner {
 		at := map[int]int{}
 		for i := range n {
-			l := lane(i)
+			l := queueOf(i)
 			if _, ok := at[l]; !ok {
 				at[l] = len(queues)
 				queues = append(queues, nil)
@@ -73,7 +73,7 @@ func (s Schedule) run(ctx context.Context, n, maxParallel int, lane func(i int) 
 	}
 	next := make(chan []int)
 	var wg sync.WaitGroup
-	for range min(s.lanes(maxParallel), len(queues)) {
+	for range min(s.workers(maxParallel), len(queues)) {
 		wg.Go(func() {
 			for queue := range next {
 				for _, i := range queue {

@@ -15,127 +15,103 @@ import (
 // start from after a single bootstrap, and a template without the results that
 // lie in it.
 
-func (p *provision) sharedDir() string { return filepath.Join(p.runDir, "workspaces", "shared") }
-
-func (p *provision) setupDir() string {
-	return filepath.Join(p.runDir, "workspaces", "shared-setup")
-}
-
-// sharedOnce makes the shared workspace, for whoever comes first. Its failure is
-// everyone's.
-func (p *provision) sharedOnce(ctx context.Context, o envRequest) error {
-	p.shared.once.Do(func() { p.shared.err = p.makeShared(ctx, o) })
-	return p.shared.err
-}
-
-func (p *provision) makeShared(ctx context.Context, o envRequest) error {
-	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
-	o.caseID, o.runnerID, o.artifacts = "", "", p.setupDir()
-	o.timeout = max(o.timeout, defaultTimeout)
-	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
-		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
-	}
-	if err := p.ready(); err != nil {
-		return err
-	}
-	if err := p.fill(ctx, p.sharedDir()); err != nil {
-		return failed(err)
-	}
-	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Cwd: p.sharedDir(), TemplateDir: p.spec.TemplateDir, WorkspacePath: p.sharedDir(), Provider: p.envs.Kind()}}
-	if p.spec.Bootstrap == nil {
-		return writeJSON(filepath.Join(o.artifacts, "workspace.json"), d.file)
-	}
-	return p.bootstrapIn(ctx, d, o, p.sharedDir())
-}
-
-// fill makes dir a copy of the template.
-func (p *provision) fill(ctx context.Context, dir string) error {
-	if err := mountPoint(dir); err != nil {
-		return fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
-	}
-	if p.template == "" {
-		return nil
-	}
-	return copyTree(ctx, p.template, dir, p.exclude)
-}
-
-// bootstrapIn runs the bootstrap command in a directory of the host, in place.
-func (p *provision) bootstrapIn(ctx context.Context, d *preparedEnv, o envRequest, dir string) error {
-	req := EnvSpec{Dir: dir, InPlace: true, Write: []string{o.artifacts}, Read: p.read, Hosts: o.hosts, Limits: p.limits, Policy: p.policy, Env: p.env}
-	req.Hide = p.hide(req)
-	env, err := p.envs.Open(ctx, req)
-	if err != nil {
-		return &setupError{OriginWorkspace, "", err}
-	}
-	d.env = env
-	err = d.bootstrap(ctx, p.spec.Bootstrap, o, p.runDir)
-	if cerr := env.close(ctx); cerr != nil && err == nil {
-		err = &setupError{OriginWorkspace, "", cerr}
-	}
-	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, "workspace.json"), d.file))
-}
-
-// settleShared removes what was made for all, where nothing failed.
-func (p *provision) settleShared(passed bool) error {
-	var errs []error
-	for _, name := range []string{templateName, bootstrappedName} {
-		errs = append(errs, boundary.RemoveTree(filepath.Join(p.runDir, "workspaces", name)))
-	}
-	if passed {
-		errs = append(errs, boundary.RemoveTree(p.sharedDir()))
-	}
-	return errors.Join(errs...)
-}
-
-// Names beside the workspaces, of what they start from. No case has one of these.
+// Names beside the workspaces of cases. No case has one that begins with a dot.
 const (
+	sharedName       = "shared"
+	setupName        = "shared-setup"
 	templateName     = ".template"
 	bootstrappedName = ".bootstrapped"
 )
 
-// clearTemplate makes a template of its own where the results of this run lie in
-// the one that is given: an overlay must not change below what lies over it, and
-// nobody's results are part of what an agent starts with.
-func (p *provision) clearTemplate(ctx context.Context) error {
-	p.template = p.spec.TemplateDir
-	if p.template == "" || checkTemplate(p.template) != nil {
-		return nil // each execution says so
-	}
-	real, err := filepath.EvalSymlinks(p.template) // a link is what it leads to
-	if err != nil {
-		return fmt.Errorf("eval: template %s: %w: %w", p.template, fault.Of(err), err)
-	}
-	p.template = real
-	if !inDir(real, p.runDir) {
-		return nil
-	}
-	p.exclude = filepath.Dir(p.runDir)
-	if p.exclude == real {
-		p.exclude = p.runDir
-	}
-	dir := filepath.Join(p.runDir, "workspaces", templateName)
-	if err := p.fill(ctx, dir); err != nil {
+// dir is a directory below that of the workspaces.
+func (v *environments) dir(name string) string {
+	return filepath.Join(v.plan.runDir, "workspaces", name)
+}
+
+// makeShared makes the shared workspace.
+func (v *environments) makeShared(ctx context.Context, o envRequest) error {
+	o.timeout = max(o.timeout, defaultTimeout)
+	if err := v.checkTemplate(); err != nil {
 		return err
 	}
-	p.template, p.exclude = dir, ""
-	return nil
+	return v.setUp(ctx, o, v.dir(sharedName))
+}
+
+// setUp makes dir a copy of the template and runs the bootstrap command in it, in
+// place, if there is one. Its logs go to a directory of their own.
+func (v *environments) setUp(ctx context.Context, o envRequest, dir string) error {
+	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
+	o.caseID, o.runnerID, o.artifacts = "", "", v.dir(setupName)
+	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
+		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
+	}
+	if err := fillDir(ctx, v.template, dir, ""); err != nil {
+		return failed(err)
+	}
+	d := &preparedEnv{file: v.workspaceFile(dir)}
+	d.file.Cwd = dir
+	var err error
+	if b := v.plan.workspace.Bootstrap; b != nil {
+		o.read = nil // that of a runner
+		req := v.spec(o)
+		req.Dir, req.InPlace = dir, true
+		req.Hide = v.hide(req)
+		if d.env, err = v.plan.Envs.Open(ctx, req); err != nil {
+			return failed(err)
+		}
+		err = d.bootstrap(ctx, b, o, v.plan.runDir)
+		if cerr := d.env.close(ctx); cerr != nil && err == nil {
+			err = failed(cerr)
+		}
+	}
+	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, workspaceName), d.file))
+}
+
+// removeShared removes what was made for all executions; the shared workspace only
+// where nothing failed.
+func (v *environments) removeShared(passed bool) error {
+	names := []string{templateName, bootstrappedName}
+	if passed {
+		names = append(names, sharedName)
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, boundary.RemoveTree(v.dir(name)))
+	}
+	return errors.Join(errs...)
+}
+
+// clearTemplate makes a template of its own where the results of this run lie in the one
+// that is given: the lower directory of an overlayfs must not change while it is mounted,
+// and results are no part of what an agent starts with.
+func (v *environments) clearTemplate(ctx context.Context) error {
+	v.template = v.plan.workspace.TemplateDir
+	if v.template == "" || checkTemplate(v.template) != nil {
+		return nil // each execution says so
+	}
+	real, err := filepath.EvalSymlinks(v.template) // a link is what it leads to
+	if err != nil {
+		return fmt.Errorf("eval: template %s: %w: %w", v.template, fault.Of(err), err)
+	}
+	v.template = real
+	if !inDir(real, v.plan.runDir) {
+		return nil
+	}
+	exclude := filepath.Dir(v.plan.runDir)
+	if exclude == real {
+		exclude = v.plan.runDir
+	}
+	v.template = v.dir(templateName)
+	return fillDir(ctx, real, v.template, exclude)
 }
 
 // bootstrapOnce runs the bootstrap command once, and lets all workspaces start
 // from what it left.
-func (p *provision) bootstrapOnce(ctx context.Context, o envRequest) error {
-	dir := filepath.Join(p.runDir, "workspaces", bootstrappedName)
-	o.caseID, o.runnerID, o.artifacts = "", "", p.setupDir()
-	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
-		return &setupError{OriginWorkspace, "", fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err)}
-	}
-	if err := p.fill(ctx, dir); err != nil {
-		return &setupError{OriginWorkspace, "", err}
-	}
-	d := &preparedEnv{file: workspaceFile{Mode: p.spec.Mode, Cwd: dir, TemplateDir: p.spec.TemplateDir, WorkspacePath: dir, Provider: p.envs.Kind()}}
-	if err := p.bootstrapIn(ctx, d, o, dir); err != nil {
+func (v *environments) bootstrapOnce(ctx context.Context, o envRequest) error {
+	dir := v.dir(bootstrappedName)
+	if err := v.setUp(ctx, o, dir); err != nil {
 		return err
 	}
-	p.template, p.made = dir, true
+	v.template, v.made = dir, true
 	return nil
 }

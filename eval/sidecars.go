@@ -3,16 +3,12 @@ package eval
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/replay"
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -37,9 +33,9 @@ const (
 
 // startSidecars makes the sidecars of a session. What it has is ended by its end, also where
 // there is an error.
-func (m *matrix) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
+func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
 	k = &sidecars{agent: e.runner.agent}
-	if m.opts.tools == nil && m.opts.record == "" && m.opts.replay == "" {
+	if r.plan.Tools == nil && r.plan.Record == "" && r.plan.Replay == "" {
 		return k, nil
 	}
 	mux := http.NewServeMux()
@@ -48,7 +44,7 @@ func (m *matrix) startSidecars(ctx context.Context, e *execution, d *preparedEnv
 		return k, err
 	}
 	k.ends = append(k.ends, func() error { stop(); return nil })
-	if k.traffic, err = m.trafficOf(artifacts, m.dirsOf(d, artifacts), d.env.way); err != nil {
+	if k.traffic, err = r.tapes.open(artifacts, r.dirsOf(d, artifacts), d.env.way); err != nil {
 		return k, err
 	}
 	if k.traffic != nil {
@@ -57,10 +53,10 @@ func (m *matrix) startSidecars(ctx context.Context, e *execution, d *preparedEnv
 			return k, err
 		}
 	}
-	if m.opts.tools == nil {
+	if r.plan.Tools == nil {
 		return k, nil
 	}
-	h, end, err := m.opts.tools(ctx, d.env.Workspace)
+	h, end, err := r.plan.Tools(ctx, d.env.Workspace)
 	if err != nil {
 		return k, err
 	}
@@ -110,39 +106,6 @@ func (k *sidecars) end() error {
 
 // dirsOf lists the directories that agents name and that differ from run to run,
 // always in this order.
-func (m *matrix) dirsOf(d *preparedEnv, artifacts string) []string {
-	return []string{d.env.Dir(), artifacts, m.runDir, filepath.Dir(m.opts.suite.Path()), m.opts.config.Dir}
-}
-
-// checkTraffic refuses what can't be recorded or replayed before anything is run.
-func (m *matrix) checkTraffic(o *Options) error {
-	cfg := m.opts.config.Croft
-	m.opts.record, m.opts.replay = cfg.Record, cfg.Replay
-	if o.Record != "" || o.Replay != "" {
-		m.opts.record, m.opts.replay = o.Record, o.Replay
-	}
-	switch {
-	case m.opts.record == "" && m.opts.replay == "":
-		return nil
-	case m.opts.record != "" && m.opts.replay != "":
-		return fmt.Errorf("eval: record and replay: %w: one run does one or the other", fault.InvalidArgument)
-	}
-	if m.opts.replay != "" {
-		m.opts.noModelNet = true
-		if info, err := os.Stat(m.opts.replay); err != nil {
-			return fmt.Errorf("eval: replay %s: %w: %w", m.opts.replay, fault.Of(err), err)
-		} else if !info.IsDir() {
-			return fmt.Errorf("eval: replay %s: %w: it is no directory of tapes", m.opts.replay, fault.InvalidArgument)
-		}
-	}
-	for _, r := range m.runners {
-		_, up, err := agent.Redirect(r.config, "http://127.0.0.1")
-		if err != nil {
-			return fmt.Errorf("eval: runner %s: %w", r.info.ID, err)
-		}
-		if up == nil {
-			m.notices = append(m.notices, fmt.Sprintf("runner %s: nothing is recorded or replayed: env of its agent sets none of %s", r.info.ID, strings.Join(agent.ModelVariables, ", ")))
-		}
-	}
-	return nil
+func (r *sessionRunner) dirsOf(d *preparedEnv, artifacts string) []string {
+	return []string{d.env.Dir(), artifacts, r.plan.runDir, filepath.Dir(r.plan.suite.Path()), r.plan.config.Dir}
 }

@@ -22,10 +22,17 @@ import (
 // never answers another one. Tapes lie in a directory as artifacts do:
 // CASE/RUNNER/repeat-1.jsonl.
 
-// tapePath is where the tape of a session is, whose artifacts are in a directory of
+// tapes are the recordings of a run.
+type tapes struct {
+	record, replay string // directories; "" is none
+	runDir         string
+	rules          []driver.NetRule // that allow something
+}
+
+// path is where the tape of a session is, whose artifacts are in a directory of
 // the run.
-func (m *matrix) tapePath(below, artifacts string) (string, error) {
-	rel, err := filepath.Rel(m.runDir, artifacts)
+func (t *tapes) path(below, artifacts string) (string, error) {
+	rel, err := filepath.Rel(t.runDir, artifacts)
 	if err != nil {
 		return "", fmt.Errorf("eval: tape of %s: %w: %w", artifacts, fault.Internal, err)
 	}
@@ -106,12 +113,12 @@ func (t *traffic) doubt() error {
 
 // trafficOf opens the tape of a session; nil is that models are asked directly.
 // dirs are those that differ from run to run, and way is how the agent would ask.
-func (m *matrix) trafficOf(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
+func (t *tapes) open(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
 	switch {
-	case m.opts.record != "":
-		return m.recordTo(artifacts, dirs, way)
-	case m.opts.replay != "":
-		return m.replayFrom(artifacts, dirs)
+	case t.record != "":
+		return t.recordTo(artifacts, dirs, way)
+	case t.replay != "":
+		return t.replayFrom(artifacts, dirs)
 	}
 	return nil, nil
 }
@@ -151,8 +158,8 @@ func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.traffic.RoundTrip(r.WithContext(context.WithValue(r.Context(), agentKey{}, true)))
 }
 
-func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
-	path, err := m.tapePath(m.opts.record, artifacts)
+func (t *tapes) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
+	path, err := t.path(t.record, artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +170,14 @@ func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper
 	if err != nil {
 		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
 	}
-	rec := replay.NewRecorder(credentialTransport{way, m.provision.policy.Network.Allow}, f)
+	rec := replay.NewRecorder(credentialTransport{way, t.rules}, f)
 	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 
 // replayFrom opens the tape of a session. A repetition or another try that was not
 // recorded is answered as the first one was.
-func (m *matrix) replayFrom(artifacts string, dirs []string) (*traffic, error) {
-	path, err := m.tapePath(m.opts.replay, artifacts)
+func (t *tapes) replayFrom(artifacts string, dirs []string) (*traffic, error) {
+	path, err := t.path(t.replay, artifacts)
 	if err != nil {
 		return nil, err
 	}

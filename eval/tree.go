@@ -13,9 +13,26 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
+
+// fillDir makes dir a copy of a template, "" is nothing. What is exclude, or below it,
+// stays out.
+func fillDir(ctx context.Context, template, dir, exclude string) error {
+	err := boundary.RemoveTree(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
+	}
+	if template == "" {
+		return nil
+	}
+	return copyTree(ctx, template, dir, exclude)
+}
 
 // copyTree copies the contents of a directory of the host to one that is empty:
 // modes and symlinks as they are, hidden files too. What is exclude, or below it,
