@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
@@ -35,30 +34,19 @@ func (o *ProviderEnvs) Kind() string { return o.Provider }
 // Fenced returns true: what runs there is not on the plain host.
 func (o *ProviderEnvs) Fenced() bool { return true }
 
-// Ready opens a workspace that nothing runs in.
+// Ready opens a workspace with all that the provider has, and refuses a provider whose
+// workspaces have no shell.
 func (o *ProviderEnvs) Ready(ctx context.Context) error {
-	_, destroy, err := o.OpenWorkspace(ctx, o.spec(driver.Policy{}))
-	// A registry that has noted a failure tells it in words.
-	if err != nil && (errors.Is(err, fault.Unsupported) || strings.Contains(err.Error(), fault.Unsupported.Error())) && o.onlyFiles(ctx) {
-		return fmt.Errorf("eval: provider %s: %w: agents are programs, and its workspaces have files and no shell; suites run with sandbox (the default), local, docker, "+
-			"or any other provider that has one", o.Provider, fault.Unsupported)
-	}
+	ws, destroy, err := o.OpenWorkspace(ctx, workspace.Spec{Kind: o.Provider})
 	if err != nil {
 		return err
 	}
-	return destroy(context.WithoutCancel(ctx))
-}
-
-// onlyFiles reports whether workspaces of the provider can be had without a shell.
-func (o *ProviderEnvs) onlyFiles(ctx context.Context) bool {
-	spec := o.spec(driver.Policy{})
-	spec.Want = driver.NewCapabilities(driver.CapFS)
-	_, destroy, err := o.OpenWorkspace(ctx, spec)
-	return err == nil && destroy(context.WithoutCancel(ctx)) == nil
-}
-
-func (o *ProviderEnvs) spec(p driver.Policy) workspace.Spec {
-	return workspace.Spec{Kind: o.Provider, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell), Policy: p}
+	has := ws.Capabilities().Has(driver.CapShell)
+	if err := destroy(context.WithoutCancel(ctx)); err != nil || has {
+		return err
+	}
+	return fmt.Errorf("eval: provider %s: %w: agents are programs, and its workspaces have files and no shell; suites run with sandbox (the default), local, docker, "+
+		"or any other provider that has one", o.Provider, fault.Unsupported)
 }
 
 // providerHome is where programs in these envs have files of their own.
@@ -73,7 +61,7 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 	if err != nil {
 		return nil, err
 	}
-	ws, destroy, err := o.OpenWorkspace(ctx, o.spec(policy))
+	ws, destroy, err := o.OpenWorkspace(ctx, workspace.Spec{Kind: o.Provider, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell), Policy: policy})
 	if err != nil {
 		return nil, err
 	}

@@ -23,14 +23,11 @@ const (
 // Prepare gives Copilot a home by COPILOT_HOME. Its tokens come to us in a file of
 // telemetry.
 func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	d, err := in.openHome("", nil, copilotHome)
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.mkdir(copilotHome); err != nil {
-		return Invocation{}, err
-	}
 	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
 		return Invocation{}, err
 	}
@@ -85,11 +82,11 @@ func aboutCopilotModel(message string) bool {
 
 // Collect keeps the stream and finds the telemetry.
 func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
+	raw, err := keepStream(in, out, noSessionID)
 	if err != nil {
 		return Raw{}, err
 	}
-	for _, r := range records(out.Stdout) {
+	for _, r := range records(out.Stdout) { // the last one counts
 		if id, ok := r.text("sessionId"); ok {
 			raw.SessionID = id
 		} else if id, ok := r.obj("data").text("sessionId"); ok {
