@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
@@ -92,13 +94,10 @@ func (e *assertEnv) Run(ctx context.Context, cmd suite.Command) (suite.CommandRe
 		d.Timeout = commandTime
 	}
 	if cmd.Stdin != "" {
-		d.Stdin = stringReader(cmd.Stdin)
+		d.Stdin = strings.NewReader(cmd.Stdin)
 	}
-	for _, env := range []map[string]string{e.preparedEnv.env.env, cmd.Env} {
-		for k, v := range env {
-			d.Env[k] = v
-		}
-	}
+	maps.Copy(d.Env, e.preparedEnv.env.env)
+	maps.Copy(d.Env, cmd.Env)
 	res, err := e.preparedEnv.env.Workspace.Run(ctx, d)
 	if err != nil {
 		return suite.CommandResult{}, err

@@ -110,23 +110,18 @@ func aggregate(e *execution, repeat int, repetitions, good []*ExecutionResult, f
 // meanReport is the last report with the means of all in it.
 func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Report) {
 	var durations, took []float64
-	var counts [5][]float64
+	var reports []*session.Report
 	for _, g := range good {
 		durations = append(durations, g.DurationMs)
 		if g.Report.DurationMs != nil {
 			took = append(took, *g.Report.DurationMs)
 		}
-		for i, n := range tokenCounts(g.Report) {
-			if n != nil {
-				counts[i] = append(counts[i], *n)
-			}
-		}
+		reports = append(reports, g.Report)
 	}
 	r := *good[len(good)-1].Report
 	r.DurationMs = meanOf(took)
-	u := &r.Usage
-	u.InputTokens, u.OutputTokens, u.ReasoningTokens = meanOf(counts[0]), meanOf(counts[1]), meanOf(counts[2])
-	u.CacheTokens, u.TotalTokens = meanOf(counts[3]), meanOf(counts[4])
+	u, n := &r.Usage, meanCounts(reports)
+	u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CacheTokens, u.TotalTokens = n[0], n[1], n[2], n[3], n[4]
 	return mean(durations), &r
 }
 

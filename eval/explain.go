@@ -81,13 +81,9 @@ func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, 
 		}
 		return &out, nil
 	}
-	var f explainFile
-	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
-	if err == nil {
-		err = json.Unmarshal(data, &f)
-	}
+	f, err := readExplain(dir)
 	if err != nil {
-		return nil, fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+		return nil, err
 	}
 	if f.SessionID == "" {
 		return nil, fmt.Errorf("eval: explain %s: %w: the session has no id to go on with", dir, fault.Unsupported)
@@ -161,13 +157,17 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 
 // ExplainSuite returns the suite of a session about which something may be asked.
 func ExplainSuite(dir string) (string, error) {
-	var f explainFile
+	f, err := readExplain(dir)
+	return f.SuitePath, err
+}
+
+func readExplain(dir string) (f explainFile, err error) {
 	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
 	if err != nil {
-		return "", fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+		return f, fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
 	}
-	return f.SuitePath, nil
+	return f, nil
 }

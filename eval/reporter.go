@@ -1,11 +1,13 @@
 package eval
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -80,7 +82,7 @@ type Context struct {
 }
 
 // ReporterNames are the reporters that are built in.
-var ReporterNames = []string{"standard", "json", "json-summary", "github-actions", "html", "junit", "markdown"}
+var ReporterNames = suite.Reporters
 
 // A ReporterConfig says how a built-in reporter writes.
 type ReporterConfig struct {
@@ -97,9 +99,9 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	case "", "standard":
 		return newStandard(cfg), nil
 	case "json":
-		return &jsonReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error { return copyResults(cfg.Out, r) }), nil
 	case "json-summary":
-		return &jsonReporter{out: cfg.Out, summary: true}, nil
+		return finalReporter(func(r *Result) error { return writeSummary(cfg.Out, r) }), nil
 	case "github-actions":
 		return &githubReporter{standard: newStandard(ReporterConfig{Out: jobLog{cfg.Out}}), out: cfg.Out, summary: cfg.Summary}, nil
 	case "html":
@@ -108,9 +110,14 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 		}
 		return &htmlReporter{standard: newStandard(cfg)}, nil
 	case "junit":
-		return &junitReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error { return writeJUnit(cfg.Out, r) }), nil
 	case "markdown":
-		return &markdownReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error {
+			var b bytes.Buffer
+			writeMarkdown(&b, r, 0)
+			_, err := cfg.Out.Write(b.Bytes())
+			return err
+		}), nil
 	}
 	return nil, fmt.Errorf("eval: reporter %q: %w: expected one of %s, or the path of a module", name, fault.InvalidArgument, strings.Join(ReporterNames, ", "))
 }

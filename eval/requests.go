@@ -1,8 +1,6 @@
 package eval
 
 import (
-	"io"
-	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/eval/session"
@@ -77,5 +75,3 @@ func (r *Requests) forget(workspace string) {
 	defer r.mu.Unlock()
 	delete(r.all, workspace)
 }
-
-func stringReader(s string) io.Reader { return strings.NewReader(s) }

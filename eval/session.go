@@ -292,7 +292,12 @@ func (r *sessionRunner) written(res *ExecutionResult, outcome *suite.Outcome) *E
 // expected.
 func (r *sessionRunner) classified(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
 	if !res.Passed && e.c.HasClassify {
-		if class, err := r.classify(ctx, e, res); err != nil {
+		var class *suite.FailureClass
+		data, err := json.Marshal(res)
+		if err == nil {
+			class, err = r.plan.suite.Classify(ctx, e.c.ID, data)
+		}
+		if err != nil {
 			r.notify.note("eval: %s: classifyFailure: %v", e.name(), err)
 		} else if class != nil {
 			res.FailureClass = &Class{ID: class.ID, Label: class.Label}
@@ -300,12 +305,4 @@ func (r *sessionRunner) classified(ctx context.Context, e *execution, res *Execu
 	}
 	settleStatus(res, e.c.ExpectedFail)
 	return res
-}
-
-func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult) (*suite.FailureClass, error) {
-	data, err := json.Marshal(res)
-	if err != nil {
-		return nil, err
-	}
-	return r.plan.suite.Classify(ctx, e.c.ID, data)
 }

@@ -129,7 +129,7 @@ func noSessionID(record) (string, bool) { return "", false }
 
 // Normalize reads the stream.
 func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := claudeReader{in: in, calls: map[string]claudeCall{}}
+	n := claudeReader{in: in, calls: map[string]toolCall{}}
 	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
 	for _, r := range records(raw.Session) {
 		switch r.kind() {
@@ -156,13 +156,7 @@ type claudeReader struct {
 	in    Input
 	at    string // of the record that is read; events have no time
 	b     session.Builder
-	calls map[string]claudeCall
-}
-
-// A claudeCall is a call of a tool whose result is to come.
-type claudeCall struct {
-	tool    string
-	command int // its place in b.Commands + 1; 0 is none
+	calls map[string]toolCall
 }
 
 // block reads one block of what the assistant says.
@@ -195,7 +189,7 @@ func (n *claudeReader) call(block record) {
 		}
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: name, Args: args})
 	}
-	call := claudeCall{tool: name}
+	call := toolCall{tool: name}
 	switch name {
 	case "Read", "read":
 		n.b.Read(input.str("file_path"), n.in.Dir, "")

@@ -109,7 +109,7 @@ func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 
 // Normalize reads the stream and the telemetry.
 func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := copilotReader{dir: in.Dir, calls: map[string]copilotCall{}}
+	n := copilotReader{dir: in.Dir, calls: map[string]toolCall{}}
 	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		n.read(r.kind(), r.obj("data"), r.str("timestamp"))
@@ -122,12 +122,7 @@ func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
 type copilotReader struct {
 	b     session.Builder
 	dir   string
-	calls map[string]copilotCall
-}
-
-type copilotCall struct {
-	tool    string
-	command int // its place in b.Commands + 1; 0 is none
+	calls map[string]toolCall
 }
 
 func (n *copilotReader) read(kind string, data record, at string) {
@@ -169,7 +164,7 @@ func (n *copilotReader) start(data record, at string) {
 	if skill, ok := args.first("skill", "name"); ok && tool == "skill" {
 		n.b.Skill(skill, "Loaded via skill tool", at)
 	}
-	call := copilotCall{tool: tool}
+	call := toolCall{tool: tool}
 	if command, ok := copilotCommand(tool, args, data); ok {
 		n.b.Run(command, n.dir, at)
 		call.command = len(n.b.Commands)

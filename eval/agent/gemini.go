@@ -119,7 +119,7 @@ func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, e
 
 // Normalize reads the stream.
 func (gemini) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := geminiReader{dir: in.Dir, calls: map[string]geminiCall{}, kept: readGemini(raw.Telemetry)}
+	n := geminiReader{dir: in.Dir, calls: map[string]toolCall{}, kept: readGemini(raw.Telemetry)}
 	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		at := r.str("timestamp")
