@@ -23,7 +23,7 @@ import (
 )
 
 // Bounds of what is looked at to tell what an agent changed. Beyond them the
-// names are told and not the text.
+// names are listed and not the text.
 const (
 	maxDiffFile  = 1 << 20  // bytes of a file whose text is compared
 	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
@@ -88,9 +88,9 @@ type before struct {
 	stash    string // host directory with the text of other files
 }
 
-// remember notes how the workspace is. What a bootstrap command has made, and what
+// snapshotBefore notes how the workspace is. What a bootstrap command has made, and what
 // was there in place, is set aside as far as it is small.
-func (v *environments) remember(ctx context.Context, d *preparedEnv) (b *before, err error) {
+func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *before, err error) {
 	b = &before{}
 	if d.path != "" && v.template != "" {
 		b.template = v.template
@@ -124,7 +124,7 @@ func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err err
 		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
 			return nil
 		}
-		if err := takeText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
+		if err := exportText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (b *before) forget() error {
 	return scratch.Remove(b.stash)
 }
 
-func takeText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
+func exportText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (b *before) sideBySide(ctx context.Context, ws *workspace.Workspace, was, i
 	if !has {
 		return nil
 	}
-	err := takeText(ctx, ws, is, filepath.Join(newDir, is.Path))
+	err := exportText(ctx, ws, is, filepath.Join(newDir, is.Path))
 	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.NotFound {
 		return nil // it can't be read, or went meanwhile
 	}

@@ -15,7 +15,7 @@ type bar struct {
 }
 
 // chart draws bars with their intervals, lying, as SVG: it scales and needs nothing
-// from elsewhere. Bars without observations are told as such.
+// from elsewhere. Bars without observations say so.
 func chart(title string, bars []bar, show func(float64) string) template.HTML {
 	const width, left, right, row, top = 420, 130, 84, 24, 28
 	most := 0.0
@@ -31,7 +31,7 @@ func chart(title string, bars []bar, show func(float64) string) template.HTML {
 		width, top+row*len(bars), template.HTMLEscapeString(title))
 	for i, b := range bars {
 		y := top + row*i
-		fmt.Fprintf(&s, `<text x="0" y="%d">%s</text>`, y+13, template.HTMLEscapeString(cut(b.label, 22)))
+		fmt.Fprintf(&s, `<text x="0" y="%d">%s</text>`, y+13, template.HTMLEscapeString(truncate(b.label, 22)))
 		if b.N == 0 {
 			fmt.Fprintf(&s, `<text x="%d" y="%d">not known</text>`, left, y+13)
 			continue

@@ -83,11 +83,11 @@ func reportSummary(r *session.Report) *session.Report {
 	c := *r
 	c.Events, c.DetectedSkills, c.Commands, c.Network = nil, nil, nil, nil
 	c.Files = session.Files{Changed: r.Files.Changed[:min(len(r.Files.Changed), 20)]}
-	c.FinalOutput = cut(r.FinalOutput, shown)
+	c.FinalOutput = truncate(r.FinalOutput, shown)
 	return &c
 }
 
-func cut(s string, most int) string {
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

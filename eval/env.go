@@ -22,24 +22,24 @@ import (
 type Env struct {
 	Workspace *workspace.Workspace
 
-	dir      string                          // the workspace, as its processes see it
-	env      map[string]string               // of every command
-	fenced   bool                            // what runs here can't reach the host
-	loopback *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
-	onHost   bool                            // dir is a directory of the host with the very files
-	way      http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
-	settle   func(ctx context.Context) error // waits until all requests are told; nil is that none are
-	destroy  func(ctx context.Context) error
+	dir          string                          // the workspace, as its processes see it
+	env          map[string]string               // of every command
+	fenced       bool                            // what runs here can't reach the host
+	loopback     *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
+	onHost       bool                            // dir is a directory of the host with the very files
+	transport    http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
+	waitRequests func(ctx context.Context) error // waits until all requests were passed to Requests; nil is that none are
+	destroy      func(ctx context.Context) error
 
 	noHostMounts bool   // nothing of the host is shown inside
-	template     string // of a place that is apart: what was copied to it
-	home         string // of a place that is apart: where programs keep files of their own; "" is nowhere
+	template     string // of an environment without host mounts: what was copied to it
+	home         string // of an environment without host mounts: where programs keep files of their own; "" is nowhere
 }
 
 // Dir returns the path of the workspace, which is the same inside and outside.
 func (p *Env) Dir() string { return p.dir }
 
-// A command is what is run in a place.
+// A command is what is run in an environment.
 type command struct {
 	argv           []string
 	dir            string // absolute, in the workspace
@@ -101,15 +101,15 @@ type EnvFactory interface {
 	// Fenced reports whether what runs in them can't reach the host.
 	Fenced() bool
 
-	// Ready says why no place can be opened on this host, if that is so.
+	// Ready says why no environment can be opened on this host, if that is so.
 	Ready(ctx context.Context) error
 
-	// Open makes a place. At req.Dir there is nothing, or it is the directory to
+	// Open makes an environment. At req.Dir there is nothing, or it is the directory to
 	// work in, in place.
 	Open(ctx context.Context, req EnvSpec) (*Env, error)
 }
 
-// A EnvSpec says which place is wanted. All paths are absolute and without
+// An EnvSpec says which environment is wanted. All paths are absolute and without
 // symlinks.
 type EnvSpec struct {
 	Dir      string   // where the workspace is

@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Opened opens envs with any provider whose workspaces have files and a shell,
+// Opened opens environments with any provider whose workspaces have files and a shell,
 // such as containers. They show nothing of the host: the template is copied in, and
 // neither the directory of the suite nor that of the artifacts is there. So only
 // agents work in them whose sessions come over their standard output.
@@ -49,7 +49,7 @@ func (o *ProviderEnvs) Ready(ctx context.Context) error {
 		"or any other provider that has one", o.Provider, fault.Unsupported)
 }
 
-// providerHome is where programs in these envs have files of their own.
+// providerHome is where programs in these environments have files of their own.
 const providerHome = "/tmp/croft-eval-home"
 
 // Open opens a workspace and copies the template to it.
@@ -71,7 +71,7 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 		}
 	}()
 	if req.Template != "" {
-		if err := bringIn(ctx, ws, req.Template); err != nil {
+		if err := importTemplate(ctx, ws, req.Template); err != nil {
 			return nil, err
 		}
 	}
@@ -84,8 +84,8 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
 }
 
-// bringIn copies what is in a directory of the host to a workspace that is empty.
-func bringIn(ctx context.Context, ws *workspace.Workspace, from string) error {
+// importTemplate copies what is in a directory of the host to a workspace that is empty.
+func importTemplate(ctx context.Context, ws *workspace.Workspace, from string) error {
 	list, err := os.ReadDir(from)
 	if err != nil {
 		return fmt.Errorf("eval: read %s: %w: %w", from, fault.Of(err), err)
@@ -101,7 +101,7 @@ func bringIn(ctx context.Context, ws *workspace.Workspace, from string) error {
 				err = ws.Symlink(ctx, target, e.Name())
 			}
 		case e.Type().IsRegular():
-			err = bringFile(ctx, ws, at, e.Name())
+			err = importFile(ctx, ws, at, e.Name())
 		}
 		if err != nil {
 			return fmt.Errorf("eval: bring %s in: %w: %w", at, fault.Of(err), err)
@@ -110,7 +110,7 @@ func bringIn(ctx context.Context, ws *workspace.Workspace, from string) error {
 	return nil
 }
 
-func bringFile(ctx context.Context, ws *workspace.Workspace, from, to string) error {
+func importFile(ctx context.Context, ws *workspace.Workspace, from, to string) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func bringFile(ctx context.Context, ws *workspace.Workspace, from, to string) er
 	return err
 }
 
-// translate makes a command one for the inside of a place that shows nothing of the
+// translate makes a command one for the inside of an environment that shows nothing of the
 // host: what it names of the template it finds in the workspace, and its home is
 // one inside.
 func (p *Env) translate(argv []string, env map[string]string) ([]string, map[string]string) {

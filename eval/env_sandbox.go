@@ -57,7 +57,7 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 	return d.Life.Destroy(context.WithoutCancel(ctx))
 }
 
-// sandboxConfig is what the provider is told of a place.
+// sandboxConfig is the configuration of the workspace of an environment.
 type sandboxConfig struct {
 	Throwaway bool        `json:"throwaway,omitempty"`
 	Template  string      `json:"template,omitempty"`
@@ -111,30 +111,30 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	env := insideEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
 	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
-	if t, ok := s.Provider.(outward); ok {
-		p.way = lateWay{t, spec.ID}
-		p.settle = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
+	if t, ok := s.Provider.(egressProvider); ok {
+		p.transport = lazyTransport{t, spec.ID}
+		p.waitRequests = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
 	}
 	return p, nil
 }
 
-// An outward one is a provider that asks hosts in the place of what runs in a workspace.
-type outward interface {
+// An egressProvider makes requests on behalf of what runs in a workspace.
+type egressProvider interface {
 	Transport(workspace string) (http.RoundTripper, error)
 
-	// Settle waits until what has ended was told of.
+	// Settle waits until the events of requests that have ended were emitted.
 	Settle(ctx context.Context, workspace string) error
 }
 
-// lateWay finds the way out of a workspace when there is something to ask: most
+// lazyTransport finds the way out of a workspace when there is something to ask: most
 // sessions have nothing.
-type lateWay struct {
-	provider  outward
+type lazyTransport struct {
+	provider  egressProvider
 	workspace string
 }
 
 // RoundTrip asks by a way of its own, which ends with the answer.
-func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l lazyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, err := l.provider.Transport(l.workspace)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTrip(r)
 }
 
-// policyOf is the policy of a place: what the suite's configuration says, with the
+// policyOf is the policy of an environment: what the suite's configuration says, with the
 // hosts and limits that were asked for.
 func policyOf(req EnvSpec) (driver.Policy, error) {
 	rules, err := netRules(req.Hosts)

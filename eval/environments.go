@@ -289,7 +289,7 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 // directory. Neither can fail the case; what went wrong is in workspace.json.
 func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := retake(artifacts, cleanupName); err != nil {
+	if err := removeForged(artifacts, cleanupName); err != nil {
 		return err
 	}
 	if d.path != "" {
@@ -315,7 +315,7 @@ func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, clos
 		if file.CleanupError == "" {
 			file.CleanupError = err.Error()
 		}
-		writeJSON(path, file) //nolint:errcheck // it was written once, and what it lacks is told nowhere else
+		writeJSON(path, file) //nolint:errcheck // it was written once, and the error has no other place
 	})
 	return err
 }
@@ -328,7 +328,7 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 	if err := os.MkdirAll(d.path, 0o755); err != nil || d.env == nil || d.env.onHost {
 		return true, err
 	}
-	d.file.LeftOut, err = takeOut(ctx, d.env.Workspace, d.path)
+	d.file.LeftOut, err = exportWorkspace(ctx, d.env.Workspace, d.path)
 	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
 		return false, errors.Join(err, boundary.RemoveTree(d.path))
 	}

@@ -57,7 +57,7 @@ func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try 
 		return out
 	}
 	failure := &ExecutionResult{Runner: e.runner.info, Error: why, FailureOrigin: OriginSnapshot, FailureClass: classOf(OriginSnapshot, false), ArtifactDir: e.dir}
-	settleStatus(failure, e.c.ExpectedFail)
+	setStatus(failure, e.c.ExpectedFail)
 	return aggregate(e, repeat, repetitions, good, failure)
 }
 

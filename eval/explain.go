@@ -75,7 +75,7 @@ func FindExplain(dir string) (string, error) {
 func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
 	path := filepath.Join(dir, answersName)
 	var out Explained
-	if data, err := readOurs(path, maxRead); err == nil && !rerun {
+	if data, err := readOwnFile(path, maxRead); err == nil && !rerun {
 		if err := json.Unmarshal(data, &out); err != nil {
 			return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
 		}
@@ -162,7 +162,7 @@ func ExplainSuite(dir string) (string, error) {
 }
 
 func readExplain(dir string) (f explainFile, err error) {
-	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
+	data, err := readOwnFile(filepath.Join(dir, explainName), maxRead)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}

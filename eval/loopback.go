@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An LoopbackServer answers what the processes of workspaces ask at a loopback address
+// A LoopbackServer answers what the processes of workspaces ask at a loopback address
 // inside: no request leaves the fence. It is given to the provider that opens them,
 // which passes on what is asked there.
 type LoopbackServer struct {
@@ -45,7 +45,7 @@ func (i *LoopbackServer) serve(workspace string, h http.Handler) (stop func()) {
 	}
 }
 
-// serve lets h answer what runs in the place, at the URL that it returns, until
+// serve lets h answer what runs in the environment, at the URL that it returns, until
 // stop is called.
 func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	switch {
@@ -57,8 +57,8 @@ func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func
 	return "", nil, fmt.Errorf("eval: answer what runs in the workspace: %w: its provider passes nothing on; use the sandbox", fault.Unsupported)
 }
 
-// serveOnHost lets h answer at an address of this host, below a path that nobody
-// else knows.
+// serveOnHost lets h answer at an address of this host, below a path that is
+// random.
 func serveOnHost(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func serveOnHost(ctx context.Context, h http.Handler) (base string, stop func(),
 	go func() { served <- srv.Serve(l) }()
 	return "http://" + l.Addr().String() + path, func() {
 		cancel()
-		srv.Close() //nolint:errcheck // nobody asks any more
+		srv.Close() //nolint:errcheck // no request is expected any more
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			return // it had ended before
 		}

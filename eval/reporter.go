@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Reporter is told of a run as it goes on, one event at a time. What it returns
-// is told to the user and changes nothing.
+// A Reporter gets the events of a run, one at a time. The error that it returns
+// is noted and changes nothing.
 type Reporter interface {
 	Report(e Event) error
 }

@@ -15,7 +15,7 @@ type Requests struct {
 	all map[string][]session.Request // guarded by mu; by workspace
 }
 
-// maxRequests is how many requests of one session are told.
+// maxRequests is how many requests of one session are kept.
 const maxRequests = 1000
 
 // Emit takes an event.

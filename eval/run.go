@@ -25,7 +25,7 @@ type Suite interface {
 // configuration says.
 type Options struct {
 	Envs     EnvFactory // where executions work; nil is Host
-	Requests *Requests  // what the provider of Envs tells its requests; nil is none
+	Requests *Requests  // the sink for requests that the provider of Envs has; nil is none
 
 	// Filters: those that are named, or that have one of the tags. Empty is all.
 	Cases, Runners, Tags []string

@@ -30,11 +30,11 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
 	if err := makeArtifacts(r.plan.runDir, e, dir); err != nil {
 		fail(res, OriginWorkspace, err)
-		return r.classified(ctx, e, res)
+		return r.classify(ctx, e, res)
 	}
 	if e.runner.rejected.Load() {
 		r.refuse(e, res)
-		return r.classified(ctx, e, r.written(res, nil))
+		return r.classify(ctx, e, r.writeArtifacts(res, nil))
 	}
 	outcome, cwd := r.inWorkspace(ctx, e, res)
 	if ctx.Err() != nil {
@@ -43,15 +43,15 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	if res.FailureOrigin == OriginModelRejected {
 		e.runner.rejected.Store(true)
 	}
-	if err := retakeAll(dir); err != nil {
+	if err := removeAllForged(dir); err != nil {
 		r.notify.note("eval: %s: %v", e.name(), err)
 	}
-	r.written(res, outcome)
+	r.writeArtifacts(res, outcome)
 	if outcome != nil {
 		r.notify.console(e.name(), outcome.Logs)
 	}
-	r.questions(e, res, outcome, cwd)
-	return r.classified(ctx, e, res)
+	r.writeQuestions(e, res, outcome, cwd)
+	return r.classify(ctx, e, res)
 }
 
 // makeArtifacts makes the directory of a session. That of a further try lies in the one
@@ -96,7 +96,7 @@ func (r *sessionRunner) inWorkspace(ctx context.Context, e *execution, res *Exec
 		fail(res, setup.origin, err)
 		res.FailureLogPath, res.DurationMs = setup.log, millis(time.Since(start))
 	} else {
-		outcome = r.atWork(ctx, e, d, res)
+		outcome = r.runAgent(ctx, e, d, res)
 		res.DurationMs = millis(time.Since(started))
 	}
 	if d.env != nil {
@@ -127,12 +127,12 @@ func errorOr(text string, err error) string {
 
 func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
 
-// atWork lets the agent work, looks at what it did, and judges it.
-func (r *sessionRunner) atWork(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
-	was, unknown := r.envs.remember(ctx, d)
+// runAgent lets the agent work, looks at what it did, and judges it.
+func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
+	was, unknown := r.envs.snapshotBefore(ctx, d)
 	defer was.forget() //nolint:errcheck // a directory of temporary files
 	k, err := r.startSidecars(ctx, e, d, res.ArtifactDir)
-	defer func() { r.letGo(e, k, res) }()
+	defer func() { r.stopSidecars(e, k, res) }()
 	if err != nil {
 		fail(res, OriginRunner, err)
 		return nil
@@ -151,7 +151,7 @@ func (r *sessionRunner) atWork(ctx context.Context, e *execution, d *preparedEnv
 		fail(res, OriginRunner, err)
 		return nil
 	}
-	env := r.lookedAt(ctx, e, d, res, was, unknown, took)
+	env := r.inspect(ctx, e, d, res, was, unknown, took)
 	env.judge = r.judgeOf(env, k.client())
 	if f := out.Failure; f != nil {
 		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
@@ -165,9 +165,9 @@ func (r *sessionRunner) atWork(ctx context.Context, e *execution, d *preparedEnv
 	return r.assert(ctx, e, res, env)
 }
 
-// letGo ends what the session was given from outside. A tape that has not all of
+// stopSidecars ends what the session was given from outside. A tape that has not all of
 // it is a failure.
-func (r *sessionRunner) letGo(e *execution, k *sidecars, res *ExecutionResult) {
+func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionResult) {
 	if k.traffic != nil {
 		if err := k.traffic.doubt(); err != nil {
 			r.notify.note("eval: %s: %v", e.name(), err)
@@ -186,17 +186,17 @@ func (r *sessionRunner) letGo(e *execution, k *sidecars, res *ExecutionResult) {
 // running keeps nobody waiting for long.
 func (r *sessionRunner) network(ctx context.Context, p *Env) []session.Request {
 	const patience = 10 * time.Second
-	if p.settle != nil && r.plan.Requests != nil {
+	if p.waitRequests != nil && r.plan.Requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		p.settle(soon) //nolint:errcheck // what is told by then is
+		p.waitRequests(soon) //nolint:errcheck // what has arrived by then counts
 		cancel()
 	}
 	return r.plan.Requests.of(p.Workspace.ID())
 }
 
-// lookedAt completes the report with what the workspace tells, and returns what
+// inspect completes the report with what the workspace tells, and returns what
 // assertions see.
-func (r *sessionRunner) lookedAt(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
+func (r *sessionRunner) inspect(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
 	env := &assertEnv{preparedEnv: d, report: res.Report, why: unknown}
 	if unknown == nil {
 		env.changes, env.why = was.since(ctx, d.env.Workspace)
@@ -249,8 +249,8 @@ type explainFile struct {
 	Questions []suite.Question `json:"questions"`
 }
 
-// questions writes what may be asked about a failure.
-func (r *sessionRunner) questions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
+// writeQuestions writes what may be asked about a failure.
+func (r *sessionRunner) writeQuestions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
 	if outcome == nil || len(outcome.Questions) == 0 {
 		return
 	}
@@ -260,8 +260,8 @@ func (r *sessionRunner) questions(e *execution, res *ExecutionResult, outcome *s
 	}
 }
 
-// written writes the artifacts of a session.
-func (r *sessionRunner) written(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
+// writeArtifacts writes the artifacts of a session.
+func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
 	put := func(name string, v any) {
 		if err := writeJSON(filepath.Join(res.ArtifactDir, name), v); err != nil {
 			r.notify.note("eval: %v", err)
@@ -288,9 +288,9 @@ func (r *sessionRunner) written(res *ExecutionResult, outcome *suite.Outcome) *E
 	return res
 }
 
-// classified lets the case say what kind of failure it is, and whether it was
+// classify lets the case say what kind of failure it is, and whether it was
 // expected.
-func (r *sessionRunner) classified(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
+func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
 	if !res.Passed && e.c.HasClassify {
 		var class *suite.FailureClass
 		data, err := json.Marshal(res)
@@ -303,6 +303,6 @@ func (r *sessionRunner) classified(ctx context.Context, e *execution, res *Execu
 			res.FailureClass = &Class{ID: class.ID, Label: class.Label}
 		}
 	}
-	settleStatus(res, e.c.ExpectedFail)
+	setStatus(res, e.c.ExpectedFail)
 	return res
 }

@@ -16,7 +16,7 @@ import (
 // what ends it.
 type Tools func(ctx context.Context, ws *workspace.Workspace) (h http.Handler, end func(context.Context) error, err error)
 
-// A sidecars is what a session gets from outside its workspace, through the fence: tools
+// sidecars are the services of a session that run outside its workspace: tools
 // that work in it, and a recorder or a tape in the place of its model.
 type sidecars struct {
 	agent   agent.Agent
@@ -44,7 +44,7 @@ func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *prep
 		return k, err
 	}
 	k.ends = append(k.ends, func() error { stop(); return nil })
-	if k.traffic, err = r.tapes.open(artifacts, r.dirsOf(d, artifacts), d.env.way); err != nil {
+	if k.traffic, err = r.tapes.open(artifacts, r.dirsOf(d, artifacts), d.env.transport); err != nil {
 		return k, err
 	}
 	if k.traffic != nil {

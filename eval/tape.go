@@ -75,7 +75,7 @@ func (t *traffic) answering(h http.Handler) http.Handler {
 }
 
 // settle waits until all that the agent asked is answered, and so on the tape: it may
-// have ended as soon as it had heard enough. What hangs keeps nobody waiting for long.
+// have ended before the answer did. It waits at most sidecarTimeout.
 func (t *traffic) settle() {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		t.mu.Lock()
@@ -136,15 +136,15 @@ type agentKey struct{}
 
 func (w credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Context().Value(agentKey{}) != nil && w.agent != nil && slices.ContainsFunc(w.rules, func(rule driver.NetRule) bool {
-		return rule.Credential != "" && named(rule.Host, r.URL.Hostname())
+		return rule.Credential != "" && ruleMatches(rule.Host, r.URL.Hostname())
 	}) {
 		return w.agent.RoundTrip(r)
 	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// named reports whether a rule names a host: as it is, or by "*." and its end.
-func named(rule, host string) bool {
+// ruleMatches reports whether a rule names a host: as it is, or by "*." and its end.
+func ruleMatches(rule, host string) bool {
 	rule, host = strings.ToLower(rule), strings.ToLower(host)
 	end, wild := strings.CutPrefix(rule, "*")
 	return rule == host || wild && strings.HasSuffix(host, end)

@@ -130,9 +130,9 @@ const (
 	maxKeptFile    = 8 << 30
 )
 
-// takeOut makes a directory of the host hold all that a workspace does. What can't
-// be read is left out, and told.
-func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
+// exportWorkspace makes a directory of the host hold all that a workspace does. What can't
+// be read is left out, and returned.
+func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
 	all, more, err := listing(ctx, ws, maxKeptEntries)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 				continue
 			}
 			total += info.Size
-			err = takeFile(ctx, ws, root, info)
+			err = exportFile(ctx, ws, root, info)
 		default:
 			left = append(left, info.Path)
 		}
@@ -183,7 +183,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 	return left, err
 }
 
-func takeFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info driver.Info) error {
+func exportFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info driver.Info) error {
 	body, _, err := ws.Read(ctx, info.Path, nil)
 	if err != nil {
 		return err
