@@ -18,17 +18,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Baseline says how token use is held against what it was.
-type Baseline struct {
-	Path     string   // of the file
-	Metric   string   // one of those above; "" is totalTokens
-	Absolute *float64 // tokens that it may be above; nil is any
-	Percent  *float64 // and in percent; nil is any
-	Update   bool     // what is measured becomes the baseline
-}
-
 // tokens is a report's count of the baseline's metric.
-func (b *Baseline) tokens(r *session.Report) (float64, bool) {
+func (b *baselines) tokens(r *session.Report) (float64, bool) {
 	n := tokenCounts(r)[slices.Index(countNames, b.metric())]
 	if n == nil {
 		return 0, false
@@ -36,7 +27,7 @@ func (b *Baseline) tokens(r *session.Report) (float64, bool) {
 	return *n, true
 }
 
-func (b *Baseline) metric() string { return first(b.Metric, "totalTokens") }
+func (b *baselines) metric() string { return first(b.Metric, "totalTokens") }
 
 // A baselineEntry is what one case on one runner used.
 type baselineEntry struct {
@@ -57,7 +48,9 @@ type baselineFile struct {
 
 // baselines are the entries of a run. A nil one checks nothing.
 type baselines struct {
-	Baseline
+	suite.Snapshots
+	update bool // what is measured becomes the baseline
+
 	mu    sync.Mutex
 	file  baselineFile // guarded by mu
 	dirty bool         // guarded by mu
@@ -73,15 +66,16 @@ func loadBaselines(p *plan) (*baselines, error) {
 		}
 		return nil, nil
 	}
-	path := first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
-	return readBaselines(&Baseline{Path: path, Metric: s.Metric, Absolute: s.Absolute, Percent: s.Percent, Update: p.UpdateBaselines})
+	b := *s
+	b.Path = first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
+	return readBaselines(b, p.UpdateBaselines)
 }
 
-func readBaselines(b *Baseline) (*baselines, error) {
-	if !slices.Contains(countNames, b.metric()) {
+func readBaselines(b suite.Snapshots, update bool) (*baselines, error) {
+	s := &baselines{Snapshots: b, update: update, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
+	if !slices.Contains(countNames, s.metric()) {
 		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(suite.Metrics, ", "))
 	}
-	s := &baselines{Baseline: *b, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
 	data, err := os.ReadFile(b.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -119,7 +113,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, ok := s.file.Entries[key]
-	if !ok || s.Update {
+	if !ok || s.update {
 		s.file.Entries[key] = baselineEntry{CaseID: caseID, RunnerID: r.ID, Metric: s.metric(), Value: actual, AgentType: r.Agent.Type, Model: r.Agent.Model, UpdatedAt: now}
 		s.dirty = true
 		return nil
@@ -133,7 +127,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 }
 
 // allowed lists the most that each bound allows.
-func (b *Baseline) allowed(was float64) []float64 {
+func (b *baselines) allowed(was float64) []float64 {
 	var list []float64
 	if b.Absolute != nil {
 		list = append(list, was+*b.Absolute)
@@ -144,7 +138,7 @@ func (b *Baseline) allowed(was float64) []float64 {
 	return list
 }
 
-func (b *Baseline) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
+func (b *baselines) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
 	percent := 0.0
 	if was != 0 {
 		percent = (actual - was) / was * 100

@@ -39,27 +39,17 @@ type Env struct {
 // Dir returns the path of the workspace, which is the same inside and outside.
 func (p *Env) Dir() string { return p.dir }
 
-// A command is what is run in an environment.
-type command struct {
-	argv           []string
-	dir            string // absolute, in the workspace
-	env            map[string]string
-	timeout        time.Duration
-	stdin          io.Reader
-	stdout, stderr io.Writer
-}
-
 // run runs a command to its end. Whatever it started has ended then, too.
-func (p *Env) run(ctx context.Context, c command) (driver.Result, error) {
-	name, err := filepath.Rel(p.dir, c.dir)
+func (p *Env) run(ctx context.Context, c agent.Invocation) (driver.Result, error) {
+	name, err := filepath.Rel(p.dir, c.Dir)
 	if err != nil || !filepath.IsLocal(name) {
-		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.argv[0], c.dir, fault.InvalidArgument, p.dir)
+		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.Argv[0], c.Dir, fault.InvalidArgument, p.dir)
 	}
-	argv, more := p.translate(c.argv, c.env)
+	argv, more := p.translate(c.Argv, c.Env)
 	env := maps.Clone(p.env)
 	maps.Copy(env, more)
-	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.timeout, Stdin: c.stdin, MaxOutput: 1 << 16}
-	cmd.OnStdout, cmd.OnStderr = into(c.stdout), into(c.stderr)
+	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.Timeout, Stdin: c.Stdin, MaxOutput: 1 << 16}
+	cmd.OnStdout, cmd.OnStderr = into(c.Stdout), into(c.Stderr)
 	return p.Workspace.Run(ctx, cmd)
 }
 
@@ -75,7 +65,7 @@ func into(w io.Writer) func([]byte) error {
 
 // Run makes an Env an agent.Runner.
 func (p *Env) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error) {
-	res, err := p.run(ctx, command{argv: inv.Argv, dir: inv.Dir, env: inv.Env, timeout: inv.Timeout, stdin: inv.Stdin, stdout: inv.Stdout, stderr: inv.Stderr})
+	res, err := p.run(ctx, inv)
 	if err != nil {
 		return agent.Exit{}, err
 	}

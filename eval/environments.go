@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/posix/boundary"
@@ -265,7 +266,7 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 	timeout := first(b.Timeout, o.timeout)
 	argv := append([]string{b.Command}, b.Args...)
 	start := time.Now()
-	res, err := d.env.run(ctx, command{argv: argv, dir: d.env.Dir(), env: env, timeout: timeout, stdout: stdout, stderr: stderr})
+	res, err := d.env.run(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})
 	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
 	line := strings.Join(argv, " ")
 	if err != nil {

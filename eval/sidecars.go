@@ -25,14 +25,14 @@ type sidecars struct {
 	ends    []func() error
 }
 
-// The paths at which a sidecars answers.
+// The paths at which sidecars answer.
 const (
 	toolsPath = "/mcp"
 	modelPath = "/model"
 )
 
-// startSidecars makes the sidecars of a session. What it has is ended by its end, also where
-// there is an error.
+// startSidecars starts the sidecars of a session. The caller ends them, also where there
+// is an error.
 func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
 	k = &sidecars{agent: e.runner.agent}
 	if r.plan.Tools == nil && r.plan.Record == "" && r.plan.Replay == "" {
