@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Opened opens environments with any provider whose workspaces have files and a shell,
+// ProviderEnvs opens environments with any provider whose workspaces have files and a shell,
 // such as containers. They show nothing of the host: the template is copied in, and
 // neither the directory of the suite nor that of the artifacts is there. So only
 // agents work in them whose sessions come over their standard output.

@@ -18,17 +18,17 @@ type param struct {
 type paramKind int
 
 const (
-	aText     paramKind = iota // a string
-	aMatcher                   // a string, or {regex, flags}
-	aCommand                   // a matcher, or a structured one
-	aTool                      // {tool, args}
-	aNumber                    // a whole number of at least 0
-	aPath                      // a path, a glob, or {regex, flags}
-	aTrue                      // true: the assertion takes nothing
-	aRun                       // a command for the workspace
-	aBudget                    // limits
-	aJudgment                  // a rubric
-	aScript                    // JavaScript
+	aText     paramKind = iota + 1 // a string
+	aMatcher                       // a string, or {regex, flags}
+	aCommand                       // a matcher, or a structured one
+	aTool                          // {tool, args}
+	aNumber                        // a whole number of at least 0
+	aPath                          // a path, a glob, or {regex, flags}
+	aTrue                          // true: the assertion takes nothing
+	aRun                           // a command for the workspace
+	aBudget                        // limits
+	aJudgment                      // a rubric
+	aScript                        // JavaScript
 
 	some      paramKind = 1 << 8       // with one of the above: a list of them
 	somePaths           = some | aPath // or one

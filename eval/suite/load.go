@@ -441,7 +441,7 @@ func (l *Loader) openModule(ctx context.Context, verb, path string, exported fun
 }
 
 // Close ends the engine and removes its temporary files.
-func (m *module) Close() error { return joined(m.realm.close(), removeTmp(m.tmp)) }
+func (m *module) Close() error { return joined(m.close(), removeTmp(m.tmp)) }
 
 // evalData evaluates a module that exports data: a configuration.
 func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
