@@ -15,10 +15,10 @@ build: guests ## bin/croft, stripped, with croft-guest for both architectures in
 
 guests: ## croft-guest, compressed, where package guestbin embeds it
 	@mkdir -p bin
-	@$(GO) build -o bin/pack ./guest/guestbin/internal/pack
+	@$(GO) build -o bin/pack ./host/guestbin/internal/pack
 	for arch in amd64 arm64; do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w" -o bin/croft-guest-$$arch ./cmd/croft-guest && \
-		bin/pack bin/croft-guest-$$arch guest/guestbin/bin/linux-$$arch.zst || exit 1; \
+		bin/pack bin/croft-guest-$$arch host/guestbin/bin/linux-$$arch.zst || exit 1; \
 	done
 
 size: build ## what bin/croft is made of; fails where it is more than 2 MB above SIZE

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,7 +26,7 @@ func benchFiles(ctx context.Context, b *bench) error {
 	if err := os.WriteFile(plain, data, 0o644); err != nil {
 		return err
 	}
-	root, err := boundary.Open(dir, nil)
+	root, err := files.Open(dir, nil)
 	if err != nil {
 		return err
 	}

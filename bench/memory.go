@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -72,7 +72,7 @@ func middle(list []int64) int64 {
 // weigh asks the kernel what the guest of the workspace in dir holds: memory of
 // its own, and all that is resident.
 func weigh(dir string) (anon, resident int64, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, plot.StateName(sandbox.Kind)))
+	data, err := os.ReadFile(filepath.Join(dir, wsdir.StateName(sandbox.Kind)))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"os/exec"
 
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 const searchFiles = 20_000
 
 // searchGround makes the tree that grep and glob look at.
-func searchGround(b *bench) (string, *boundary.Root, error) {
+func searchGround(b *bench) (string, *files.Root, error) {
 	if _, err := exec.LookPath("rg"); err != nil {
 		return "", nil, fmt.Errorf("ripgrep (rg) is the reference: %w", err)
 	}
@@ -24,7 +24,7 @@ func searchGround(b *bench) (string, *boundary.Root, error) {
 	if err := sourceTree(dir, searchFiles); err != nil {
 		return "", nil, err
 	}
-	root, err := boundary.Open(dir, nil)
+	root, err := files.Open(dir, nil)
 	if err != nil {
 		return "", nil, err
 	}

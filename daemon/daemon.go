@@ -3,15 +3,15 @@
 //
 //	func main() { os.Exit(daemon.Main(new(mine.Provider))) }
 //
-// What the program is made of is in daemon/system, and its commands are in
-// daemon/command.
+// What the program is made of is in daemon/app, and its commands are in
+// daemon/cli.
 package daemon
 
 import (
-	"github.com/croft-run/croft/daemon/command"
+	"github.com/croft-run/croft/daemon/cli"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Main runs the croft program with the arguments of the process and returns its
 // exit status. providers are known beside Croft's own.
-func Main(providers ...driver.Provider) int { return command.Main(providers...) }
+func Main(providers ...driver.Provider) int { return cli.Main(providers...) }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // The directory of a session's artifacts is the agent's as well: it may put there
@@ -39,7 +39,7 @@ var ownFiles = []string{diffName, "error.json", "report.json", "judgements.json"
 func removeForged(dir string, names ...string) error {
 	var errs []error
 	for _, name := range names {
-		if err := boundary.RemoveTree(filepath.Join(dir, name)); err != nil {
+		if err := files.RemoveTree(filepath.Join(dir, name)); err != nil {
 			errs = append(errs, fmt.Errorf("eval: remove what the agent left as %s: %w: %w", name, fault.Of(err), err))
 		}
 	}
@@ -92,7 +92,7 @@ func isSession(dir string) bool {
 // before: what is no directory on the way, such as a link that leads elsewhere,
 // gives way to one.
 func ownDir(base, rel string) (string, error) {
-	if _, err := boundary.Identify(base); err != nil || base != filepath.Clean(base) { // a symlink is on the way, or nothing is there
+	if _, err := files.Identify(base); err != nil || base != filepath.Clean(base) { // a symlink is on the way, or nothing is there
 		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
 	}
 	at := base
@@ -119,7 +119,7 @@ func ownDir(base, rel string) (string, error) {
 func freshDir(base, rel string) (string, error) {
 	dir, err := ownDir(base, rel)
 	if err == nil {
-		err = boundary.RemoveTree(dir)
+		err = files.RemoveTree(dir)
 	}
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)

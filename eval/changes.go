@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/scratch"
+	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -113,7 +113,7 @@ func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *b
 
 // setAside copies the text of files that the template does not have.
 func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err error) {
-	if b.stash, err = scratch.Make(suite.ScratchPrefix); err != nil {
+	if b.stash, err = locktmp.Make(suite.ScratchPrefix); err != nil {
 		return err
 	}
 	total, files := int64(0), 0
@@ -135,7 +135,7 @@ func (b *before) forget() error {
 	if b == nil || b.stash == "" {
 		return nil
 	}
-	return scratch.Remove(b.stash)
+	return locktmp.Remove(b.stash)
 }
 
 func exportText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
@@ -280,11 +280,11 @@ func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[str
 // compare puts the files that may differ side by side, as far as their text is
 // known, and compares that.
 func (b *before) compare(ctx context.Context, ws *workspace.Workspace, now map[string]driver.Info, names []string) (_ *changes, err error) {
-	dir, err := scratch.Make(suite.ScratchPrefix)
+	dir, err := locktmp.Make(suite.ScratchPrefix)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, scratch.Remove(dir)) }()
+	defer func() { err = errors.Join(err, locktmp.Remove(dir)) }()
 	c := &changes{}
 	oldDir, newDir := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	if err := errors.Join(os.Mkdir(oldDir, 0o700), os.Mkdir(newDir, 0o700)); err != nil {

@@ -8,8 +8,8 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -70,7 +70,7 @@ func hostMeets(p driver.Policy) error {
 
 // hostWorkspace is a directory as the workspace of a driver.
 func hostWorkspace(dir string) (*driver.Workspace, func(context.Context) error, error) {
-	root, err := boundary.Open(dir, nil)
+	root, err := files.Open(dir, nil)
 	if err != nil {
 		return nil, nil, err
 	}

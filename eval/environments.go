@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -178,7 +178,7 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 		if err := v.checkTemplate(); err != nil {
 			return d, err
 		}
-		if err := boundary.RemoveTree(d.path); err != nil {
+		if err := files.RemoveTree(d.path); err != nil {
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
@@ -324,14 +324,14 @@ func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, clos
 // keepOrRemove decides on the directory of the workspace.
 func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
 	if !keep {
-		return false, boundary.RemoveTree(d.path)
+		return false, files.RemoveTree(d.path)
 	}
 	if err := os.MkdirAll(d.path, 0o755); err != nil || d.env == nil || d.env.onHost {
 		return true, err
 	}
 	d.file.LeftOut, err = exportWorkspace(ctx, d.env.Workspace, d.path)
 	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
-		return false, errors.Join(err, boundary.RemoveTree(d.path))
+		return false, errors.Join(err, files.RemoveTree(d.path))
 	}
 	return true, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // defaultTimeout is the timeout of a case where neither suite nor configuration sets one.
@@ -294,7 +294,7 @@ func (p *plan) serializeInPlace() error {
 		if err != nil {
 			return fmt.Errorf("eval: %s: %w: %w", w.path, fault.Of(err), err)
 		}
-		if real := boundary.Resolve(abs); inDir(p.cwd, real) {
+		if real := files.Resolve(abs); inDir(p.cwd, real) {
 			p.notices = append(p.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
 				"several at once need %s, or workspaces of mode isolated", p.cwd, real, w.use))
 			p.Schedule = Serial

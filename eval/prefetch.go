@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/eval/suite"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // A prefetch prepares environments before their turn and closes them after it, so that
@@ -120,7 +120,7 @@ func (f *prefetch) finish(ctx context.Context) {
 			err = o.env.env.close(ctx)
 		}
 		if o.env.path != "" {
-			err = errors.Join(err, boundary.RemoveTree(o.env.path))
+			err = errors.Join(err, files.RemoveTree(o.env.path))
 		}
 		if err != nil {
 			f.notify.note("eval: %v", err)

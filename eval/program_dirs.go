@@ -10,16 +10,16 @@ import (
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
-	"github.com/croft-run/croft/internal/scratch"
+	"github.com/croft-run/croft/internal/locktmp"
 )
 
 // dryRun asks an agent how it would be started.
 func dryRun(ctx context.Context, r *plannedRunner) (agent.Invocation, error) {
-	dir, err := scratch.Make(suite.ScratchPrefix)
+	dir, err := locktmp.Make(suite.ScratchPrefix)
 	if err != nil {
 		return agent.Invocation{}, err
 	}
-	defer scratch.Remove(dir) //nolint:errcheck // the next evaluation removes it
+	defer locktmp.Remove(dir) //nolint:errcheck // the next evaluation removes it
 	return r.agent.Prepare(ctx, agent.Input{Runner: r.info, Prompt: "-", Dir: dir, Artifacts: dir, Fenced: true})
 }
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // Workspaces that are made once for a whole run: the shared one, one that all
@@ -76,7 +76,7 @@ func (v *environments) removeShared(passed bool) error {
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, boundary.RemoveTree(v.dir(name)))
+		errs = append(errs, files.RemoveTree(v.dir(name)))
 	}
 	return errors.Join(errs...)
 }

@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -21,7 +21,7 @@ import (
 // fillDir makes dir a copy of a template, "" is nothing. What is exclude, or below it,
 // stays out.
 func fillDir(ctx context.Context, template, dir, exclude string) error {
-	err := boundary.RemoveTree(dir)
+	err := files.RemoveTree(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

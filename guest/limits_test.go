@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/config"
+	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

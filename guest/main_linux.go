@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -77,7 +77,7 @@ type guest struct {
 	cfg     *Config
 	starter *process.ThreadStarter
 	manager *process.Manager
-	root    *boundary.Root
+	root    *files.Root
 	tree    *process.Cgroup
 	server  *server
 	relay   *relay
@@ -218,9 +218,9 @@ func (g *guest) open() error {
 	if g.manager, err = process.New(opts); err != nil {
 		return err
 	}
-	var files *fileServer
+	var fileSrv *fileServer
 	if cfg.Files {
-		if g.root, err = boundary.Open(cfg.Root, &boundary.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
+		if g.root, err = files.Open(cfg.Root, &files.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
 			return err
 		}
 		if !cfg.ReadOnly {
@@ -230,9 +230,9 @@ func (g *guest) open() error {
 		if cfg.UID >= 0 && os.Getuid() == 0 {
 			module = AsUser(module, cfg.UID)
 		}
-		files = newFileServer(module)
+		fileSrv = newFileServer(module)
 	}
-	g.server = newServer(cfg, g.manager.Module(), files)
+	g.server = newServer(cfg, g.manager.Module(), fileSrv)
 	g.server.end = g.cancel
 	if cfg.Relay != 0 {
 		if g.relay, err = startRelay(cfg); err != nil {

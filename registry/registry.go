@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
-	"github.com/croft-run/croft/internal/near"
+	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -215,7 +215,7 @@ func (r *Registry) hint(ctx context.Context, owner, name string) string {
 			names = append(names, rec.Name)
 		}
 	}
-	return near.Hint(name, names)
+	return suggest.Hint(name, names)
 }
 
 // List returns the records that match, oldest first.

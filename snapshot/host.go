@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -95,7 +95,7 @@ func (d *hostDir) list(opened bool) ([]Node, error) {
 	nodes := make([]Node, 0, len(entries))
 	for _, e := range entries {
 		switch {
-		case boundary.IsTemp(e.name):
+		case files.IsTemp(e.name):
 			continue
 		case opened && e.file:
 			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
@@ -120,7 +120,7 @@ type entryName struct {
 }
 
 func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
-	if boundary.IsTemp(name) {
+	if files.IsTemp(name) {
 		return nil, nil
 	}
 	n, err := d.node(name)

@@ -6,13 +6,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 )
 
 // entries lists an open directory. What the file system says of an entry is enough
 // to know a file.
 func (d *hostDir) entries() (list []entryName, err error) {
-	err = boundary.EachEntry(d.fd(), func(name []byte, typ byte) {
+	err = files.EachEntry(d.fd(), func(name []byte, typ byte) {
 		list = append(list, entryName{string(name), typ == unix.DT_REG})
 	})
 	return list, err

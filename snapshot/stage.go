@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
-	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -34,7 +34,7 @@ type stage struct {
 }
 
 const (
-	stagePrefix = boundary.StagePrefix
+	stagePrefix = files.StagePrefix
 	lockName    = "lock"
 	journalName = "journal"
 )
@@ -241,7 +241,7 @@ func stages(above string) ([]string, error) {
 	if err != nil {
 		return nil, hostError("list", above, err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) || !boundary.IsTemp(n) }), nil
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) || !files.IsTemp(n) }), nil
 }
 
 func recoverStage(ctx context.Context, root int, dir, above, name, journals string) error {

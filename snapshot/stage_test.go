@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -150,14 +150,14 @@ func TestAttributesOfOthers(t *testing.T) {
 // TestNamesLikeTemps keeps files whose names only begin like those of temporary
 // ones: they are in a snapshot, come back, and go where they are not in it.
 func TestNamesLikeTemps(t *testing.T) {
-	ours := boundary.TempPrefix + "0123456789abc"
-	want := map[string]string{boundary.TempPrefix + "notes": "1", boundary.TempPrefix + "stage-mine": "2", "d/" + boundary.StagePrefix + "x": "3"}
+	ours := files.TempPrefix + "0123456789abc"
+	want := map[string]string{files.TempPrefix + "notes": "1", files.TempPrefix + "stage-mine": "2", "d/" + files.StagePrefix + "x": "3"}
 	dir := plant(t, want)
 	must0(t, os.WriteFile(filepath.Join(dir, ours), []byte("half"), 0o600))
 	s := Open(Memory(), nil)
 	m, err := s.Take(t.Context(), HostDir(dir, nil), nil)
 	must0(t, err)
-	to := plant(t, map[string]string{boundary.TempPrefix + "other": "4"})
+	to := plant(t, map[string]string{files.TempPrefix + "other": "4"})
 	_, err = Restore(t.Context(), s.StoredTree(m.Root), to, nil)
 	must0(t, err)
 	got := map[string]string{}

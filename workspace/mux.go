@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/near"
+	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -58,7 +58,7 @@ func (m *Mux) Provider(kind string) (driver.Provider, error) {
 	p, ok := m.providers[kind]
 	m.mu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %v%s", kind, fault.InvalidArgument, m.Kinds(), near.Hint(kind, m.Kinds()))
+		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %v%s", kind, fault.InvalidArgument, m.Kinds(), suggest.Hint(kind, m.Kinds()))
 	}
 	return p, nil
 }

@@ -12,9 +12,9 @@ import (
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
-	"github.com/croft-run/croft/codeblock"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/interp/codeblock"
+	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

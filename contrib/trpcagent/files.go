@@ -11,7 +11,7 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/prepare/stage"
 )
 
 // PutFiles puts files into a workspace, all or none.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/croft-run/croft/internal/near"
+	"github.com/croft-run/croft/internal/suggest"
 )
 
 // A param is one argument of an assertion that is written as data.
@@ -227,7 +227,7 @@ func (r *reader) argument(v any, path string, kind paramKind) any {
 // unknownCheck says what may have been meant, else all that there is.
 func unknownCheck(key string) string {
 	text := "Unknown assertion or option: " + key
-	if hint := near.Hint(key, slices.Concat(checkNames, checkOptions)); hint != "" {
+	if hint := suggest.Hint(key, slices.Concat(checkNames, checkOptions)); hint != "" {
 		return text + hint
 	}
 	group, _, _ := strings.Cut(key, ".")

@@ -14,22 +14,22 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // maxRead is how much of a file a suite may read at once.
 const maxRead = 64 << 20
 
-// files is what node:fs reaches: directories of the host, each behind a boundary that
+// fileModule is what node:fs reaches: directories of the host, each behind a boundary that
 // is opened at its first use. It belongs to the goroutine of its engine.
-type files struct {
+type fileModule struct {
 	dirs  []string
-	roots map[string]*boundary.Root
+	roots map[string]*files.Root
 }
 
-func newFiles(dirs []string) *files {
-	f := &files{roots: map[string]*boundary.Root{}}
+func newFiles(dirs []string) *fileModule {
+	f := &fileModule{roots: map[string]*files.Root{}}
 	for _, dir := range dirs {
 		if dir != "" {
 			f.dirs = append(f.dirs, filepath.Clean(dir))
@@ -38,7 +38,7 @@ func newFiles(dirs []string) *files {
 	return f
 }
 
-func (f *files) close() error {
+func (f *fileModule) close() error {
 	var errs []error
 	for _, root := range f.roots {
 		errs = append(errs, root.Close())
@@ -90,7 +90,7 @@ func newFileError(op, path string, err error) error {
 }
 
 // find returns the root that holds a path, and the name of it there.
-func (f *files) find(path string, more []string) (*boundary.Root, string, error) {
+func (f *fileModule) find(path string, more []string) (*files.Root, string, error) {
 	if !filepath.IsAbs(path) {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -113,7 +113,7 @@ func (f *files) find(path string, more []string) (*boundary.Root, string, error)
 	root, ok := f.roots[best]
 	if !ok {
 		var err error
-		if root, err = boundary.Open(best, nil); err != nil {
+		if root, err = files.Open(best, nil); err != nil {
 			return nil, "", err
 		}
 		f.roots[best] = root
@@ -150,7 +150,7 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 type fileOp struct {
 	v         *vm
 	ctx       context.Context
-	root      *boundary.Root
+	root      *files.Root
 	name      string
 	arg, opts goja.Value
 }

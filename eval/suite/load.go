@@ -13,7 +13,7 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/scratch"
+	"github.com/croft-run/croft/internal/locktmp"
 )
 
 // A Loader reads suites and configurations. Its zero value is ready to use.
@@ -187,7 +187,7 @@ const ScratchPrefix = "croft-evaluation-"
 func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
 	copied := *l
 	if copied.TmpDir == "" {
-		if tmp, err = scratch.Make(ScratchPrefix); err != nil {
+		if tmp, err = locktmp.Make(ScratchPrefix); err != nil {
 			return nil, "", fmt.Errorf("suite: make a temporary directory: %w: %w", fault.Of(err), err)
 		}
 		copied.TmpDir = tmp
@@ -200,7 +200,7 @@ func removeTmp(tmp string) error {
 	if tmp == "" {
 		return nil
 	}
-	return scratch.Remove(tmp)
+	return locktmp.Remove(tmp)
 }
 
 // joined is err, with another that came after it.

@@ -37,7 +37,7 @@ type vm struct {
 	modules  map[string]goja.Value
 	host     *goja.Object
 	handlers *handlers
-	files    *files
+	files    *fileModule
 	sources  *sources
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 )
 
 // A Connection is what a provider has of a live guest.
@@ -19,8 +19,8 @@ type Connection interface {
 // made by the first call that needs the guest. Its methods may be called from many
 // goroutines.
 type Attachment[C Connection] struct {
-	Dir  plot.Dir
-	Plot *plot.Handle
+	Dir  wsdir.Dir
+	Plot *wsdir.Handle
 
 	// Connect finds the guest or starts it. The lock of the guest is held, the
 	// attachment is locked, and the workspace is current.
@@ -33,7 +33,7 @@ type Attachment[C Connection] struct {
 }
 
 // NewAttachment returns an attachment that is not connected.
-func NewAttachment[C Connection](h *plot.Handle, d plot.Dir, connect func(ctx context.Context) (C, error)) *Attachment[C] {
+func NewAttachment[C Connection](h *wsdir.Handle, d wsdir.Dir, connect func(ctx context.Context) (C, error)) *Attachment[C] {
 	return &Attachment[C]{Dir: d, Plot: h, Connect: connect, turn: make(chan struct{}, 1)}
 }
 

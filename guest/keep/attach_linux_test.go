@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,7 +26,7 @@ func (f *fake) Ends()                 { f.ends = true }
 func (f *fake) Close() error          { f.closed = true; return nil }
 
 func TestAttachment(t *testing.T) {
-	g, err := plot.New(&plot.Config{Kind: "test", Root: t.TempDir()})
+	g, err := wsdir.New(&wsdir.Config{Kind: "test", Root: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestAttachment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := g.Attach(t.Context(), m, plot.Directory)
+	h, err := g.Attach(t.Context(), m, wsdir.Directory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestEndOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(root, unix.MNT_DETACH) })
-	g, err := plot.New(&plot.Config{Kind: "test", Root: root})
+	g, err := wsdir.New(&wsdir.Config{Kind: "test", Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}

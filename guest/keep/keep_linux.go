@@ -16,8 +16,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/flockfile"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -28,7 +28,7 @@ const (
 )
 
 // record is the section of the state that says which process the guest is.
-const record = plot.Section[Record]("guest")
+const record = wsdir.Section[Record]("guest")
 
 // Lock takes the lock under which the guest of a workspace is found, started or
 // ended, which may take seconds. It is fs.ErrNotExist where the workspace is gone.
@@ -64,7 +64,7 @@ func Key(parts ...any) (string, error) {
 
 // Read returns the record of the guest; nil where there is none, also where the
 // state is not readable: a power loss, which no guest outlives, has torn it.
-func Read(d plot.Dir) *Record {
+func Read(d wsdir.Dir) *Record {
 	m, err := d.Read()
 	if err != nil {
 		return nil
@@ -73,7 +73,7 @@ func Read(d plot.Dir) *Record {
 }
 
 // In returns the record of the guest that a state holds.
-func In(m *plot.Meta) *Record {
+func In(m *wsdir.Meta) *Record {
 	rec, err := record.Get(m)
 	if err != nil {
 		return nil
@@ -82,17 +82,17 @@ func In(m *plot.Meta) *Record {
 }
 
 // Write notes the record in the state.
-func (r *Record) Write(ctx context.Context, d plot.Dir) error {
+func (r *Record) Write(ctx context.Context, d wsdir.Dir) error {
 	_, err := d.Update(ctx, false, r.Note)
 	return err
 }
 
 // Note puts the record into a state that is being changed; nil removes it.
-func (r *Record) Note(m *plot.Meta) error { return record.Set(m, r) }
+func (r *Record) Note(m *wsdir.Meta) error { return record.Set(m, r) }
 
 // Adopt attaches to a guest that runs under key, if there is one, and returns
 // its record. The lock is held.
-func Adopt(ctx context.Context, d plot.Dir, key, version, workspace string) (*guest.Client, *Record) {
+func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*guest.Client, *Record) {
 	rec := Read(d)
 	if rec == nil || rec.Key != key {
 		return nil, nil
@@ -106,7 +106,7 @@ func Adopt(ctx context.Context, d plot.Dir, key, version, workspace string) (*gu
 
 // Start starts a guest and notes in rec, and on disk, which process it is, before
 // it does anything. The lock is held, and End was called.
-func Start(ctx context.Context, d plot.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {
+func Start(ctx context.Context, d wsdir.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {
 	if l.Socket != "" {
 		rec.Token = driver.NewID()
 		l.Serving().Token = rec.Token
@@ -134,7 +134,7 @@ type Hooks struct {
 const EndTimeout = 60 * time.Second
 
 // EndIn ends the guest of a workspace, if it has one, and whatever ran in it.
-func EndIn(ctx context.Context, d plot.Dir, hooks *Hooks) error {
+func EndIn(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndTimeout)
 	defer cancel()
 	// Without a lock no guest was ever started, or the workspace is gone.
@@ -153,7 +153,7 @@ func EndIn(ctx context.Context, d plot.Dir, hooks *Hooks) error {
 const patience = 10 * time.Second
 
 // End ends the guest: by asking, and then by force. The lock is held.
-func End(ctx context.Context, d plot.Dir, hooks *Hooks) error {
+func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	rec := Read(d)
 	if rec != nil && hooks != nil && hooks.Before != nil {
 		hooks.Before(ctx, rec)
@@ -181,7 +181,7 @@ func End(ctx context.Context, d plot.Dir, hooks *Hooks) error {
 
 // end waits for the end of the process, kills it where it takes too long, and
 // forgets it.
-func (r *Record) end(ctx context.Context, d plot.Dir, asked bool, hooks *Hooks) error {
+func (r *Record) end(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks) error {
 	wait := time.Duration(0)
 	if asked {
 		wait = patience

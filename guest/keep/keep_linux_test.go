@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -35,9 +35,9 @@ func child(t *testing.T) (*Record, *exec.Cmd) {
 }
 
 // workspace makes the directory of a workspace.
-func workspace(t *testing.T) plot.Dir {
+func workspace(t *testing.T) wsdir.Dir {
 	t.Helper()
-	g, err := plot.New(&plot.Config{Kind: "test", Root: t.TempDir()})
+	g, err := wsdir.New(&wsdir.Config{Kind: "test", Root: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRecordIsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("the record differs (-want +got):\n%s", diff)
 	}
 	for _, torn := range []string{"", `{"key":"k","pi`, `{"key":"k","colour":1}`} {
-		if err := os.WriteFile(filepath.Join(dir.Path, plot.StateName(dir.Kind)), []byte(torn), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir.Path, wsdir.StateName(dir.Kind)), []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := Read(dir); got != nil {
@@ -175,7 +175,7 @@ func TestEndWithoutAnswer(t *testing.T) {
 	if got := Read(dir); got != nil {
 		t.Errorf("the record is still there: %v", got)
 	}
-	if err := EndIn(t.Context(), plot.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
+	if err := EndIn(t.Context(), wsdir.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
 		t.Errorf("EndIn of no workspace: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/workspace/driver"
 )

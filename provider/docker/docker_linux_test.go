@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
@@ -119,7 +119,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != plot.LockName(Kind) && e.Name() != groundName {
+		if e.Name() != wsdir.LockName(Kind) && e.Name() != groundName {
 			names = append(names, e.Name())
 		}
 	}

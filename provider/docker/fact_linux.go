@@ -16,8 +16,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
-	"github.com/croft-run/croft/posix/boundary"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -301,11 +301,11 @@ func (f *fact) give(path string) error {
 
 // fence opens the files of a workspace. Changes are made by a thread that is the
 // workload for files, who can't read what the gate looks at.
-func (f *fact) fence(dir string, opts *boundary.Options) (*boundary.Root, error) {
+func (f *fact) fence(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
 		opts.Commit = guest.Elsewhere(opts.Commit)
 	}
-	return boundary.Open(dir, opts)
+	return files.Open(dir, opts)
 }
 
 // traitsOf says what a container gives.

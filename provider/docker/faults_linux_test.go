@@ -15,8 +15,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -345,7 +345,7 @@ func TestStateIsTorn(t *testing.T) {
 		if err := ws.Life.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Truncate(p.ground.Path(id, plot.StateName(Kind)), 0); err != nil {
+		if err := os.Truncate(p.ground.Path(id, wsdir.StateName(Kind)), 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Sweep(t.Context(), nil); err != nil {

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,10 +25,10 @@ type handle struct {
 	opts options
 	caps driver.Capabilities
 	fact *fact // of the engine, when the handle was built
-	plot *plot.Handle
+	plot *wsdir.Handle
 
 	att   *keep.Attachment[*guest.Client]
-	proxy outlet.Part // used while att is locked
+	proxy proxies.Part // used while att is locked
 }
 
 // onVolume reports whether the files are the engine's to keep.
@@ -104,7 +104,7 @@ func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 }
 
 // plan says how the container of m runs.
-func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
+func (h *handle) plan(f *fact, m *wsdir.Meta) (*launch, string, error) {
 	bin, err := h.p.binary()
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w", err)
@@ -138,11 +138,11 @@ func (h *handle) plan(f *fact, m *plot.Meta) (*launch, string, error) {
 
 // trust is what programs inside trust, where it can't be shown to them: a guest is
 // told of it when it starts, and one that was told something else is replaced.
-func (h *handle) trust(m *plot.Meta) ([]byte, error) {
+func (h *handle) trust(m *wsdir.Meta) ([]byte, error) {
 	if !h.onVolume() || m.Policy.Network.None() {
 		return nil, nil
 	}
-	data, err := os.ReadFile(h.p.ground.Path(h.id, rootsName, outlet.BundleName))
+	data, err := os.ReadFile(h.p.ground.Path(h.id, rootsName, proxies.BundleName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // which nobody in this process has needed yet
 		return nil, fmt.Errorf("docker: read what programs trust: %w: %w", fault.Of(err), err)
 	}
@@ -240,7 +240,7 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 		}
 	}
-	at := outlet.Places{
+	at := proxies.Places{
 		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
 		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
 	}
@@ -267,7 +267,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the container if it does not run as m says.
-func (h *handle) renew(ctx context.Context, f *fact, m *plot.Meta) error {
+func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.Meta) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)

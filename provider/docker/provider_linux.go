@@ -12,22 +12,22 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Provider opens workspaces in containers.
 type Provider struct {
-	ground  *plot.Ground
+	ground  *wsdir.Ground
 	log     *slog.Logger
 	cfg     Config
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
-	outlets *outlet.Outlets
+	outlets *proxies.Outlets
 	hooks   *keep.Hooks     // of the end of a guest: its container goes
 	ctx     context.Context // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc
@@ -46,7 +46,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	ground, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func New(cfg *Config) (*Provider, error) {
 		}
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.outlets = outlet.New(p.ctx, egress.Options{
+	p.outlets = proxies.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
 	p.hooks = &keep.Hooks{After: p.endContainer}
@@ -276,10 +276,10 @@ func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *ori
 	if f.Volume {
 		return p.makeVolume(ctx, id, f, from, durable)
 	}
-	if err := from.fill(ctx, filepath.Join(dir, plot.FilesName), f, durable); err != nil {
+	if err := from.fill(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
 		return err
 	}
-	return f.give(filepath.Join(dir, plot.FilesName))
+	return f.give(filepath.Join(dir, wsdir.FilesName))
 }
 
 // payload is all that a ref holds: what the container is rebuilt from is that, and
@@ -322,7 +322,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // attach builds the live workspace: Open and Resolve both end here. The engine
 // must answer; the container is made when it is first needed.
-func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("docker: attach: %w", err)
@@ -366,14 +366,14 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 }
 
 // optionsOf returns what the workspace was opened with.
-func optionsOf(m *plot.Meta) (opts options, err error) {
+func optionsOf(m *wsdir.Meta) (opts options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
 		err = fmt.Errorf("what the state of the workspace holds of the provider is not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
 
-func newRef(m *plot.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/guestbin"
+	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"

@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -62,7 +62,7 @@ func (f *fact) owner() *snapshot.Owner {
 }
 
 // recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
+func (h *handle) keeper(m *wsdir.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
 		Now: func(ctx context.Context) (snapshot.View, error) {

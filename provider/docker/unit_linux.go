@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -254,7 +254,7 @@ func (l *launch) config(version string, img Image) guest.Config {
 		bundle := ""
 		switch {
 		case l.roots != "":
-			bundle = rootsInside + "/" + outlet.BundleName
+			bundle = rootsInside + "/" + proxies.BundleName
 		case len(l.trust) > 0:
 			bundle = boxInside + "/" + guest.RootsName
 		}

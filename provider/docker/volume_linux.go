@@ -17,10 +17,10 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/flockfile"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -335,7 +335,7 @@ func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
 // destroyIn ends the container of the workspace in dir, and removes its volume.
 // Where the state can't be read, sweepEngine finds both by their labels.
 func (p *Provider) destroyIn(ctx context.Context, dir string) error {
-	d := plot.Dir{Path: dir, Kind: Kind}
+	d := wsdir.Dir{Path: dir, Kind: Kind}
 	if err := keep.EndIn(ctx, d, p.hooks); err != nil {
 		return fmt.Errorf("docker: end the container: %w", err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
@@ -41,7 +41,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != plot.LockName(Kind) {
+		if e.Name() != wsdir.LockName(Kind) {
 			names = append(names, e.Name())
 		}
 	}
@@ -276,7 +276,7 @@ func TestSweepKeepsWhatIsOfOtherKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if metaText != "" {
-			if err := os.WriteFile(filepath.Join(root, name, plot.StateName(Kind)), []byte(metaText), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, name, wsdir.StateName(Kind)), []byte(metaText), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -397,7 +397,7 @@ func TestDamagedMeta(t *testing.T) {
 	data := t.TempDir()
 	p := newProvider(t, data)
 	ws := open(t, p)
-	path := filepath.Join(data, "ws", idOf(t, ws), plot.StateName(Kind))
+	path := filepath.Join(data, "ws", idOf(t, ws), wsdir.StateName(Kind))
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +430,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 	ws := open(t, p)
 	id := idOf(t, ws)
 	dir := ws.Traits.Root
-	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abc")
+	temp := filepath.Join(dir, files.TempPrefix+"0123456789abc")
 	if err := os.WriteFile(temp, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 		t.Fatal("the tree was searched although nobody crashed")
 	}
 	// A crash is a mark that nobody holds a lock for.
-	held := filepath.Join(data, "ws", id, plot.HeldName)
+	held := filepath.Join(data, "ws", id, wsdir.HeldName)
 	if err := os.WriteFile(held, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 func TestTemporaryFilesInPlaceAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, t.TempDir())
-	temp := filepath.Join(dir, boundary.TempPrefix+"0123456789abc")
+	temp := filepath.Join(dir, files.TempPrefix+"0123456789abc")
 	leave := func() {
 		t.Helper()
 		if err := os.WriteFile(temp, []byte("half"), 0o600); err != nil {

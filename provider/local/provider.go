@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/guestbin"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -53,7 +53,7 @@ type Config struct {
 
 // Provider opens workspaces that are directories.
 type Provider struct {
-	ground *plot.Ground
+	ground *wsdir.Ground
 	log    *slog.Logger
 	lease  time.Duration
 	guest  func() (*guestbin.Binary, error)
@@ -68,7 +68,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg == nil {
 		cfg = new(Config)
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, Log: cfg.Log, BootID: cfg.BootID})
+	ground, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: cfg.Root, Forbidden: cfg.Forbidden, Roots: cfg.Roots, Log: cfg.Log, BootID: cfg.BootID})
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
 	}
 	defer unlock()
-	root, err := boundary.Open(p.ground.Path(), nil)
+	root, err := files.Open(p.ground.Path(), nil)
 	if err != nil {
 		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
 	}
@@ -229,13 +229,13 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
 	h := &handle{p: p, caps: caps}
 	err := p.recover(ctx, m)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
+	if h.plot, err = p.ground.Attach(ctx, m, wsdir.Directory); err != nil {
 		return nil, err
 	}
 	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}, FS: h.plot.FS(), Traits: p.traits(m, caps)}
@@ -255,11 +255,11 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	return ws, nil
 }
 
-func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.Meta, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(m *plot.Meta, caps driver.Capabilities) driver.Traits {
+func (p *Provider) traits(m *wsdir.Meta, caps driver.Capabilities) driver.Traits {
 	t := p.hostTraits(caps)
 	t.Root = p.ground.Files(m)
 	if m.Dir != "" && !caps.Has(driver.CapShell) {
@@ -273,7 +273,7 @@ func (p *Provider) traits(m *plot.Meta, caps driver.Capabilities) driver.Traits 
 type handle struct {
 	p     *Provider
 	caps  driver.Capabilities
-	plot  *plot.Handle
+	plot  *wsdir.Handle
 	shell *shell // nil where there is none
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/guard"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/cmdpolicy"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -27,19 +27,19 @@ func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(pat
 // any fence but the rules of package guard.
 type shell struct {
 	p   *Provider
-	h   *plot.Handle
+	h   *wsdir.Handle
 	id  string
 	dir string // of the files
 
 	*keep.Attachment[*guest.Client]
 
-	root    *boundary.Root // what the rules look at; nil until they were needed
-	guarded *driver.Shell  // likewise: the guest, behind the rules
-	closed  bool           // these three are used under the lock of the attachment
+	root    *files.Root   // what the rules look at; nil until they were needed
+	guarded *driver.Shell // likewise: the guest, behind the rules
+	closed  bool          // these three are used under the lock of the attachment
 }
 
 // newShell returns the shell of a handle, which starts nothing yet.
-func (p *Provider) newShell(h *plot.Handle, m *plot.Meta) *shell {
+func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.Meta) *shell {
 	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
 	s.Attachment = keep.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
 	return s
@@ -60,15 +60,15 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	case s.guarded != nil:
 		return s.guarded, nil
 	}
-	if s.root, err = boundary.Open(s.dir, nil); err != nil {
+	if s.root, err = files.Open(s.dir, nil); err != nil {
 		if gone := s.h.Current(); gone != nil {
 			return nil, gone
 		}
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
-	rules := guard.Local()
+	rules := cmdpolicy.Local()
 	rules.Workspace, rules.Root, rules.Boundary = s.id, s.dir, s.root
-	judge, err := guard.New(rules)
+	judge, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
@@ -110,7 +110,7 @@ func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 }
 
 // key is equal for guests that run the same way.
-func (p *Provider) key(m *plot.Meta) (*guestbin.Binary, string, error) {
+func (p *Provider) key(m *wsdir.Meta) (*guestbin.Binary, string, error) {
 	bin, err := p.guest()
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
@@ -122,7 +122,7 @@ func (p *Provider) key(m *plot.Meta) (*guestbin.Binary, string, error) {
 	return bin, key, nil
 }
 
-func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *plot.Meta) (*guest.Client, error) {
+func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.Meta) (*guest.Client, error) {
 	dir := s.Dir.Path
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -173,7 +173,7 @@ func environment(policy map[string]string) map[string]string {
 }
 
 // renew ends the guest if it does not run as m says.
-func (s *shell) renew(ctx context.Context, m *plot.Meta) error {
+func (s *shell) renew(ctx context.Context, m *wsdir.Meta) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
@@ -199,5 +199,5 @@ func (s *shell) close(ctx context.Context) error {
 
 // endGuest ends the guest of the workspace in dir, if it has one.
 func endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, plot.Dir{Path: dir, Kind: Kind}, nil)
+	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
 }

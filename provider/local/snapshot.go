@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -19,7 +19,7 @@ const (
 )
 
 // guestSection is there while processes may run; see package keep.
-const guestSection = plot.Section[json.RawMessage]("guest")
+const guestSection = wsdir.Section[json.RawMessage]("guest")
 
 // journalsName is a name beside those of workspaces.
 const journalsName = ".journals"
@@ -37,7 +37,7 @@ func ownOf(spec driver.Spec) (json.RawMessage, error) {
 }
 
 // originOf returns the snapshot that a workspace started with; "" is none.
-func originOf(m *plot.Meta) string {
+func originOf(m *wsdir.Meta) string {
 	var o own
 	if driver.DecodeStrict(m.Own, &o) != nil {
 		return "" // it has nothing of its own
@@ -58,14 +58,14 @@ func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) 
 		if err != nil {
 			return err
 		}
-		return snapshot.Fill(ctx, tree, filepath.Join(dir, plot.FilesName), &snapshot.RestoreOptions{Sync: spec.Policy.Durable})
+		return snapshot.Fill(ctx, tree, filepath.Join(dir, wsdir.FilesName), &snapshot.RestoreOptions{Sync: spec.Policy.Durable})
 	}
 }
 
 // stage is where a change to the files of a workspace is made ready: beside them,
 // or hidden among those of a directory in place, which may be on another file
 // system.
-func (p *Provider) stage(m *plot.Meta) string {
+func (p *Provider) stage(m *wsdir.Meta) string {
 	if m.Dir != "" {
 		return ""
 	}
@@ -77,7 +77,7 @@ func (p *Provider) stage(m *plot.Meta) string {
 func (p *Provider) journals() string { return p.ground.Path(journalsName) }
 
 // recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
+func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) error {
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *plot.Meta) *snapshot.Keeper {
+func (h *handle) keeper(m *wsdir.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
 		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
 		Now: func(context.Context) (snapshot.View, error) {

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/workspace/driver"
@@ -32,16 +32,16 @@ const (
 )
 
 // newOutlets returns the proxies of the provider's workspaces.
-func (p *Provider) newOutlets() *outlet.Outlets {
-	return outlet.New(p.ctx, egress.Options{
+func (p *Provider) newOutlets() *proxies.Outlets {
+	return proxies.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
 		Inside: p.cfg.Inside,
 	}, p.log)
 }
 
 // places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) outlet.Places {
-	return outlet.Places{
+func (p *Provider) places(id string) proxies.Places {
+	return proxies.Places{
 		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
 }
@@ -70,7 +70,7 @@ func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 	cfg.Relay = relayPort
 	bundle := ""
 	if u.roots != "" {
-		bundle = bundleDir + "/" + outlet.BundleName
+		bundle = bundleDir + "/" + proxies.BundleName
 	}
 	for name, value := range egress.Env(relayPort, bundle) {
 		if _, set := cfg.Env[name]; !set {

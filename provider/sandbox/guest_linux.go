@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,7 +25,7 @@ type plan struct {
 }
 
 // plan says how the guest of m runs at a level.
-func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
+func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*plan, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
@@ -50,7 +50,7 @@ func (p *Provider) plan(l *level, m *plot.Meta, opts options) (*plan, error) {
 
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir plot.Dir, want *plan) *live {
+func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, want *plan) *live {
 	c, rec := keep.Adopt(ctx, dir, want.key, want.version, want.unit.id)
 	if c == nil {
 		return nil
@@ -69,10 +69,10 @@ func (p *Provider) adopt(ctx context.Context, dir plot.Dir, want *plan) *live {
 // A live guest.
 type live struct {
 	*guest.Client
-	root  *boundary.Root // of the workspace as the guest sees it, where files are reached so
-	files *driver.FS     // on root
-	world *os.File       // the namespace of the guest's mounts, where they keep files read-only
-	owner int            // whom files that are made belong to, where that is not this process's user; else 0
+	root  *files.Root // of the workspace as the guest sees it, where files are reached so
+	files *driver.FS  // on root
+	world *os.File    // the namespace of the guest's mounts, where they keep files read-only
+	owner int         // whom files that are made belong to, where that is not this process's user; else 0
 
 	watched *watched // what was found in directories of the user's, where this process started the guest
 
@@ -97,7 +97,7 @@ func (g *live) Close() error {
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, d plot.Dir, want *plan, proxied bool) (started *live, err error) {
+func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied bool) (started *live, err error) {
 	dir := d.Path
 	if err := p.end(ctx, dir); err != nil {
 		return nil, err
@@ -189,8 +189,8 @@ func (p *Provider) start(ctx context.Context, d plot.Dir, want *plan, proxied bo
 }
 
 // note writes down what is about to be made for a guest, and what was found.
-func (u unit) note(ctx context.Context, d plot.Dir, rec *keep.Record) error {
-	_, err := d.Update(ctx, false, func(m *plot.Meta) error {
+func (u unit) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
+	_, err := d.Update(ctx, false, func(m *wsdir.Meta) error {
 		if u.throwaway {
 			return rec.Note(m)
 		}
@@ -205,12 +205,12 @@ const endTimeout = keep.EndTimeout
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, plot.Dir{Path: dir, Kind: Kind}, hooks)
+	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // end is endGuest while the lock of the guest is held.
 func (p *Provider) end(ctx context.Context, dir string) error {
-	return keep.End(ctx, plot.Dir{Path: dir, Kind: Kind}, hooks)
+	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // hooks are about the control groups of a guest: what is frozen can't die, and

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -22,13 +22,13 @@ type handle struct {
 	p    *Provider
 	id   string
 	caps driver.Capabilities
-	plot *plot.Handle
+	plot *wsdir.Handle
 
 	att *keep.Attachment[*live]
 
-	stages  bool        // directories may be brought in by mounts, where nothing lies below the files
-	handed  bool        // files are reached through the guest's mount whatever they lie over
-	proxy   outlet.Part // used while att is locked
+	stages  bool         // directories may be brought in by mounts, where nothing lies below the files
+	handed  bool         // files are reached through the guest's mount whatever they lie over
+	proxy   proxies.Part // used while att is locked
 	looking looking
 
 	mu   sync.Mutex
@@ -143,7 +143,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the guest if it does not run as m says.
-func (h *handle) renew(ctx context.Context, l *level, m *plot.Meta) error {
+func (h *handle) renew(ctx context.Context, l *level, m *wsdir.Meta) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)

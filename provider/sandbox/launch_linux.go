@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/posix/process"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -276,7 +276,7 @@ func guestsIn(t *testing.T, dir string) (recs []*keep.Record) {
 		t.Error(err)
 	}
 	for _, path := range all {
-		if rec := keep.Read(plot.Dir{Path: path, Kind: Kind}); rec != nil {
+		if rec := keep.Read(wsdir.Dir{Path: path, Kind: Kind}); rec != nil {
 			recs = append(recs, rec)
 		}
 	}

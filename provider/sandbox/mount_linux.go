@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -97,7 +97,7 @@ func (g *live) use(root *os.File, rec *keep.Record, u unit) error {
 	if g.owner != 0 {
 		gate = guest.Elsewhere(gate)
 	}
-	r, err := boundary.FromFD(fd, &boundary.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
+	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // watchedSection says what directories of the user's held when the guest started.
-const watchedSection = plot.Section[watched]("watched")
+const watchedSection = wsdir.Section[watched]("watched")
 
 // noteIn puts what was found into a state that is being changed.
-func (w *watched) noteIn(m *plot.Meta) error {
+func (w *watched) noteIn(m *wsdir.Meta) error {
 	if len(w.Dirs) == 0 {
 		w = nil
 	}

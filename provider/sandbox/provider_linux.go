@@ -13,24 +13,24 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/croft-run/croft/egress/outlet"
+	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/guestbin"
 	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Provider opens workspaces behind a fence of the kernel.
 type Provider struct {
-	ground *plot.Ground
+	ground *wsdir.Ground
 	log    *slog.Logger
 	cfg    Config
 	ids    ids
 	binary func() (*guestbin.Binary, error)
-	ways   func() *outlet.Outlets
+	ways   func() *proxies.Outlets
 	maps   owners
 	ctx    context.Context // of what runs for the provider, such as proxies, until Close
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := plot.New(&plot.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Roots: c.Roots, Log: c.Log, BootID: c.BootID})
+	ground, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Forbidden: c.Forbidden, Roots: c.Roots, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +354,7 @@ func (p *Provider) give(dir string, uid int) error {
 // own, after an end that was not clean, is of no use to it.
 func (p *Provider) freshLayer(layer string) error {
 	work := filepath.Join(layer, "work")
-	if err := boundary.RemoveTree(work); err != nil {
+	if err := files.RemoveTree(work); err != nil {
 		return err
 	}
 	for _, d := range []struct {
@@ -402,7 +402,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
@@ -414,7 +414,7 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
 		return nil, fmt.Errorf("sandbox: attach: the state of the workspace is not valid: %w", fault.Failed)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, plot.Directory); err != nil {
+	if h.plot, err = p.ground.Attach(ctx, m, wsdir.Directory); err != nil {
 		return nil, err
 	}
 	h.caps = caps
@@ -450,11 +450,11 @@ func (p *Provider) attach(ctx context.Context, m *plot.Meta, caps driver.Capabil
 	}, nil
 }
 
-func newRef(m *plot.Meta, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.Meta, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(l *level, m *plot.Meta, opts options) driver.Traits {
+func (p *Provider) traits(l *level, m *wsdir.Meta, opts options) driver.Traits {
 	t := p.traitsOf(l, diskFor(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lower()) == 0

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/croft-run/croft/posix/boundary"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -74,7 +74,7 @@ func (h *handle) write(ctx context.Context, g *live, t snapshot.Tree, paths []st
 	if h.plot.Meta().Dir != "" {
 		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})
 	}
-	root, err := g.root.With(&boundary.Options{Sync: h.plot.Meta().Policy.Durable, Exact: true})
+	root, err := g.root.With(&files.Options{Sync: h.plot.Meta().Policy.Durable, Exact: true})
 	if err != nil {
 		return err
 	}

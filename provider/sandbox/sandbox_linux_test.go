@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/posix/plot"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
@@ -95,7 +95,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != plot.LockName(Kind) {
+		if e.Name() != wsdir.LockName(Kind) {
 			names = append(names, e.Name())
 		}
 	}

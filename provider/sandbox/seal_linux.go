@@ -13,7 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -41,7 +41,7 @@ type sealing struct {
 }
 
 // seal is the section of the state with the journal.
-const seal = plot.Section[sealing]("seal")
+const seal = wsdir.Section[sealing]("seal")
 
 func inodeOf(path string) (uint64, error) {
 	var st unix.Stat_t
@@ -104,14 +104,14 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 		return err
 	}
 	note := func(j *sealing) error {
-		_, err := h.att.Dir.Update(ctx, true, func(m *plot.Meta) error { return seal.Set(m, j) })
+		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.Meta) error { return seal.Set(m, j) })
 		return err
 	}
 	if err := note(j); err != nil {
 		return errors.Join(err, os.Remove(j.Layer))
 	}
 	driver.Step(ctx, "seal begun")
-	err = h.plot.Reshape(ctx, func(m *plot.Meta) error {
+	err = h.plot.Reshape(ctx, func(m *wsdir.Meta) error {
 		m.Own = j.Own
 		return errors.Join(seal.Set(m, nil), exchange(ctx, files, j.Layer))
 	})
@@ -124,7 +124,7 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 // own returns the directory that holds what is the workspace's own.
 func (p *Provider) own(dir string, o *options) (string, error) {
 	if len(o.lower()) == 0 {
-		return filepath.Join(dir, plot.FilesName), nil
+		return filepath.Join(dir, wsdir.FilesName), nil
 	}
 	layer := filepath.Join(dir, layerName)
 	return filepath.Join(layer, "upper"), p.freshLayer(layer)
@@ -175,7 +175,7 @@ func exchange(ctx context.Context, a, b string) error {
 
 // recoverSeal completes a seal that was cut short, or drops one that moved nothing,
 // and returns what the workspace is then. Who is in the middle of one is waited for.
-func (p *Provider) recoverSeal(ctx context.Context, m *plot.Meta) (*plot.Meta, error) {
+func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta, error) {
 	if !seal.In(m) {
 		return m, nil
 	}
@@ -197,7 +197,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *plot.Meta) (*plot.Meta, e
 		if err := p.end(ctx, dir.Path); err != nil {
 			return nil, err
 		}
-		return p.ground.Reshape(ctx, m.ID, func(m *plot.Meta) error {
+		return p.ground.Reshape(ctx, m.ID, func(m *wsdir.Meta) error {
 			m.Own = j.Own
 			return seal.Set(m, nil)
 		})
@@ -206,7 +206,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *plot.Meta) (*plot.Meta, e
 			return nil, err
 		}
 	}
-	return dir.Update(ctx, false, func(m *plot.Meta) error { return seal.Set(m, nil) })
+	return dir.Update(ctx, false, func(m *wsdir.Meta) error { return seal.Set(m, nil) })
 }
 
 // keepShape notes, in the options of a workspace that is there, what it was sealed

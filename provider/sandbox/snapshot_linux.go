@@ -12,8 +12,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -123,7 +123,7 @@ func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, err
 	if err == nil {
 		return dir, nil
 	}
-	err = errors.Join(err, boundary.RemoveTree(fresh))
+	err = errors.Join(err, files.RemoveTree(fresh))
 	if _, there := os.Lstat(dir); there == nil {
 		return dir, nil // another made the same meanwhile
 	}
@@ -143,7 +143,7 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
 		return nil
 	case opts.Template == "":
-		return snapshot.Fill(ctx, o.tree, filepath.Join(dir, plot.FilesName), nil)
+		return snapshot.Fill(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
 	}
 	layer := filepath.Join(dir, layerName)
 	if err := p.freshLayer(layer); err != nil {
@@ -158,7 +158,7 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 
 // recover completes what a process that died had begun: a seal, or a rollback of
 // files that are plainly in their directory. It returns what the workspace is then.
-func (p *Provider) recover(ctx context.Context, m *plot.Meta) (*plot.Meta, error) {
+func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
 		return m, nil
 	}
@@ -175,7 +175,7 @@ func (p *Provider) recover(ctx context.Context, m *plot.Meta) (*plot.Meta, error
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(l *level, m *plot.Meta) *snapshot.Keeper {
+func (h *handle) keeper(l *level, m *wsdir.Meta) *snapshot.Keeper {
 	return &snapshot.Keeper{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
@@ -203,7 +203,7 @@ func (l *level) noCheckpoint() string {
 }
 
 // now returns the files as they are, frozen if that can be.
-func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.View, err error) {
+func (h *handle) now(ctx context.Context, l *level, m *wsdir.Meta) (v snapshot.View, err error) {
 	if err := h.plot.Current(); err != nil {
 		return v, err
 	}
@@ -224,7 +224,7 @@ func (h *handle) now(ctx context.Context, l *level, m *plot.Meta) (v snapshot.Vi
 }
 
 // tree is the directory that holds what is the workspace's own.
-func (h *handle) tree(m *plot.Meta) snapshot.View {
+func (h *handle) tree(m *wsdir.Meta) snapshot.View {
 	o := h.shape()
 	lower := o.lower()
 	if len(lower) == 0 {
@@ -303,7 +303,7 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 		if needed[path] || strings.HasPrefix(e.Name(), newLayer) && young(e) {
 			continue
 		}
-		errs = append(errs, boundary.RemoveTree(path))
+		errs = append(errs, files.RemoveTree(path))
 	}
 	return errors.Join(errs...)
 }

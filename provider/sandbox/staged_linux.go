@@ -15,8 +15,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/guest/keep"
-	"github.com/croft-run/croft/posix/boundary"
-	"github.com/croft-run/croft/posix/plot"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -37,7 +37,7 @@ const (
 )
 
 // stagedSection is the section of the state with the mounts.
-const stagedSection = plot.Section[[]staged]("staged")
+const stagedSection = wsdir.Section[[]staged]("staged")
 
 // A staged is one mount.
 type staged struct {
@@ -58,7 +58,7 @@ type point struct {
 // stages reports whether a workspace can have such mounts while nothing lies below
 // its files: those in their directory, behind namespaces that this process may
 // enter.
-func (p *Provider) stages(l *level, m *plot.Meta) bool {
+func (p *Provider) stages(l *level, m *wsdir.Meta) bool {
 	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.limitedDisk(l, m.Policy)
 }
 
@@ -87,7 +87,7 @@ func (h *handle) readStaged() ([]staged, error) {
 // writeStaged replaces the list. Without mounts files are plainly in their directory
 // again.
 func (h *handle) writeStaged(ctx context.Context, list []staged) error {
-	_, err := h.att.Dir.Update(ctx, false, func(m *plot.Meta) error {
+	_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.Meta) error {
 		if len(list) == 0 {
 			return stagedSection.Set(m, nil)
 		}
@@ -323,7 +323,7 @@ func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	m := h.plot.Meta()
-	is, err := boundary.Identify(h.p.ground.Files(&m))
+	is, err := files.Identify(h.p.ground.Files(&m))
 	if err != nil {
 		return err
 	}
@@ -513,7 +513,7 @@ func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
 			continue
 		}
 		if s.Layer != "" {
-			if err := boundary.RemoveTree(h.stagedPath(s.Layer)); err != nil {
+			if err := files.RemoveTree(h.stagedPath(s.Layer)); err != nil {
 				return nil, err
 			}
 		}

@@ -159,7 +159,7 @@ func archive(t *testing.T, zipped bool, files map[string]string) []byte {
 }
 
 // files serves fixed contents. Where a token is asked for, others get nothing.
-func files(auth string, contents func(base string) map[string][]byte) http.HandlerFunc {
+func serveFiles(auth string, contents func(base string) map[string][]byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, ok := contents("https://" + r.Host)[r.URL.Path]
 		switch {
@@ -176,7 +176,7 @@ func files(auth string, contents func(base string) map[string][]byte) http.Handl
 func goModule(t *testing.T) http.HandlerFunc {
 	mod := "module example.test/m\n"
 	packed := archive(t, true, map[string]string{"example.test/m@v1.0.0/go.mod": mod, "example.test/m@v1.0.0/m.go": "package m\n"})
-	return files("Bearer "+token, func(string) map[string][]byte {
+	return serveFiles("Bearer "+token, func(string) map[string][]byte {
 		return map[string][]byte{
 			"/example.test/m/@v/v1.0.0.info": []byte(`{"Version":"v1.0.0"}`),
 			"/example.test/m/@v/v1.0.0.mod":  []byte(mod),
@@ -191,7 +191,7 @@ func pythonIndex(t *testing.T) http.HandlerFunc {
 		"croftm-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: croftm\nVersion: 1.0\n",
 		"croftm-1.0.dist-info/WHEEL":    "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 	})
-	return files("", func(string) map[string][]byte {
+	return serveFiles("", func(string) map[string][]byte {
 		return map[string][]byte{
 			"/simple/croftm/":                []byte(`<!DOCTYPE html><html><body><a href="/f/croftm-1.0-py3-none-any.whl">croftm-1.0-py3-none-any.whl</a></body></html>`),
 			"/f/croftm-1.0-py3-none-any.whl": wheel,
@@ -202,7 +202,7 @@ func pythonIndex(t *testing.T) http.HandlerFunc {
 func nodeRegistry(t *testing.T) http.HandlerFunc {
 	tgz := archive(t, false, map[string]string{"package/package.json": `{"name":"m","version":"1.0.0"}`, "package/index.js": "module.exports = 42\n"})
 	sum := sha512.Sum512(tgz)
-	return files("", func(base string) map[string][]byte {
+	return serveFiles("", func(base string) map[string][]byte {
 		return map[string][]byte{
 			"/m.tgz": tgz,
 			"/m": fmt.Appendf(nil, `{"name":"m","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"m","version":"1.0.0","dist":{"tarball":"%s/m.tgz","integrity":"sha512-%s"}}}}`,

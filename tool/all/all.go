@@ -8,17 +8,17 @@ import (
 
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/ast"
-	"github.com/croft-run/croft/tool/check"
 	"github.com/croft-run/croft/tool/git"
 	"github.com/croft-run/croft/tool/index"
 	"github.com/croft-run/croft/tool/lsp"
 	"github.com/croft-run/croft/tool/snapshots"
+	"github.com/croft-run/croft/tool/verifytool"
 	"github.com/croft-run/croft/tool/web"
 )
 
 // Coding returns every tool of the coding toolset.
 func Coding() []*tool.Tool {
-	return slices.Concat(tool.Coding(), ast.Tools(), check.Tools(), index.Tools(), lsp.Tools(), snapshots.Coding())
+	return slices.Concat(tool.Coding(), ast.Tools(), verifytool.Tools(), index.Tools(), lsp.Tools(), snapshots.Coding())
 }
 
 // Workspace returns every tool of the workspace toolset.
@@ -29,7 +29,7 @@ func Workspace() []*tool.Tool {
 // Effects returns what happens after a tool has changed files, in this order: what
 // formatting makes of a file is what the others are to see.
 func Effects() []tool.Effect {
-	return []tool.Effect{check.Effect(lsp.Servers), lsp.Effect, index.Effect}
+	return []tool.Effect{verifytool.Effect(lsp.Servers), lsp.Effect, index.Effect}
 }
 
 // Sources returns where further tools of a workspace come from.

@@ -13,13 +13,13 @@ import (
 
 	"gocloud.dev/blob/memblob"
 
-	"github.com/croft-run/croft/bootstrap"
+	"github.com/croft-run/croft/interp/isolate"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
-	"github.com/croft-run/croft/provider/wrap/coded"
-	"github.com/croft-run/croft/script"
+	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot"
-	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/tool/skill"
@@ -34,7 +34,7 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux, set := workspace.NewMux(coded.Wrap(p, coded.Config{Engine: &engine})), new(tool.Set)
+	mux, set := workspace.NewMux(interpreters.Wrap(p, interpreters.Config{Engine: &engine})), new(tool.Set)
 	open := func(name string, from driver.Source) *workspace.Workspace {
 		ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID(), From: from}, nil)
 		if err != nil {
@@ -157,7 +157,7 @@ var commit = []string{
 const kernel = "/usr/share/jupyter/kernels/python3/kernel.json"
 
 // engine runs the scripts of all examples.
-var engine script.Engine
+var engine isolate.Engine
 
 // remembered is a workspace that changed since a snapshot.
 var remembered = []string{

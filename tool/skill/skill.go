@@ -18,9 +18,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/stage"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"

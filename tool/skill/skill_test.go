@@ -11,10 +11,10 @@ import (
 
 	"gocloud.dev/blob/memblob"
 
-	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
-	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/skill"
 	"github.com/croft-run/croft/workspace"

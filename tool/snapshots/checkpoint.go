@@ -3,7 +3,7 @@ package snapshots
 import (
 	"context"
 
-	"github.com/croft-run/croft/history"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace/driver"
 )

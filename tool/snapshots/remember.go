@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/history"
 	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"

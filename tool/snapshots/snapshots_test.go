@@ -11,12 +11,12 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/croft-run/croft/history"
-	"github.com/croft-run/croft/mcpserver"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/tool/snapshots"

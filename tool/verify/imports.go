@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/profile"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

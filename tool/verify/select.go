@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/profile"
+	"github.com/croft-run/croft/tool/profile"
 )
 
 // All is the language that stands for every project that was found.

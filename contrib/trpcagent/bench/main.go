@@ -18,11 +18,11 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 	theirs "trpc.group/trpc-go/trpc-agent-go/codeexecutor/local"
 
-	"github.com/croft-run/croft/bootstrap"
 	"github.com/croft-run/croft/contrib/trpcagent"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
-	"github.com/croft-run/croft/stage"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -1,0 +1,202 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Config says where the server is. URL and Token are required.
+type Config struct {
+	URL   string // http://HOST:PORT or https://HOST[:PORT]
+	Token string
+
+	// Client names the program that uses the server, for Sweep; see the
+	// package. It is a label value, and the same after a restart.
+	Client string
+
+	// Kind is what Provider asks the server for where a Spec's config does not
+	// say; "" is local.
+	Kind string
+
+	Transport http.RoundTripper // nil is a transport of the client's own
+	Log       *slog.Logger      // nil is silent
+}
+
+// A Client talks to one server. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	base string
+	http *http.Client
+}
+
+// NewClient returns a client. It does not reach for the server yet.
+func NewClient(cfg Config) (*Client, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("remote: server %q: %w: it is written http://HOST:PORT or https://HOST", redact(cfg.URL), fault.InvalidArgument)
+	}
+	if cfg.Token == "" {
+		return nil, fmt.Errorf("remote: server %s: %w: a token is required", cfg.URL, fault.InvalidArgument)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = newTransport()
+	}
+	return &Client{cfg: cfg, base: strings.TrimSuffix(cfg.URL, "/"), http: &http.Client{
+		Transport: cfg.Transport,
+		// A redirect would carry the token somewhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// redact hides the password that somebody may have put into a URL.
+func redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "(unreadable)"
+	}
+	return u.Redacted()
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		MaxIdleConnsPerHost:   32,
+		IdleConnTimeout:       30 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		WriteBufferSize:       64 << 10,
+		ReadBufferSize:        64 << 10,
+		DisableCompression:    true,
+	}
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// URL returns the address of the server.
+func (c *Client) URL() string { return c.base }
+
+// A request is one call of the API.
+type request struct {
+	method string
+	path   string // below the base, escaped
+	query  url.Values
+	header http.Header
+	body   io.Reader // nil for none
+}
+
+// send sends r and returns the response, whose body the caller closes. An error
+// that the server answers with is returned as one.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	if err := checkName(r.path); err != nil {
+		return nil, err
+	}
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, r.body)
+	if err != nil {
+		return nil, fmt.Errorf("remote: %s %s: %w: %w", r.method, r.path, fault.InvalidArgument, err)
+	}
+	for k, v := range r.header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if res.StatusCode/100 != 2 {
+		defer res.Body.Close()
+		return nil, c.refusal(res)
+	}
+	return res, nil
+}
+
+// checkName refuses, in the words of the server, a name that never reaches it,
+// since it is no element of a path.
+func checkName(path string) error {
+	rest, ok := strings.CutPrefix(path, workspacesPath+"/")
+	if !ok {
+		return nil
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	if name == "" || name == "." || name == ".." {
+		return fmt.Errorf("remote: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", name, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// unreachable classifies an error of the transport.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("remote: server %s: %w", c.base, ctx.Err())
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the URL, which the message has already
+	}
+	return fault.Transient(fmt.Errorf("remote: server %s: %w: %w", c.base, fault.Unavailable, err))
+}
+
+// refusal turns an error answer into an error.
+func (c *Client) refusal(res *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	var p struct {
+		Error *fault.Wire `json:"error"`
+	}
+	if err == nil && json.Unmarshal(data, &p) == nil && p.Error != nil && p.Error.Code != "" {
+		return p.Error.Err()
+	}
+	return fmt.Errorf("remote: server %s: %w: it answered %s, and not as a croft server does", c.base, fault.Unavailable, res.Status)
+}
+
+// call sends r and decodes the answer into out, unless that is nil.
+func (c *Client) call(ctx context.Context, r request, out any) error {
+	res, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+	} else {
+		err = json.NewDecoder(res.Body).Decode(out)
+	}
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	return nil
+}
+
+// get sends r and returns the answer.
+func get[T any](ctx context.Context, c *Client, r request) (T, error) {
+	var out T
+	err := c.call(ctx, r, &out)
+	return out, err
+}
+
+// jsonBody makes v the body of r.
+func (r request) jsonBody(v any) (request, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return r, fmt.Errorf("remote: encode the request: %w: %w", fault.InvalidArgument, err)
+	}
+	r.body = bytes.NewReader(data)
+	r.header = http.Header{"Content-Type": {"application/json"}}
+	return r, nil
+}

@@ -1,0 +1,133 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// code is the Code module of a workspace on the server.
+func (c *Client) code(ws Workspace) *driver.Interpreter {
+	contexts := at(ws.ID, "/contexts")
+	verb := func(method, route string) func(context.Context, string) error {
+		return func(ctx context.Context, id string) error {
+			return evicted(c.call(ctx, request{method: method, path: contexts + "/" + url.PathEscape(id) + route}, nil))
+		}
+	}
+	return &driver.Interpreter{
+		Coder: &coder{c: c, id: ws.ID, route: "/code"}, Languages: ws.Languages,
+		CreateContext: func(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
+			r, err := request{method: http.MethodPost, path: contexts}.jsonBody(map[string]any{"language": language, "dir": opts.Dir, "env": opts.Env})
+			if err != nil {
+				return driver.CodeContext{}, err
+			}
+			out, err := get[driver.CodeContext](ctx, c, r)
+			return out, evicted(err)
+		},
+		Contexts: func(ctx context.Context) ([]driver.CodeContext, error) {
+			type answer struct {
+				Contexts []driver.CodeContext `json:"contexts"`
+			}
+			out, err := get[answer](ctx, c, request{method: http.MethodGet, path: contexts})
+			return out.Contexts, evicted(err)
+		},
+		Restart:       verb(http.MethodPost, "/restart"),
+		Interrupt:     verb(http.MethodPost, "/interrupt"),
+		DeleteContext: verb(http.MethodDelete, ""),
+	}
+}
+
+// A coder runs code on the server.
+type coder struct {
+	c     *Client
+	id    string
+	route string
+}
+
+// codeEvent is a line of the server's answer.
+type codeEvent struct {
+	Event  string             `json:"event"`
+	Output *driver.Output     `json:"output"`
+	Result *driver.CodeResult `json:"result"`
+	Error  *fault.Wire        `json:"error"`
+}
+
+// RunCode runs code. Where the connection breaks nobody knows how it ended: that
+// is a result, too.
+func (x *coder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
+	r, err := request{method: http.MethodPost, path: at(x.id, x.route)}.jsonBody(map[string]any{
+		"language": code.Language, "source": code.Source, "context": code.Context, "dir": code.Dir, "env": code.Env, "timeout": code.Timeout,
+	})
+	if err != nil {
+		return driver.CodeResult{}, err
+	}
+	began := time.Now()
+	res, err := x.c.send(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return driver.CodeResult{ExitCode: -1, Cause: driver.CauseCanceled, Duration: time.Since(began)}, nil
+		}
+		return driver.CodeResult{}, evicted(err)
+	}
+	defer res.Body.Close()
+	out, err := follow(res.Body, code.OnOutput)
+	if err != nil {
+		return driver.CodeResult{}, evicted(err)
+	}
+	if out.Cause == driver.CauseLost && ctx.Err() != nil {
+		out.Cause = driver.CauseCanceled
+	}
+	if out.Duration == 0 {
+		out.Duration = time.Since(began)
+	}
+	return out, nil
+}
+
+// maxOutputErrors bounds how many errors of the callback are kept.
+const maxOutputErrors = 16
+
+// follow reads events until the end.
+func follow(r io.Reader, call func(driver.Output) error) (driver.CodeResult, error) {
+	d := json.NewDecoder(bufio.NewReader(r))
+	var outputs []driver.Output
+	var errs []string
+	for {
+		var e codeEvent
+		if err := d.Decode(&e); err != nil {
+			return driver.CodeResult{Outputs: outputs, CallbackErrors: errs, ExitCode: -1, Cause: driver.CauseLost,
+				Error: &driver.CodeError{Name: "Lost", Value: fmt.Sprintf("the connection to the server broke: %v", err)}}, nil
+		}
+		switch {
+		case e.Event == "error" && e.Error != nil:
+			return driver.CodeResult{}, e.Error.Err()
+		case e.Event == "end" && e.Result != nil:
+			e.Result.Outputs, e.Result.CallbackErrors = outputs, errs
+			return *e.Result, nil
+		case e.Event == "output" && e.Output != nil:
+			outputs = appendOutput(outputs, *e.Output)
+			if call == nil {
+				continue
+			}
+			if err := call(*e.Output); err != nil && len(errs) < maxOutputErrors {
+				errs = append(errs, err.Error())
+			}
+		}
+	}
+}
+
+// appendOutput adds an output, a text to one of the same stream before it.
+func appendOutput(list []driver.Output, o driver.Output) []driver.Output {
+	if n := len(list); n > 0 && o.Data == nil && list[n-1].Data == nil && list[n-1].Kind == o.Kind {
+		list[n-1].Text += o.Text
+		return list
+	}
+	return append(list, o)
+}

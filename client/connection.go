@@ -1,0 +1,260 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coder/websocket"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A connection carries one command: what it reads and writes, and how it ends.
+type connection struct {
+	s    *shell
+	conn *shellwire.Conn
+
+	live   context.Context // of the connection
+	hangUp context.CancelFunc
+
+	stdin   *shellwire.Window
+	outputs map[string]*shellwire.Buffer
+	source  *upload // of standard input; nil without
+
+	startedOnce sync.Once
+	started     chan struct{} // closed with the message that says so
+	session     atomic.Pointer[driver.SessionInfo]
+
+	mu         sync.Mutex
+	complaints []string // guarded by mu; errors of callbacks
+
+	ended  chan struct{}   // closed after the last callback
+	over   context.Context // ends with it
+	result *driver.Result  // read after ended, as err
+	err    error
+}
+
+// dial opens a WebSocket to a route.
+func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocket.Conn, error) {
+	if err := checkName(path); err != nil {
+		return nil, err
+	}
+	target := c.base + path
+	if len(q) > 0 {
+		target += "?" + q.Encode()
+	}
+	ws, res, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // the library has it
+		HTTPClient: c.http,
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + c.cfg.Token}},
+	})
+	if err == nil {
+		return ws, nil
+	}
+	if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+		if refusal := c.refusal(res); fault.Of(refusal) != fault.Unavailable {
+			return nil, refusal
+		}
+	}
+	return nil, c.unreachable(ctx, err)
+}
+
+// connect sends a command over a connection of its own. An error means that
+// nothing was sent.
+func (s *shell) connect(ctx context.Context, typ shellwire.Type, cmd driver.Command) (*connection, error) {
+	if cmd.Interactive && cmd.Stdin != nil {
+		return nil, fmt.Errorf("remote: %s: %w: stdin is either a reader or interactive", typ, fault.InvalidArgument)
+	}
+	ws, err := s.c.dial(ctx, at(s.id, "/exec"), nil)
+	if err != nil {
+		return nil, evicted(err)
+	}
+	x := &connection{
+		s: s, conn: shellwire.NewConn(ws, shellwire.MaxAnswer), stdin: shellwire.NewWindow(),
+		outputs: map[string]*shellwire.Buffer{}, started: make(chan struct{}), ended: make(chan struct{}),
+	}
+	var over context.CancelFunc
+	x.over, over = context.WithCancel(context.WithoutCancel(ctx))
+	x.live, x.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	if err = s.add(x); err == nil {
+		err = x.begin(ctx, typ, cmd)
+	}
+	if err != nil {
+		s.remove(x)
+		x.hangUp()
+		over()
+		x.conn.Abort()
+		return nil, err
+	}
+	go x.work(cmd, over)
+	return x, nil
+}
+
+// begin sends the first message.
+func (x *connection) begin(ctx context.Context, typ shellwire.Type, cmd driver.Command) error {
+	wire := shellwire.Encode(cmd)
+	m := shellwire.Message{Type: typ, Command: &wire}
+	if cmd.Stdin != nil {
+		m.Streams = append(m.Streams, shellwire.Stdin)
+		x.source = newUpload(x.live, "stdin", cmd.Stdin, 0)
+	}
+	for name, call := range callbacks(cmd) {
+		if call != nil {
+			m.Streams = append(m.Streams, name)
+			x.outputs[name] = shellwire.NewBuffer()
+		}
+	}
+	if err := x.conn.Send(ctx, m); err != nil {
+		return x.s.c.unreachable(ctx, err)
+	}
+	return nil
+}
+
+func callbacks(cmd driver.Command) map[string]func([]byte) error {
+	return map[string]func([]byte) error{shellwire.Stdout: cmd.OnStdout, shellwire.Stderr: cmd.OnStderr}
+}
+
+// work is all that goes on on a connection: one receives, one feeds standard
+// input, and one for each stream calls back.
+func (x *connection) work(cmd driver.Command, over context.CancelFunc) {
+	defer over()
+	defer close(x.ended)
+	defer x.s.remove(x)
+	var calls sync.WaitGroup
+	for name, buffer := range x.outputs {
+		calls.Go(func() { x.call(name, buffer, callbacks(cmd)[name]) })
+	}
+	if x.source != nil {
+		// Nothing can make a reader return: one that is stuck is left behind, and
+		// reads no more once it comes back.
+		go x.feed()
+	}
+	x.receive()
+	for _, buffer := range x.outputs {
+		buffer.End(nil)
+	}
+	calls.Wait()
+	x.hangUp()
+	if x.source != nil {
+		x.source.stop(x.live) //nolint:errcheck // feed has told
+	}
+	x.conn.Abort()
+}
+
+// receive handles what the server sends until it says goodbye or is gone.
+func (x *connection) receive() {
+	for {
+		m, stream, data, err := x.conn.Receive(x.live)
+		if err != nil {
+			return
+		}
+		if stream != "" {
+			if b := x.outputs[stream]; b == nil || b.Put(data) != nil {
+				return
+			}
+			continue
+		}
+		switch m.Type {
+		case shellwire.TypeStarted:
+			x.session.Store(m.Session)
+			x.startedOnce.Do(func() { close(x.started) })
+		case shellwire.TypeAck:
+			x.stdin.Give(m.Bytes)
+		case shellwire.TypeExit:
+			x.result = m.Result
+		case shellwire.TypeError:
+			if m.Error != nil {
+				x.err = m.Error.Err()
+			}
+		}
+	}
+}
+
+// call hands a stream to its callback, and acknowledges what that has taken.
+func (x *connection) call(stream string, buffer *shellwire.Buffer, callback func([]byte) error) {
+	data := make([]byte, shellwire.ChunkSize)
+	for {
+		n, err := buffer.Read(data)
+		if err != nil {
+			return
+		}
+		if err := guarded(callback, data[:n]); err != nil {
+			x.complain(stream, err)
+		}
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiving tells
+	}
+}
+
+// guarded calls back; a panic is an error of the callback.
+func guarded(callback func([]byte) error, data []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return callback(data)
+}
+
+// maxComplaints is how many errors of callbacks a result lists.
+const maxComplaints = 16
+
+func (x *connection) complain(who string, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.complaints) < maxComplaints {
+		x.complaints = append(x.complaints, fmt.Sprintf("%s: %.500s", who, err.Error()))
+	}
+}
+
+// complete adds to a result what only this side knows.
+func (x *connection) complete(res driver.Result) driver.Result {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	res.CallbackErrors = append(res.CallbackErrors, x.complaints...)
+	return res
+}
+
+// feed sends standard input.
+func (x *connection) feed() {
+	data := make([]byte, shellwire.ChunkSize)
+	for {
+		n, err := x.source.Read(data)
+		for rest := data[:n]; len(rest) > 0; {
+			k, terr := x.stdin.Take(x.live, len(rest))
+			if terr != nil || x.conn.SendData(x.live, shellwire.Stdin, rest[:k]) != nil {
+				return
+			}
+			rest = rest[k:]
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+			x.complain("stdin", err)
+		}
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiving tells
+		return
+	}
+}
+
+// cancelCommand asks the server to end the command; the result still comes.
+func (x *connection) cancelCommand(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if x.conn.Send(ctx, shellwire.Message{Type: shellwire.TypeCancel}) != nil {
+		x.hangUp()
+	}
+}
+
+// abort ends the connection, and waits for the last callback.
+func (x *connection) abort() {
+	x.hangUp()
+	<-x.ended
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Workspace is a workspace as the server tells of it.
+type Workspace struct {
+	ID           string              `json:"id"`
+	Name         string              `json:"name,omitempty"`
+	Owner        string              `json:"owner,omitempty"`
+	Kind         string              `json:"kind"`
+	State        string              `json:"state"`
+	Labels       map[string]string   `json:"labels,omitempty"`
+	Dir          string              `json:"dir,omitempty"`
+	Policy       driver.Policy       `json:"policy"`
+	Capabilities driver.Capabilities `json:"capabilities,omitempty"`
+	Revision     int64               `json:"revision,omitempty"`
+	Traits       *driver.Traits      `json:"traits,omitempty"`
+	Functions    []string            `json:"functions,omitempty"` // optional file operations; from Create and Acquire
+
+	Languages       []string `json:"languages,omitempty"`       // of code, and
+	ScriptLanguages []string `json:"scriptLanguages,omitempty"` // of scripts; likewise
+
+	CreatedAt time.Time   `json:"createdAt"`
+	UpdatedAt time.Time   `json:"updatedAt"`
+	LastUsed  time.Time   `json:"lastUsed,omitzero"`
+	Attempts  int         `json:"attempts,omitempty"`
+	Error     *fault.Wire `json:"error,omitempty"`
+}
+
+// Description is all that an operator can learn of a workspace.
+type Description struct {
+	Workspace
+	Live    bool           `json:"live"` // the server has a handle on it
+	Holders []Holder       `json:"holders,omitempty"`
+	Moves   []string       `json:"moves"` // states that may come next
+	Pending *driver.Policy `json:"pending,omitempty"`
+}
+
+// Holder is a program that holds a workspace.
+type Holder struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Died    bool      `json:"died,omitempty"` // what it holds is free once it expires
+	Expires time.Time `json:"expires"`
+}
+
+// ProviderInfo is a provider of the server: what its host gives, or why it can't
+// work there.
+type ProviderInfo struct {
+	Kind   string         `json:"kind"`
+	Traits *driver.Traits `json:"traits,omitempty"`
+	Error  *fault.Wire    `json:"error,omitempty"`
+}
+
+// Filter chooses workspaces; a zero field matches all.
+type Filter struct {
+	Labels map[string]string
+	State  string
+	Kind   string
+	Owner  string
+}
+
+// Change is what Change changes; nil stays.
+type Change struct {
+	Labels *map[string]string `json:"labels,omitempty"`
+	Policy *driver.Policy     `json:"policy,omitempty"`
+}
+
+const workspacesPath = "/v1/workspaces"
+
+// at returns the path of a route of one workspace.
+func at(nameOrID, route string) string {
+	return workspacesPath + "/" + url.PathEscape(nameOrID) + route
+}
+
+// Create opens a workspace; spec.Kind is a kind of the server's. Without an id
+// the server makes one; with one, a workspace that exists is returned.
+func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error) {
+	return c.CreateWith(ctx, spec, "")
+}
+
+// CreateWith is Create with a policy by its name in the server's configuration,
+// which that of spec changes.
+func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
+	r := request{method: http.MethodPost, path: workspacesPath}
+	if policy != "" {
+		r.query = url.Values{"policy": {policy}}
+	}
+	r, err := r.jsonBody(spec)
+	if err != nil {
+		return Workspace{}, err
+	}
+	return get[Workspace](ctx, c, r)
+}
+
+// List lists workspaces.
+func (c *Client) List(ctx context.Context, f Filter) ([]Workspace, error) {
+	q := url.Values{}
+	for k, v := range f.Labels {
+		q.Add("label", k+"="+v)
+	}
+	set(q, "state", f.State)
+	set(q, "kind", f.Kind)
+	set(q, "owner", f.Owner)
+	type answer struct {
+		Workspaces []Workspace `json:"workspaces"`
+	}
+	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: workspacesPath, query: q})
+	return out.Workspaces, err
+}
+
+// Show returns one workspace.
+func (c *Client) Show(ctx context.Context, nameOrID string) (Workspace, error) {
+	return get[Workspace](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "")})
+}
+
+// Acquire opens a workspace if need be and returns it with its traits.
+func (c *Client) Acquire(ctx context.Context, nameOrID string) (Workspace, error) {
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/acquire")})
+}
+
+// Destroy ends a workspace.
+func (c *Client) Destroy(ctx context.Context, nameOrID string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: at(nameOrID, "")}, nil)
+}
+
+// Describe returns what an operator wants to know.
+func (c *Client) Describe(ctx context.Context, nameOrID string) (Description, error) {
+	return get[Description](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/describe")})
+}
+
+// Reset lets a failed workspace be tried again.
+func (c *Client) Reset(ctx context.Context, nameOrID string) (Workspace, error) {
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/reset")})
+}
+
+// Pause stops the processes of a workspace.
+func (c *Client) Pause(ctx context.Context, nameOrID string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/pause")}, nil)
+}
+
+// Resume goes on where Pause stopped.
+func (c *Client) Resume(ctx context.Context, nameOrID string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/resume")}, nil)
+}
+
+// Change changes labels or policy.
+func (c *Client) Change(ctx context.Context, nameOrID string, change Change) (Workspace, error) {
+	r, err := request{method: http.MethodPatch, path: at(nameOrID, "")}.jsonBody(change)
+	if err != nil {
+		return Workspace{}, err
+	}
+	return get[Workspace](ctx, c, r)
+}
+
+// Providers lists the server's providers.
+func (c *Client) Providers(ctx context.Context) ([]ProviderInfo, error) {
+	type answer struct {
+		Providers []ProviderInfo `json:"providers"`
+	}
+	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/providers"})
+	return out.Providers, err
+}
+
+// Profile returns the profile of the projects in a workspace, as JSON.
+func (c *Client) Profile(ctx context.Context, nameOrID string) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/profile")})
+}
+
+// Version returns the version of the server.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	type answer struct {
+		Version string `json:"version"`
+	}
+	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/version"})
+	return out.Version, err
+}
+
+// set sets a query parameter unless it is empty.
+func set(q url.Values, key, value string) {
+	if value != "" {
+		q.Set(key, value)
+	}
+}

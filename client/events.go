@@ -1,0 +1,87 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Level says whether a level of isolation works on the server's host.
+type Level struct {
+	Provider string           `json:"provider"`
+	Level    driver.Isolation `json:"level"`
+	Works    bool             `json:"works"`
+	Proof    string           `json:"proof,omitempty"`  // what was tried, where it works
+	Reason   string           `json:"reason,omitempty"` // why not, where it does not
+	Lacks    []string         `json:"lacks,omitempty"`  // what it does not prevent
+}
+
+// Diagnosis is what the server's host gives.
+type Diagnosis struct {
+	Version   string         `json:"version"`
+	Levels    []Level        `json:"levels"`
+	Providers []ProviderInfo `json:"providers"`
+}
+
+// Doctor has the server try what its host gives.
+func (c *Client) Doctor(ctx context.Context) (Diagnosis, error) {
+	return get[Diagnosis](ctx, c, request{method: http.MethodGet, path: "/v1/doctor"})
+}
+
+// EventFilter chooses events; a zero field matches all.
+type EventFilter struct {
+	Kinds     []string // a kind, or all below one: "lifecycle.*"
+	Workspace string   // id or name
+	Session   string
+	After     string // a sequence; "" is with what comes from now on, "0" with all that the server keeps
+	Follow    bool   // go on with what comes
+}
+
+// Events calls f with each event of the server's stream, as JSON, until it ends,
+// f returns an error, or ctx ends.
+func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.RawMessage) error) error {
+	q := url.Values{"kind": filter.Kinds}
+	set(q, "workspace", filter.Workspace)
+	set(q, "session", filter.Session)
+	set(q, "after", filter.After)
+	if !filter.Follow {
+		q.Set("follow", "false")
+	}
+	res, err := c.send(ctx, request{method: http.MethodGet, path: "/events", query: q})
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	lines := bufio.NewReaderSize(res.Body, 64<<10)
+	named := false // an event with a name is not one of the stream
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			if !filter.Follow && len(line) == 0 && ctx.Err() == nil {
+				return nil // all that is kept
+			}
+			return c.unreachable(ctx, err)
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		switch text := string(line); {
+		case text == "":
+			named = false
+		case strings.HasPrefix(text, "event: "):
+			named = true
+		case strings.HasPrefix(text, "data: ") && named:
+			return fmt.Errorf("remote: events: %w: server %s ended the stream", fault.Unavailable, c.base)
+		case strings.HasPrefix(text, "data: "):
+			if err := f(json.RawMessage(line[len("data: "):])); err != nil {
+				return err
+			}
+		}
+	}
+}

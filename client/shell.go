@@ -1,0 +1,167 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// shell is the Shell module of one workspace. It knows the connections that its
+// commands hang on, which end with it.
+type shell struct {
+	c  *Client
+	id string
+
+	mu     sync.Mutex
+	closed bool                 // guarded by mu
+	open   map[*connection]bool // guarded by mu
+}
+
+func (c *Client) shell(id string) *shell {
+	return &shell{c: c, id: id, open: map[*connection]bool{}}
+}
+
+func (s *shell) module() *driver.Shell {
+	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.sessions, Attach: s.attach}
+}
+
+// add notes a connection, unless the workspace was closed.
+func (s *shell) add(x *connection) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("remote: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
+	}
+	s.open[x] = true
+	return nil
+}
+
+func (s *shell) remove(x *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, x)
+}
+
+// close ends the connections, and the server the commands that hang on them.
+func (s *shell) close() {
+	s.mu.Lock()
+	s.closed = true
+	var open []*connection
+	for x := range s.open {
+		open = append(open, x)
+	}
+	s.mu.Unlock()
+	for _, x := range open {
+		x.abort()
+	}
+}
+
+// endTime bounds how long a command that was cancelled may take to end.
+const endTime = 30 * time.Second
+
+// run runs a command in the foreground. Where the connection breaks nobody knows
+// how it ended: that is a result, too.
+func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+	if cmd.Interactive {
+		return driver.Result{}, fmt.Errorf("remote: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+	}
+	cmd.Detached = false
+	var heard [2]heard
+	cmd.OnStdout, cmd.OnStderr = heard[0].listen(cmd.OnStdout, cmd.MaxOutput), heard[1].listen(cmd.OnStderr, cmd.MaxOutput)
+	x, err := s.connect(ctx, shellwire.TypeRun, cmd)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	defer x.abort()
+	select {
+	case <-x.ended:
+	case <-ctx.Done():
+		x.cancelCommand(ctx)
+		select {
+		case <-x.ended:
+		case <-time.After(endTime):
+			x.abort()
+		}
+	}
+	if x.result == nil && x.err == nil {
+		res := driver.Result{ExitCode: -1, Cause: driver.CauseLost}
+		res.Stdout, res.StdoutDropped = heard[0].result()
+		res.Stderr, res.StderrDropped = heard[1].result()
+		return x.complete(res), nil
+	}
+	if x.err != nil {
+		return driver.Result{}, evicted(x.err)
+	}
+	return x.complete(*x.result), nil
+}
+
+// Start starts a command as a session. Unless it is detached it hangs on a
+// connection of its own, and ends when ctx does, when the handle is closed, or
+// when this process is gone.
+func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	if cmd.Detached && cmd.Stdin == nil && cmd.OnStdout == nil && cmd.OnStderr == nil {
+		return s.startDetached(ctx, cmd)
+	}
+	x, err := s.connect(ctx, shellwire.TypeStart, cmd)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-x.started:
+	case <-x.ended:
+	case <-ctx.Done():
+		x.abort()
+		return nil, fmt.Errorf("remote: start: %w", ctx.Err())
+	}
+	info := x.session.Load()
+	switch {
+	case info != nil:
+	case x.err != nil:
+		return nil, evicted(x.err)
+	default:
+		return nil, fmt.Errorf("remote: start: %w: server %s: the connection broke", fault.Unavailable, s.c.base)
+	}
+	if !cmd.Detached {
+		stop := context.AfterFunc(ctx, func() { x.cancelCommand(ctx) })
+		context.AfterFunc(x.over, func() { stop() })
+	}
+	return s.handle(*info, x), nil
+}
+
+func (s *shell) startDetached(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	r, err := request{method: http.MethodPost, path: at(s.id, "/sessions")}.jsonBody(shellwire.Encode(cmd))
+	if err != nil {
+		return nil, err
+	}
+	info, err := get[driver.SessionInfo](ctx, s.c, r)
+	if err != nil {
+		return nil, evicted(err)
+	}
+	return s.handle(info, nil), nil
+}
+
+func (s *shell) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	type answer struct {
+		Sessions []driver.SessionInfo `json:"sessions"`
+	}
+	out, err := get[answer](ctx, s.c, request{method: http.MethodGet, path: at(s.id, "/sessions")})
+	return out.Sessions, evicted(err)
+}
+
+func (s *shell) attach(ctx context.Context, id string) (*driver.Session, error) {
+	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
+		return nil, fmt.Errorf("remote: attach %.40q: %w: no session has such an id", id, fault.NotFound)
+	}
+	info, err := get[driver.SessionInfo](ctx, s.c, request{method: http.MethodGet, path: s.at(id, "")})
+	if err != nil {
+		return nil, evicted(err)
+	}
+	return s.handle(info, nil), nil
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const storePath = "/v1/snapshots"
+
+type snapshotList struct {
+	Snapshots []driver.SnapshotInfo `json:"snapshots"`
+}
+
+// Snapshots lists all snapshots of the server's store, the newest first.
+func (c *Client) Snapshots(ctx context.Context) ([]driver.SnapshotInfo, error) {
+	out, err := get[snapshotList](ctx, c, request{method: http.MethodGet, path: storePath})
+	return out.Snapshots, err
+}
+
+// GCSnapshots removes what no snapshot needs. The answer is a snapshot.GCResult.
+func (c *Client) GCSnapshots(ctx context.Context) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: storePath + "/gc"})
+}
+
+// CheckSnapshots verifies all that is in the store. The answer is a snapshot.Report.
+func (c *Client) CheckSnapshots(ctx context.Context) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: storePath + "/check"})
+}
+
+// Retention says which snapshots PruneSnapshots keeps: those that a rule keeps.
+type Retention struct {
+	Keep      int    `json:"keep,omitempty"`      // the newest so many of each workspace; 0 is no such rule
+	MaxAge    string `json:"maxAge,omitempty"`    // the younger ones, as 72h; "" is no such rule
+	Workspace string `json:"workspace,omitempty"` // the id of the only one that it is about; "" is all
+}
+
+// PruneSnapshots forgets snapshots that no rule keeps, and returns them.
+func (c *Client) PruneSnapshots(ctx context.Context, r Retention) ([]driver.SnapshotInfo, error) {
+	req, err := request{method: http.MethodPost, path: storePath + "/prune"}.jsonBody(r)
+	if err != nil {
+		return nil, err
+	}
+	out, err := get[snapshotList](ctx, c, req)
+	return out.Snapshots, err
+}
+
+// Exported is a snapshot that was copied to a bucket.
+type Exported struct {
+	Snapshot driver.SnapshotInfo `json:"snapshot"`
+	LeftOut  []string            `json:"leftOut"` // files with credentials; the first of them
+}
+
+// ExportSnapshot copies a snapshot to the store in a bucket, with files that are
+// known to hold credentials only where that is asked for.
+func (c *Client) ExportSnapshot(ctx context.Context, id, to string, credentials bool) (Exported, error) {
+	type export struct {
+		To          string `json:"to"`
+		Credentials bool   `json:"credentials,omitempty"`
+	}
+	req, err := request{method: http.MethodPost, path: storePath + "/" + url.PathEscape(id) + "/export"}.jsonBody(export{to, credentials})
+	if err != nil {
+		return Exported{}, err
+	}
+	return get[Exported](ctx, c, req)
+}
+
+// ImportSnapshot brings a snapshot back from the store in a bucket, by the id that
+// it has there, and returns it as it is here. Without an id it returns what there
+// is.
+func (c *Client) ImportSnapshot(ctx context.Context, id, from string) ([]driver.SnapshotInfo, error) {
+	type bring struct {
+		From     string `json:"from"`
+		Snapshot string `json:"snapshot,omitempty"`
+	}
+	req, err := request{method: http.MethodPost, path: storePath + "/import"}.jsonBody(bring{from, id})
+	if err != nil {
+		return nil, err
+	}
+	out, err := get[snapshotList](ctx, c, req)
+	return out.Snapshots, err
+}
+
+// ForgetSnapshot forgets a snapshot by its id, also of a workspace that is gone.
+func (c *Client) ForgetSnapshot(ctx context.Context, id string) error {
+	if err := none(id); err != nil {
+		return err
+	}
+	return c.call(ctx, request{method: http.MethodDelete, path: storePath + "/" + url.PathEscape(id)}, nil)
+}

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const templatesPath = "/v1/templates"
+
+// TemplateRequest says what a template is made of: exactly one of Dir, Snapshot,
+// Git and Image.
+type TemplateRequest struct {
+	Name     string   `json:"name"`
+	Dir      string   `json:"dir,omitempty"`
+	Snapshot string   `json:"snapshot,omitempty"`
+	Git      string   `json:"git,omitempty"`
+	Revision string   `json:"revision,omitempty"`
+	Image    string   `json:"image,omitempty"`
+	Ignore   []string `json:"ignore,omitempty"`
+}
+
+// A Template is what workspaces start from.
+type Template struct {
+	Name     string    `json:"name"`
+	Snapshot string    `json:"snapshot"`
+	Source   string    `json:"source"`
+	Created  time.Time `json:"created"`
+	Files    int64     `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Digest   string    `json:"digest"`
+}
+
+// CreateTemplate makes a template.
+func (c *Client) CreateTemplate(ctx context.Context, t TemplateRequest) (Template, error) {
+	r, err := request{method: http.MethodPost, path: templatesPath}.jsonBody(t)
+	if err != nil {
+		return Template{}, err
+	}
+	return get[Template](ctx, c, r)
+}
+
+// Templates lists the templates.
+func (c *Client) Templates(ctx context.Context) ([]Template, error) {
+	type answer struct {
+		Templates []Template `json:"templates"`
+	}
+	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: templatesPath})
+	return out.Templates, err
+}
+
+// Template returns one by its name.
+func (c *Client) Template(ctx context.Context, name string) (Template, error) {
+	if err := none(name); err != nil {
+		return Template{}, err
+	}
+	return get[Template](ctx, c, request{method: http.MethodGet, path: templatesPath + "/" + url.PathEscape(name)})
+}
+
+// DeleteTemplate forgets a template.
+func (c *Client) DeleteTemplate(ctx context.Context, name string) error {
+	if err := none(name); err != nil {
+		return err
+	}
+	return c.call(ctx, request{method: http.MethodDelete, path: templatesPath + "/" + url.PathEscape(name)}, nil)
+}

@@ -1,0 +1,164 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/mcpserver"
+	"github.com/croft-run/croft/tool"
+)
+
+// agents is the MCP server over all workspaces. It is made when somebody first
+// asks for it, because most programs never do.
+type agents struct {
+	system *System
+	once   sync.Once
+	err    error
+
+	env    *tool.Env
+	server *mcpserver.Server
+	http   http.Handler
+	sse    http.Handler
+	events *event.Subscription
+	stop   context.CancelFunc // ends what watches
+	wg     sync.WaitGroup
+}
+
+func (a *agents) make(ctx context.Context) error {
+	a.once.Do(func() {
+		if a.env, a.err = a.system.ToolEnv(tool.Config{
+			Workspaces: a.system.Workspaces(), Readers: tool.ReadSession, SecretsOf: func(_, id string) string { return id },
+		}); a.err != nil {
+			return
+		}
+		a.server = mcpserver.New(ctx, mcpserver.Options{Env: a.env, Version: a.system.version, Log: a.system.log})
+		a.http, a.sse = a.server.Handler(), a.server.SSEHandler()
+		a.events = a.system.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		a.stop = stop
+		a.wg.Go(func() { a.follow(ctx) })
+		a.wg.Go(func() { a.watch(ctx) })
+	})
+	return a.err
+}
+
+// follow tells clients of workspaces that come and go in this process.
+func (a *agents) follow(ctx context.Context) {
+	for e := range a.events.C() {
+		if e.Fields[event.FieldTo] == string(registry.Destroyed) {
+			a.forget(ctx, e.Workspace)
+		}
+		a.refresh(ctx)
+	}
+}
+
+func (a *agents) forget(ctx context.Context, id string) {
+	if err := a.env.Forget(ctx, id); err != nil {
+		a.system.log.Warn("forget what tools kept of a workspace", "workspace", id, "error", err)
+	}
+}
+
+func (a *agents) refresh(ctx context.Context) {
+	if err := a.server.Refresh(ctx); err != nil && ctx.Err() == nil {
+		a.system.log.Warn("tell agents of workspaces", "error", err)
+	}
+}
+
+// watchEvery is how often what other processes did is looked for.
+const watchEvery = time.Second
+
+// watch does what follow does for workspaces that come and go in other processes,
+// which share the registry. Where there are no clients it looks at nothing.
+func (a *agents) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last, known := "", map[string]bool{}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !a.server.Connected() {
+			continue
+		}
+		now, err := a.system.Registry.Revision(ctx)
+		if err == nil && now != last {
+			if known, err = a.compare(ctx, known); err == nil {
+				last = now
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			a.system.log.Warn("look for workspaces of others", "error", err)
+		}
+	}
+}
+
+// compare forgets the workspaces that are no longer there, tells clients of those
+// that are, and returns these.
+func (a *agents) compare(ctx context.Context, known map[string]bool) (map[string]bool, error) {
+	list, err := a.system.Registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return known, err
+	}
+	there := map[string]bool{}
+	for _, rec := range list {
+		there[rec.ID] = true
+	}
+	for id := range known {
+		if !there[id] {
+			a.forget(ctx, id)
+		}
+	}
+	a.system.events.changes.Add(1) // what was listed before holds no longer
+	a.refresh(ctx)
+	return there, nil
+}
+
+// handler serves one of the transports.
+func (a *agents) handler(which func(*agents) http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.make(r.Context()); err != nil {
+			a.system.log.Error("serve agents", "error", err)
+			http.Error(w, "the tools can't be had; the server's log says why", http.StatusInternalServerError)
+			return
+		}
+		which(a).ServeHTTP(w, r)
+	})
+}
+
+// mounts are the routes of agents.
+func (a *agents) mounts() map[string]http.Handler {
+	return map[string]http.Handler{
+		mcpserver.Path:    a.handler(func(a *agents) http.Handler { return a.http }),
+		mcpserver.SSEPath: a.handler(func(a *agents) http.Handler { return a.sse }),
+	}
+}
+
+// drain ends connections and calls; no client is served afterwards.
+func (a *agents) drain() {
+	a.once.Do(func() { a.err = fault.Unavailable })
+	if a.server != nil {
+		a.server.Drain()
+		a.server.Close()
+	}
+}
+
+// close ends what tools keep.
+func (a *agents) close(ctx context.Context) error {
+	a.drain()
+	if a.env == nil {
+		return nil
+	}
+	if a.events != nil {
+		a.events.Close()
+		a.stop()
+	}
+	a.wg.Wait()
+	return a.env.Close(ctx)
+}

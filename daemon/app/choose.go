@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// preferred is the order in which providers are tried where the configuration
+// has none: the fence first, and what keeps nothing last.
+var preferred = []string{"sandbox", "docker", "local", "filestore", "memory"}
+
+// choose returns the name of the first provider that gives what is wished for:
+// its isolation, its limits, its network, its durability, its capabilities, and
+// files that outlive the process where the workspace should persist. Where none
+// does, the error says of each why not.
+func (s *System) choose(ctx context.Context, spec driver.Spec) (string, error) {
+	var reasons []error
+	for _, name := range s.candidates() {
+		kind, _, err := s.settings.Provider(name)
+		if err == nil {
+			err = s.suits(ctx, kind, spec)
+		}
+		if err == nil {
+			return name, nil
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("system: choose a provider: %w", err)
+		}
+		reasons = append(reasons, fmt.Errorf("%s: %w", name, err))
+	}
+	return "", fmt.Errorf("system: choose a provider: %w: none gives what is asked for:\n%w", fault.Unsupported, errors.Join(reasons...))
+}
+
+// candidates lists the names of providers, best first.
+func (s *System) candidates() []string {
+	if names := s.settings.Defaults.Prefer; len(names) > 0 {
+		return names
+	}
+	kinds := s.Mux.Kinds()
+	slices.Sort(kinds)
+	rank := func(kind string) int {
+		if i := slices.Index(preferred, kind); i >= 0 {
+			return i
+		}
+		return len(preferred)
+	}
+	slices.SortStableFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
+	return kinds
+}
+
+// suits says why a provider can't give what is wished for, if it can't.
+func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error {
+	p, err := s.Mux.Provider(kind)
+	if err != nil {
+		return err
+	}
+	traits, err := p.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := spec.Policy.Check(traits); err != nil {
+		return err
+	}
+	if spec.Policy.Persist && !traits.Persists() {
+		return fmt.Errorf("persist: %w: what it keeps ends with the process", fault.Unsupported)
+	}
+	if spec.Dir != "" && !traits.InPlace {
+		return fmt.Errorf("a directory in place: %w: it has files of its own only", fault.Unsupported)
+	}
+	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
+		return fmt.Errorf("a template: %w: it starts from nothing", fault.Unsupported)
+	}
+	if has, ok := driver.Find[driver.Capable](p); ok {
+		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
+			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, names(missing))
+		}
+	}
+	return nil
+}
+
+func names(caps []driver.Capability) string {
+	var out []string
+	for _, c := range caps {
+		out = append(out, string(c))
+	}
+	return strings.Join(out, ", ")
+}
+
+// byNeed puts the provider that suits in the place of Auto. The policy of the
+// wish is complete.
+func (s *System) byNeed(ctx context.Context, spec *driver.Spec) error {
+	name := spec.Kind
+	if name == "" {
+		name = s.settings.Defaults.Provider
+	}
+	if name != config.Auto {
+		return nil
+	}
+	chosen, err := s.choose(ctx, *spec)
+	spec.Kind = chosen
+	return err
+}

@@ -1,0 +1,212 @@
+package app
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
+)
+
+// LayoutVersion is the version of the data directory that this program knows.
+const LayoutVersion = 1
+
+const (
+	versionFile = "version"
+	tokenFile   = "token"
+	storeFile   = "croft.db"
+	lockFile    = "up.lock"
+)
+
+// DefaultDataDir returns where data is kept if nobody says: $CROFT_DATA, else
+// $XDG_DATA_HOME/croft, else ~/.local/share/croft.
+func DefaultDataDir() (string, error) {
+	if dir := os.Getenv("CROFT_DATA"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "croft"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("system: find the data directory: %w: give --data or set CROFT_DATA or HOME", fault.InvalidArgument)
+	}
+	return filepath.Join(home, ".local", "share", "croft"), nil
+}
+
+// DataDir returns the absolute path of a data directory; "" is the default one.
+func DataDir(dir string) (string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDataDir(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Abs(dir)
+}
+
+// prepare makes the data directory, or checks the one that is there, and returns
+// its absolute path.
+func prepare(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("system: data directory %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return "", fmt.Errorf("system: make data directory: %w", err)
+	}
+	info, err := own("data directory", abs, fs.ModeDir)
+	if err != nil {
+		return "", err
+	}
+	if err := checkVersion(abs); err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		err = os.Chmod(abs, 0o700) // others must not look into workspaces
+	}
+	if err != nil {
+		return "", fmt.Errorf("system: data directory: %w", err)
+	}
+	return abs, nil
+}
+
+// own returns what there is at path if it has the given type and belongs to the
+// user that the program runs as: what others made they can also fill, with a
+// token that they know, or with links to where they like data to go.
+func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("system: %s: %w", what, err)
+	}
+	switch got := info.Mode().Type(); {
+	case got == fs.ModeSymlink:
+		return nil, fmt.Errorf("system: %s %s: %w: it is a symlink; name what it leads to", what, path, fault.PermissionDenied)
+	case got != want:
+		return nil, fmt.Errorf("system: %s %s: %w: it is of another type (%s)", what, path, fault.InvalidArgument, info.Mode())
+	}
+	if owner, ok := ours(info); !ok {
+		return nil, fmt.Errorf("system: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
+			what, path, fault.PermissionDenied, owner, os.Geteuid())
+	}
+	return info, nil
+}
+
+// checkVersion refuses a directory of another version, or one that is somebody
+// else's, and marks an empty one as ours.
+func checkVersion(dir string) error {
+	path := filepath.Join(dir, versionFile)
+	const what = "version of the data directory"
+	_, err := own(what, path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if marked := mark(dir, path); !errors.Is(marked, fs.ErrExist) {
+			return marked
+		}
+		_, err = own(what, path, 0) // it came meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("system: data directory: %w", err)
+	}
+	text := strings.TrimSpace(string(data))
+	version, err := strconv.Atoi(text)
+	switch {
+	case err != nil || version < 1:
+		return fmt.Errorf("system: data directory %s: version %.20q: %w: this program knows version %d", dir, text, fault.InvalidArgument, LayoutVersion)
+	case version > LayoutVersion:
+		return fmt.Errorf("system: data directory %s has version %d: %w: a later croft made it, and this one knows version %d",
+			dir, version, fault.Unsupported, LayoutVersion)
+	}
+	return nil
+}
+
+// mark makes the version of an empty directory, or fails with fs.ErrExist where
+// another croft did, maybe while the directory was looked at.
+func mark(dir, path string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("system: data directory: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || e.Name() == config.FileName {
+			continue
+		}
+		// The version is the first that a croft makes, so it is there by now
+		// if this is a croft's.
+		if _, err := os.Lstat(path); err == nil {
+			return fs.ErrExist
+		}
+		// A slip of the hand must not turn a home directory into data.
+		return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
+			dir, fault.InvalidArgument, e.Name(), versionFile)
+	}
+	if err := once(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
+		return fmt.Errorf("system: mark data directory: %w", err)
+	}
+	return nil
+}
+
+// once makes a file with all its content, or fails with fs.ErrExist: whoever
+// reads it never sees a part.
+func once(path, content string, mode fs.FileMode) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(content)
+	if err == nil {
+		err = tmp.Chmod(mode)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Link(tmp.Name(), path)
+}
+
+// loadToken returns the token of the data directory, which it makes once.
+func loadToken(dir string) (string, error) {
+	path := filepath.Join(dir, tokenFile)
+	info, err := own("token", path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		var raw [32]byte
+		rand.Read(raw[:]) // never fails
+		err = once(path, base64.RawURLEncoding.EncodeToString(raw[:])+"\n", 0o600)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("system: make token: %w", err)
+		}
+		info, err = own("token", path, 0)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("system: token %s has mode %04o: %w: others can read it; remove it to have a new one made, or chmod it to 0600",
+			path, info.Mode().Perm(), fault.PermissionDenied)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("system: token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("system: token %s is empty: %w: remove it to have a new one made", path, fault.InvalidArgument)
+	}
+	return token, nil
+}

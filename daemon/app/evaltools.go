@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/server/mcpserver"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/workspace"
+)
+
+// EvalInside is where what runs in the workspaces of an EvalGround asks what
+// EvalConfig.Inside answers.
+var EvalInside = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
+
+// EvalTools are tools for the agents of an evaluation.
+type EvalTools struct {
+	Settings *config.Config
+	Toolset  mcpserver.Toolset
+	Version  string
+	Log      *slog.Logger // nil is silent
+}
+
+// Serve makes a server of tools over one workspace, and what ends it. The agent in
+// the workspace asks it from inside; what it does is done from outside, as by
+// any other user of the workspace. There are no secrets to be asked for.
+func (t EvalTools) Serve(ctx context.Context, ws *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
+	forms, err := secretForms(t.Settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := new(tool.Set)
+	if err := set.Add("workspace", ws); err != nil {
+		return nil, nil, err
+	}
+	env, err := tool.NewEnv(tool.Config{
+		Tools: slices.Concat(all.Coding(), all.Workspace()), Effects: all.Effects(), Sources: all.Sources(), Workspaces: set, Readers: tool.ReadSession,
+		Finders: []secret.Finder{forms}, Log: t.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	server := mcpserver.New(ctx, mcpserver.Options{Env: env, Version: t.Version, Toolset: t.Toolset, Log: t.Log})
+	return server.Handler(), func(ctx context.Context) error {
+		server.Drain()
+		server.Close()
+		return env.Close(ctx)
+	}, nil
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/rest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// recentEvents is how many events a client that comes back can still get.
+const recentEvents = 4096
+
+// events is the one stream of a system, and what makes it tell of workspaces
+// that were opened.
+type events struct {
+	*event.Stream
+	recent *event.Ring
+	file   *event.File // nil where none is kept
+
+	changes atomic.Int64 // how often the state of a workspace changed
+
+	mu     sync.Mutex
+	queue  []string // guarded by mu; ids to announce
+	closed bool     // guarded by mu
+	wake   chan struct{}
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// openEvents opens the stream, with the file at path unless that is "".
+func openEvents(path string, settings config.Events, log *slog.Logger) (*events, error) {
+	e := &events{recent: event.NewRing(recentEvents), wake: make(chan struct{}, 1)}
+	if path == "" {
+		e.Stream = event.NewStream(e.recent)
+		return e, nil
+	}
+	var err error
+	e.file, err = event.OpenFile(path, &event.FileOptions{
+		MaxSize: int64(settings.MaxSize), Keep: int(settings.Keep), Sync: event.Sync(settings.Sync),
+		OnError: func(err error) { log.Warn("write the audit stream", "error", err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	last, err := event.LastSequence(path)
+	if err != nil {
+		log.Warn("read the audit stream", "error", err) // the numbers begin anew
+	}
+	e.Stream = event.NewStream(e.recent, e.file)
+	e.Continue(last)
+	return e, nil
+}
+
+// Emit passes an event on. One that says that a workspace is ready has it
+// announced, by somebody else: the registry must not be held up.
+func (e *events) Emit(ev event.Event) {
+	if ev.Kind == event.WorkspaceState {
+		e.changes.Add(1)
+	}
+	e.Stream.Emit(ev)
+	if ev.Kind != event.WorkspaceState || ev.Fields[event.FieldTo] != string(registry.Ready) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.queue = append(e.queue, ev.Workspace)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// announce has f called with each workspace that becomes ready, one at a time.
+func (e *events) announce(ctx context.Context, f func(context.Context, string)) {
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.done.Go(func() {
+		for {
+			id, over := e.next()
+			switch {
+			case id != "":
+				f(ctx, id)
+				continue
+			case over:
+				return
+			}
+			select {
+			case <-e.wake:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// next takes an id from the queue, or says that there will be none.
+func (e *events) next() (id string, over bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) == 0 {
+		return "", e.closed
+	}
+	id, e.queue = e.queue[0], e.queue[1:]
+	return id, false
+}
+
+// announceBound is how long shutting down waits for what is to be announced.
+const announceBound = 10 * time.Second
+
+// quiet ends announcing: what is in the queue is told of, within a bound.
+func (e *events) quiet() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+	late := time.AfterFunc(announceBound, e.stop)
+	e.done.Wait()
+	late.Stop()
+	e.stop()
+}
+
+func (e *events) close() error {
+	if e.file == nil {
+		return nil
+	}
+	return e.file.Close()
+}
+
+// levels tries every level of isolation that a provider has.
+func (s *System) levels(ctx context.Context) []rest.Level {
+	var out []rest.Level
+	for _, kind := range s.Mux.Kinds() {
+		p, err := s.Mux.Provider(kind)
+		if err != nil {
+			continue // it was taken away meanwhile
+		}
+		for _, r := range levelsOf(ctx, p) {
+			out = append(out, rest.Level{Provider: kind, Level: r.Level, Works: r.Works, Proof: r.Proof, Reason: r.Reason, Lacks: r.Lacks})
+		}
+	}
+	return out
+}
+
+func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
+	type levelled interface {
+		Levels(ctx context.Context) []sandbox.LevelReport
+	}
+	if l, ok := driver.Find[levelled](p); ok {
+		return l.Levels(ctx)
+	}
+	return nil
+}

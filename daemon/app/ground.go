@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const (
+	groundFile = "store-id"
+	groundLock = "store-id.lock"
+
+	// nobodyKnows stands in the file for a store that can't be named.
+	nobodyKnows = "unknown"
+)
+
+// ground is the data directory as registry.Ground. The file store-id has the id
+// of every store that has workspaces in the directory, one on a line; the lock
+// beside it keeps opening and sweeping apart also between stores.
+type ground struct {
+	dir       string
+	providers []driver.Provider
+	fresh     bool // the store had no record when it was opened
+}
+
+// newGround judges whose a directory is that nobody has marked. A store that
+// knows no workspace can't be the one of those that are there. Where the mark
+// can't be written it is tried again when it is needed.
+func newGround(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*ground, error) {
+	g := &ground{dir: dir, providers: providers}
+	stores, err := g.read()
+	if err != nil || slices.Equal(stores, []string{store.ID()}) {
+		return g, err
+	}
+	recs, err := store.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	g.fresh = len(recs) == 0
+	leave, err := g.lock(ctx, true)
+	if err == nil {
+		defer leave()
+		_, err = g.settle(ctx, store.ID())
+	}
+	if err != nil {
+		log.Warn("mark the data directory", "error", err)
+	}
+	return g, nil
+}
+
+// Enter adds the store to those that have workspaces here.
+func (g *ground) Enter(ctx context.Context, store string) (func(), error) {
+	if stores, err := g.read(); err != nil {
+		return nil, err
+	} else if !slices.Contains(stores, store) {
+		if err := g.add(ctx, store); err != nil {
+			return nil, err
+		}
+	}
+	return g.lock(ctx, false)
+}
+
+func (g *ground) add(ctx context.Context, store string) error {
+	leave, err := g.lock(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	stores, err := g.settle(ctx, store)
+	if err != nil || slices.Contains(stores, store) {
+		return err
+	}
+	return g.write(append(stores, store))
+}
+
+// Alone refuses where anyone else has workspaces here.
+func (g *ground) Alone(ctx context.Context, store string) (func(), error) {
+	leave, err := g.lock(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := g.settle(ctx, store)
+	if err == nil && !slices.Equal(stores, []string{store}) {
+		err = fmt.Errorf("system: data directory %s: %w: it holds workspaces of store %s, and this is store %s; nothing is removed. "+
+			"Bring back the store that knows them, or move them away, or give them up: write %s alone into %s",
+			g.dir, fault.WrongState, strings.Join(without(stores, store), ", "), store, store, filepath.Join(g.dir, groundFile))
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+func without(stores []string, store string) []string {
+	return slices.DeleteFunc(slices.Clone(stores), func(s string) bool { return s == store })
+}
+
+// settle returns the stores of the directory, with the lock held. A directory
+// that holds nothing becomes the store's.
+func (g *ground) settle(ctx context.Context, store string) ([]string, error) {
+	stores, err := g.read()
+	if err != nil || slices.Equal(stores, []string{store}) {
+		return stores, err
+	}
+	held, err := g.held(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !held, len(stores) == 0 && !g.fresh:
+		stores = []string{store}
+	case len(stores) == 0:
+		stores = []string{nobodyKnows}
+	default:
+		return stores, nil
+	}
+	return stores, g.write(stores)
+}
+
+// held reports whether a provider has a workspace.
+func (g *ground) held(ctx context.Context) (bool, error) {
+	for _, p := range g.providers {
+		persistent, ok := driver.Find[driver.Persistent](p)
+		if !ok {
+			continue
+		}
+		if has, err := persistent.HasWorkspaces(ctx); err != nil || has {
+			return has, hostError("look for workspaces of kind "+p.Kind(), err)
+		}
+	}
+	return false, nil
+}
+
+func (g *ground) read() ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, groundFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Fields(string(data)), hostError("read whose data it is", err)
+}
+
+// write replaces the file, so that whoever reads it never sees a part.
+func (g *ground) write(stores []string) error {
+	path := filepath.Join(g.dir, groundFile)
+	err := atomicfile.Write(path, []byte(strings.Join(stores, "\n")+"\n"), atomicfile.Options{Durable: true, Temp: path + ".new"})
+	return hostError("write whose data it is", err)
+}
+
+func (g *ground) lock(ctx context.Context, exclusive bool) (func(), error) {
+	take := flockfile.RLock
+	if exclusive {
+		take = flockfile.Lock
+	}
+	l, err := take(ctx, filepath.Join(g.dir, groundLock))
+	if err != nil {
+		return nil, hostError("lock whose data it is", err)
+	}
+	return func() { _ = l.Close() }, nil // closing the file ends the lock, whatever it says
+}
+
+// hostError gives an error of the host its code.
+func hostError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := fault.Of(err)
+	if code == fault.Internal {
+		code = fault.Unavailable
+	}
+	return fmt.Errorf("system: %s: %w: %w", what, code, err)
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// An Image is one that the engine of containers has.
+type Image = docker.Image
+
+// ImageSource says what an image is made of: one of the two.
+type ImageSource struct {
+	Path     string // an OCI layout, a tarball of an image, or a Dockerfile
+	Template string // a template, by its name
+}
+
+// engined is a provider that has an engine of containers.
+type engined interface {
+	Images() docker.Images
+	Collect(ctx context.Context) ([]docker.Leftover, error)
+}
+
+func (s *System) engine() (engined, error) {
+	p, err := s.Mux.Provider(docker.Kind)
+	if err != nil {
+		return nil, err
+	}
+	e, ok := driver.Find[engined](p)
+	if !ok {
+		return nil, fmt.Errorf("system: images: %w: the provider %q has no engine on this system", fault.Unsupported, docker.Kind)
+	}
+	return e, nil
+}
+
+// Images lists the images of the engine.
+func (s *System) Images(ctx context.Context) ([]Image, error) {
+	e, err := s.engine()
+	if err != nil {
+		return nil, err
+	}
+	return e.Images().List(ctx)
+}
+
+// ImportImage brings an image in under a name.
+func (s *System) ImportImage(ctx context.Context, from ImageSource, name string) error {
+	e, err := s.engine()
+	if err != nil {
+		return err
+	}
+	if from.Template == "" {
+		return e.Images().Import(ctx, from.Path, name)
+	}
+	t, err := s.templates.Get(ctx, from.Template)
+	if err != nil {
+		return err
+	}
+	tree, _, err := s.snapshots.Tree(ctx, t.Snapshot)
+	if err != nil {
+		return err
+	}
+	return e.Images().FromTree(ctx, tree, "template "+from.Template, name)
+}
+
+// RemoveImage takes a name from an image.
+func (s *System) RemoveImage(ctx context.Context, name string) error {
+	e, err := s.engine()
+	if err != nil {
+		return err
+	}
+	return e.Images().Remove(ctx, name)
+}
+
+// Collected is what Collect removed beyond what belongs to the data directory.
+type Collected struct {
+	Containers []docker.Leftover `json:"containers"`
+}
+
+// Collect removes what belongs to no workspace: what crashes left in the data
+// directory, and containers of this host whose files are gone.
+func (s *System) Collect(ctx context.Context) (Collected, error) {
+	err := s.Registry.Sweep(ctx)
+	c := Collected{Containers: []docker.Leftover{}}
+	e, eerr := s.engine()
+	if fault.Of(eerr) == fault.Unsupported {
+		return c, err
+	}
+	if eerr != nil {
+		return c, errors.Join(err, eerr)
+	}
+	removed, cerr := e.Collect(ctx)
+	c.Containers = append(c.Containers, removed...)
+	return c, errors.Join(err, cerr)
+}

@@ -1,0 +1,35 @@
+package app
+
+import (
+	"path/filepath"
+
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/skill"
+)
+
+// openStage opens the memory of what is staged, and the artifacts, which are in
+// the data directory.
+func (s *System) openStage() (err error) {
+	if s.memory, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
+		return err
+	}
+	artifacts, bucket, err := stage.OpenArtifacts(filepath.Join(s.Dir, "artifacts"), "")
+	if err != nil {
+		return err
+	}
+	s.artifacts = artifacts
+	s.open = append(s.open, bucket)
+	return nil
+}
+
+// skillTools returns the tools for skills and artifacts.
+func (s *System) skillTools() []*tool.Tool {
+	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings.Skills}, State: s.memory, Artifacts: s.artifacts})
+}
+
+// closer makes an io.Closer of a function.
+type closer func() error
+
+func (c closer) Close() error { return c() }

@@ -1,0 +1,361 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/interp/isolate"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/provider/all"
+	"github.com/croft-run/croft/provider/wrap/cmdpolicy"
+	"github.com/croft-run/croft/provider/wrap/concurrency"
+	"github.com/croft-run/croft/provider/wrap/interpreters"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/server/rest"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/template"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Config says what to put together. Its zero value is a croft on the default
+// data directory.
+type Config struct {
+	DataDir   string            // "" is that of Settings, and DefaultDataDir where those name none
+	Settings  *config.Config    // what croft.yaml says; nil is config.Default
+	StoreURL  string            // "" is that of Settings, and SQLite in the data directory where those name none
+	Providers []driver.Provider // beyond those of provider/all
+	Token     string            // "" is the one of the data directory
+	Hosts     []string          // names of this host that requests may be for, beside those of Settings
+	Beyond    bool              // it is served beyond this host: directories of the host must be listed to be used
+	Resolver  egress.Resolver   // resolves what workspaces ask for; nil is the host's
+	Version   string            // of the program
+	Log       *slog.Logger      // nil is silent
+}
+
+// How long the steps of shutting down may take: requests that go on, whose clients may
+// never be done, and our own work, which is cut off only where it hangs.
+const (
+	requestsBound = 10 * time.Second
+	ownBound      = 30 * time.Second
+)
+
+// A System is an open data directory with all that works on it.
+type System struct {
+	Dir      string // absolute
+	Token    string
+	Mux      *workspace.Mux
+	Registry *registry.Registry
+	API      *rest.Server
+
+	log      *slog.Logger
+	settings *config.Config
+	secrets  *secret.Store
+	events   *events
+	store    registry.Store
+	agents   *agents
+
+	templates *template.Catalog
+	version   string
+	snapshots *snapshot.Store
+	memory    *stage.DirState  // of what was staged
+	artifacts *stage.Artifacts // of all workspaces, by their ids
+	open      []io.Closer      // providers that hold something open, and what they share
+
+	mu     sync.Mutex
+	inside *inside // guarded by mu
+	closed bool    // guarded by mu
+}
+
+// TokenPath returns where the token of the data directory is kept.
+func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
+
+// Open opens the data directory, making it where it is missing.
+func Open(ctx context.Context, cfg Config) (*System, error) {
+	if cfg.Settings == nil {
+		cfg.Settings = config.Default()
+	}
+	if cfg.DataDir == "" {
+		cfg.DataDir = cfg.Settings.Data
+	}
+	if cfg.DataDir == "" {
+		dir, err := DefaultDataDir()
+		if err != nil {
+			return nil, err
+		}
+		cfg.DataDir = dir
+	}
+	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
+		return nil, fmt.Errorf("system: token: %w: it is blank", fault.InvalidArgument)
+	}
+	dir, err := prepare(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, settings: cfg.Settings, version: cfg.Version}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.Token == "" {
+		if s.Token, err = loadToken(dir); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.assemble(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// assemble makes the parts, from the bottom up. What was made of them is closed
+// where one fails.
+func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeProviders(), s.closeStores())
+		}
+	}()
+	if s.events, err = openEvents(EventsFile(s.Dir, s.settings), s.settings.Events, s.log); err != nil {
+		return err
+	}
+	if s.secrets, err = s.openSecrets(ctx); err != nil {
+		return err
+	}
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log})
+	providers, err := s.providers(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s.templates = &template.Catalog{
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
+	}
+	s.Mux = workspace.NewMux(providers...)
+	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
+		return err
+	}
+	ground, err := newGround(ctx, s.Dir, providers, s.store, s.log)
+	if err != nil {
+		return err
+	}
+	if err := s.openStage(); err != nil {
+		return err
+	}
+	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
+		Log: s.log, Events: s.events, Ground: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
+	})
+	if err != nil {
+		return err
+	}
+	s.agents = &agents{system: s}
+	s.API, err = rest.New(rest.Config{
+		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
+		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)), Import: s.imported(s.hostRoots(cfg.Beyond)),
+		Memory: s.memory, Artifacts: s.artifacts,
+	})
+	if err != nil {
+		return err
+	}
+	s.events.announce(ctx, s.API.Announce)
+	return nil
+}
+
+// storeURL returns where the records are. The path of a file is relative to the
+// data directory.
+func (s *System) storeURL(url string) string {
+	if url == "" {
+		url = s.settings.Store.URL
+	}
+	if url == "" {
+		url = "sqlite:" + storeFile
+	}
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
+		url = "sqlite:" + filepath.Join(s.Dir, path)
+	}
+	return url
+}
+
+// needed reports whether a workspace that is there started from a snapshot: what
+// changed in it is told by comparing the two.
+func (s *System) needed(ctx context.Context, snapshot string) (bool, error) {
+	recs, err := s.store.List(ctx, registry.Filter{From: snapshot})
+	return len(recs) > 0, err
+}
+
+// providers returns ours and the caller's; of one kind there may be one. The
+// rules and the cap of the configuration hold for all of them.
+func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, error) {
+	providers, err := all.Providers(all.Config{
+		Data: s.Dir, Needed: s.needed, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: credentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+	})
+	if err != nil {
+		return nil, err
+	}
+	providers = append(providers, cfg.Providers...)
+	seen := map[string]bool{}
+	for _, p := range providers {
+		if c, ok := p.(io.Closer); ok {
+			s.open = append(s.open, c)
+		}
+	}
+	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
+	s.open = append(s.open, closer(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
+	var limit *concurrency.Cap
+	if most := int(s.settings.Caps.MaxCommands); most > 0 {
+		limit = concurrency.New(ctx, most)
+		s.open = append(s.open, limit)
+	}
+	for i, p := range providers {
+		if seen[p.Kind()] {
+			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
+		}
+		seen[p.Kind()] = true
+		if p, err = s.wrapped(ctx, p); err != nil {
+			return nil, err
+		}
+		if limit != nil {
+			p = limit.Wrap(p)
+		}
+		ruled, err := cmdpolicy.Wrap(p, s.rules(p.Kind()))
+		if err != nil {
+			return nil, err
+		}
+		providers[i] = interpreters.Wrap(ruled, interpreters.Config{Engine: engine})
+	}
+	return providers, nil
+}
+
+func lower(names []string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, strings.ToLower(n))
+	}
+	return out
+}
+
+// An inside is the API served within the process.
+type inside struct {
+	client   *client.Client
+	server   *http.Server
+	listener *pipeListener
+	done     chan struct{}
+}
+
+// Client returns a client of this very system, without a network.
+func (s *System) Client(ctx context.Context) (*client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("system: %w: it is closed", fault.WrongState)
+	}
+	if s.inside != nil {
+		return s.inside.client, nil
+	}
+	l := newPipeListener()
+	client, err := client.NewClient(client.Config{
+		URL: "http://localhost", Token: s.Token, Log: s.log,
+		Transport: &http.Transport{DialContext: l.Dial, MaxIdleConnsPerHost: 8, DisableCompression: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	in := &inside{client: client, listener: l, server: s.server(ctx), done: make(chan struct{})}
+	go func() {
+		defer close(in.done)
+		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
+	}()
+	s.inside = in
+	return client, nil
+}
+
+// close ends the requests under way and waits for the server.
+func (in *inside) close(ctx context.Context) error {
+	in.client.Close()
+	err := in.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, in.server.Close())
+	}
+	<-in.done
+	return err
+}
+
+func (s *System) server(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler:           s.API,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    1 << 20,
+		// OPTIONS * is a request as any other, and wants the token.
+		DisableGeneralOptionsHandler: true,
+
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		// Requests end in their own time; shutting down bounds it.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+}
+
+// Close shuts the system down in order. Closing twice is closing once.
+func (s *System) Close(ctx context.Context) error {
+	s.mu.Lock()
+	in, done := s.inside, s.closed
+	s.inside, s.closed = nil, true
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	s.API.Drain()
+	s.agents.drain()
+	var errs []error
+	if in != nil {
+		errs = append(errs, bounded(ctx, requestsBound, in.close))
+	}
+	errs = append(errs, bounded(ctx, ownBound, s.API.Wait), bounded(ctx, ownBound, s.agents.close))
+	s.events.quiet()
+	errs = append(errs, bounded(ctx, ownBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
+	return errors.Join(errs...)
+}
+
+// closeStores closes the store and the file of events.
+func (s *System) closeStores() error {
+	var errs []error
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.close())
+	}
+	return errors.Join(errs...)
+}
+
+// closeProviders closes those that hold something open.
+func (s *System) closeProviders() error {
+	var errs []error
+	for _, p := range s.open {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// bounded runs a step of shutting down with a bound of its own, also where the
+// context has ended: that is why we shut down.
+func bounded(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return step(ctx)
+}

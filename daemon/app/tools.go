@@ -1,0 +1,259 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/tool/snapshots"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// ToolEnv returns an Env with every tool, with the secrets and the audit stream of
+// this system. What cfg sets stays.
+func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
+	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
+	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
+	if r, ok := cfg.Workspaces.(*recorded); ok && cfg.Fork == nil {
+		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
+			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, nil)
+			if err != nil {
+				return "", err
+			}
+			return r.adopt(ws.ID(), name), nil
+		}
+	}
+	if _, ok := cfg.Workspaces.(*recorded); ok && cfg.Around == nil {
+		cfg.Around = snapshots.Around(s.checkpoints)
+	}
+	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
+	cfg.Withheld = s.withheld
+	forms, err := secretForms(s.settings)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Finders = append(cfg.Finders, forms)
+	return tool.NewEnv(cfg)
+}
+
+// withheld names the secrets that are credentials: of the configuration, and of
+// what the workspace's own policy adds to requests.
+func (s *System) withheld(ctx context.Context, id string) ([]string, error) {
+	known := credentials(s.settings)
+	var names []string
+	for name := range known {
+		names = append(names, secretOf(known, name))
+	}
+	rec, err := s.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rec.Spec.Policy.Network.Allow {
+		if r.Credential != "" {
+			names = append(names, secretOf(known, r.Credential))
+		}
+	}
+	return names, nil
+}
+
+// secretForms finds secrets by what they look like: those of well-known services,
+// and what the configuration says.
+func secretForms(settings *config.Config) (*secret.Patterns, error) {
+	list := secret.Providers()
+	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
+		list = append(list, secret.Pattern{Name: name, Form: settings.Secrets.Patterns[name]})
+	}
+	return secret.NewPatterns(list)
+}
+
+// Create records the wish for a workspace, completed as the configuration says;
+// policy is the name of one.
+func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
+	if err := s.admit(ctx, &spec, policy); err != nil {
+		return registry.Record{}, err
+	}
+	return s.Registry.Create(ctx, spec)
+}
+
+// Fork opens a workspace like another, which begins as a snapshot of it.
+func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map[string]string) (*workspace.Workspace, error) {
+	of, err := s.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.Registry.Fork(ctx, of, driver.Source{Snapshot: snapshot}, name, labels)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := s.Registry.Acquire(ctx, rec.ID)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownBound)
+		defer cancel()
+		return nil, errors.Join(err, s.Registry.Destroy(ctx, rec.ID))
+	}
+	return ws, nil
+}
+
+// checkpoints says whether calls in a workspace leave checkpoints: its label does.
+func (s *System) checkpoints(ctx context.Context, c *tool.Call) (history.Limits, bool) {
+	rec, err := s.Registry.Lookup(ctx, "", c.Workspace.ID())
+	if err != nil || rec.Labels[history.LimitsLabel] == "" {
+		return history.Limits{}, false
+	}
+	limits, err := history.ParseLimits(rec.Labels[history.LimitsLabel])
+	if err != nil {
+		s.log.Warn("checkpoints", "workspace", rec.ID, "error", err)
+	}
+	return limits, err == nil
+}
+
+// freshFor is how long a workspace that nobody holds may be between being
+// recorded and being held.
+const freshFor = time.Minute
+
+// Discard destroys the workspaces with a label that nobody holds: what programs
+// left that were killed.
+func (s *System) Discard(ctx context.Context, label string) error {
+	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, rec := range list {
+		if time.Since(rec.CreatedAt) < freshFor {
+			continue
+		}
+		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && len(d.Holders) == 0 {
+			if err := s.Registry.Destroy(ctx, rec.ID); err != nil && fault.Of(err) != fault.NotFound {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Workspaces returns the workspaces of this system for tools: by their names, or
+// by their ids where they have none that is unique. With names, those alone.
+func (s *System) Workspaces(names ...string) tool.Workspaces {
+	return &recorded{registry: s.Registry, changes: &s.events.changes, only: names}
+}
+
+// recorded is the workspaces of a registry.
+type recorded struct {
+	registry *registry.Registry
+	changes  *atomic.Int64 // counts what is known to happen to workspaces
+
+	mu   sync.Mutex
+	only []string // guarded by mu; names or ids; nil is all
+	list listing  // guarded by mu
+}
+
+// A listing is what List last answered.
+type listing struct {
+	entries []tool.Entry
+	changes int64
+	at      time.Time
+}
+
+// listedFor is how long a listing holds where nothing happened in this process:
+// others may share the registry.
+const listedFor = time.Second
+
+// adopt makes a workspace visible and returns how agents call it.
+func (r *recorded) adopt(id, name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.only != nil {
+		r.only = append(slices.Clone(r.only), id)
+	}
+	r.list = listing{}
+	if name == "" || tool.CheckName(name) != nil {
+		return id
+	}
+	return name
+}
+
+func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
+	now := listing{changes: r.changes.Load(), at: time.Now()}
+	r.mu.Lock()
+	known, only := r.list, r.only
+	r.mu.Unlock()
+	if known.changes == now.changes && now.at.Sub(known.at) < listedFor {
+		return slices.Clone(known.entries), nil
+	}
+	list, err := r.registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range list {
+		if e, ok := entryOf(rec, only); ok {
+			now.entries = append(now.entries, e)
+		}
+	}
+	slices.SortFunc(now.entries, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = now
+	return slices.Clone(now.entries), nil
+}
+
+// Find looks one workspace up.
+func (r *recorded) Find(ctx context.Context, name string) (tool.Entry, error) {
+	missing := fmt.Errorf("system: workspace %q: %w", name, fault.NotFound)
+	if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
+		return tool.Entry{}, missing
+	}
+	rec, err := r.registry.Lookup(ctx, "", name)
+	if err != nil {
+		return tool.Entry{}, err
+	}
+	r.mu.Lock()
+	only := r.only
+	r.mu.Unlock()
+	if e, ok := entryOf(rec, only); ok && e.Name == name {
+		return e, nil
+	}
+	return tool.Entry{}, missing
+}
+
+// entryOf is a record as agents see it, if they may.
+func entryOf(rec registry.Record, only []string) (tool.Entry, bool) {
+	e := tool.Entry{Name: nameOf(rec)}
+	if rec.State == registry.Failed || rec.State == registry.Destroyed {
+		return e, false
+	}
+	if rec.Ref != nil {
+		e.Capabilities = rec.Ref.Capabilities
+	}
+	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
+}
+
+// nameOf is how agents call a workspace. The names of owners may be equal.
+func nameOf(rec registry.Record) string {
+	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
+		return rec.ID
+	}
+	return rec.Name
+}
+
+func (r *recorded) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
+	rec, err := r.registry.Lookup(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return r.registry.Acquire(ctx, rec.ID)
+}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/wrap/limit"
+	"github.com/croft-run/croft/provider/wrap/pool"
+	"github.com/croft-run/croft/provider/wrap/record"
+	"github.com/croft-run/croft/provider/wrap/retry"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// wrapped puts around a provider what the configuration says of its kind: the
+// pool innermost, since it opens in the ordinary way what it keeps warm, and the
+// record outermost, since it tells what was asked.
+func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provider, error) {
+	cfg, ok := s.settings.Wrapped(p.Kind())
+	if !ok {
+		return p, nil
+	}
+	kind := p.Kind()
+	if cfg.Pool.Size > 0 {
+		pooled, err := pool.Wrap(ctx, p, pool.Options{
+			Dir: filepath.Join(s.Dir, "pool", kind), Log: s.log,
+			Size: int(cfg.Pool.Size), Shapes: int(cfg.Pool.Shapes), Idle: time.Duration(cfg.Pool.Idle),
+		})
+		if err != nil {
+			return nil, err
+		}
+		// What is warm ends before the provider that holds it does.
+		s.open = append([]io.Closer{closer(func() error { pooled.Drain(); return nil })}, s.open...)
+		p = pooled
+	}
+	if cfg.Retry.Retries > 0 {
+		again, err := retry.Wrap(p, retry.Options{Retries: int(cfg.Retry.Retries), For: time.Duration(cfg.Retry.For)})
+		if err != nil {
+			return nil, err
+		}
+		p = again
+	}
+	if b := cfg.Limit; b.Workspaces > 0 || b.Calls > 0 || b.Rate > 0 {
+		bounded, err := limit.Wrap(p, limit.Options{
+			Workspaces: int(b.Workspaces), Calls: int(b.Calls), Rate: float64(b.Rate), Wait: time.Duration(b.Wait),
+		})
+		if err != nil {
+			return nil, err
+		}
+		p = bounded
+	}
+	if cfg.Record == "" {
+		return p, nil
+	}
+	path := cfg.Record
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.Dir, path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("system: open the record of provider %s: %w: %w", kind, fault.Of(err), err)
+	}
+	s.open = append(s.open, file)
+	return record.New(file).Wrap(p), nil
+}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/prepare/stage"
+)
+
+func (a *command) artifactCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "artifact",
+		Short: "List, take and remove what was saved of workspaces",
+		Long: `List, take and remove artifacts: what croft collect --save and agents saved of workspaces, each
+with versions that count from 0. They outlive their workspaces: one that is gone is named by its id.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.artifactListCommand(), a.artifactGetCommand(), a.artifactRmCommand())
+	return cmd
+}
+
+func (a *command) artifactListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [NAME [ARTIFACT]]",
+		Short: "List artifacts: of all workspaces, of one, or the versions of one artifact",
+		Long: `List the latest version of every artifact, also of workspaces that are gone; with NAME, of that
+workspace; with ARTIFACT, all versions of it.`,
+		Example: "  croft artifact list\n  croft artifact list demo out/report.pdf",
+		Args:    cobra.MaximumNArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error { return a.artifactList(ctx, c, args) })
+		}),
+	}
+	cmd.ValidArgsFunction = a.completeArtifact
+	return cmd
+}
+
+func (a *command) artifactList(ctx context.Context, c *client.Client, args []string) error {
+	list, err := artifacts(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	return a.answer(list, func(w io.Writer) error {
+		var rows [][]string
+		for _, art := range list {
+			row := []string{fmt.Sprintf("%s@%d", printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
+			if len(args) == 0 {
+				row = append([]string{art.Workspace}, row...)
+			}
+			rows = append(rows, row)
+		}
+		return table(w, rows)
+	})
+}
+
+// keptArtifact is an artifact, and whose it is.
+type keptArtifact struct {
+	Workspace string `json:"workspace"` // name or id
+	stage.Artifact
+}
+
+// artifacts lists all of them, those of a workspace, or the versions of one.
+func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArtifact, error) {
+	var data json.RawMessage
+	var err error
+	switch len(args) {
+	case 0:
+		data, err = c.Artifacts(ctx)
+	case 1:
+		data, err = c.ArtifactVersions(ctx, args[0], "")
+	default:
+		var name string
+		if name, _, err = parseArtifact(args[1]); err == nil {
+			data, err = c.ArtifactVersions(ctx, args[0], name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	list := []keptArtifact{}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("artifacts: %w: the server answered in a form that is not known", fault.Unavailable)
+	}
+	if len(args) == 2 && len(list) == 0 {
+		return nil, fmt.Errorf("artifact %s: %w", printable(args[1]), fault.NotFound)
+	}
+	if len(args) > 0 {
+		for i := range list {
+			list[i].Workspace = args[0]
+		}
+	}
+	return list, nil
+}
+
+// parseArtifact reads NAME[@VERSION], which may be written as an input names it.
+func parseArtifact(ref string) (name string, version int, err error) {
+	return stage.ParseRef(strings.TrimPrefix(ref, "artifact://"))
+}
+
+func (a *command) artifactGetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get NAME ARTIFACT[@VERSION] [DEST]",
+		Short: "Take an artifact, to a file or to standard output",
+		Long: `Take an artifact: its latest version, unless one is named. It goes to the file DEST, or into
+that where it is a directory; without DEST, or where that is -, to standard output. A file is there as a whole
+or not at all.`,
+		Example: "  croft artifact get demo out/report.pdf@2 .",
+		Args:    cobra.RangeArgs(2, 3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			dest := "-"
+			if len(args) == 3 {
+				dest = args[2]
+			}
+			return a.artifactGet(ctx, args[0], args[1], dest)
+		}),
+	}
+	cmd.ValidArgsFunction = a.completeArtifact
+	return cmd
+}
+
+func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) error {
+	name, version, err := parseArtifact(ref)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		body, art, err := servedArtifacts{c, workspace}.Open(ctx, name, version)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		if dest == "-" {
+			_, err := io.Copy(a.Out, body)
+			return err
+		}
+		if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
+			dest = filepath.Join(dest, path.Base(name))
+		}
+		err = atomicfile.WriteTo(dest, atomicfile.Options{Mode: 0o644}, func(w io.Writer) error {
+			_, err := io.Copy(w, body)
+			return err
+		})
+		if err != nil {
+			return hostError("write", dest, err)
+		}
+		return a.answer(art, func(io.Writer) error { return nil })
+	})
+}
+
+func (a *command) artifactRmCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "rm NAME [ARTIFACT[@VERSION]...]",
+		Short: "Remove artifacts: a version, or all versions where none is named",
+		Long: `Remove artifacts of a workspace, which may be gone: the version that is named, or all of them. With
+--all, every artifact of the workspace. Numbers of versions do not come back.`,
+		Example: "  croft artifact rm demo out/report.pdf@0\n  croft artifact rm demo --all",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if all == (len(args) > 1) {
+				return usagef("name artifacts, or give --all")
+			}
+			return a.artifactRm(ctx, args[0], args[1:])
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every artifact of the workspace")
+	cmd.ValidArgsFunction = a.completeArtifact
+	return cmd
+}
+
+func (a *command) artifactRm(ctx context.Context, workspace string, refs []string) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		if len(refs) == 0 {
+			list, err := artifacts(ctx, c, []string{workspace})
+			if err != nil {
+				return err
+			}
+			for _, art := range list {
+				refs = append(refs, art.Name)
+			}
+		}
+		removed := []string{}
+		var failed error
+		for _, ref := range refs {
+			if failed = removeArtifact(ctx, c, workspace, ref); failed != nil {
+				break
+			}
+			removed = append(removed, ref)
+		}
+		if len(removed) == 0 && failed != nil {
+			return failed
+		}
+		return errors.Join(failed, a.done(map[string][]string{"removed": removed}))
+	})
+}
+
+// removeArtifact removes what is there; what is not is told, since it may be a slip.
+func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string) error {
+	name, version, err := parseArtifact(ref)
+	if err != nil {
+		return err
+	}
+	list, err := artifacts(ctx, c, []string{workspace, name})
+	if err != nil {
+		return err
+	}
+	found := version == stage.Latest
+	for _, art := range list {
+		found = found || art.Version == version
+	}
+	if !found {
+		return fmt.Errorf("artifact %s: %w: there are versions %d to %d", printable(ref), fault.NotFound, list[0].Version, list[len(list)-1].Version)
+	}
+	return c.DeleteArtifact(ctx, workspace, name, version)
+}
+
+// completeArtifact offers workspaces, also those that are gone and left artifacts,
+// then the artifacts of one, then files.
+func (a *command) completeArtifact(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 && cmd.Name() == "get" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	names, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp
+	if len(args) == 0 {
+		names, directive = a.completeName(cmd, args, word)
+	}
+	if a.settle(cmd, nil) != nil {
+		return names, directive
+	}
+	a.quietly(cmd.Context(), func(c *client.Client) error {
+		list, err := artifacts(cmd.Context(), c, args[:min(len(args), 1)])
+		seen := map[string]bool{}
+		for _, art := range list {
+			name := art.Name
+			if len(args) == 0 {
+				name = cobra.CompletionWithDesc(art.Workspace, "has artifacts")
+			}
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+		return err
+	})
+	return names, directive
+}

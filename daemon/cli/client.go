@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+)
+
+// withClient runs f with a client of the server, or of the data directory.
+func (a *command) withClient(ctx context.Context, f func(c *client.Client) error) (err error) {
+	if a.server != "" {
+		c, err := a.remoteClient()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(c)
+	}
+	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	a.system = sys
+	c, err := sys.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
+// withWorkspace runs f with the workspace of the given name or id.
+func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
+	return a.withShell(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+}
+
+// withShell is withWorkspace for commands that need the client, too.
+func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		d, rec, err := c.Attach(ctx, nameOrID)
+		if err != nil {
+			return err
+		}
+		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
+		if err != nil {
+			return err
+		}
+		err = f(c, ws)
+		// How it ended counts, also where the user asked to stop.
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		return errors.Join(err, ws.Close(after))
+	})
+}
+
+// openSystem opens the data directory.
+func (a *command) openSystem(ctx context.Context, cfg app.Config) (*app.System, error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Settings, cfg.Providers, cfg.Version = settings, a.providers, version()
+	return app.Open(ctx, cfg)
+}
+
+// settings returns the configuration of whoever works on a data directory: flags
+// over variables over croft.yaml over defaults. Its data directory is the one to
+// work on. With --server, the server's own configuration counts.
+func (a *command) settings() (*config.Config, error) {
+	if a.resolved != nil {
+		return a.resolved, nil
+	}
+	c, err := a.resolveConfig(a.config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Data == "" {
+		if c.Data, err = app.DefaultDataDir(); err != nil {
+			return nil, err
+		}
+	}
+	if c.Data, err = filepath.Abs(c.Data); err != nil {
+		return nil, err
+	}
+	a.resolved = c
+	return c, nil
+}
+
+// resolveConfig reads a file, or the one that is found.
+func (a *command) resolveConfig(file string) (*config.Config, error) {
+	opts := &config.ResolveOptions{File: file, Flags: map[string]string{}}
+	opts.Data, _ = app.DataDir(a.data) // without a home there is none to look into
+	if a.data != "" {
+		opts.Flags["data"] = a.data
+	}
+	return config.Resolve(opts)
+}
+
+// logger writes what an operator should see and no answer holds.
+func (a *command) logger(level slog.Level) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	if a.json {
+		return slog.New(slog.NewJSONHandler(a.Err, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.Err, opts))
+}
+
+// givenToken returns the token that the user gave, "" for none.
+func (a *command) givenToken() string {
+	if a.token != "" {
+		return a.token
+	}
+	return os.Getenv("CROFT_TOKEN")
+}
+
+func (a *command) remoteClient() (*client.Client, error) {
+	token, err := a.serverToken()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewClient(client.Config{URL: a.server, Token: token})
+}
+
+// serverToken returns the token for the server.
+func (a *command) serverToken() (string, error) {
+	token := a.givenToken()
+	if token == "" {
+		token = a.localToken()
+	}
+	if token == "" {
+		return "", fmt.Errorf("server %s: %w: no token: give --token or CROFT_TOKEN; croft up prints it and keeps it in DATA/token", a.server, fault.Unauthenticated)
+	}
+	return token, nil
+}
+
+// localToken returns the token of the data directory for a server on this very
+// host; no other is sent what nobody said to send.
+func (a *command) localToken() string {
+	u, err := url.Parse(a.server)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return ""
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return ""
+	}
+	data, err := os.ReadFile(filepath.Join(settings.Data, "token"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// A talk is what someone types, line by line, with Ctrl-C as one of the words.
+type talk struct {
+	lines   chan string
+	signals chan os.Signal
+	quit    chan struct{}
+	err     error // of the reader; to be looked at when lines is closed
+	asked   error // to end, by a signal
+}
+
+// talk listens to standard input and to signals until it is stopped. A read that
+// nobody answers ends with the process: a terminal can't be told to give up.
+func (a *command) talk() *talk {
+	t := &talk{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
+	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer close(t.lines)
+		in := bufio.NewScanner(a.In)
+		const longest = 1 << 20
+		in.Buffer(nil, longest)
+		for in.Scan() {
+			select {
+			case t.lines <- in.Text():
+			case <-t.quit:
+				return
+			}
+		}
+		t.err = in.Err()
+	}()
+	return t
+}
+
+func (t *talk) stop() {
+	signal.Stop(t.signals)
+	close(t.quit)
+}
+
+// why says why there is no more to come.
+func (t *talk) why() error {
+	if t.asked != nil {
+		return t.asked
+	}
+	return t.err
+}
+
+// piece reads one line, or a block up to an empty line. Ctrl-C drops what was
+// typed of it.
+func (t *talk) piece(prompt io.Writer) (source string, more bool) {
+	fmt.Fprint(prompt, ">>> ")
+	block := false
+	for {
+		select {
+		case line, ok := <-t.lines:
+			if !ok {
+				fmt.Fprintln(prompt)
+				return source, source != ""
+			}
+			if block && strings.TrimSpace(line) == "" {
+				return source, true
+			}
+			source += line + "\n"
+			if end := strings.TrimRight(line, " \t"); !block && !strings.HasSuffix(end, ":") && !strings.HasSuffix(end, `\`) {
+				return source, true
+			}
+			block = true
+			fmt.Fprint(prompt, "... ")
+		case sig := <-t.signals:
+			fmt.Fprintln(prompt)
+			if sig != os.Interrupt {
+				t.asked = errInterrupted
+				return "", false
+			}
+			return "", true
+		}
+	}
+}
+
+// during calls f with a context that Ctrl-C ends. What ends by it is no error.
+func (t *talk) during(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done, heard := make(chan struct{}), make(chan os.Signal, 1)
+	go func() {
+		defer close(heard)
+		select {
+		case sig := <-t.signals:
+			heard <- sig
+			cancel()
+		case <-done:
+		}
+	}()
+	err := f(ctx)
+	close(done)
+	switch sig := <-heard; {
+	case sig == nil:
+		return err
+	case sig != os.Interrupt:
+		return errInterrupted
+	case errors.Is(err, context.Canceled):
+		return nil
+	}
+	return err
+}

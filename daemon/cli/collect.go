@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/workspace"
+)
+
+type collectOptions struct {
+	name, to string
+	spec     stage.OutputSpec
+}
+
+func (a *command) collectCommand() *cobra.Command {
+	var opts collectOptions
+	cmd := &cobra.Command{
+		Use:   "collect NAME [GLOB...]",
+		Short: "Take files out of a workspace by patterns, with limits",
+		Long: `Take the files that the patterns match out of a workspace: into a directory, as artifacts
+with versions, or into the answer. Without a pattern that is out/**. Patterns know * ? [a-z]
+{a,b} and **, and may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or
+$WORKSPACE_DIR. No symlink is followed out of the workspace. What can't be taken is told,
+and does not keep the rest from it.
+
+Into a directory, files of any size are written unless --max-file-bytes or --max-total-bytes
+are given; one beyond them is told and not written.`,
+		Example: "  croft collect demo '$OUTPUT_DIR/**' --to ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.spec.Globs = args[0], args[1:]
+			return a.collect(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.to, "to", "", "write the files below this directory")
+	f.BoolVar(&opts.spec.Save, "save", false, "save them as artifacts of the workspace, in the data directory")
+	f.StringVar(&opts.spec.NameTemplate, "name-template", "", "name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID")
+	f.BoolVar(&opts.spec.Inline, "inline", false, "content in the answer, with --json")
+	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "at most so many files (default 100)")
+	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "at most so many bytes of each (default 4 MiB with --inline or --save)")
+	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "at most so many bytes of all (default 64 MiB with --inline or --save)")
+	return cmd
+}
+
+func (a *command) collect(ctx context.Context, opts collectOptions) error {
+	switch {
+	case opts.spec.NameTemplate != "" && !opts.spec.Save:
+		return usagef("--name-template names artifacts: it needs --save")
+	case opts.spec.Inline && !a.json:
+		return usagef("--inline puts content into the answer: it needs --json")
+	}
+	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
+		sink, done, err := sinkOf(opts.to)
+		if err != nil {
+			return err
+		}
+		defer done()
+		man, failed := st.CollectTo(ctx, opts.spec, sink)
+		if failed != nil && len(man.Files) == 0 {
+			return failed
+		}
+		if len(man.Files)+man.Skips+man.Left == 0 {
+			a.note("no file matches")
+		}
+		for _, s := range man.Skipped {
+			a.note("left out %s: %s", printable(s.Name), printable(s.Reason))
+		}
+		if more := man.Skips - len(man.Skipped); more > 0 {
+			a.note("left out %d more", more)
+		}
+		if man.LimitsHit {
+			a.note("a limit was reached: %s", beyondLimits(man))
+		}
+		return errors.Join(failed, a.answer(man, func(w io.Writer) error { return table(w, collected(man)) }))
+	})
+}
+
+// beyondLimits says what the limits kept from being taken.
+func beyondLimits(man stage.Manifest) string {
+	cut := 0
+	for _, f := range man.Files {
+		if f.Truncated {
+			cut++
+		}
+	}
+	if cut+man.Left == 0 {
+		return "more files match than are looked for"
+	}
+	return fmt.Sprintf("files beyond it: %d; files that were left: %d", cut, man.Left)
+}
+
+// collected are the rows of a manifest.
+func collected(man stage.Manifest) [][]string {
+	var rows [][]string
+	for _, f := range man.Files {
+		told := printable(f.Error)
+		switch {
+		case f.Error != "":
+		case f.SavedAs != "":
+			told = fmt.Sprintf("artifact://%s@%d", printable(f.SavedAs), f.Version)
+		case f.Truncated:
+			told = "beyond the limits"
+		}
+		rows = append(rows, []string{printable(f.Name), fmt.Sprint(f.SizeBytes), f.MIMEType, told})
+	}
+	return rows
+}
+
+// sinkOf writes files below a directory of the host, whole, and never outside of it;
+// nil for no directory.
+func sinkOf(to string) (sink stage.Sink, done func(), err error) {
+	if to == "" {
+		return nil, func() {}, nil
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil { // as the umask says
+		return nil, nil, err
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	sink = func(ref stage.FileRef, info workspace.Info, body io.Reader) error {
+		if err := root.MkdirAll(filepath.Dir(ref.Name), 0o777); err != nil {
+			return err
+		}
+		const readable = 0o400 // for the user of this command
+		_, err := replaceBelow(root, ref.Name, body, info.Mode.Perm()|readable, false)
+		return err
+	}
+	return sink, func() { _ = root.Close() }, nil // files are closed by themselves
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/registry"
+)
+
+// complete lets the shell complete what commands take: the names of workspaces
+// where the usage says NAME first, kinds for --provider, and states for --state.
+// It is told of no error, since it asked nothing that somebody reads.
+func (a *command) complete(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		a.complete(c)
+	}
+	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "NAME" && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = a.completeName
+	}
+	for flag, values := range map[string]func(context.Context) []string{"provider": a.kinds, "state": stateNames} {
+		if cmd.Flags().Lookup(flag) != nil {
+			// It fails for a flag that is not there.
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+				if a.settle(cmd, nil) != nil {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return values(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+			})
+		}
+	}
+}
+
+// completeName offers the names of workspaces for the first argument, and the ids
+// of those without; for later ones the shell offers files.
+func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var names []string
+	if a.settle(cmd, nil) == nil {
+		a.quietly(cmd.Context(), func(c *client.Client) error {
+			list, err := c.List(cmd.Context(), client.Filter{})
+			for _, ws := range list {
+				name := ws.Name
+				if name == "" {
+					name = ws.ID
+				}
+				names = append(names, cobra.CompletionWithDesc(name, ws.Kind+" "+ws.State))
+			}
+			return err
+		})
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *command) kinds(ctx context.Context) (kinds []string) {
+	a.quietly(ctx, func(c *client.Client) error {
+		list, err := c.Providers(ctx)
+		for _, p := range list {
+			kinds = append(kinds, p.Kind)
+		}
+		return err
+	})
+	return kinds
+}
+
+func stateNames(context.Context) (names []string) {
+	for _, s := range registry.States() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// quietly runs f with a client, unless that would make a data directory: to ask
+// for a completion changes nothing.
+func (a *command) quietly(ctx context.Context, f func(*client.Client) error) {
+	if a.server == "" {
+		settings, err := a.settings()
+		if err != nil {
+			return
+		}
+		if _, err := os.Stat(settings.Data); err != nil {
+			return
+		}
+	}
+	_ = a.withClient(ctx, f) // the shell offers nothing then
+}

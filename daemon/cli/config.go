@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/daemon/config"
+)
+
+func (a *command) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print or check the configuration, croft.yaml",
+		Long: `Print or check the configuration. Without FILE it is the one in force: that of --config,
+else of $CROFT_CONFIG, else croft.yaml in the data directory, else
+~/.config/croft/croft.yaml, else none, with variables CROFT_* over it.
+
+A croft.yaml in the current directory is not read unless it is named: whoever put it
+there would decide what agents may do.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.configPrintCommand(), a.configCheckCommand(), a.configSchemaCommand())
+	return cmd
+}
+
+// namedConfig reads the configuration that the arguments name, or the one in
+// force.
+func (a *command) namedConfig(args []string) (*config.Config, error) {
+	file := a.config
+	if len(args) == 1 {
+		file = args[0]
+	}
+	c, err := a.resolveConfig(file)
+	if err == nil && file == "" {
+		a.mentionLocal(c)
+	}
+	return c, err
+}
+
+// mentionLocal says that a file in the current directory is not the one in force,
+// to someone who would think so.
+func (a *command) mentionLocal(c *config.Config) {
+	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
+		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
+	}
+}
+
+func (a *command) configPrintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "print [FILE]",
+		Short: "Print the configuration in force, with every default",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: run(func(_ context.Context, args []string) error {
+			c, err := a.namedConfig(args)
+			if err != nil {
+				return err
+			}
+			if a.server != "" {
+				a.note("croft: this is the configuration here, in which the server at %s has no part; croft config print on its host prints its own", a.server)
+			}
+			return a.answer(c, func(w io.Writer) error {
+				_, err := w.Write(c.YAML())
+				return err
+			})
+		}),
+	}
+}
+
+func (a *command) configCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say whether the configuration makes sense",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: run(func(_ context.Context, args []string) error {
+			c, err := a.namedConfig(args)
+			if err != nil {
+				return err
+			}
+			out := struct {
+				OK       bool     `json:"ok"`
+				File     string   `json:"file,omitempty"`
+				Warnings []string `json:"warnings,omitempty"`
+			}{true, c.File(), missingDirs(c)}
+			for _, w := range out.Warnings {
+				a.note("warning: %s", w)
+			}
+			return a.answer(out, func(w io.Writer) error {
+				file := out.File
+				if file == "" {
+					file = "no file: the defaults"
+				}
+				_, err := fmt.Fprintf(w, "ok: %s\n", file)
+				return err
+			})
+		}),
+	}
+}
+
+// missingDirs tells of directories that are named and are not there: they may be
+// made later, or be a slip.
+func missingDirs(c *config.Config) []string {
+	var warnings []string
+	for key, dirs := range map[string][]string{"skills": c.Skills, "hostRoots": c.HostRoots} {
+		for _, dir := range dirs {
+			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+				warnings = append(warnings, fmt.Sprintf("%s: %s: there is no such directory", key, dir))
+			}
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+func (a *command) configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of croft.yaml",
+		Args:  cobra.NoArgs,
+		RunE: run(func(context.Context, []string) error {
+			data, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.Out, "%s\n", data)
+			return err
+		}),
+	}
+}

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/locktmp"
+	"github.com/croft-run/croft/server/mcpserver"
+	"github.com/croft-run/croft/workspace"
+)
+
+func (a *command) evalCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "eval",
+		Short: "Measure agents in fresh workspaces",
+		Long: `Run the cases of a suite on the runners of its configuration, each execution in a fresh
+workspace, and see what the agents did. Suites and configurations are skillgym's, as they
+are, or YAML; see docs/eval.md.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
+	return cmd
+}
+
+// Exit statuses of croft eval run and rerun.
+const (
+	exitCasesFailed = 1
+	exitNotRun      = 2
+)
+
+// envFlags says where executions work.
+type envFlags struct {
+	provider  string
+	isolation string
+	allowNet  []string
+	noModel   bool
+	read      []string
+	tools     string
+	policy    policyFlags
+}
+
+func (p *envFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence; local, on the plain host; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
+	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
+	f.BoolVar(&p.noModel, "no-model-net", false, "let the hosts of the agents' models be reached only where --allow-net or croft.allowNet names them")
+	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
+	f.StringVar(&p.tools, "tools", "", "give agents Croft's tools over their workspace, by MCP, beside what they have: coding, workspace or both, which say how they are named (default croft.tools, else none)")
+	p.policy.registerLimits(f, " (each workspace)")
+}
+
+// apply sets in opts what the flags say.
+func (p *envFlags) apply(opts *eval.Options) error {
+	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
+	for _, dir := range p.read {
+		abs, err := filepath.Abs(dir)
+		if err == nil {
+			_, err = os.Stat(abs)
+		}
+		if err != nil {
+			return fmt.Errorf("eval: --ro %s: %w: %w", dir, fault.Of(err), err)
+		}
+		opts.Read = append(opts.Read, abs)
+	}
+	opts.Limits = p.policy.asked()
+	return nil
+}
+
+// withEnvs runs f with where executions work, which ends with it.
+func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
+	if a.server != "" {
+		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	if opts.Tools, opts.Toolset, err = a.evalTools(p, cfg, settings); err != nil {
+		return err
+	}
+	kind := p.provider
+	if kind == "" {
+		kind = cfg.Croft.Provider
+	}
+	switch kind {
+	case "local":
+		opts.Envs = eval.Host{}
+		return f()
+	case "", fenced:
+	default:
+		return a.withProvider(ctx, kind, opts, f)
+	}
+	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalInside}
+	ground, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ground.Close(ctx)) }()
+	envs := &eval.Sandbox{Provider: ground.Provider, Isolation: workspace.Isolation(p.isolation), Loopback: inside}
+	if err := envs.Ready(ctx); err != nil {
+		return err
+	}
+	opts.Requests, opts.Envs = requests, envs
+	return f()
+}
+
+// evalLabel marks the workspaces of evaluations with other providers than the
+// sandbox. What a crash leaves of them the next one removes.
+const evalLabel = "croft-eval"
+
+// withProvider runs f with workspaces of any provider as where executions work.
+func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
+	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	if err := sys.Discard(ctx, evalLabel); err != nil {
+		a.note("croft: remove what an earlier run left: %v", err)
+	}
+	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+		spec.Labels = map[string]string{evalLabel: "true"}
+		rec, err := sys.Create(ctx, spec, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
+		ws, err := sys.Registry.Acquire(ctx, rec.ID)
+		if err != nil {
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+			defer cancel()
+			return nil, nil, errors.Join(err, destroy(after))
+		}
+		return ws, destroy, nil
+	}}
+	return f()
+}
+
+// evalTools makes the tools that agents are given, nil where none are asked for.
+func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+	if name = p.tools; name == "" {
+		name = cfg.Croft.Tools
+	}
+	if name == "" {
+		return nil, "", nil
+	}
+	set, err := mcpserver.ParseToolset(name)
+	if err != nil {
+		return nil, "", err
+	}
+	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, name, nil
+}
+
+// A loadedSuite is a suite with its temporary directory, which the configuration,
+// the suite and the agents share, as they would the host's.
+type loadedSuite struct {
+	*suite.Suite
+	tmp string
+}
+
+// Close ends the suite and removes its directory.
+func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktmp.Remove(s.tmp)) }
+
+// loadSuite reads a suite and its configuration.
+func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
+	if _, err := os.Stat(path); err != nil { // before anybody misses its configuration
+		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
+	}
+	tmp, err := locktmp.Make(suite.ScratchPrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, locktmp.Remove(tmp))
+		}
+	}()
+	l := suite.Loader{TmpDir: tmp}
+	s, cfg, err := l.LoadBoth(ctx, path, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &loadedSuite{s, tmp}, cfg, nil
+}
+
+// split takes values that are repeated, or separated by commas.
+func split(flag string, values []string) ([]string, error) {
+	var list []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				return nil, usagef("CLI option --%s requires non-empty comma-separated values.", flag)
+			}
+			list = append(list, part)
+		}
+	}
+	return list, nil
+}
+
+// notRun makes an error one with the status that says that nothing was measured.
+func notRun(err error) error {
+	if passed := new(outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
+		return err
+	}
+	return &outcome{exitNotRun, err}
+}
+
+// userHome is where agents get credentials and settings from.
+func userHome() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return home
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+)
+
+func (a *command) evalExplainCommand() *cobra.Command {
+	var rerun bool
+	var config string
+	var env envFlags
+	cmd := &cobra.Command{
+		Use:   "explain DIR",
+		Short: "Ask the agent of a failed execution why it did what it did",
+		Long: `Ask the agent of a failed execution the questions that its assertions have left, in its own
+session and in the workspace that was kept. DIR is the directory of the execution's artifacts,
+or one above it. Answers are kept; --rerun asks again.`,
+		Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return notRun(a.evalExplain(ctx, args[0], config, &env, rerun))
+		}),
+	}
+	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again, although there are answers")
+	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
+	env.register(cmd.Flags())
+	return cmd
+}
+
+func (a *command) evalExplain(ctx context.Context, dir, config string, env *envFlags, rerun bool) error {
+	at, err := eval.FindExplain(dir)
+	if err != nil {
+		return err
+	}
+	path, err := eval.ExplainSuite(at)
+	if err != nil {
+		return err
+	}
+	cfg, err := suite.LoadConfig(ctx, path, config)
+	if err != nil {
+		return err
+	}
+	opts := &eval.Options{UserHome: userHome()}
+	if err := env.apply(opts); err != nil {
+		return err
+	}
+	return a.withEnvs(ctx, env, cfg, opts, func() error {
+		x, err := eval.Explain(ctx, at, cfg, opts, rerun)
+		if err != nil {
+			return err
+		}
+		return a.answer(x, func(w io.Writer) error {
+			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
+			for _, q := range x.Explanations {
+				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))
+				if q.Error != "" {
+					fmt.Fprintf(w, "no answer: %s\n", eval.PlainText(q.Error))
+					continue
+				}
+				fmt.Fprintf(w, "A: %s\n", eval.PlainText(q.Answer))
+			}
+			return nil
+		})
+	})
+}

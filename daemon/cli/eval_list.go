@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *command) evalListCommand() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "list SUITE",
+		Short: "List the cases and runners of a suite, and run nothing",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return notRun(a.evalList(ctx, args[0], config))
+		}),
+	}
+	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
+	return cmd
+}
+
+type evalListing struct {
+	Suite   string           `json:"suite"`
+	Config  string           `json:"config"`
+	Cases   []evalListCase   `json:"cases"`
+	Runners []evalListRunner `json:"runners"`
+}
+
+type evalListCase struct {
+	ID           string   `json:"id"`
+	Tags         []string `json:"tags"`
+	ExpectedFail bool     `json:"expectedFail,omitempty"`
+}
+
+type evalListRunner struct {
+	ID    string `json:"id"`
+	Agent string `json:"agent"`
+	Model string `json:"model"`
+}
+
+func (a *command) evalList(ctx context.Context, path, config string) error {
+	s, cfg, err := loadSuite(ctx, path, config)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	l := evalListing{Suite: s.Path, Config: cfg.Path, Cases: []evalListCase{}, Runners: []evalListRunner{}}
+	for _, c := range s.Cases {
+		l.Cases = append(l.Cases, evalListCase{c.ID, append([]string{}, c.Tags...), c.ExpectedFail})
+	}
+	for _, r := range cfg.Runners {
+		l.Runners = append(l.Runners, evalListRunner{r.ID, r.Agent.Type, r.Agent.Model})
+	}
+	return a.answer(l, func(w io.Writer) error {
+		rows := [][]string{{"CASE", "TAGS", "EXPECTED"}}
+		for _, c := range l.Cases {
+			expected := "pass"
+			if c.ExpectedFail {
+				expected = "fail"
+			}
+			rows = append(rows, []string{printable(c.ID), orDash(strings.Join(c.Tags, ",")), expected})
+		}
+		rows = append(rows, []string{}, []string{"RUNNER", "AGENT", "MODEL"})
+		for _, r := range l.Runners {
+			rows = append(rows, []string{printable(r.ID), r.Agent, orDash(r.Model)})
+		}
+		return table(w, rows)
+	})
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/fault"
+)
+
+func (a *command) evalRerunCommand() *cobra.Command {
+	var opts evalRunOptions
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "rerun DIR",
+		Short: "Run again what failed in a run",
+		Long: `Run again the executions that failed in the run whose directory is DIR, as a new run.
+The exit status is that of croft eval run; where nothing failed there is nothing to do, and it is 0.`,
+		Args: cobra.ExactArgs(1),
+	}
+	f := cmd.Flags()
+	opts.register(f)
+	f.BoolVar(&all, "all", false, "all executions, not only those that failed")
+	_ = f.MarkHidden("resume") // it is defined above
+	cmd.RunE = run(func(ctx context.Context, args []string) error {
+		return notRun(a.evalRerun(ctx, args[0], opts, all, f))
+	})
+	return cmd
+}
+
+func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
+	opts, err := o.options(f)
+	if err != nil {
+		return err
+	}
+	begun, err := eval.Resumable(dir)
+	if err != nil {
+		return fmt.Errorf("%w (croft eval rerun takes the directory of a run that has ended, in its output directory)", err)
+	}
+	path, config := begun.Suite, begun.Config
+	if o.config != "" {
+		config = o.config
+	}
+	was, err := eval.ReadResult(dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w (a run that was cut short goes on with croft eval run --resume)", fault.Of(err), err)
+	}
+	type pair struct{ c, r string }
+	again := map[pair]bool{}
+	for _, c := range was.Cases {
+		for _, e := range c.RunnerResults {
+			if all || !e.Passed {
+				again[pair{c.CaseID, e.Runner.ID}] = true
+			}
+		}
+	}
+	if len(again) == 0 {
+		a.note("nothing failed in %s", dir)
+		return nil
+	}
+	opts.Only = func(c, r string) bool { return again[pair{c, r}] }
+	for p := range again {
+		opts.Cases, opts.Runners = append(opts.Cases, p.c), append(opts.Runners, p.r)
+	}
+	s, cfg, err := loadSuite(ctx, path, config)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	return a.evaluate(ctx, s, cfg, opts, &o)
+}

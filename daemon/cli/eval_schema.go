@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+)
+
+func (a *command) evalSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema suite|config",
+		Short: "Print the JSON Schema of suites or of croft.eval.yaml",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(_ context.Context, args []string) error {
+			make, ok := map[string]func() ([]byte, error){"suite": suite.Schema, "config": suite.ConfigSchema}[args[0]]
+			if !ok {
+				return notRun(fmt.Errorf("eval: schema %q: %w: expected suite or config", args[0], fault.InvalidArgument))
+			}
+			text, err := make()
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(text)
+			return err
+		}),
+	}
+}

@@ -1,0 +1,383 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/server/mcpserver"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/snapshots"
+	"github.com/croft-run/croft/workspace"
+)
+
+// mcpLabel marks the workspaces that croft mcp and croft tool make of
+// directories. What a crash leaves of them the next one removes.
+const mcpLabel = "croft-mcp"
+
+// toolFlags are the flags of commands that run tools.
+type toolFlags struct {
+	workspace  string
+	workspaces string
+	names      []string
+	provider   string
+	readOnly   bool
+	approve    []string
+	checkpoint string
+	policy     policyFlags
+	announce   bool // say which workspaces there are
+	empty      bool // an empty workspace instead of the current directory
+}
+
+func (t *toolFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&t.workspace, "workspace", "", "directory to work in, in place (default the current one)")
+	f.StringVar(&t.workspaces, "workspaces", "", "several directories, as NAME=DIR,NAME=DIR; the name may be left out")
+	f.StringArrayVar(&t.names, "ws", nil, "a workspace that is open already, by its name or id, instead of a directory; may be given several times")
+	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
+	f.BoolVar(&t.readOnly, "read-only", false, "nothing in the workspaces can be changed, and only tools that change nothing are offered")
+	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
+	registerCheckpoints(f, &t.checkpoint)
+	t.policy.register(f)
+}
+
+// registerCheckpoints adds the flag that asks for checkpoints.
+func registerCheckpoints(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "checkpoints", "", "leave a checkpoint after each call and command that changes something, to undo it: at most COUNT/AGE of them")
+	f.Lookup("checkpoints").NoOptDefVal = "100/168h"
+}
+
+type mcpOptions struct {
+	toolFlags
+	http    string
+	hosts   []string
+	toolset string
+	tracker string
+}
+
+func (a *command) mcpCommand() *cobra.Command {
+	var opts mcpOptions
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve tools to an agent over the Model Context Protocol",
+		Long: `Serve tools that work in one or several directories to an agent, over standard input and
+output, or with --http over HTTP at /mcp (and /sse for older clients).
+
+The directories are used in place. Commands run behind a fence: they can write there and
+nowhere else, see nothing of the host's users, and reach nothing over the network unless
+--allow-net says so. Over HTTP every request needs the token: the one given with --token
+or CROFT_TOKEN, else the one of the data directory.
+
+With --server an agent that can start programs only gets the tools of that server: what it
+says is passed on. --ws names one of its workspaces.`,
+		Example: `  croft mcp --workspace ~/src/app
+  croft mcp --workspaces "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
+  croft mcp --http 127.0.0.1:7071 --read-only
+  claude mcp add croft -- croft mcp --workspace .`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error { return a.mcp(ctx, opts) }),
+	}
+	opts.announce = true
+	f := cmd.Flags()
+	opts.register(f)
+	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
+	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a name of this host by which it is reached; may be given several times")
+	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
+	f.StringVar(&opts.tracker, "read-tracker", "process", "who a Read unlocks a file for: process (every client of this server) or session (the client that read)")
+	return cmd
+}
+
+func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
+	toolset, err := mcpserver.ParseToolset(opts.toolset)
+	if err != nil {
+		return err
+	}
+	scope := tool.ReadScope(opts.tracker)
+	if scope != tool.ReadProcess && scope != tool.ReadSession {
+		return usagef("--read-tracker %q is not process or session", opts.tracker)
+	}
+	if a.server != "" {
+		return a.relay(ctx, opts)
+	}
+	if opts.http == "" && len(opts.hosts) > 0 {
+		return usagef("--host is for --http: over standard input and output nobody asks by a name")
+	}
+	if opts.http != "" {
+		if err := app.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
+			return err
+		}
+	}
+	return a.withTools(ctx, opts.toolFlags, scope, func(sys *app.System, env *tool.Env) error {
+		server := mcpserver.New(ctx, mcpserver.Options{
+			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError),
+		})
+		defer server.Close()
+		if opts.http != "" {
+			return a.serveMCP(ctx, sys, server, opts)
+		}
+		return server.ServeStdio(ctx, a.In, a.Out)
+	})
+}
+
+// serveMCP answers over HTTP until ctx ends.
+func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserver.Server, opts mcpOptions) error {
+	l, err := app.Listen(ctx, opts.http)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(mcpserver.Path, server.Handler())
+	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
+	mux.HandleFunc("/", mcpserver.Missing)
+	hosts := upHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	web := &http.Server{
+		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(l) }()
+	a.note("listening on http://%s%s", l.Addr(), mcpserver.Path)
+	if a.givenToken() == "" {
+		a.note("the token is in %s", sys.TokenPath())
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	server.Close()
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if err := web.Shutdown(after); err != nil {
+		err = errors.Join(err, web.Close())
+		<-served
+		return err
+	}
+	<-served
+	return nil
+}
+
+// withTools runs f with tools over the workspaces that the flags name, and lets
+// go of them afterwards.
+func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
+	approval, err := parseApproval(opts.approve)
+	if err != nil {
+		return err
+	}
+	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
+		return usagef("--ws names workspaces that are open: --workspace and --workspaces make no sense with it")
+	}
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.logger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope}
+	if opts.checkpoint != "" {
+		limits, err := history.ParseLimits(opts.checkpoint)
+		if err != nil {
+			return usagef("--checkpoints: %v", err)
+		}
+		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
+	}
+	if len(opts.names) > 0 {
+		cfg.SecretsOf = func(_, id string) string { return id }
+		if cfg.Workspaces, err = a.named(ctx, sys, opts); err != nil {
+			return err
+		}
+	} else {
+		dirs, err := a.openDirs(ctx, sys, opts)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dirs.end(ctx)) }()
+		cfg.Workspaces, cfg.Fork = dirs.set, dirs.fork
+	}
+	env, err := sys.ToolEnv(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		err = errors.Join(err, env.Close(after))
+	}()
+	if err := a.checkApproval(ctx, env, approval); err != nil {
+		return err
+	}
+	return f(sys, env)
+}
+
+// checkApproval refuses a rule whose tool is a mistyped one, and tells of one that
+// is not there: it would decide nothing.
+func (a *command) checkApproval(ctx context.Context, env *tool.Env, approval *tool.Approval) error {
+	if approval == nil {
+		return nil
+	}
+	list, err := env.Available(ctx, "")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range slices.Concat(list, env.Tools) {
+		names = append(names, t.Name)
+	}
+	for _, r := range approval.Rules {
+		if strings.Contains(r.Tool, "*") || slices.Contains(names, r.Tool) {
+			continue
+		}
+		if hint := suggest.Hint(r.Tool, names); hint != "" {
+			return usagef("--approve %q: there is no tool %s%s", r, r.Tool, hint)
+		}
+		a.note("croft: warning: --approve %q: there is no tool %s here", r, r.Tool)
+	}
+	return nil
+}
+
+func parseApproval(rules []string) (*tool.Approval, error) {
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	a := &tool.Approval{}
+	for _, s := range rules {
+		r, err := tool.ParseRule(s)
+		if err != nil {
+			return nil, err
+		}
+		a.Rules = append(a.Rules, r)
+	}
+	return a, nil
+}
+
+// named returns the workspaces that --ws names.
+func (a *command) named(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
+	for _, name := range opts.names {
+		rec, err := sys.Registry.Lookup(ctx, "", name)
+		if err != nil {
+			return nil, err
+		}
+		if opts.readOnly && !rec.Spec.Policy.ReadOnly {
+			return nil, usagef("--read-only: workspace %s was not opened so; open it with croft ws open --read-only", name)
+		}
+	}
+	return sys.Workspaces(opts.names...), nil
+}
+
+// A dirSet is the workspaces of croft mcp in directories, and their forks.
+type dirSet struct {
+	sys *app.System
+	set *tool.Set
+
+	mu  sync.Mutex
+	ids []string // guarded by mu
+}
+
+// end destroys the workspaces; the directories stay.
+func (d *dirSet) end(ctx context.Context) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, id := range d.ids {
+		if err := d.sys.Registry.Destroy(after, id); err != nil && fault.Of(err) != fault.NotFound {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fork opens a workspace from a snapshot of another, with a directory of its own,
+// which ends with the server.
+func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
+	if name != "" {
+		if err := tool.CheckName(name); err != nil {
+			return "", err
+		}
+		if _, err := d.set.Get(ctx, name); err == nil {
+			return "", tool.Errorf(fault.AlreadyExists, "there is a workspace %q already", name)
+		}
+	}
+	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
+	if err != nil {
+		return "", err
+	}
+	d.made(ws.ID())
+	if name == "" {
+		name = ws.ID()
+	}
+	return name, d.set.Add(name, ws)
+}
+
+func (d *dirSet) made(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ids = append(d.ids, id)
+}
+
+// openDirs opens a workspace in each directory.
+func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags) (*dirSet, error) {
+	dirs := map[string]string{"workspace": ""}
+	if !opts.empty || opts.workspace != "" || opts.workspaces != "" {
+		var err error
+		if dirs, err = mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces); err != nil {
+			return nil, err
+		}
+	}
+	if err := sys.Discard(ctx, mcpLabel); err != nil {
+		a.note("croft: remove what an earlier run left: %v", err)
+	}
+	d := &dirSet{sys: sys, set: new(tool.Set)}
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
+		ws, err := a.openDir(ctx, opts, dirs[name], d)
+		if err == nil {
+			err = d.set.Add(name, ws)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.end(ctx))
+		}
+	}
+	if opts.announce {
+		a.note("%s", mcpserver.StartLine(dirs))
+		if opts.readOnly {
+			a.note("croft mcp: read-only: tools that change things are not offered")
+		}
+	}
+	return d, nil
+}
+
+func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
+	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
+	kind, err := a.runProvider(opts.provider, &spec)
+	if err != nil {
+		return nil, err
+	}
+	if kind == fenced {
+		spec.Config = json.RawMessage(`{"throwaway": true}`)
+	}
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+		return nil, err
+	}
+	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly
+	rec, err := d.sys.Create(ctx, spec, opts.policy.name)
+	if err != nil {
+		return nil, err
+	}
+	d.made(rec.ID)
+	return d.sys.Registry.Acquire(ctx, rec.ID)
+}

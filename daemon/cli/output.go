@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// answer prints v as JSON with --json, and otherwise what text prints.
+func (a *command) answer(v any, text func(w io.Writer) error) error {
+	if !a.json {
+		return text(a.Out)
+	}
+	enc := json.NewEncoder(a.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// done answers, with --json, for a command that has nothing else to say.
+func (a *command) done(v any) error {
+	return a.answer(v, func(io.Writer) error { return nil })
+}
+
+// removed says that something was forgotten, by the name that it was called by.
+// The key deleted is what it was first called.
+func (a *command) removed(name string) error {
+	return a.answer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "removed", printable(name))
+		return err
+	})
+}
+
+// note writes commentary. With --json there is none: standard error is for an
+// error, which is JSON, too.
+func (a *command) note(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.Err, format+"\n", args...)
+	}
+}
+
+// table prints rows in columns.
+func table(w io.Writer, rows [][]string) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for line := range strings.Lines(b.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+	}
+	return out.Flush()
+}
+
+// printable returns a name as it can be shown on one line: as it is, or quoted
+// where it has bytes that a terminal would act on.
+func printable(name string) string {
+	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if plain {
+		return name
+	}
+	return strconv.QuoteToASCII(name)
+}
+
+func labelText(labels map[string]string) string {
+	var pairs []string
+	for k, v := range labels {
+		pairs = append(pairs, k+"="+v)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

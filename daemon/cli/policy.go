@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// policyFlags are the flags by which a command says what a workspace is to be
+// like. What a provider can't give it refuses, and says why.
+type policyFlags struct {
+	name       string
+	isolation  string
+	template   string
+	allowNet   []string
+	openNet    bool
+	secrets    []string
+	limits     workspace.Limits // as the flags say, without bestEffort
+	bestEffort bool
+	env        []string
+}
+
+func (p *policyFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&p.name, "policy", "", "policy of the configuration, by its name; the flags below change it (default defaults.policy)")
+	f.StringVar(&p.isolation, "isolation", "", "least level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
+	f.StringVar(&p.template, "template", "", "start with the files of this template, by its name, or of this directory, without copying them")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached; *.HOST is what is below it; may be given several times (default nothing)")
+	f.BoolVar(&p.openNet, "open-net", false, "let everything be reached, without a proxy")
+	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: let HOST be reached with this secret, which the workspace never sees; may be given several times")
+	p.registerLimits(f, "")
+	f.BoolVar(&p.bestEffort, "best-effort", false, "go on without limits that the provider can't enforce")
+	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
+}
+
+// apply sets in spec what the flags say. Directories of a server's host are named
+// from its root: those of this one mean nothing there.
+func (p *policyFlags) apply(spec *workspace.Spec, onServer bool) error {
+	spec.Policy.Isolation = workspace.Isolation(p.isolation)
+	var err error
+	if spec.Policy.Env, err = parseEnv(p.env); err != nil {
+		return err
+	}
+	if spec.From.Template, err = p.from(onServer); err != nil {
+		return err
+	}
+	if err := p.network(&spec.Policy.Network); err != nil {
+		return err
+	}
+	spec.Policy.Limits = p.asked()
+	return nil
+}
+
+// from is the template: a name, or an absolute path.
+func (p *policyFlags) from(onServer bool) (string, error) {
+	written := strings.Contains(p.template, "/") || p.template == "." || p.template == ".."
+	switch {
+	case onServer && written && !filepath.IsAbs(p.template):
+		return "", usagef("--template %s is relative: with --server, give a directory of the server's host from its root, or a name", p.template)
+	case written, !onServer && isPath(p.template):
+		return filepath.Abs(p.template)
+	}
+	return p.template, nil
+}
+
+func (p *policyFlags) network(n *workspace.Network) error {
+	n.Open = p.openNet
+	for _, host := range p.allowNet {
+		rule, err := parseRule("--allow-net", host)
+		if err != nil {
+			return err
+		}
+		n.Allow = append(n.Allow, rule)
+	}
+	for _, s := range p.secrets {
+		name, host, ok := strings.Cut(s, "@")
+		if !ok || name == "" {
+			return usagef("--secret %q is not NAME@HOST", s)
+		}
+		rule, err := parseRule("--secret", host)
+		if err != nil {
+			return err
+		}
+		rule.Credential = strings.ToLower(name) // as the configuration has it
+		n.Allow = append(n.Allow, rule)
+	}
+	if p.openNet && len(n.Allow) > 0 {
+		return usagef("--open-net lets everything be reached: --allow-net and --secret make no sense with it")
+	}
+	return nil
+}
+
+// parseRule reads HOST or HOST:PORT. An address of version 6 with a port is
+// written [ADDR]:PORT.
+func parseRule(flag, s string) (workspace.NetRule, error) {
+	if scheme, _, ok := strings.Cut(s, "://"); ok {
+		return workspace.NetRule{}, usagef("%s %q is not HOST or HOST:PORT: leave out %s:// and what comes after the host", flag, s, scheme)
+	}
+	host, port := s, ""
+	bare := strings.Count(s, ":") > 1 && !strings.HasPrefix(s, "[")
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && !bare {
+		host, port = s[:i], s[i+1:]
+	}
+	rule := workspace.NetRule{Host: strings.Trim(host, "[]")}
+	if rule.Host == "" || strings.ContainsAny(rule.Host, "/@ ") {
+		return rule, usagef("%s %q is not HOST or HOST:PORT", flag, s)
+	}
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return rule, usagef("%s %q: the port is a number from 1 to 65535", flag, s)
+		}
+		rule.Ports = []int{int(n)}
+	}
+	return rule, nil
+}
+
+// registerLimits makes a flag for each resource. What is bounded is said after the
+// documentation of the resource.
+func (p *policyFlags) registerLimits(f *pflag.FlagSet, of string) {
+	p.limits = workspace.Limits{}
+	for _, r := range driver.Resources {
+		f.Var(&limitFlag{limits: p.limits, resource: r}, limitFlagName(r), "limit of "+r.Doc+of+", such as "+config.Example(r.Unit)+"; 0 is none")
+	}
+}
+
+// limitFlagName is the flag of a resource: its name with hyphens, and cpus for cores.
+func limitFlagName(r driver.ResourceInfo) string {
+	if r.Unit == driver.UnitMillicores {
+		return string(r.Name) + "s"
+	}
+	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(string(r.Name), func(c string) string { return "-" + strings.ToLower(c) })
+}
+
+// asked returns the limits that the flags ask for.
+func (p *policyFlags) asked() workspace.Limits {
+	asked := p.limits.With(nil)
+	for name, l := range asked {
+		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}
+	}
+	return asked
+}
+
+// A limitFlag is the flag of one limit.
+type limitFlag struct {
+	limits   workspace.Limits
+	resource driver.ResourceInfo
+}
+
+// Set reads the limit.
+func (l *limitFlag) Set(text string) error {
+	n, err := config.ParseAmount(l.resource.Unit, text)
+	l.limits[l.resource.Name] = workspace.Limit{Max: n}
+	return err
+}
+
+// String returns the limit, or "" for none.
+func (l *limitFlag) String() string {
+	if n := l.limits[l.resource.Name].Max; n != 0 {
+		return config.Amount{N: n, Unit: l.resource.Unit}.String()
+	}
+	return ""
+}
+
+// Type returns what the flag takes, for the help.
+func (l *limitFlag) Type() string {
+	return map[driver.Unit]string{driver.UnitBytes: "size", driver.UnitMillicores: "cores", driver.UnitNanoseconds: "duration", driver.UnitCount: "int"}[l.resource.Unit]
+}
+
+// parseEnv reads K=V pairs.
+func parseEnv(pairs []string) (map[string]string, error) {
+	var env map[string]string
+	for _, pair := range pairs {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, usagef("--env %q is not K=V", pair)
+		}
+		if env == nil {
+			env = map[string]string{}
+		}
+		env[k] = v
+	}
+	return env, nil
+}

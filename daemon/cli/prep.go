@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/workspace"
+)
+
+type prepOptions struct {
+	file, workspace string
+	dryRun          bool
+}
+
+func (a *command) prepCommand() *cobra.Command {
+	var opts prepOptions
+	cmd := &cobra.Command{
+		Use:   "prep FILE --workspace NAME",
+		Short: "Bring a workspace to the state that a file describes",
+		Long: `Bring a workspace to the state that FILE, in YAML, describes: a template, files, inputs,
+skills and commands. What is there already is not done again; what was changed or removed
+since is repaired. FILE may be - for standard input. Inputs, templates and skills of the host are
+those below the hostRoots of the configuration, or any where it names none; a template and a skill may
+also be beside FILE, and a skill in the directories of the configuration.
+
+What was done is printed also where an entry fails.`,
+		Example: "  croft prep prep.yaml --workspace demo --dry-run\n  croft prep prep.yaml --workspace demo",
+		Args:    cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.file = args[0]
+			return a.prep(ctx, opts)
+		}),
+	}
+	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	_ = cmd.MarkFlagRequired("workspace") // there is such a flag
+	return cmd
+}
+
+func (a *command) prep(ctx context.Context, opts prepOptions) error {
+	text, dir, err := a.readSpec(opts.file)
+	if err != nil {
+		return err
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	skills := &bootstrap.Skills{Roots: settings.Skills}
+	spec, err := bootstrap.ParseSpec(text, dir, func(name string) (bootstrap.SkillInfo, error) { return skills.Find(ctx, name) })
+	if err != nil {
+		return err
+	}
+	if err := withinRoots(spec, settings.HostRoots, slices.Concat(settings.Skills, []string{dir})); err != nil {
+		return err
+	}
+	return a.withStage(ctx, opts.workspace, func(ctx context.Context, st *stage.Stage) error {
+		r := bootstrap.New(st, nil)
+		do := r.Apply
+		if opts.dryRun {
+			do = r.Plan
+		}
+		report, err := do(ctx, spec)
+		for _, w := range report.Warnings {
+			a.note("warning: %s", w)
+		}
+		if err != nil && len(report.Steps) == 0 {
+			return err
+		}
+		return errors.Join(err, a.answer(report, func(w io.Writer) error {
+			var rows [][]string
+			for _, s := range report.Steps {
+				rows = append(rows, []string{string(s.Action), s.Kind, printable(s.Key), printable(s.Reason)})
+			}
+			return table(w, rows)
+		}))
+	})
+}
+
+// withinRoots refuses directories of the host that are not below those that the
+// operator allows, nor below one of others. Without any allowed, all are.
+func withinRoots(spec bootstrap.Spec, allowed, others []string) error {
+	if len(allowed) == 0 {
+		return nil
+	}
+	dirs := map[string]string{}
+	if spec.Template != "" {
+		dirs["template"] = spec.Template
+	}
+	for _, k := range spec.Skills {
+		if k.Dir != "" {
+			dirs["skill "+k.Name] = k.Dir
+		}
+	}
+	for what, dir := range dirs {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue // it is missing, which is said where it is read
+		}
+		if !slices.ContainsFunc(slices.Concat(allowed, others), func(root string) bool { return inDir(real, root) }) {
+			return fmt.Errorf("%s: %s: %w: only what is below %s, or beside the file, is allowed", what, dir, fault.PermissionDenied, strings.Join(allowed, ", "))
+		}
+	}
+	return nil
+}
+
+// inDir reports whether a path without symlinks is below a directory, or is it.
+func inDir(name, dir string) bool {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	rel, err := filepath.Rel(dir, name)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// readSpec reads a file, and says what its paths are relative to.
+func (a *command) readSpec(file string) (text []byte, dir string, err error) {
+	const most = 2 << 20
+	if file == "-" {
+		if text, err = io.ReadAll(io.LimitReader(a.In, most)); err == nil {
+			dir, err = os.Getwd()
+		}
+		return text, dir, err
+	}
+	if text, err = os.ReadFile(file); err != nil {
+		return nil, "", hostError("read", file, err)
+	}
+	dir, err = filepath.Abs(filepath.Dir(file))
+	return text, dir, err
+}
+
+// withStage runs f with the stage of a workspace, whose memory and artifacts are
+// where the workspace is, and with a context under which it has these.
+func (a *command) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		opts := &stage.Options{State: served{c}, HostRoots: settings.HostRoots}
+		if len(opts.HostRoots) == 0 {
+			opts.HostRoots = []string{"/"} // who runs this command may read what they may read
+		}
+		st, err := stage.New(ws, opts)
+		if err != nil {
+			return err
+		}
+		return f(stage.WithArtifacts(ctx, servedArtifacts{c, ws.ID()}), st)
+	})
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) providerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "provider",
+		Short: "Say what kinds of workspaces there are",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  group,
+	}
+	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
+	return cmd
+}
+
+func (a *command) providerListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List providers, and what the host gives them, proven by trying",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				list, err := c.Providers(ctx)
+				if err != nil {
+					return err
+				}
+				return a.answer(list, func(w io.Writer) error { return printProviders(w, list) })
+			})
+		}),
+	}
+}
+
+// printProviders prints a table of those that can be used here, and then why
+// others can't.
+func printProviders(w io.Writer, list []client.ProviderInfo) error {
+	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE", "LIMITS"}}
+	var unusable [][]string
+	for _, p := range list {
+		switch {
+		case p.Error != nil:
+			unusable = append(unusable, []string{p.Kind, "unusable: " + p.Error.Message})
+		case p.Traits != nil:
+			rows = append(rows, []string{p.Kind, orDash(string(p.Traits.Isolation)), orDash(string(p.Traits.Network)),
+				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
+		}
+	}
+	if err := table(w, rows); err != nil || len(unusable) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return table(w, unusable)
+}
+
+// enforcedLimits names the limits that something enforces.
+func enforcedLimits(limits driver.LimitTraits) string {
+	var names []string
+	for _, r := range driver.Resources {
+		if limits[r.Name].Enforced() {
+			names = append(names, string(r.Name))
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func (a *command) providerShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show KIND",
+		Short: "Say what a provider gives, and what enforces it",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				list, err := c.Providers(ctx)
+				if err != nil {
+					return err
+				}
+				i := slices.IndexFunc(list, func(p client.ProviderInfo) bool { return p.Kind == args[0] })
+				if i < 0 {
+					var kinds []string
+					for _, p := range list {
+						kinds = append(kinds, p.Kind)
+					}
+					return fmt.Errorf("provider %.80q: %w: there are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
+				}
+				return a.answer(list[i], func(w io.Writer) error { return table(w, traitRows(list[i])) })
+			})
+		}),
+	}
+}
+
+// traitRows tells what a provider gives, with what enforces it, or why nothing does.
+func traitRows(p client.ProviderInfo) [][]string {
+	rows := [][]string{{"kind", p.Kind}}
+	if p.Error != nil {
+		return append(rows, []string{"unusable", p.Error.Message})
+	}
+	t := p.Traits
+	rows = append(rows,
+		[]string{"isolation", orDash(string(t.Isolation)), by(t.IsolatedBy)},
+		[]string{"network", orDash(string(t.Network)), by(t.NetworkBy)},
+		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), by(t.ReadOnly)},
+	)
+	for _, r := range driver.Resources {
+		l := t.Limits[r.Name]
+		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), by(l)})
+	}
+	return append(rows,
+		[]string{"survives", orDash(string(t.Durability))},
+		[]string{"in place", strconv.FormatBool(t.InPlace)},
+		[]string{"copy on write", orDash(t.CopyOnWrite)},
+	)
+}
+
+func by(e driver.Enforcement) string {
+	switch {
+	case e.By != "":
+		return "by " + e.By
+	case e.Reason != "":
+		return "because " + e.Reason
+	}
+	return ""
+}

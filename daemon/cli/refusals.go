@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// mostRefusals bounds what is said of hosts that were refused.
+const mostRefusals = 5
+
+// noteRefused says what was refused while a command ran in a workspace that stays.
+func (a *command) noteRefused(refused []driver.Refusal) {
+	for i, r := range refused {
+		if i == mostRefusals {
+			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
+			return
+		}
+		a.note("croft: refused: %s", printable(refusalText(r.Host, r.Reason, "a workspace opened with --allow-net %s reaches it")))
+	}
+}
+
+// refusalText is what is told of a refusal, with how it can be allowed.
+func refusalText(at, reason, hint string) string {
+	line := at + ": " + reason
+	host, port, err := net.SplitHostPort(at)
+	// Nobody is led to where machines keep their credentials.
+	if ip := net.ParseIP(host); err != nil || !strings.HasPrefix(reason, "no rule") || ip != nil && ip.IsLinkLocalUnicast() {
+		return line
+	}
+	if port == "80" || port == "443" { // what a host without a port allows
+		at = host
+	}
+	return line + "; " + fmt.Sprintf(hint, at)
+}
+
+// noteRefusals says what a workspace was not let reach over the network. A
+// program often says no more of it than that it failed.
+func (a *command) noteRefusals(ctx context.Context, c *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	told := map[string]bool{}
+	filter := client.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}
+	err := c.Events(ctx, filter, func(data json.RawMessage) error {
+		e, err := event.Unmarshal(data)
+		refused := e.Fields[event.FieldVerdict] == event.VerdictDeny
+		if err != nil || !refused && e.Fields[event.FieldCode] == nil {
+			return err
+		}
+		at := net.JoinHostPort(fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort]))
+		line := "refused: " + refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
+		if !refused {
+			line = "allowed, and not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])
+		}
+		if len(told) < mostRefusals && !told[line] {
+			a.note("croft: %s", printable(line))
+		}
+		told[line] = true
+		return nil
+	})
+	if err == nil && len(told) > mostRefusals {
+		a.note("croft: refused: and %d more; see croft events --kind %s", len(told)-mostRefusals, event.EgressRequest)
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/containerd/log"
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Main runs the croft program with the arguments, streams and signals of the
+// process, and returns its exit status. providers are known beside Croft's own.
+func Main(providers ...driver.Provider) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is main
+	defer stop()
+	// The first signal asks; the next one, without a handler, ends the process.
+	context.AfterFunc(ctx, stop)
+	// The library of the guest's protocol logs what its errors say already, to the
+	// standard error of whoever sits there.
+	_ = log.SetLevel(log.PanicLevel.String()) // it is a level
+	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
+}
+
+// Streams are the standard streams of a run.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Run runs the program with args, of which the first is its name, and returns
+// its exit status.
+func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
+	a := &command{Streams: streams, program: args[0], providers: providers}
+	root := a.root()
+	root.SetArgs(args[1:])
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	// Where the flags themselves are wrong, --json was perhaps not yet seen. What
+	// follows -- is another program's.
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	a.json = a.json || slices.Contains(args, "--json")
+	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
+		err = &failure{errInterrupted} // whatever it was that noticed
+	}
+	return a.report(cmd, err)
+}
+
+// An command is one run of the program: its streams and what the global flags say.
+type command struct {
+	Streams
+	program   string
+	providers []driver.Provider
+
+	config string // file
+	data   string
+	server string
+	token  string
+	json   bool
+
+	resolved *config.Config // what settings returned
+	system   *app.System    // that is open, without --server
+}
+
+func (a *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "croft",
+		Short:         "Workspaces for agents",
+		Long:          "Croft opens workspaces, keeps them, and serves them.\n\n" + rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          group,
+		Version:       versionLine(),
+
+		PersistentPreRunE: a.settle,
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("{{.Version}}\n")
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
+	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
+	flags.StringVar(&a.server, "server", "", "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER, unless --data is given)")
+	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
+	flags.BoolVar(&a.json, "json", false, "answer in JSON")
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
+	root.SetUsageTemplate(root.UsageTemplate())
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddCommand(a.upCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.profileCommand(),
+		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, group
+		}
+	}
+	plain(root)
+	a.complete(root)
+	return root
+}
+
+const rootHelp = `Commands work on a data directory, or with --server on a daemon (croft up); both
+may be used at once. A workspace is named by its name or its id.`
+
+// group is what a command that only has commands below it does.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	msg := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("%s%s", msg, suggest.Hint(args[0], names))
+}
+
+// run makes a command's function from one that takes what it needs. Its errors
+// are failures; all others that come out of cobra are about usage.
+func run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd.Context(), args); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+}

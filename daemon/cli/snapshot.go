@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Look after the store of snapshots",
+		Long:  "Look after the store of snapshots, which outlive their workspaces. croft ws snapshot takes one.",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  group,
+	}
+	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand(), a.snapshotImportCommand(), a.snapshotRmCommand())
+	return cmd
+}
+
+func (a *command) snapshotListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List all snapshots, also of workspaces that are gone, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				list, err := c.Snapshots(ctx)
+				if err != nil {
+					return err
+				}
+				return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+			})
+		}),
+	}
+}
+
+func (a *command) snapshotPruneCommand() *cobra.Command {
+	var r client.Retention
+	var maxAge time.Duration
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Forget snapshots by count and age, and print their ids",
+		Long: `Forget the snapshots that no rule keeps, and print their ids: --keep keeps the newest so many
+of each workspace, --max-age those that are younger. With both, what either keeps stays, and so do
+templates and what a workspace that is there started from. What only they needed is removed from the disk by croft snapshot gc.`,
+		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
+		Args:    cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			if r.Keep < 0 || maxAge < 0 {
+				return usagef("--keep and --max-age must not be negative")
+			}
+			if r.Keep == 0 && maxAge == 0 {
+				return usagef("a rule is required: --keep N, --max-age AGE, or both")
+			}
+			if maxAge > 0 {
+				r.MaxAge = maxAge.String()
+			}
+			return a.snapshotPrune(ctx, r)
+		}),
+	}
+	f := cmd.Flags()
+	f.IntVar(&r.Keep, "keep", 0, "keep the newest so many of each workspace")
+	f.DurationVar(&maxAge, "max-age", 0, "keep those that are younger, as 72h")
+	f.StringVar(&r.Workspace, "workspace", "", "only those of this workspace, by name or, also if it is gone, by id")
+	return cmd
+}
+
+func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		if r.Workspace != "" {
+			ws, err := c.Show(ctx, r.Workspace)
+			switch {
+			case err == nil:
+				r.Workspace = ws.ID
+			case fault.Of(err) != fault.NotFound || !driver.ValidID(r.Workspace):
+				return err
+			}
+		}
+		gone, err := c.PruneSnapshots(ctx, r)
+		if err != nil {
+			return err
+		}
+		return a.answer(gone, func(w io.Writer) error {
+			for _, s := range gone {
+				if _, err := fmt.Fprintln(w, s.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// decoded reads an answer of the store.
+func decoded[T any](data json.RawMessage, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, fmt.Errorf("snapshots: %w: the server answered in a form that is not known", fault.Unavailable)
+	}
+	return v, nil
+}
+
+func (a *command) snapshotGCCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what no snapshot needs from the store",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				res, err := decoded[snapshot.GCResult](c.GCSnapshots(ctx))
+				if err != nil {
+					return err
+				}
+				return a.answer(res, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%d snapshots need %d objects; removed %d packs, wrote %d anew, freed %d bytes\n",
+						res.Snapshots, res.Objects, res.Removed, res.Rewritten, res.Freed)
+					return err
+				})
+			})
+		}),
+	}
+}
+
+func (a *command) snapshotFsckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fsck",
+		Short: "Read and verify all that is in the store",
+		Long: `Read and verify all that is in the store, and list what is damaged or missing, with the
+snapshots that can't be restored for it. Nothing is changed.`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				report, err := decoded[snapshot.Report](c.CheckSnapshots(ctx))
+				if err != nil {
+					return err
+				}
+				if err := a.answer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
+					return err
+				}
+				return fmt.Errorf("snapshot fsck: %w: %d problems", fault.Failed, len(report.Problems))
+			})
+		}),
+	}
+}
+
+func writeReport(w io.Writer, r *snapshot.Report) error {
+	for _, p := range r.Problems {
+		of := ""
+		if p.Snapshot != "" {
+			of = " (snapshot " + p.Snapshot + ")"
+		}
+		if _, err := fmt.Fprintf(w, "%s%s: %s\n", p.What, of, p.Error); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d snapshots, %d packs, %d objects, of which %d are not needed; %d problems\n",
+		r.Snapshots, r.Packs, r.Objects, r.Unneeded, len(r.Problems))
+	return err
+}
+
+func (a *command) snapshotExportCommand() *cobra.Command {
+	var to string
+	var credentials bool
+	cmd := &cobra.Command{
+		Use:   "export SNAPSHOT --to URL",
+		Short: "Copy a snapshot to a store in a bucket, and print the id that it has there",
+		Long: `Copy a snapshot, by its id, to a store in a bucket, and print the id that it has there. The URL
+is file:///path, s3://bucket?region=REGION (with the credentials that the environment has; &endpoint=URL for
+another server, &prefix=a/ for a part of the bucket) or mem://. What the bucket has already is not sent again.
+
+Files that are known to hold credentials, such as .env, .netrc and private keys, are left out, since others may
+read the bucket; which is said on standard error. --credentials takes them along.`,
+		Example: "  croft snapshot export ID --to file:///srv/snapshots",
+		Args:    cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if to == "" {
+				return usagef("--to is required: the URL of a bucket")
+			}
+			return a.snapshotExport(ctx, args[0], to, credentials)
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "URL of the bucket")
+	cmd.Flags().BoolVar(&credentials, "credentials", false, "take files along that are known to hold credentials")
+	return cmd
+}
+
+func (a *command) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		res, err := c.ExportSnapshot(ctx, id, to, credentials)
+		if err != nil {
+			return err
+		}
+		if len(res.LeftOut) > 0 {
+			names := make([]string, len(res.LeftOut))
+			for i, name := range res.LeftOut {
+				names[i] = printable(name)
+			}
+			a.note("left out, since they are known to hold credentials (--credentials takes them along): %s", strings.Join(names, ", "))
+		}
+		return a.answer(res, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, res.Snapshot.ID)
+			return err
+		})
+	})
+}
+
+func (a *command) snapshotImportCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "import [SNAPSHOT] --from URL",
+		Short: "Bring a snapshot back from a store in a bucket, and print the id that it has here",
+		Long: `Bring a snapshot back from a store in a bucket, by the id that it has there, which is what
+croft snapshot export printed, and print the id that it has here. Without one, list what is there. The
+URL is that of croft snapshot export.`,
+		Example: "  croft snapshot import --from file:///srv/snapshots\n  croft snapshot import ID --from file:///srv/snapshots\n" +
+			"  croft template create back --snapshot ID && croft ws open again --template back",
+		Args: cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if from == "" {
+				return usagef("--from is required: the URL of a bucket")
+			}
+			return a.snapshotImport(ctx, args, from)
+		}),
+	}
+	cmd.Flags().StringVar(&from, "from", "", "URL of the bucket")
+	return cmd
+}
+
+func (a *command) snapshotImport(ctx context.Context, ids []string, from string) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		id := strings.Join(ids, "")
+		list, err := c.ImportSnapshot(ctx, id, from)
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+		}
+		return a.answer(list[0], func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, list[0].ID)
+			return err
+		})
+	})
+}
+
+func (a *command) snapshotRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm SNAPSHOT...",
+		Short: "Forget snapshots by their ids, also of workspaces that are gone",
+		Long: `Forget snapshots by their ids, also of workspaces that are gone. One that a workspace which is
+there started from stays, and so does a template. What only they needed is removed from the disk by
+croft snapshot gc.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, ids []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				for _, id := range ids {
+					if err := c.ForgetSnapshot(ctx, id); err != nil {
+						return err
+					}
+				}
+				return a.answer(map[string][]string{"removed": ids}, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, "removed", strings.Join(ids, ", "))
+					return err
+				})
+			})
+		}),
+	}
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+)
+
+func (a *command) templateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "template",
+		Short: "Keep what workspaces start from, under names",
+		Long: `Keep what workspaces start from, under names. A template never changes; any number of
+workspaces start from it (croft ws open --template NAME, croft run --template NAME), and in the
+sandbox they share its files until they write to them.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.templateCreateCommand(), a.templateListCommand(), a.templateShowCommand(), a.templateRmCommand())
+	return cmd
+}
+
+func (a *command) templateCreateCommand() *cobra.Command {
+	var t client.TemplateRequest
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a template of a directory, a snapshot, a git repository or an image",
+		Long: `Make a template, by one of --dir, --snapshot, --git and --image. Nothing of the source is run:
+of a repository the files of one commit are read, without hooks and filters; of an image its files.`,
+		Example: `  croft template create app --dir ~/src/app --ignore node_modules/
+  croft template create app-v1 --git ~/src/app --revision v1
+  croft template create debian --image debian:stable-slim
+  croft template create tools --image ./tools.tar`,
+		Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			t.Name = args[0]
+			return a.templateCreate(ctx, t)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.Dir, "dir", "", "a directory")
+	f.StringVar(&t.Snapshot, "snapshot", "", "a snapshot, by its id")
+	f.StringVar(&t.Git, "git", "", "a git repository on disk")
+	f.StringVar(&t.Revision, "revision", "", "with --git: a branch, tag or commit (default HEAD)")
+	f.StringVar(&t.Image, "image", "", "an OCI layout or a tarball, as a path with a slash, or the name of an image in a registry")
+	f.StringArrayVar(&t.Ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
+	return cmd
+}
+
+func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) error {
+	paths := []*string{&t.Dir, &t.Git}
+	if isPath(t.Image) {
+		paths = append(paths, &t.Image)
+	}
+	for _, p := range paths {
+		if *p == "" || p == &t.Git && strings.Contains(*p, ":") && !isPath(*p) {
+			continue // what is no path here is none of the server's either, which says so
+		}
+		if a.server != "" && !filepath.IsAbs(*p) {
+			return usagef("%s is relative: with --server, give a path of the server's host from its root", *p)
+		}
+		var err error
+		if *p, err = filepath.Abs(*p); err != nil {
+			return err
+		}
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		made, err := c.CreateTemplate(ctx, t)
+		if err != nil {
+			return err
+		}
+		return a.answer(made, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, made.Name)
+			return err
+		})
+	})
+}
+
+// isPath reports whether s names a file of the host: a path is written as one, or
+// is there.
+func isPath(s string) bool {
+	if filepath.IsAbs(s) || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") || s == "." || s == ".." {
+		return true
+	}
+	_, err := os.Stat(s)
+	return s != "" && err == nil
+}
+
+func (a *command) templateListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the templates", Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				list, err := c.Templates(ctx)
+				if err != nil {
+					return err
+				}
+				return a.answer(list, func(w io.Writer) error {
+					rows := [][]string{{"NAME", "CREATED", "FILES", "BYTES", "SOURCE"}}
+					for _, t := range list {
+						rows = append(rows, []string{t.Name, timeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), printable(t.Source)})
+					}
+					return table(w, rows)
+				})
+			})
+		}),
+	}
+}
+
+func (a *command) templateShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Describe a template", Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				t, err := c.Template(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.answer(t, func(w io.Writer) error {
+					return table(w, [][]string{
+						{"name", t.Name}, {"snapshot", t.Snapshot}, {"source", printable(t.Source)}, {"created", timeText(t.Created)},
+						{"files", strconv.FormatInt(t.Files, 10)}, {"bytes", strconv.FormatInt(t.Bytes, 10)}, {"digest", t.Digest},
+					})
+				})
+			})
+		}),
+	}
+}
+
+func (a *command) templateRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Forget a template; workspaces that started from it stay as they are", Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.removed(args[0])
+			})
+		}),
+	}
+}

@@ -1,0 +1,43 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/croft-run/croft/client"
+)
+
+// watchSize tells a session the size of the user's terminal, now and whenever it
+// changes.
+func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
+	if _, ok := terminal(a.Out); !ok {
+		return func() {}
+	}
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	changes <- syscall.SIGWINCH
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-changes:
+				if t.Resize(ctx, a.size()) != nil {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(changes)
+		cancel()
+		wg.Wait()
+	}
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/fault"
+)
+
+type upOptions struct {
+	addr  string
+	hosts []string
+}
+
+func (a *command) upCommand() *cobra.Command {
+	var opts upOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Serve a data directory over HTTP",
+		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route but /healthz wants
+the token, which is made once and kept in the data directory.
+
+An address beyond loopback is refused unless a token of your own is given with --token
+or CROFT_TOKEN, and the host is written out: ":7070" is never taken.`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error { return a.up(ctx, opts) }),
+	}
+	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 takes a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
+	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a name of this host by which it is reached; may be given several times")
+	return cmd
+}
+
+func (a *command) up(ctx context.Context, opts upOptions) (err error) {
+	if a.server != "" {
+		return usagef("up serves a data directory: --server and CROFT_SERVER make no sense with it")
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	a.mentionLocal(settings)
+	if opts.addr == "" {
+		opts.addr = settings.Server.Addr
+	}
+	if err := app.CheckAddr(opts.addr, a.givenToken() != ""); err != nil {
+		return err
+	}
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: upHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.logger(slog.LevelWarn)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	unlock, err := sys.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	l, err := app.Listen(ctx, opts.addr)
+	if err != nil {
+		return err
+	}
+	if err := sys.CheckToken(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := a.announce(ctx, sys, l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := sys.Serve(ctx, l); err != nil {
+		return err
+	}
+	a.note("stopped")
+	return nil
+}
+
+// upHosts returns the names that requests may be for, beside addresses.
+func upHosts(opts upOptions) []string {
+	hosts := opts.hosts
+	if host, _, err := net.SplitHostPort(opts.addr); err == nil && net.ParseIP(host) == nil {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// upAnswer is what croft up --json prints.
+type upAnswer struct {
+	URL       string   `json:"url"`
+	Data      string   `json:"data"`
+	Token     string   `json:"token,omitempty"` // absent where it was given
+	TokenFile string   `json:"tokenFile,omitempty"`
+	OpenAPI   string   `json:"openapi"`
+	Try       []string `json:"try"`
+}
+
+func (a *command) announce(ctx context.Context, sys *app.System, addr net.Addr) error {
+	url := "http://" + addr.String()
+	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
+	token := "as given by --token or CROFT_TOKEN"
+	if a.givenToken() == "" {
+		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
+		token = fmt.Sprintf("%s (kept in %s)", sys.Token, sys.TokenPath())
+	}
+	name, err := freeName(ctx, sys)
+	if err != nil {
+		return err
+	}
+	out.Try = a.tryCommands(sys, name)
+	return a.answer(out, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "croft %s serves workspaces and their files\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
+			"Try in another terminal:\n\n  %s\n\nPress Ctrl-C to stop.\n",
+			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "))
+		return err
+	})
+}
+
+// freeName returns a name that no workspace has.
+func freeName(ctx context.Context, sys *app.System) (string, error) {
+	for i := 1; ; i++ {
+		name := "demo"
+		if i > 1 {
+			name = fmt.Sprintf("demo-%d", i)
+		}
+		_, err := sys.Registry.Lookup(ctx, "", name)
+		if fault.Of(err) == fault.NotFound {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// tryCommands returns three commands that work as they are in another terminal.
+func (a *command) tryCommands(sys *app.System, name string) []string {
+	croft := shellQuote(a.programPath())
+	flags := ""
+	if a.config != "" {
+		flags = " --config " + shellQuote(a.config)
+	}
+	if dir, err := app.DefaultDataDir(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
+		flags += " --data " + shellQuote(sys.Dir)
+	}
+	return []string{
+		fmt.Sprintf("%s ws open %s%s", croft, name, flags),
+		fmt.Sprintf("echo 'hello, croft' | %s ws put %s - hello.txt%s", croft, name, flags),
+		fmt.Sprintf("%s ws grep %s hello%s", croft, name, flags),
+	}
+}
+
+// programPath returns how to call this program: by its plain name where a shell
+// would find this very program by it, and else as it was started.
+func (a *command) programPath() string {
+	self, err := os.Executable()
+	if err != nil {
+		return a.program
+	}
+	base := filepath.Base(a.program)
+	if found, err := exec.LookPath(base); err == nil && sameFile(found, self) {
+		return base
+	}
+	if strings.ContainsRune(a.program, filepath.Separator) && sameFile(a.program, self) {
+		return a.program
+	}
+	return self
+}
+
+func sameFile(a, b string) bool {
+	at, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	bt, err := os.Stat(b)
+	return err == nil && os.SameFile(at, bt)
+}
+
+// shellQuote quotes a word for a shell where it needs to be.
+func shellQuote(s string) string {
+	safe := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+:@%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

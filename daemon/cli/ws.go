@@ -1,0 +1,24 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *command) wsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ws",
+		Aliases: []string{"workspace"},
+		Short:   "Open, list and end workspaces, work on their files, and run commands in them",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(
+		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),
+		a.wsLsCommand(), a.wsCatCommand(), a.wsPutCommand(), a.wsGetCommand(), a.wsGrepCommand(), a.wsGlobCommand(),
+		a.wsStatCommand(), a.wsMkdirCommand(), a.wsMvCommand(), a.wsDelCommand(),
+		a.wsProfileCommand(),
+		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
+		a.wsPauseCommand(), a.wsResumeCommand(),
+		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
+		a.wsUndoCommand(), a.wsRedoCommand(), a.wsHistoryCommand(),
+	)
+	return cmd
+}

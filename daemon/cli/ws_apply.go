@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsApplyOptions struct {
+	name, dir string
+	from      string
+	hunks     []string
+	branch    string
+	message   string
+	undo      string
+	apply     snapshot.ApplyOptions
+}
+
+func (a *command) wsApplyCommand() *cobra.Command {
+	var opts wsApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
+		Short: "Merge what changed in a workspace into a directory of this host, or another workspace",
+		Long: `Merge what changed in a workspace, since what it started from or --from, into a directory of
+this host, or another workspace: all of it, or the changes at PATHs or of --hunk. --into names a workspace or,
+with a slash in it or where it is one, a directory. Files that changed on both sides are merged line by line.
+Where that can't be, nothing is written and the conflicts are listed; with --markers they are written into the files.
+A kill leaves the directory as it was or, after the next apply, as it was to be. What was there before is kept:
+--undo takes the change back. With --branch the changes become a commit in the git repository DIR, whose work
+tree, index and hooks are not touched.`,
+		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, args = args[0], args[1:]
+			if opts.dir == "" {
+				if len(args) == 0 {
+					return usagef("where to is missing: a directory, or --into DIR|WORKSPACE")
+				}
+				opts.dir, args = args[0], args[1:]
+			} else if !isDirectory(opts.dir) {
+				return a.wsApplyInto(ctx, opts, args)
+			}
+			if len(args) > 0 {
+				opts.apply.Only = args
+			}
+			return a.wsApply(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.dir, "into", "", "the directory or the workspace to merge into")
+	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
+	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, take only the Nth hunk of a file, as ws diff shows them; may be given several times")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts into the files, marked as git does it")
+	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "say what would be done")
+	f.StringVar(&opts.branch, "branch", "", "commit to this branch of the git repository DIR instead")
+	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
+	f.StringVar(&opts.undo, "undo", "", "take back the apply that printed this id")
+	return cmd
+}
+
+func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
+	dir, err := filepath.Abs(opts.dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
+	} else if !info.IsDir() {
+		return fmt.Errorf("apply: %s: %w: it is no directory", printable(opts.dir), fault.InvalidArgument)
+	}
+	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
+		return err
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	// What was there before is of this host, whoever has the workspace.
+	opts.apply.Journals = filepath.Join(settings.Data, "ws", ".journals") // as workspaces in place have it
+	store := snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil)
+	if opts.undo != "" {
+		res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: opts.apply.Journals})
+		if err != nil {
+			return err
+		}
+		return a.answer(res, func(w io.Writer) error { return lines(w, res.Paths) })
+	}
+	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.progress(ctx, c, ws.ID(), "comparing")
+		base, theirs, err := a.sides(ctx, c, ws, &opts)
+		stop()
+		if err != nil || base == nil {
+			return err
+		}
+		if opts.branch != "" {
+			return a.applyBranch(ctx, base, theirs, dir, opts)
+		}
+		opts.apply.Undo = store
+		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", "croft.apply.dir": dir}}
+		here, stop := a.progressHere(ctx, "merging")
+		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
+		stop()
+		if err != nil {
+			return err
+		}
+		if res.Undo != "" {
+			a.note("to take it back: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
+		}
+		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+	})
+}
+
+// isDirectory reports whether what is merged into is a directory: it is written as
+// a path, or there is one of that name.
+func isDirectory(into string) bool {
+	if strings.ContainsRune(into, '/') || into == "." || into == ".." {
+		return true
+	}
+	info, err := os.Stat(into)
+	return err == nil && info.IsDir()
+}
+
+// wsApplyInto merges into another workspace.
+func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
+	if opts.branch != "" || opts.undo != "" {
+		return usagef("--branch and --undo are for directories; ws undo takes back what was merged into a workspace")
+	}
+	hunks, err := parseHunks(opts.hunks)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		stop := a.progress(ctx, c, opts.dir, "merging")
+		res, err := decoded[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
+			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
+		}))
+		stop()
+		if err != nil {
+			return err
+		}
+		if res.Undo != "" {
+			a.note("to take it back: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
+		}
+		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+	})
+}
+
+// sides returns the trees between which the changes are, and makes the paths at
+// which there are any those that are looked at.
+func (a *command) sides(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
+	from := opts.from
+	if from == "" {
+		from = "@origin"
+	}
+	d, err := compare(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
+		return nil, nil, fmt.Errorf("apply %s: %w: nothing changed there", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+	}
+	if len(d.Changes) == 0 {
+		a.note("nothing changed")
+		return nil, nil, a.done(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
+	}
+	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
+		for _, ch := range d.Changes {
+			opts.apply.Only = append(opts.apply.Only, ch.Path)
+			if ch.From != "" {
+				opts.apply.Only = append(opts.apply.Only, ch.From)
+			}
+		}
+	}
+	files, err := ws.SnapshotFiles(ctx, from, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := ws.SnapshotFiles(ctx, "", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return snapshot.Files(files), snapshot.Files(now), nil
+}
+
+func (a *command) applyBranch(ctx context.Context, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
+	repo, err := snapshot.OpenRepository(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if opts.message == "" {
+		opts.message = "Apply the changes of workspace " + opts.name
+	}
+	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, Message: opts.message})
+	if err != nil {
+		return err
+	}
+	if res.Done {
+		a.note("branch %s is at %s", res.Branch, res.Commit)
+	}
+	return a.merged(res, res.Merged, res.Done || len(res.Conflicts) == 0)
+}
+
+// merged prints the outcome of a merge. Conflicts that kept it from being carried
+// out are an error.
+func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
+	err := a.answer(v, func(w io.Writer) error {
+		if !done {
+			return nil
+		}
+		return lines(w, m.Applied)
+	})
+	if len(m.Conflicts) == 0 {
+		return err
+	}
+	for _, c := range m.Conflicts {
+		a.note("conflict: %s: %s", printable(c.Path), c.Reason)
+	}
+	if done {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("apply: %w: %d conflicts, and nothing was changed; --markers writes them into the files", fault.Conflict, len(m.Conflicts)))
+}
+
+func lines(w io.Writer, paths []string) error {
+	for _, p := range paths {
+		if _, err := fmt.Fprintln(w, printable(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseHunks reads PATH:N.
+func parseHunks(list []string) (map[string][]int, error) {
+	var hunks map[string][]int
+	for _, h := range list {
+		at := strings.LastIndexByte(h, ':')
+		n, err := strconv.Atoi(h[at+1:])
+		if at <= 0 || err != nil || n < 1 {
+			return nil, usagef("--hunk %q is not PATH:N", h)
+		}
+		if hunks == nil {
+			hunks = map[string][]int{}
+		}
+		if !slices.Contains(hunks[h[:at]], n) {
+			hunks[h[:at]] = append(hunks[h[:at]], n)
+		}
+	}
+	return hunks, nil
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsCatOptions struct {
+	name, path string
+	read       driver.ReadOptions
+}
+
+func (a *command) wsCatCommand() *cobra.Command {
+	var opts wsCatOptions
+	cmd := &cobra.Command{
+		Use:   "cat NAME PATH",
+		Short: "Print a file of a workspace",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.path = args[0], args[1]
+			return a.wsCat(ctx, opts)
+		}),
+	}
+	cmd.Flags().Int64Var(&opts.read.Offset, "offset", 0, "first byte")
+	cmd.Flags().Int64Var(&opts.read.Limit, "limit", 0, "at most so many bytes; 0 is all")
+	return cmd
+}
+
+// fileAnswer is a file as JSON. Content that is not UTF-8 is base64.
+type fileAnswer struct {
+	Info       driver.Info `json:"info"`
+	Content    string      `json:"content,omitempty"`
+	ContentB64 []byte      `json:"contentB64,omitempty"`
+}
+
+func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
+	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		body, info, err := ws.Read(ctx, opts.path, &opts.read)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		if !a.json {
+			_, err = io.Copy(a.Out, body)
+			return err
+		}
+		data, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		out := fileAnswer{Info: info, Content: string(data)}
+		if !utf8.Valid(data) {
+			out.Content, out.ContentB64 = "", data
+		}
+		return a.answer(out, nil)
+	})
+}

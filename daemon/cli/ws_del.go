@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) wsDelCommand() *cobra.Command {
+	var opts driver.RemoveOptions
+	cmd := &cobra.Command{
+		Use:   "del NAME PATH",
+		Short: "Remove a file, a symlink or a directory from a workspace (ws rm removes the workspace)",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+				err := ws.Remove(ctx, args[1], &opts)
+				if fault.Of(err) == fault.AlreadyExists && !opts.Recursive { // it is not empty
+					return fmt.Errorf("%w; -r removes a directory with all below it", err)
+				}
+				if err != nil {
+					return err
+				}
+				return a.done(map[string]string{"removed": args[1]})
+			})
+		}),
+	}
+	cmd.Flags().BoolVarP(&opts.Recursive, "recursive", "r", false, "a directory with all below it")
+	return cmd
+}

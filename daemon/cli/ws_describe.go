@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+)
+
+func (a *command) wsDescribeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe NAME",
+		Short: "Tell all that is known of a workspace, for operators",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				d, err := c.Describe(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.answer(d, func(w io.Writer) error { return table(w, describeRows(d)) })
+			})
+		}),
+	}
+}
+
+func describeRows(d client.Description) [][]string {
+	rows := append(showRows(d.Workspace),
+		[]string{"updated", timeText(d.UpdatedAt)},
+		[]string{"revision", strconv.FormatInt(d.Revision, 10)},
+		[]string{"attempts", strconv.Itoa(d.Attempts)},
+		[]string{"live here", strconv.FormatBool(d.Live)},
+		[]string{"may become", orDash(strings.Join(d.Moves, " "))},
+	)
+	for _, h := range d.Holders {
+		what, who := "held by", fmt.Sprintf("process %d on %s until %s", h.PID, h.Host, timeText(h.Expires))
+		if h.Died {
+			what, who = "was held by", fmt.Sprintf("process %d on %s, which has died; it is free at %s", h.PID, h.Host, timeText(h.Expires))
+		}
+		rows = append(rows, []string{what, who})
+	}
+	if d.Error != nil {
+		rows = append(rows, []string{"code", d.Error.Code})
+	}
+	return rows
+}

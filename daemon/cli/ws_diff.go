@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+)
+
+type wsDiffOptions struct {
+	client.DiffOptions
+	stat, nameOnly bool
+}
+
+func (a *command) wsDiffCommand() *cobra.Command {
+	var opts wsDiffOptions
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
+		Use:   "diff NAME [PATH...]",
+		Short: "Show what changed in a workspace, as a patch",
+		Long: `Show what changed in a workspace, as a patch that git apply and patch(1) understand. Written
+to a file or a pipe it has the content of binary files, too, as git diff --binary has it, which patch(1) does
+not take: --binary=false says only that they differ, as on a terminal, where --binary shows them. Without
+--from, since what it started from: a snapshot or a template, or else its newest snapshot.
+--from and --to take the id or name of a snapshot, template:NAME, workspace:NAME, or a directory
+(dir:PATH, or a path that begins with / or .), which with --server is one of the server's host.`,
+		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src\n  croft ws diff demo --from ~/src/app\n  croft ws diff demo --from workspace:other",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if opts.Context < -1 {
+				return usagef("--unified %d: it is a number of lines, or -1 for none", opts.Context)
+			}
+			if opts.stat && opts.nameOnly {
+				return usagef("--stat and --name-only are two answers; one can be given")
+			}
+			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
+				var err error
+				if *side, err = a.sideOf(flag, *side); err != nil {
+					return err
+				}
+			}
+			opts.Paths = args[1:]
+			opts.Text = !opts.nameOnly
+			if !cmd.Flags().Changed("binary") {
+				_, screen := terminal(a.Out)
+				opts.Binary = !screen && !a.json && !opts.stat && !opts.nameOnly
+			}
+			return a.wsDiff(ctx, args[0], opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.From, "from", "", "compare with this: a snapshot by id or name, template:NAME, workspace:NAME or a directory")
+	f.StringVar(&opts.To, "to", "", "compare this instead of the workspace as it is")
+	f.IntVarP(&opts.Context, "unified", "U", 0, "lines around a change; 0 is 3, and -1 none")
+	f.BoolVar(&opts.stat, "stat", false, "one line for each file, and a sum")
+	f.BoolVar(&opts.nameOnly, "name-only", false, "only the kind of change and the path")
+	f.BoolVar(&opts.Binary, "binary", false, "with the content of binary files (default unless on a terminal or with --json)")
+	f.BoolVar(&opts.CrossSession, "cross-session", false, "snapshots that another session took, too")
+	return cmd
+}
+
+// sideOf names one side of a comparison as a server does: a directory by its
+// absolute path.
+func (a *command) sideOf(flag, side string) (string, error) {
+	dir, named := strings.CutPrefix(side, "dir:")
+	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
+		return side, nil
+	}
+	if a.server != "" && !filepath.IsAbs(dir) {
+		return "", usagef("%s %s is relative: with --server, give a directory of the server's host from its root", flag, dir)
+	}
+	abs, err := filepath.Abs(dir)
+	return "dir:" + abs, err
+}
+
+func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
+	return a.withClient(ctx, func(c *client.Client) error {
+		stop := a.progress(ctx, c, name, "comparing")
+		d, err := compare(ctx, c, name, opts.DiffOptions)
+		stop()
+		if err != nil {
+			return err
+		}
+		return a.answer(d, func(w io.Writer) error {
+			switch {
+			case opts.stat:
+				return a.writeStat(w, d)
+			case opts.nameOnly:
+				for _, ch := range d.Changes {
+					if _, err := fmt.Fprintf(w, "%s\t%s\n", ch.Kind, printable(ch.Path)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if opts.Binary {
+				a.noteLeftOut(d)
+			}
+			return a.writePatch(w, d)
+		})
+	})
+}
+
+// noteLeftOut tells of files that are too large to be in a patch.
+func (a *command) noteLeftOut(d *snapshot.Comparison) {
+	var names []string
+	for i := range d.Changes {
+		if c := &d.Changes[i]; (c.Binary || c.TooBig) && c.Patch == "" {
+			names = append(names, printable(c.Path))
+		}
+	}
+	if len(names) > 0 {
+		a.note("too large for a patch, which git apply refuses without them (croft ws apply takes them): %s", strings.Join(names, ", "))
+	}
+}
+
+// writePatch writes a patch, in colour on a terminal.
+func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
+	if !a.coloured(w) {
+		return d.WriteUnified(w)
+	}
+	var b bytes.Buffer
+	if err := d.WriteUnified(&b); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		colour := ""
+		switch {
+		case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+			colour = "\x1b[1m"
+		case strings.HasPrefix(line, "@@"):
+			colour = "\x1b[36m"
+		case strings.HasPrefix(line, "+"):
+			colour = "\x1b[32m"
+		case strings.HasPrefix(line, "-"):
+			colour = "\x1b[31m"
+		}
+		if colour != "" {
+			line = colour + strings.TrimSuffix(line, "\n") + "\x1b[m\n"
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeStat writes a line for each file, with the pluses and minuses in colour on
+// a terminal.
+func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
+	if !a.coloured(w) {
+		return d.WriteStat(w)
+	}
+	var b bytes.Buffer
+	if err := d.WriteStat(&b); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		// A name may have a bar in it; what is behind the last one has not.
+		if at := strings.LastIndex(line, " | "); at >= 0 {
+			bar := strings.TrimLeft(line[at+3:], "0123456789 ")
+			plus := strings.Count(bar, "+")
+			if minus := strings.Count(bar, "-"); bar == strings.Repeat("+", plus)+strings.Repeat("-", minus)+"\n" {
+				line = strings.TrimSuffix(line, bar) + "\x1b[32m" + strings.Repeat("+", plus) + "\x1b[31m" + strings.Repeat("-", minus) + "\x1b[m\n"
+			}
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compare(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+	data, err := c.Diff(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	d := &snapshot.Comparison{}
+	if err := json.Unmarshal(data, d); err != nil {
+		return nil, fmt.Errorf("diff: %w: the server answered in a form that is not known", fault.Unavailable)
+	}
+	return d, nil
+}
+
+// coloured reports whether w is a terminal whose user did not ask for plain text.
+func (a *command) coloured(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	_, ok := terminal(w)
+	return ok
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsExecOptions struct {
+	name    string
+	argv    []string
+	detach  bool
+	env     []string
+	command commandFlags
+}
+
+func (a *command) wsExecCommand() *cobra.Command {
+	var opts wsExecOptions
+	cmd := &cobra.Command{
+		Use:   "exec NAME [flags] -- PROGRAM [ARGUMENT]...",
+		Short: "Run a command in a workspace",
+		Long: `Run a command in a workspace, with the standard streams of this program. With --detach
+it is started as a session that goes on, whose id is printed; see croft ws ps, logs,
+shell and kill.
+
+The exit status is that of the command; 125 is a failure of Croft's own.`,
+		Example: "  croft ws exec demo -- ls -l\n  croft ws exec demo --detach -- make serve",
+		Args:    cobra.MinimumNArgs(1),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		opts.name = args[0]
+		if opts.argv, err = argv(cmd, args, 1); err != nil {
+			return err
+		}
+		return run(func(ctx context.Context, _ []string) error { return ours(a.wsExec(ctx, opts)) })(cmd, args)
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&opts.detach, "detach", "d", false, "start it as a session and print its id")
+	f.StringArrayVar(&opts.env, "env", nil, "K=V, over the environment of the workspace; may be given several times")
+	opts.command.register(f)
+	return cmd
+}
+
+func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
+	cmd := opts.command.command(opts.argv)
+	var err error
+	if cmd.Env, err = parseEnv(opts.env); err != nil {
+		return err
+	}
+	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		end, err := a.checkpoint(ctx, c, ws, strings.Join(opts.argv, " "))
+		if err != nil {
+			return err
+		}
+		if opts.detach {
+			return a.detached(ctx, ws, cmd, opts.command.tty)
+		}
+		defer end()
+		res, err := a.foreground(ctx, c, ws, cmd, opts.command.tty)
+		a.noteRefused(res.Refused)
+		return err
+	})
+}
+
+// checkpoint remembers, in a workspace that was opened so, what is there before a
+// command and, by end, after it.
+func (a *command) checkpoint(ctx context.Context, c *client.Client, ws *workspace.Workspace, done string) (end func(), err error) {
+	rec, err := c.Show(ctx, ws.ID())
+	if err != nil {
+		return nil, err
+	}
+	wanted := rec.Labels[history.LimitsLabel]
+	if wanted == "" {
+		return func() {}, nil
+	}
+	limits, err := history.ParseLimits(wanted)
+	if err != nil {
+		return nil, err
+	}
+	points := history.NewCheckpoints(ws, limits)
+	if err := points.Begin(ctx); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if _, _, err := points.Step(ctx, done); err != nil {
+			a.note("croft: no checkpoint: %v", err)
+		}
+	}, nil
+}
+
+// detached starts a session that goes on and prints its id.
+func (a *command) detached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
+	cmd.Detached = true
+	if tty {
+		size := a.size()
+		cmd.TTY, cmd.Interactive = &size, true
+	}
+	session, err := ws.Start(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	info, err := session.State(ctx)
+	if err != nil {
+		return err
+	}
+	return a.answer(info, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, info.ID)
+		return err
+	})
+}

@@ -1,0 +1,286 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsGetOptions struct {
+	name, path, dest string
+}
+
+func (a *command) wsGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME PATH DEST",
+		Short: "Take a file or a directory out of a workspace; - is standard output",
+		Long: `Take a file or a directory out of a workspace, to DEST or, with -, a file to standard
+output.
+
+A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
+DEST, or is merged into it where it exists, with its permission bits. Nothing is ever
+written outside DEST, and symlinks are taken as symlinks.
+
+What can't be taken from a directory (a file that can't be read, a symlink that would
+point outside DEST) is left out and told of on standard error, and the command ends with
+the first such error after all else was taken.`,
+		Args: cobra.ExactArgs(3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
+		}),
+	}
+}
+
+func (a *command) wsGet(ctx context.Context, opts wsGetOptions) error {
+	if opts.dest == "-" && a.json {
+		return usagef("with - the content is on standard output, where --json would have the answer")
+	}
+	g := &getter{transfer: transfer{a: a, verb: "got"}, opts: opts}
+	opened := false
+	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		opened, g.ws = true, ws
+		return g.get(ctx)
+	})
+	if !opened || opts.dest == "-" {
+		return err
+	}
+	return g.finish(err)
+}
+
+// A getter is one run of ws get.
+type getter struct {
+	transfer
+	opts  wsGetOptions
+	ws    *workspace.Workspace
+	root  *os.Root      // of DEST, or of the directory above it for a file
+	links []driver.Info // symlinks, to be made once all else is there
+	modes []dirMode     // of directories, to be set once they are full
+}
+
+func (g *getter) get(ctx context.Context) error {
+	info, err := g.ws.Stat(ctx, g.opts.path, nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Type == driver.TypeDir && g.opts.dest == "-":
+		return fmt.Errorf("%s: %w: it is a directory, and standard output takes a file", g.opts.path, fault.InvalidArgument)
+	case info.Type == driver.TypeDir:
+		return g.tree(ctx, info)
+	case g.opts.dest == "-":
+		body, _, err := g.ws.Read(ctx, g.opts.path, nil)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		_, err = io.Copy(g.a.Out, body)
+		return err
+	default:
+		return g.single(ctx, info)
+	}
+}
+
+func (g *getter) single(ctx context.Context, info driver.Info) error {
+	dest := g.opts.dest
+	if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
+		dest = filepath.Join(dest, path.Base(path.Clean("/"+g.opts.path)))
+	}
+	root, err := os.OpenRoot(filepath.Dir(dest))
+	if err != nil {
+		return hostError("get to", filepath.Dir(dest), err)
+	}
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
+	g.root = root
+	return g.file(ctx, g.opts.path, filepath.Base(dest))
+}
+
+// tree takes a directory. All writing goes through an os.Root of DEST, since
+// what is in a workspace is not to be trusted.
+func (g *getter) tree(ctx context.Context, dir driver.Info) error {
+	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
+		return hostError("get to", g.opts.dest, err)
+	}
+	root, err := os.OpenRoot(g.opts.dest)
+	if err != nil {
+		return hostError("get to", g.opts.dest, err)
+	}
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
+	g.root = root
+	if err := g.dir(ctx, dir.Path, dir.Path); err != nil {
+		return err
+	}
+	for _, l := range g.links {
+		if err := g.one(ctx, l.Path, g.symlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
+			return err
+		}
+	}
+	if dir.Path != "." {
+		g.modes = append([]dirMode{{".", dir.Mode.Perm()}}, g.modes...)
+	}
+	for _, m := range slices.Backward(g.modes) {
+		if err := g.one(ctx, below(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dir takes what is in a directory. Each is listed by itself, so that one that
+// can't be does not end the whole.
+func (g *getter) dir(ctx context.Context, top, dir string) error {
+	return eachEntry(ctx, g.ws, dir, 1, func(e driver.Info) error {
+		name := relativeTo(top, e.Path)
+		err := g.entry(ctx, e, name)
+		if err == nil && e.Type == driver.TypeDir {
+			err = g.dir(ctx, top, e.Path)
+		}
+		return g.one(ctx, e.Path, err)
+	})
+}
+
+func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return fmt.Errorf("%w: the name is not one for this system", fault.SandboxViolation)
+	}
+	switch e.Type {
+	case driver.TypeDir:
+		err := g.root.Mkdir(name, e.Mode.Perm()|0o700)
+		if errors.Is(err, fs.ErrExist) {
+			if at, statErr := g.root.Lstat(name); statErr == nil && at.IsDir() {
+				err = nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		g.modes = append(g.modes, dirMode{name, e.Mode.Perm()})
+		g.done.Dirs++
+		return nil
+	case driver.TypeFile:
+		return g.file(ctx, e.Path, name)
+	case driver.TypeSymlink:
+		g.links = append(g.links, e)
+		return nil
+	default:
+		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
+	}
+}
+
+// file takes one file: into a temporary one beside it, and then by renaming, so
+// that a get that is cut short leaves what was there.
+func (g *getter) file(ctx context.Context, from, name string) error {
+	body, info, err := g.ws.Read(ctx, from, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	// Never more than permissions: no set-uid from a workspace.
+	n, err := replaceBelow(g.root, name, body, info.Mode.Perm(), true)
+	if err != nil {
+		return err
+	}
+	g.done.Files++
+	g.done.Bytes += n
+	return nil
+}
+
+// replaceBelow replaces a file below a directory, which it never leaves: it writes a
+// temporary file beside it and renames that. exact is mode whatever the umask.
+func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, exact bool) (n int64, err error) {
+	temp := path.Join(path.Dir(name), ".croft-new-"+driver.NewID())
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(f, body)
+	if err == nil && exact {
+		err = f.Chmod(mode)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return 0, errors.Join(err, root.Remove(temp))
+	}
+	return n, nil
+}
+
+// symlink makes a symlink that stays inside DEST.
+func (g *getter) symlink(target, name string) error {
+	if err := g.staysInside(target, name); err != nil {
+		return fmt.Errorf("symlink %s to %s: %w: %w", name, target, fault.SandboxViolation, err)
+	}
+	if at, err := g.root.Lstat(name); err == nil && at.Mode()&fs.ModeSymlink != 0 {
+		if err := g.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	if err := g.root.Symlink(target, name); err != nil {
+		return err
+	}
+	g.done.Symlinks++
+	return nil
+}
+
+// staysInside walks to the target of a symlink as the system would, in what is in
+// DEST, and says why it would leave. Upwards it goes only from directories: where
+// a symlink leads, and so what is above that, is another matter once it is
+// replaced, and so is what is above a name that is still missing. So a symlink
+// that stays inside does so whatever is got later.
+func (g *getter) staysInside(target, name string) error {
+	const most = 255 // symlinks on the way
+	at := path.Dir(name)
+	rest := strings.Split(target, "/")
+	for links := 0; len(rest) > 0; {
+		if target == "" || path.IsAbs(target) {
+			return errOutside
+		}
+		elem := rest[0]
+		rest = rest[1:]
+		if elem == "" || elem == "." {
+			continue
+		}
+		if elem == ".." {
+			if at == "." {
+				return errOutside
+			}
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, elem)
+		info, err := g.root.Lstat(next)
+		if err == nil && info.IsDir() {
+			at = next
+			continue
+		}
+		if slices.Contains(rest, "..") {
+			return fmt.Errorf("it goes up from %s, which is not a directory, and may so lead outside the destination", next)
+		}
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return nil // it leads to nothing, or to a file
+		}
+		if links++; links > most {
+			return errors.New("it leads through too many symlinks")
+		}
+		if target, err = g.root.Readlink(next); err != nil {
+			return err
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return nil
+}
+
+var errOutside = errors.New("it would point outside the destination")

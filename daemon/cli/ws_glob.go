@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsGlobOptions struct {
+	name, pattern string
+	glob          driver.GlobOptions
+}
+
+func (a *command) wsGlobCommand() *cobra.Command {
+	var opts wsGlobOptions
+	cmd := &cobra.Command{
+		Use:   "glob NAME PATTERN",
+		Short: "List the paths of a workspace that match a pattern",
+		Long:  "List the paths of a workspace that match a pattern: * ? [a-z] {a,b}, and ** for any depth.",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.pattern = args[0], args[1]
+			return a.wsGlob(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.glob.Path, "path", "", "directory where the pattern starts")
+	f.BoolVar(&opts.glob.GitIgnore, "gitignore", false, "leave out what .gitignore files say")
+	f.BoolVar(&opts.glob.Hidden, "hidden", false, "match names that start with a dot, too")
+	f.BoolVar(&opts.glob.Dirs, "dirs", false, "list directories, too")
+	f.IntVar(&opts.glob.Limit, "limit", 0, "at most so many; 0 is no limit")
+	return cmd
+}
+
+func (a *command) wsGlob(ctx context.Context, opts wsGlobOptions) error {
+	opts.glob.Stat = a.json // text shows paths only
+	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		res, err := ws.Glob(ctx, opts.pattern, &opts.glob)
+		if err != nil {
+			return err
+		}
+		switch {
+		case res.Truncated:
+			a.note("ended early: the limit of %d was reached", opts.glob.Limit)
+		case len(res.Entries) == 0:
+			a.note("no match")
+		}
+		return a.answer(res, func(out io.Writer) error {
+			w := bufio.NewWriter(out)
+			for _, e := range res.Entries {
+				fmt.Fprintln(w, printable(e.Path))
+			}
+			return w.Flush()
+		})
+	})
+}

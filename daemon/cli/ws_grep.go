@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsGrepOptions struct {
+	name, pattern string
+	context       int
+	grep          driver.GrepOptions
+}
+
+func (a *command) wsGrepCommand() *cobra.Command {
+	var opts wsGrepOptions
+	cmd := &cobra.Command{
+		Use:   "grep NAME PATTERN [PATH]",
+		Short: "Search the files of a workspace for a regular expression (RE2)",
+		Long: `Search the files of a workspace for a regular expression (RE2) and print path:line:text.
+What was not searched, and why, is said on standard error. No match is not an error.`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.pattern = args[0], args[1]
+			if len(args) == 3 {
+				opts.grep.Path = args[2]
+			}
+			if opts.context < 0 {
+				return usagef("--context %d: it is a number of lines, not negative", opts.context)
+			}
+			if opts.context > 0 {
+				opts.grep.Before, opts.grep.After = max(opts.grep.Before, opts.context), max(opts.grep.After, opts.context)
+			}
+			return a.wsGrep(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	g := &opts.grep
+	f.BoolVarP(&g.IgnoreCase, "ignore-case", "i", false, "letters match in either case")
+	f.BoolVarP(&g.Literal, "fixed-strings", "F", false, "the pattern is text")
+	f.BoolVarP(&g.Multiline, "multiline", "U", false, "a match may span lines")
+	f.StringArrayVar(&g.Include, "include", nil, "search only files that match this glob")
+	f.StringArrayVar(&g.Exclude, "exclude", nil, "do not search files that match this glob")
+	f.BoolVar(&g.GitIgnore, "gitignore", false, "leave out what .gitignore files say")
+	f.BoolVar(&g.Hidden, "hidden", false, "search names that start with a dot, too")
+	f.IntVarP(&g.Before, "before-context", "B", 0, "lines before a match")
+	f.IntVarP(&g.After, "after-context", "A", 0, "lines after a match")
+	f.IntVarP(&opts.context, "context", "C", 0, "lines before and after a match")
+	f.IntVarP(&g.MaxPerFile, "max-count", "m", 0, "at most so many matches per file; 0 is no limit")
+	f.IntVar(&g.MaxMatches, "max-matches", 0, "at most so many matches in all; 0 is 10000")
+	f.Int64Var(&g.MaxFileSize, "max-file-size", 0, "skip larger files; 0 is 10 MiB, -1 no limit")
+	f.DurationVar(&g.MaxTime, "max-time", 0, "stop after this long; 0 is no limit")
+	return cmd
+}
+
+func (a *command) wsGrep(ctx context.Context, opts wsGrepOptions) error {
+	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		res, err := ws.Grep(ctx, opts.pattern, &opts.grep)
+		if err != nil {
+			return err
+		}
+		a.grepNotes(res)
+		return a.answer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
+	})
+}
+
+// grepNotes says what the answer does not: what was not searched.
+func (a *command) grepNotes(res driver.GrepResult) {
+	for _, s := range res.Skipped {
+		a.note("skipped %s: %s", printable(s.Path), s.Reason)
+	}
+	if more := res.Skips - len(res.Skipped); more > 0 {
+		a.note("skipped %d more", more)
+	}
+	switch {
+	case res.Truncated != "":
+		a.note("ended early: the limit on %s was reached", res.Truncated)
+	case len(res.Matches) == 0:
+		a.note("no match in %d files", res.Searched)
+	}
+}
+
+func printMatches(out io.Writer, res driver.GrepResult, withContext bool) error {
+	w := bufio.NewWriter(out)
+	for i, m := range res.Matches {
+		path := printable(m.Path)
+		if withContext && i > 0 {
+			fmt.Fprintln(w, "--")
+		}
+		for j, line := range m.Before {
+			fmt.Fprintf(w, "%s-%d-%s\n", path, m.Line-len(m.Before)+j, line)
+		}
+		fmt.Fprintf(w, "%s:%d:%s\n", path, m.Line, m.Text)
+		for j, line := range m.After {
+			fmt.Fprintf(w, "%s-%d-%s\n", path, m.Line+1+j, line)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/workspace"
+)
+
+func (a *command) wsKillCommand() *cobra.Command {
+	var signal string
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "kill NAME SESSION",
+		Short: "End a session with all that it started, or send it a signal",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withShell(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+				session, err := ws.Attach(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				if signal != "" {
+					err = session.Signal(ctx, signalName(signal))
+				} else {
+					err = session.Kill(ctx, grace)
+				}
+				if err != nil {
+					return err
+				}
+				return a.done(map[string]string{"session": args[1]})
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&signal, "signal", "", "send this signal, such as INT, to the foreground group, and nothing more")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "between SIGTERM and SIGKILL; 0 is SIGKILL at once")
+	return cmd
+}
+
+// signalName returns the full name of a signal: SIGINT for int.
+func signalName(s string) string {
+	s = strings.ToUpper(s)
+	if !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+)
+
+type wsListOptions struct {
+	labels   []string
+	state    string
+	provider string
+}
+
+func (a *command) wsListCommand() *cobra.Command {
+	var opts wsListOptions
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List workspaces, oldest first",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.wsList(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&opts.labels, "label", nil, "only those with this label K=V; may be given several times")
+	f.StringVar(&opts.state, "state", "", "only those in this state")
+	f.StringVar(&opts.provider, "provider", "", "only those of this kind")
+	return cmd
+}
+
+func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
+	labels, err := parseLabels(opts.labels)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		list, err := c.List(ctx, client.Filter{Labels: labels, State: opts.state, Kind: opts.provider})
+		if err != nil {
+			return err
+		}
+		return a.answer(list, func(w io.Writer) error {
+			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
+			for _, ws := range list {
+				rows = append(rows, []string{ws.ID, orDash(ws.Name), ws.Kind, ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
+			}
+			return table(w, rows)
+		})
+	})
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsLogsOptions struct {
+	name, session string
+	follow        bool
+	stderr        bool
+	offset        int64
+}
+
+func (a *command) wsLogsCommand() *cobra.Command {
+	var opts wsLogsOptions
+	cmd := &cobra.Command{
+		Use:   "logs NAME SESSION",
+		Short: "Print what a session wrote",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.session = args[0], args[1]
+			return a.wsLogs(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&opts.follow, "follow", "f", false, "go on with what comes, until the session ends")
+	f.BoolVar(&opts.stderr, "stderr", false, "standard error instead of standard output; a terminal has only the latter")
+	f.Int64Var(&opts.offset, "offset", 0, "first byte")
+	return cmd
+}
+
+func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
+	if a.json {
+		return usagef("logs prints what the session wrote, byte for byte: --json makes no sense with it")
+	}
+	stream := driver.Stdout
+	if opts.stderr {
+		stream = driver.Stderr
+	}
+	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		session, err := ws.Attach(ctx, opts.session)
+		if err != nil {
+			return err
+		}
+		if opts.follow {
+			body, err := c.Follow(ctx, ws.ID(), session.ID(), stream, opts.offset)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			if _, err = io.Copy(a.Out, body); err == nil {
+				a.noteDropped(ctx, session)
+			}
+			return err
+		}
+		return a.printLog(ctx, session, stream, opts.offset)
+	})
+}
+
+// noteDropped says where what was followed is not all that was written.
+func (a *command) noteDropped(ctx context.Context, session *workspace.Session) {
+	info, err := session.State(ctx)
+	if err == nil && info.LogDropped > 0 {
+		a.note("croft: the log is at its cap: it lacks %s of both streams", counted(info.LogDropped, "byte"))
+	}
+}
+
+// printLog prints a log as far as it goes now.
+func (a *command) printLog(ctx context.Context, session *workspace.Session, stream driver.Stream, offset int64) error {
+	const chunkSize = 1 << 20
+	for end := int64(-1); end < 0 || offset < end; {
+		chunk, err := session.Log(ctx, stream, offset, chunkSize)
+		if err != nil {
+			return err
+		}
+		if end < 0 {
+			end = chunk.Size // what comes meanwhile is for --follow
+		}
+		if len(chunk.Data) == 0 {
+			return nil
+		}
+		if chunk.Offset > offset {
+			a.note("croft: the log is at its cap: %s were not kept here", counted(chunk.Offset-offset, "byte"))
+		}
+		if _, err := a.Out.Write(chunk.Data); err != nil {
+			return fmt.Errorf("print log: %w", err)
+		}
+		offset = chunk.Next
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsLsOptions struct {
+	name, path string
+	long       bool
+	recursive  bool
+}
+
+func (a *command) wsLsCommand() *cobra.Command {
+	var opts wsLsOptions
+	cmd := &cobra.Command{
+		Use:   "ls NAME [PATH]",
+		Short: "List a directory of a workspace",
+		Long: `List a directory of a workspace, by names relative to it. A directory ends in /. A
+name with bytes that a terminal would act on is quoted; --json has all names as they are.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name = args[0]
+			if len(args) == 2 {
+				opts.path = args[1]
+			}
+			return a.wsLs(ctx, opts)
+		}),
+	}
+	cmd.Flags().BoolVarP(&opts.long, "long", "l", false, "with mode, size and time")
+	cmd.Flags().BoolVarP(&opts.recursive, "recursive", "R", false, "with all below")
+	return cmd
+}
+
+func (a *command) wsLs(ctx context.Context, opts wsLsOptions) error {
+	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		dir, entries, err := entriesOf(ctx, ws, opts.path, opts.recursive)
+		if err != nil {
+			return err
+		}
+		return a.answer(entries, func(w io.Writer) error {
+			var rows [][]string
+			for _, e := range entries {
+				rows = append(rows, lsRow(dir, e, opts.long))
+			}
+			return table(w, rows)
+		})
+	})
+}
+
+// entriesOf lists what is at path: a directory, or the one file that is there.
+func entriesOf(ctx context.Context, ws *workspace.Workspace, path string, recursive bool) (dir string, entries []driver.Info, err error) {
+	info, err := ws.Stat(ctx, path, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	if info.Type != driver.TypeDir {
+		return ".", []driver.Info{info}, nil
+	}
+	depth := 1
+	if recursive {
+		depth = -1
+	}
+	entries = []driver.Info{}
+	err = eachEntry(ctx, ws, path, depth, func(e driver.Info) error {
+		entries = append(entries, e)
+		return nil
+	})
+	return info.Path, entries, err
+}
+
+// eachEntry calls f for every entry below path, parents first.
+func eachEntry(ctx context.Context, ws *workspace.Workspace, path string, depth int, f func(driver.Info) error) error {
+	opts := &driver.ListOptions{Depth: depth}
+	for {
+		page, err := ws.List(ctx, path, opts)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			if err := f(e); err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		opts.After = page.Next
+	}
+}
+
+// relativeTo returns the path of an entry below dir.
+func relativeTo(dir, path string) string {
+	if dir == "." || dir == "" {
+		return path
+	}
+	return strings.TrimPrefix(path, dir+"/")
+}
+
+func lsRow(dir string, e driver.Info, long bool) []string {
+	name := printable(relativeTo(dir, e.Path))
+	if e.Type == driver.TypeDir {
+		name += "/"
+	}
+	if !long {
+		return []string{name}
+	}
+	if e.Type == driver.TypeSymlink {
+		name += " -> " + printable(e.Target)
+	}
+	return []string{string(e.Type), fmt.Sprintf("%04o", e.Mode), fmt.Sprint(e.Size), timeText(e.ModTime), name}
+}

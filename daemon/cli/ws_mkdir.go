@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) wsMkdirCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mkdir NAME PATH",
+		Short: "Make a directory in a workspace, with those above it; one that exists is fine",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+				if err := ws.Mkdir(ctx, args[1], &driver.MkdirOptions{Parents: true}); err != nil {
+					return err
+				}
+				return a.done(map[string]string{"made": args[1]})
+			})
+		}),
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/workspace"
+)
+
+type wsOpenOptions struct {
+	name     string
+	provider string
+	dir      string
+	labels   []string
+	options  string
+	readOnly bool
+	durable  bool
+	persist  bool
+	idle     time.Duration
+	points   string
+	policy   policyFlags
+}
+
+func (a *command) wsOpenCommand() *cobra.Command {
+	var opts wsOpenOptions
+	cmd := &cobra.Command{
+		Use:   "open [NAME]",
+		Short: "Open a workspace and print its id",
+		Long: `Open a workspace and print its id. NAME is [a-z0-9][a-z0-9-]{0,62}; it is optional,
+and must not be that of another workspace.`,
+		Example: "  croft ws open demo\n  croft ws open --dir . --label team=web",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if len(args) == 1 {
+				opts.name = args[0]
+			}
+			return a.wsOpen(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider, else local)")
+	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
+	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
+	f.StringVar(&opts.options, "options", "", "the provider's own options, a JSON object")
+	f.BoolVar(&opts.readOnly, "read-only", false, "nothing in the workspace can be changed")
+	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
+	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
+	registerCheckpoints(f, &opts.points)
+	opts.policy.register(f)
+	f.DurationVar(&opts.idle, "idle", 0, "expire after this long without use, such as 30m; 0 is never")
+	return cmd
+}
+
+func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
+	spec, err := a.spec(opts)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
+		if err != nil {
+			return err
+		}
+		if a.server == "" && ws.Traits != nil && !ws.Traits.Persists() {
+			if err := c.Destroy(ctx, ws.ID); err != nil {
+				return err
+			}
+			return fmt.Errorf("provider %s: %w: its workspaces end with the process that holds them, which would be this one; open it on a daemon with --server",
+				ws.Kind, fault.Unsupported)
+		}
+		return a.answer(ws, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, ws.ID)
+			return err
+		})
+	})
+}
+
+func (a *command) spec(opts wsOpenOptions) (workspace.Spec, error) {
+	spec := workspace.Spec{
+		Name: opts.name, Kind: opts.provider,
+		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},
+	}
+	if opts.persist && opts.idle == 0 {
+		return spec, usagef("--persist says what --idle does, which is not given")
+	}
+	var err error
+	if spec.Labels, err = parseLabels(opts.labels); err != nil {
+		return spec, err
+	}
+	if opts.points != "" {
+		if _, err := history.ParseLimits(opts.points); err != nil {
+			return spec, usagef("--checkpoints: %v", err)
+		}
+		if spec.Labels == nil {
+			spec.Labels = map[string]string{}
+		}
+		spec.Labels[history.LimitsLabel] = opts.points
+	}
+	if opts.options != "" {
+		if !json.Valid([]byte(opts.options)) {
+			return spec, usagef("--options is not valid JSON")
+		}
+		spec.Config = json.RawMessage(opts.options)
+	}
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+		return spec, err
+	}
+	if opts.dir == "" {
+		return spec, nil
+	}
+	if a.server != "" && !filepath.IsAbs(opts.dir) {
+		return spec, usagef("--dir %s is relative: with --server, give a directory of the server's host from its root", opts.dir)
+	}
+	spec.Dir, err = filepath.Abs(opts.dir)
+	return spec, err
+}
+
+func parseLabels(pairs []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, pair := range pairs {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, usagef("--label %q is not K=V", pair)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if _, dup := labels[k]; dup {
+			return nil, usagef("--label %s is given twice", k)
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}

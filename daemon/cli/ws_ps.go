@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/workspace"
+)
+
+func (a *command) wsPsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ps NAME",
+		Short: "List the sessions of a workspace, those that ended and are remembered included",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withShell(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+				list, err := ws.Sessions(ctx)
+				if err != nil {
+					return err
+				}
+				if list == nil {
+					list = []workspace.SessionInfo{}
+				}
+				return a.answer(list, func(w io.Writer) error { return table(w, psRows(list)) })
+			})
+		}),
+	}
+}
+
+func psRows(list []workspace.SessionInfo) [][]string {
+	rows := [][]string{{"SESSION", "PID", "STATE", "STARTED", "TTY", "COMMAND"}}
+	for _, s := range list {
+		command := s.Script
+		if len(s.Argv) > 0 {
+			var words []string
+			for _, arg := range s.Argv {
+				words = append(words, shellQuote(arg))
+			}
+			command = strings.Join(words, " ")
+		}
+		const most = 60
+		if len(command) > most {
+			command = strings.ToValidUTF8(command[:most], "") + "..."
+		}
+		pid := "-"
+		if s.PID > 0 {
+			pid = strconv.Itoa(s.PID)
+		}
+		rows = append(rows, []string{s.ID, pid, sessionState(s), timeText(s.Started), strconv.FormatBool(s.TTY), printable(command)})
+	}
+	return rows
+}
+
+// sessionState says in a word how a session stands.
+func sessionState(s workspace.SessionInfo) string {
+	text := endState(s)
+	if s.LogDropped > 0 {
+		text += fmt.Sprintf(", log lacks %s", counted(s.LogDropped, "byte"))
+	}
+	return text
+}
+
+func endState(s workspace.SessionInfo) string {
+	switch {
+	case s.Running:
+		return "running"
+	case s.Result == nil:
+		return "ended"
+	case s.Result.Cause != "":
+		return fmt.Sprintf("%s (exit %d)", s.Result.Cause, s.Result.ExitCode)
+	}
+	return fmt.Sprintf("exit %d", s.Result.ExitCode)
+}

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsPutOptions struct {
+	name, src, dest string
+	createOnly      bool
+	ifMatch         string
+}
+
+func (a *command) wsPutCommand() *cobra.Command {
+	var opts wsPutOptions
+	cmd := &cobra.Command{
+		Use:   "put NAME SRC DEST",
+		Short: "Put a file, a directory or standard input (-) into a workspace",
+		Long: `Put a file, a directory or standard input (-) into a workspace. Missing directories
+above DEST are made.
+
+A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
+DEST, or is merged into it where it exists. Permission bits are put, too, also onto what
+exists; standard input has none. Symlinks inside a directory are put as symlinks and
+never followed.
+
+What can't be put from a directory (a file that can't be read, a symlink that would leave
+the workspace, a name that is reserved) is left out and told of on standard error, and the
+command ends with the first such error after all else was put.`,
+		Example: "  croft ws put demo ./src src\n  echo hello | croft ws put demo - hello.txt",
+		Args:    cobra.ExactArgs(3),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, opts.src, opts.dest = args[0], args[1], args[2]
+			return a.wsPut(ctx, opts)
+		}),
+	}
+	cmd.Flags().BoolVar(&opts.createOnly, "create-only", false, "refuse to replace a file")
+	cmd.Flags().StringVar(&opts.ifMatch, "if-match", "", "replace a file only if its content has this digest")
+	return cmd
+}
+
+func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
+	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
+	opened := false
+	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+		opened, p.ws = true, ws
+		return p.put(ctx)
+	})
+	if !opened {
+		return err
+	}
+	return p.finish(err)
+}
+
+// A putter is one run of ws put.
+type putter struct {
+	transfer
+	opts  wsPutOptions
+	ws    *workspace.Workspace
+	modes []dirMode // of directories, to be set once they are full
+}
+
+// dirMode is the mode that a directory is to have.
+type dirMode struct {
+	name string
+	mode fs.FileMode
+}
+
+func (p *putter) put(ctx context.Context) error {
+	if p.opts.src == "-" {
+		return p.file(ctx, p.a.In, p.opts.dest, 0)
+	}
+	info, err := os.Stat(p.opts.src)
+	if err != nil {
+		return hostError("put", p.opts.src, err)
+	}
+	switch {
+	case info.IsDir():
+		if p.opts.ifMatch != "" {
+			return usagef("--if-match is for a single file, and %s is a directory", p.opts.src)
+		}
+		return p.tree(ctx)
+	case info.Mode().IsRegular():
+		return p.single(ctx, info)
+	default:
+		return fmt.Errorf("%s: %w: it is neither a file nor a directory", p.opts.src, fault.InvalidArgument)
+	}
+}
+
+func (p *putter) single(ctx context.Context, info fs.FileInfo) error {
+	dest := p.opts.dest
+	at, err := p.ws.Stat(ctx, dest, nil)
+	if strings.HasSuffix(dest, "/") || err == nil && at.Type == driver.TypeDir {
+		dest = path.Join(dest, filepath.Base(p.opts.src))
+	}
+	f, err := os.Open(p.opts.src)
+	if err != nil {
+		return hostError("put", p.opts.src, err)
+	}
+	defer f.Close()
+	return p.file(ctx, f, dest, info.Mode().Perm())
+}
+
+// file writes one file; a mode of 0 leaves that to the workspace.
+func (p *putter) file(ctx context.Context, body io.Reader, dest string, mode fs.FileMode) error {
+	res, err := p.ws.Write(ctx, dest, body, &driver.WriteOptions{
+		Mode: mode, SetMode: mode != 0, Parents: true, CreateOnly: p.opts.createOnly, IfMatch: p.opts.ifMatch,
+	})
+	if err != nil {
+		return err
+	}
+	p.done.Files++
+	p.done.Bytes += res.Info.Size
+	p.done.Digest = res.Digest
+	if res.BrokeLinks {
+		p.done.BrokeLinks++
+	}
+	return nil
+}
+
+// tree puts a directory. It is walked through an os.Root, so that nothing that
+// changes meanwhile can make it read outside.
+func (p *putter) tree(ctx context.Context) error {
+	root, err := os.OpenRoot(p.opts.src)
+	if err != nil {
+		return hostError("put", p.opts.src, err)
+	}
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
+	listed, err := listTree(root)
+	if err != nil {
+		return err
+	}
+	skip := "" // a directory that was left out
+	for _, e := range listed {
+		if skip != "" && strings.HasPrefix(e.name, skip+"/") {
+			continue // without the directory nothing below it can be put
+		}
+		err := e.err
+		if err == nil {
+			err = p.entry(ctx, root, e.name, e.entry)
+		}
+		if err == nil {
+			continue
+		}
+		if e.name == "." {
+			return err
+		}
+		if err := p.one(ctx, below(p.opts.src, e.name), err); err != nil {
+			return err
+		}
+		if e.entry != nil && e.entry.IsDir() {
+			skip = e.name
+		}
+	}
+	p.done.Digest = ""
+	return p.setModes(ctx)
+}
+
+// A listing is an entry of a tree, or why it could not be looked at.
+type listing struct {
+	name  string
+	entry fs.DirEntry
+	err   error
+}
+
+// listTree lists a tree before anything is put: the workspace may be the very
+// directory that is read, and would never be done with what it makes itself.
+func listTree(root *os.Root) ([]listing, error) {
+	var list []listing
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil && name == "." {
+			return err
+		}
+		list = append(list, listing{name, d, err})
+		if err != nil && d != nil && d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (p *putter) entry(ctx context.Context, root *os.Root, name string, d fs.DirEntry) error {
+	dest := path.Join(p.opts.dest, name)
+	switch d.Type() {
+	case fs.ModeDir:
+		return p.entryDir(ctx, name, dest, d)
+	case fs.ModeSymlink:
+		target, err := root.Readlink(name)
+		if err != nil {
+			return err
+		}
+		return p.symlink(ctx, filepath.ToSlash(target), dest)
+	case 0:
+		return p.entryFile(ctx, root, name, dest)
+	default:
+		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
+	}
+}
+
+// entryDir makes a directory, writable until all is in it.
+func (p *putter) entryDir(ctx context.Context, name, dest string, d fs.DirEntry) error {
+	if dest == "." || dest == "/" {
+		return nil
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	mode := info.Mode().Perm()
+	if err := p.ws.Mkdir(ctx, dest, &driver.MkdirOptions{Parents: true, Mode: mode | 0o700}); err != nil {
+		return err
+	}
+	p.modes = append(p.modes, dirMode{dest, mode})
+	if name != "." {
+		p.done.Dirs++
+	}
+	return nil
+}
+
+// setModes gives directories their modes, those below first.
+func (p *putter) setModes(ctx context.Context) error {
+	for _, m := range slices.Backward(p.modes) {
+		err := p.ws.Chmod(ctx, m.name, m.mode)
+		if fault.Of(err) == fault.Unsupported {
+			return nil // the provider has no modes to set
+		}
+		if err := p.one(ctx, m.name, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *putter) entryFile(ctx context.Context, root *os.Root, name, dest string) error {
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return p.file(ctx, f, dest, info.Mode().Perm())
+}
+
+// symlink makes a symlink, unless the same one is there.
+func (p *putter) symlink(ctx context.Context, target, dest string) error {
+	err := p.ws.Symlink(ctx, target, dest)
+	if errors.Is(err, fault.AlreadyExists) && !p.opts.createOnly {
+		at, statErr := p.ws.Stat(ctx, dest, &driver.StatOptions{NoFollow: true})
+		if statErr == nil && at.Type == driver.TypeSymlink && at.Target == target {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("symlink %s to %s: %w", dest, target, err)
+	}
+	p.done.Symlinks++
+	return nil
+}

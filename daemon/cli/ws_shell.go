@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsShellOptions struct {
+	name    string
+	session string
+	env     []string
+}
+
+func (a *command) wsShellCommand() *cobra.Command {
+	var opts wsShellOptions
+	cmd := &cobra.Command{
+		Use:   "shell NAME [--session ID]",
+		Short: "Sit down at a terminal in a workspace",
+		Long: `Start a shell on a terminal in a workspace, or sit down again at a session that runs.
+Leave with ctrl-], or with ~. at the beginning of a line: the session goes on, and its id
+is printed for --session. Any number may sit at one session.
+
+The exit status is that of the shell; 125 is a failure of Croft's own.`,
+		Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name = args[0]
+			return ours(a.wsShell(ctx, opts))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.session, "session", "", "sit down at this session instead of starting one")
+	f.StringArrayVar(&opts.env, "env", nil, "K=V, over the environment of the workspace; may be given several times")
+	return cmd
+}
+
+// replayed is how much of what a session wrote is shown again.
+const replayed = 16 << 10
+
+func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
+	env, err := parseEnv(opts.env)
+	if err != nil {
+		return err
+	}
+	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		id, from := opts.session, client.TerminalOptions{Tail: replayed}
+		if id == "" {
+			if id, err = a.startShell(ctx, ws, env); err != nil {
+				return err
+			}
+			from = client.TerminalOptions{}
+		}
+		t, err := c.Terminal(ctx, ws.ID(), id, from)
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		res, err := a.interact(ctx, t, true)
+		if errors.Is(err, errDetached) {
+			a.note("\r\nleft session %s, which goes on; come back with: croft ws shell %s --session %s", id, opts.name, id)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return a.passed(*res)
+	})
+}
+
+// startShell starts the best shell there is.
+func (a *command) startShell(ctx context.Context, ws *workspace.Workspace, env map[string]string) (string, error) {
+	size := a.size()
+	session, err := ws.Start(ctx, driver.Command{
+		Script: `if command -v bash > /dev/null; then exec bash -i; else exec sh -i; fi`,
+		Env:    env, TTY: &size, Interactive: true, Detached: true, Labels: map[string]string{"croft-shell": "true"},
+	})
+	if err != nil {
+		return "", err
+	}
+	return session.ID(), nil
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) wsShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one workspace",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				ws, err := c.Show(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.answer(ws, func(w io.Writer) error { return table(w, showRows(ws)) })
+			})
+		}),
+	}
+}
+
+// fenceRows tell what is asked for, and what the provider gives where that is known.
+func fenceRows(ws client.Workspace) [][]string {
+	isolation := "the provider's default"
+	if ws.Policy.Isolation != "" {
+		isolation = "at least " + string(ws.Policy.Isolation)
+	}
+	if ws.Traits != nil && ws.Traits.Isolation != "" {
+		isolation = string(ws.Traits.Isolation)
+		if by := ws.Traits.IsolatedBy.By; by != "" {
+			isolation += " (" + by + ")"
+		}
+	}
+	network := networkText(ws.Policy.Network)
+	if ws.Policy.Network.None() && ws.Traits != nil {
+		network = "none"
+		if ws.Traits.Network == driver.NetworkOpen {
+			network = "open: the provider has no fence for it"
+		}
+	}
+	rows := [][]string{{"isolation", isolation}, {"network", network}}
+	limits := "none"
+	if texts := limitTexts(ws.Policy.Limits); len(texts) > 0 {
+		limits = strings.Join(texts, ", ")
+	}
+	return append(rows, []string{"limits", limits})
+}
+
+func networkText(n driver.Network) string {
+	switch {
+	case n.Open:
+		return "open"
+	case n.None():
+		return "the provider's default"
+	}
+	var hosts []string
+	for _, r := range n.Allow {
+		host := r.Host
+		if len(r.Ports) > 0 {
+			host = fmt.Sprintf("%s:%d", host, r.Ports[0])
+			for _, p := range r.Ports[1:] {
+				host += fmt.Sprintf(",%d", p)
+			}
+		}
+		if r.Credential != "" {
+			host += " (with the secret " + r.Credential + ")"
+		}
+		hosts = append(hosts, printable(host))
+	}
+	return strings.Join(hosts, ", ")
+}
+
+func limitTexts(l driver.Limits) []string {
+	var texts []string
+	for _, r := range driver.Resources {
+		x := l[r.Name]
+		if x.Max == 0 {
+			continue
+		}
+		text := string(r.Name) + " " + config.Amount{N: x.Max, Unit: r.Unit}.String()
+		if r.Unit == driver.UnitMillicores {
+			text += " cores"
+		}
+		if x.BestEffort {
+			text += " (best-effort)"
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func showRows(ws client.Workspace) [][]string {
+	rows := [][]string{
+		{"id", ws.ID}, {"name", orDash(ws.Name)}, {"provider", ws.Kind}, {"state", ws.State},
+		{"labels", orDash(labelText(ws.Labels))}, {"created", timeText(ws.CreatedAt)}, {"last used", timeText(ws.LastUsed)},
+		{"read-only", strconv.FormatBool(ws.Policy.ReadOnly)}, {"durable", strconv.FormatBool(ws.Policy.Durable)},
+	}
+	rows = append(rows, fenceRows(ws)...)
+	if ws.Owner != "" {
+		rows = append(rows, []string{"owner", ws.Owner})
+	}
+	if ws.Dir != "" {
+		rows = append(rows, []string{"dir", printable(ws.Dir)})
+	}
+	if ws.Policy.Idle > 0 {
+		rows = append(rows, []string{"idle", ws.Policy.Idle.String()})
+	}
+	if ws.Error != nil {
+		rows = append(rows, []string{"error", ws.Error.Message})
+	}
+	return rows
+}

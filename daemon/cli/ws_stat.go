@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) wsStatCommand() *cobra.Command {
+	var opts driver.StatOptions
+	cmd := &cobra.Command{
+		Use:   "stat NAME PATH",
+		Short: "Describe a file, a directory or a symlink of a workspace",
+		Args:  cobra.ExactArgs(2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+				info, err := ws.Stat(ctx, args[1], &opts)
+				if err != nil {
+					return err
+				}
+				return a.answer(info, func(w io.Writer) error { return table(w, statRows(info)) })
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&opts.Digest, "digest", false, "with the digest of a file's content")
+	cmd.Flags().BoolVar(&opts.NoFollow, "no-follow", false, "describe a symlink itself")
+	return cmd
+}
+
+func statRows(info driver.Info) [][]string {
+	rows := [][]string{
+		{"path", printable(info.Path)}, {"type", string(info.Type)}, {"mode", fmt.Sprintf("%04o", info.Mode)},
+		{"size", fmt.Sprint(info.Size)}, {"modified", timeText(info.ModTime)},
+	}
+	if info.Target != "" {
+		rows = append(rows, []string{"target", printable(info.Target)})
+	}
+	if info.Digest != "" {
+		rows = append(rows, []string{"digest", info.Digest})
+	}
+	return rows
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package system
-
-import "io/fs"
-
-// ours has no owner to look at.
-func ours(fs.FileInfo) (owner uint32, ok bool) { return 0, true }

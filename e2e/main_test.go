@@ -1,0 +1,17 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// TestMain runs the tests in the root of the repository, from where they build
+// the programs and read the documents.
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

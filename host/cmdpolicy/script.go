@@ -1,0 +1,217 @@
+package cmdpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxDepth is how deep scripts may be nested in scripts.
+const maxDepth = 16
+
+// maxNesting is how many brackets and keywords that open something a script may
+// have open at once, to bound what its parser needs of the stack.
+const maxNesting = 10000
+
+// A call is a program and its arguments, without those that are another call's
+// or a script.
+type call struct {
+	words  []word
+	script bool // it comes from a script
+}
+
+// A finding is what a command would run, as far as can be told. Building one
+// looks at no file.
+type finding struct {
+	calls     []call
+	redirects []word
+	functions map[string]bool
+	level     int    // of scripts around the call that is being added
+	problem   string // why a script could not be read: TextUnparsed, TextNested or TextScriptTooLong
+	where     string // in the script
+}
+
+// argv adds a command that no shell sees.
+func (f *finding) argv(argv []string) { f.call(plains(argv), 0) }
+
+// script adds a script.
+func (f *finding) script(src string, depth int) {
+	f.level++
+	defer func() { f.level-- }()
+	switch {
+	case depth > maxDepth:
+		f.fail(TextNested, "")
+		return
+	case len(src) > MaxScript:
+		f.fail(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
+		return
+	case nesting(src) > maxNesting:
+		f.fail(TextNested, "")
+		return
+	}
+	stmts, err := parse(src)
+	if err != nil {
+		f.fail(TextUnparsed, err.Error())
+	}
+	for _, stmt := range stmts {
+		syntax.Walk(stmt, func(n syntax.Node) bool { f.node(n, depth); return true })
+	}
+}
+
+// parse returns the statements of a script, up to the first that is none. A
+// panic of the parser is an error: what it reads was written by others.
+func parse(src string) (stmts []*syntax.Stmt, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("parser: %v", p)
+		}
+	}()
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
+	for stmt, stmtErr := range parser.StmtsSeq(strings.NewReader(src)) {
+		if stmtErr != nil && err == nil { // the sequence must be read to its end all the same
+			err = stmtErr
+		}
+		if stmt != nil && err == nil {
+			stmts = append(stmts, stmt)
+		}
+	}
+	return stmts, err
+}
+
+// fail remembers the first problem.
+func (f *finding) fail(problem, where string) {
+	if f.problem == "" {
+		f.problem, f.where = problem, where
+	}
+}
+
+func (f *finding) node(n syntax.Node, depth int) {
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		if words := callWords(n); len(words) > 0 {
+			f.call(words, depth)
+		}
+	case *syntax.FuncDecl:
+		if f.functions == nil {
+			f.functions = map[string]bool{}
+		}
+		if n.Name != nil {
+			f.functions[n.Name.Value] = true
+		}
+	case *syntax.Redirect:
+		f.redirect(n)
+	case *syntax.Stmt:
+		f.stdin(n, depth)
+	}
+}
+
+func callWords(c *syntax.CallExpr) []word {
+	var words []word
+	for _, a := range c.Args {
+		words = append(words, fields(a)...)
+	}
+	return words
+}
+
+// redirect adds a redirection to or from a file. Here-documents are data, and
+// what is substituted in them is walked over anyway.
+func (f *finding) redirect(r *syntax.Redirect) {
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+		return
+	}
+	if r.Word == nil {
+		return
+	}
+	for _, w := range fields(r.Word) {
+		if w.text != "-" && strings.Trim(w.text, "0123456789") != "" {
+			f.redirects = append(f.redirects, w)
+		}
+	}
+}
+
+// stdin adds the here-document that a shell is to run.
+func (f *finding) stdin(s *syntax.Stmt, depth int) {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok || len(s.Redirs) == 0 {
+		return
+	}
+	if !readsScript(innermost(callWords(c))) {
+		return
+	}
+	for _, r := range s.Redirs {
+		doc := r.Hdoc
+		if r.Op == syntax.WordHdoc {
+			doc = r.Word
+		}
+		if doc == nil {
+			continue
+		}
+		f.nested(wordOf(doc), depth)
+	}
+}
+
+// readsScript reports whether a call runs what its standard input says.
+func readsScript(words []word) bool {
+	if len(words) == 0 {
+		return false
+	}
+	named := func(w word) bool { // standard input, by a path
+		return w.text == "/dev/stdin" || w.text == "/dev/fd/0" || w.text == "/proc/self/fd/0"
+	}
+	switch name := programName(words[0].text); {
+	case name == "." || name == "source":
+		return slices.ContainsFunc(words[1:], named)
+	case shells[name]:
+		_, reads := shellScript(words)
+		return reads || slices.ContainsFunc(words[1:], named)
+	}
+	return false
+}
+
+// innermost returns the call that wrappers run in the end.
+func innermost(words []word) []word {
+	for range maxDepth {
+		if len(words) == 0 || !words[0].known {
+			return nil
+		}
+		name := programName(words[0].text)
+		w, ok := wrappers[name]
+		switch {
+		case name == "env":
+			_, words, _ = envRuns(words)
+		case ok && len(words) > 1 && !shells[name]:
+			words, _ = w.inner(words[1:])
+		default:
+			return words
+		}
+	}
+	return nil
+}
+
+// nesting is at least the number of things that are open at once in src, but
+// counts what is in quotes as well.
+func nesting(src string) int {
+	open, most := 0, 0
+	for i := 0; i < len(src); i++ {
+		switch src[i] {
+		case '(', '{', '[':
+			open++
+		case ')', '}', ']':
+			open = max(open-1, 0)
+		}
+		most = max(most, open)
+	}
+	for w := range strings.FieldsFuncSeq(src, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) }) {
+		switch w {
+		case "if", "while", "until", "for", "case", "select", "!", "time", "coproc", "function":
+			open++
+		case "fi", "done", "esac":
+			open = max(open-1, 0)
+		}
+		most = max(most, open)
+	}
+	return most
+}

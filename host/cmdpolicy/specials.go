@@ -1,0 +1,233 @@
+package cmdpolicy
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// special adds what a program runs that runs others in a way of its own, and
+// returns its own words.
+func (f *finding) special(name string, words []word, depth int) []word {
+	switch name {
+	case "find":
+		return f.find(words, depth)
+	case "fd", "fdfind":
+		return f.fd(words, depth)
+	case "eval":
+		f.joined(words[1:], depth)
+		return words[:1]
+	case "trap":
+		f.trap(words[1:], depth)
+		return words[:1]
+	case "alias":
+		f.alias(words[1:], depth)
+		return words[:1]
+	case "watch":
+		return f.watch(words, depth)
+	case "parallel":
+		return f.parallel(words, depth)
+	}
+	return words
+}
+
+// shell adds the script of a sh -c.
+func (f *finding) shell(words []word, depth int) []word {
+	at, _ := shellScript(words)
+	if at == 0 {
+		return words
+	}
+	before := len(f.calls)
+	f.nested(words[at], depth)
+	rest := words[at+1:]
+	unknown := func(c call) bool { return !c.words[0].known }
+	if depth < 2 && slices.ContainsFunc(f.calls[before:], unknown) { // perhaps "$@": sh -c '"$@"' name program
+		for i := range min(len(rest), 2) {
+			f.call(rest[i:], depth+1)
+		}
+	}
+	return slices.Concat(words[:at], rest)
+}
+
+// shellScript finds the script among the words of a shell, 0 where there is none,
+// and whether the shell reads its standard input instead.
+func shellScript(words []word) (at int, stdin bool) {
+	command := false
+	i := 1
+	for ; i < len(words) && words[i].known; i++ {
+		t := words[i].text
+		if t == "--" || t == "-" {
+			i++
+			break
+		}
+		if len(t) < 2 || t[0] != '-' && t[0] != '+' {
+			break
+		}
+		if strings.HasPrefix(t, "--") {
+			if t == "--rcfile" || t == "--init-file" {
+				i++
+			}
+			continue
+		}
+		command = command || t[0] == '-' && strings.Contains(t, "c")
+		stdin = stdin || strings.Contains(t, "s")
+		if strings.ContainsAny(t, "oO") {
+			i++
+		}
+	}
+	switch {
+	case i >= len(words):
+		return 0, !command
+	case !command:
+		return 0, stdin
+	}
+	return i, false
+}
+
+// envRuns is runs for env, a wrapper but for -S, which makes several words of one.
+func envRuns(words []word) (own, rest []word, deeper int) {
+	for i := 1; i < len(words) && words[i].known; i++ {
+		t := words[i].text
+		if t == "--" || t == "" || t[0] != '-' && !isAssignment(t) {
+			break
+		}
+		s, after, ok := splitString(t, words[i+1:])
+		if ok {
+			return words[:i], slices.Concat([]word{plain("env")}, splitWords(s), after), 1
+		}
+		switch t {
+		case "-u", "-C", "-a", "--unset", "--chdir", "--argv0":
+			i++
+		}
+	}
+	rest, _ = wrappers["env"].inner(words[1:])
+	return words[:len(words)-len(rest)], rest, 0
+}
+
+// splitString returns the value of env's -S, and the words after it.
+func splitString(t string, after []word) (s word, rest []word, ok bool) {
+	if v, has := strings.CutPrefix(t, "--split-string"); has {
+		if v, has = strings.CutPrefix(v, "="); has {
+			return plain(v), after, true
+		}
+	} else if i := strings.IndexByte(t, 'S'); t[0] == '-' && !strings.HasPrefix(t, "--") && i > 0 && !strings.ContainsAny(t[:i], "uCa") {
+		if i+1 < len(t) {
+			return plain(t[i+1:]), after, true
+		}
+	} else {
+		return word{}, nil, false
+	}
+	if len(after) == 0 {
+		return word{}, nil, false
+	}
+	return after[0], after[1:], true
+}
+
+// splitWords splits at blanks outside quotes. Where quotes do not match, it
+// splits at every blank.
+func splitWords(s word) []word {
+	if !s.known {
+		return []word{s}
+	}
+	var words []word
+	for w, err := range syntax.NewParser().WordsSeq(strings.NewReader(s.text)) {
+		if err != nil {
+			return plains(strings.Fields(s.text))
+		}
+		words = append(words, wordOf(w))
+	}
+	return words
+}
+
+// find adds what -exec and its like run.
+func (f *finding) find(words []word, depth int) (own []word) {
+	for i := 0; i < len(words); i++ {
+		own = append(own, words[i])
+		switch words[i].text {
+		case "-exec", "-execdir", "-ok", "-okdir":
+		default:
+			continue
+		}
+		end := i + 1
+		for end < len(words) && words[end].text != ";" && words[end].text != "+" {
+			end++
+		}
+		f.call(words[i+1:end], depth+1)
+		i = end
+	}
+	return own
+}
+
+// fd adds what -x and -X run.
+func (f *finding) fd(words []word, depth int) (own []word) {
+	for i, w := range words {
+		switch w.text {
+		case "-x", "-X", "--exec", "--exec-batch":
+			f.call(words[i+1:], depth+1)
+			return words[:i]
+		}
+	}
+	return words
+}
+
+// joined adds words that are put together to a script.
+func (f *finding) joined(words []word, depth int) {
+	var b strings.Builder
+	for _, w := range words {
+		b.WriteString(w.script())
+		b.WriteByte(' ')
+	}
+	if b.Len() > 0 {
+		f.script(b.String(), depth+1)
+	}
+}
+
+// trap adds the script that it sets.
+func (f *finding) trap(args []word, depth int) {
+	if len(args) > 0 && args[0].text == "--" {
+		args = args[1:]
+	}
+	if len(args) > 1 && !strings.HasPrefix(args[0].text, "-") {
+		f.nested(args[0], depth)
+	}
+}
+
+// alias adds what the names would stand for.
+func (f *finding) alias(args []word, depth int) {
+	for _, w := range args {
+		if _, value, ok := strings.Cut(w.script(), "="); ok {
+			f.script(value, depth+1)
+		}
+	}
+}
+
+// watch runs a script, unless -x is given.
+func (f *finding) watch(words []word, depth int) (own []word) {
+	w := wrapper{short: "nqs", long: "interval equexit shotsdir"}
+	rest, _ := w.inner(words[1:])
+	own = words[:len(words)-len(rest)]
+	if slices.ContainsFunc(own, func(o word) bool { return o.text == "-x" || o.text == "--exec" }) {
+		f.call(rest, depth+1)
+	} else {
+		f.joined(rest, depth)
+	}
+	return own
+}
+
+// parallel runs a script per argument.
+func (f *finding) parallel(words []word, depth int) (own []word) {
+	w := wrapper{
+		short: "aCdEIjlLnNPsSU",
+		long: "arg-file colsep delimiter jobs load max-args max-procs max-lines max-chars joblog results retries " +
+			"sshlogin tagstring timeout workdir tmpdir halt",
+	}
+	rest, _ := w.inner(words[1:])
+	own = words[:len(words)-len(rest)]
+	end := slices.IndexFunc(rest, func(r word) bool { return strings.HasPrefix(r.text, ":::") })
+	if end < 0 {
+		end = len(rest)
+	}
+	f.joined(rest[:end], depth)
+	return slices.Concat(own, rest[end:])
+}

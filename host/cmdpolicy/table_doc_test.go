@@ -1,0 +1,19 @@
+package cmdpolicy
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocumentedTable proves that what docs/fence.md says of the rules is what
+// they are.
+func TestDocumentedTable(t *testing.T) {
+	page, err := os.ReadFile("../../docs/fence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "\n"+Table()+"\n") {
+		t.Errorf("docs/fence.md has another table than the presets:\n%s", Table())
+	}
+}

@@ -1,0 +1,206 @@
+package cmdpolicy
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A word is an argument as far as it is known before anything runs.
+type word struct {
+	text  string // all of it, or its beginning
+	known bool   // text is all of it
+	glob  bool   // it has pattern characters that a shell would expand
+	rest  string // where it is not known: what follows text, with unknown in place of what is not
+	tilde bool   // a ~ at its beginning, or after a =, stands for a home directory
+}
+
+func plain(text string) word { return word{text: text, known: true, tilde: true} }
+
+func plains(argv []string) []word {
+	words := make([]word, len(argv))
+	for i, a := range argv {
+		words[i] = plain(a)
+	}
+	return words
+}
+
+// maxBraces is how many words one word's braces may become; beyond it they are
+// left as they are.
+const maxBraces = 64
+
+// fields are the words that a shell makes of w, but for what depends on
+// variables and files.
+func fields(w *syntax.Word) []word {
+	if at := slices.IndexFunc(w.Parts, separates); at >= 0 {
+		before, after := *w, *w
+		before.Parts, after.Parts = w.Parts[:at], w.Parts[at+1:]
+		words := fields(&after)
+		if at > 0 {
+			words = append(fields(&before), words...)
+		}
+		return slices.DeleteFunc(words, func(w word) bool { return w.known && w.text == "" })
+	}
+	if !slices.ContainsFunc(w.Parts, hasBrace) {
+		return []word{wordOf(w)}
+	}
+	split := *w
+	split.Parts = append([]syntax.WordPart(nil), w.Parts...)
+	if !syntax.SplitBraces(&split) || braces(&split) > maxBraces {
+		return []word{wordOf(w)}
+	}
+	var words []word
+	for b, err := range expand.BracesSeq(nil, &split) {
+		if err != nil || len(words) > maxBraces {
+			return []word{wordOf(w)}
+		}
+		words = append(words, wordOf(b))
+	}
+	return words
+}
+
+// separates reports whether a part of a word, outside quotes, is what a shell
+// splits words at.
+func separates(p syntax.WordPart) bool {
+	v, ok := p.(*syntax.ParamExp)
+	return ok && v.Param != nil && v.Param.Value == "IFS" && !v.Excl && !v.Length && v.Exp == nil && v.Repl == nil
+}
+
+func hasBrace(p syntax.WordPart) bool {
+	lit, ok := p.(*syntax.Lit)
+	return ok && strings.Contains(lit.Value, "{")
+}
+
+// braces counts the words that w becomes, up to maxBraces+1. A sequence counts
+// as too many: its elements are numbers and letters, not names.
+func braces(w *syntax.Word) int {
+	n := 1
+	for _, p := range w.Parts {
+		b, ok := p.(*syntax.BraceExp)
+		if !ok {
+			continue
+		}
+		sum := 0
+		for _, e := range b.Elems {
+			sum += braces(e)
+		}
+		if b.Sequence {
+			sum = maxBraces + 1
+		}
+		if n *= sum; n > maxBraces {
+			return maxBraces + 1
+		}
+	}
+	return n
+}
+
+// unknown stands in a script for what is known only when it is put together.
+const unknown = "${_}"
+
+// script is the word as a script, as far as it is known.
+func (w word) script() string { return w.text + w.rest }
+
+func wordOf(w *syntax.Word) word {
+	var b wordBuilder
+	for i, p := range w.Parts {
+		if lit, ok := p.(*syntax.Lit); ok {
+			b.tilde = b.tilde || i == 0 && strings.HasPrefix(lit.Value, "~") || strings.Contains(lit.Value, "=~")
+			b.glob = b.glob || hasGlob(lit.Value)
+		}
+		b.part(p, false)
+	}
+	return word{text: b.text.String(), rest: b.rest.String(), known: !b.unknown, glob: b.glob, tilde: b.tilde}
+}
+
+type wordBuilder struct {
+	text, rest           strings.Builder
+	unknown, glob, tilde bool
+}
+
+func (b *wordBuilder) part(p syntax.WordPart, double bool) {
+	switch p := p.(type) {
+	case *syntax.Lit:
+		b.add(unescape(p.Value, double))
+	case *syntax.SglQuoted:
+		if !p.Dollar {
+			b.add(p.Value)
+		} else if s, err := expand.Literal(nil, &syntax.Word{Parts: []syntax.WordPart{p}}); err == nil {
+			b.add(s)
+		} else {
+			b.addUnknown()
+		}
+	case *syntax.DblQuoted:
+		for _, q := range p.Parts {
+			b.part(q, true)
+		}
+	case *syntax.ParamExp:
+		b.param(p)
+	default:
+		b.addUnknown()
+	}
+}
+
+// param adds a variable. Two are as good as known where a path begins: $HOME is
+// ~, and $PWD is ".".
+func (b *wordBuilder) param(p *syntax.ParamExp) {
+	begins := !b.unknown && (b.text.Len() == 0 || strings.HasSuffix(b.text.String(), "="))
+	simple := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil
+	switch {
+	case begins && simple && p.Param.Value == "HOME":
+		b.tilde = true
+		b.add("~")
+	case begins && simple && p.Param.Value == "PWD":
+		b.add(".")
+	case simple:
+		b.unknown = true
+		b.rest.WriteString("${" + p.Param.Value + "}")
+	default:
+		b.addUnknown()
+	}
+}
+
+func (b *wordBuilder) add(s string) {
+	if b.unknown {
+		b.rest.WriteString(s)
+	} else {
+		b.text.WriteString(s)
+	}
+}
+
+func (b *wordBuilder) addUnknown() {
+	b.unknown = true
+	b.rest.WriteString(unknown)
+}
+
+// unescape takes away the backslashes that quote, of which there are fewer kinds
+// within double quotes.
+func unescape(s string, double bool) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) || double && !strings.ContainsRune("$`\"\\\n", rune(s[i+1])) {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i++; s[i] != '\n' {
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+func hasGlob(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,316 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Import brings a directory of the host to name, where nothing may be. It is made
+// aside, under a name that nothing lists, and renamed when it is whole. Symlinks
+// are brought as they are, unless they lead out of the root; FIFOs, sockets and
+// devices stay out. dir itself is the caller's word; below it nothing is followed.
+func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
+	t, err := r.begin(ctx, changes, "import", name)
+	if err != nil {
+		return driver.ImportResult{}, err
+	}
+	defer r.done()
+	if t.name == "." {
+		return driver.ImportResult{}, failed("import", name, errRoot)
+	}
+	src, err := retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return driver.ImportResult{}, failed("import", dir, err)
+	}
+	defer closeFD(src)
+	m := &importer{root: r, opts: *orZero(opts), ctx: ctx, top: t.name, spare: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
+	m.res.Method = driver.ImportReflink
+	if m.opts.Make == nil {
+		m.opts.Make = func(step func() error) error { return step() }
+	}
+	if err := m.run(src); err != nil {
+		return driver.ImportResult{}, failed("import", name, err)
+	}
+	if m.copied.Load() || m.res.Files == 0 {
+		m.res.Method = driver.ImportCopy
+	}
+	return m.res, nil
+}
+
+// An importer brings one directory in. Directories are filled by whoever is
+// free: the one who found them, or a further goroutine for each processor.
+type importer struct {
+	root *Root
+	opts driver.ImportOptions
+	ctx  context.Context // of the one call that an importer is
+	top  string          // the name that the tree is to have
+
+	mask    uint32        // permissions that the process can't give when it makes a file
+	spare   chan struct{} // a slot for each further goroutine
+	copied  atomic.Bool   // a file was copied, because it could not be cloned
+	noClone atomic.Bool
+
+	mu  sync.Mutex
+	res driver.ImportResult // guarded by mu
+}
+
+// run makes the tree aside and puts it in its place.
+func (m *importer) run(src int) error {
+	p, err := m.root.sys.parent(m.top)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var st unix.Stat_t
+	if err := unix.Fstatat(p.fd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		return errExists
+	}
+	temp := place{fd: p.fd, base: tempName()}
+	dst, err := m.begin(temp)
+	if err != nil {
+		return err
+	}
+	defer closeFD(dst)
+	if err = m.dir(src, dst, "."); err == nil {
+		err = m.finish(src, dst)
+	}
+	if err == nil && m.root.opts.Sync {
+		err = unix.Syncfs(dst)
+	}
+	if err == nil {
+		err = m.root.sys.commit.do(func() error {
+			return m.opts.Make(func() error { return unix.Renameat2(p.fd, temp.base, p.fd, p.base, unix.RENAME_NOREPLACE) })
+		})
+	}
+	if err == nil && m.root.opts.Sync {
+		return p.sync()
+	}
+	if err != nil {
+		err = errors.Join(err, m.opts.Make(func() error { return removeTree(context.WithoutCancel(m.ctx), temp) }))
+	}
+	return err
+}
+
+// begin makes the directory aside, locks it against those who clean up, and
+// learns from its mode what the process may not give.
+func (m *importer) begin(temp place) (dst int, err error) {
+	const all = 0o777
+	err = m.opts.Make(func() error {
+		if err := unix.Mkdirat(temp.fd, temp.base, all); err != nil {
+			return err
+		}
+		dst, err = openDirAt(temp.fd, temp.base)
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(dst, &st); err == nil {
+		m.mask = all &^ st.Mode
+		err = unix.Flock(dst, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		closeFD(dst)
+		return -1, err
+	}
+	return dst, nil
+}
+
+// finish gives a directory that is full the mode of its source.
+func (m *importer) finish(src, dst int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(src, &st); err != nil {
+		return err
+	}
+	return m.opts.Make(func() error { return unix.Fchmod(dst, m.mode(&st)) })
+}
+
+// mode is what an entry is to have: never more than permissions.
+func (m *importer) mode(st *unix.Stat_t) uint32 {
+	mode := st.Mode & uint32(driver.MaxMode)
+	if m.opts.ReadOnly {
+		mode &^= 0o222
+	}
+	return mode
+}
+
+type entry struct {
+	name string
+	typ  byte
+}
+
+// dir brings in what is in a directory. src and dst are its caller's.
+func (m *importer) dir(src, dst int, rel string) error {
+	entries, err := m.list(src, rel)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	note := func(err error) {
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+	}
+	const chunk = 16
+	for part := range slices.Chunk(entries, chunk) {
+		if err := m.ctx.Err(); err != nil {
+			note(err)
+		}
+		mu.Lock()
+		stop := len(errs) > 0
+		mu.Unlock()
+		if stop {
+			break
+		}
+		select {
+		case m.spare <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-m.spare }()
+				note(m.entries(src, dst, rel, part))
+			})
+		default:
+			note(m.entries(src, dst, rel, part))
+		}
+	}
+	wg.Wait()
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+func (m *importer) list(src int, rel string) ([]entry, error) {
+	var entries []entry
+	buf := make([]byte, 32<<10)
+	err := eachEntry(src, buf, func(name []byte, typ byte) {
+		e := entry{string(name), typ}
+		at := join(rel, e.name)
+		switch {
+		case slices.Contains(m.opts.Exclude, at):
+		case IsTemp(e.name):
+			m.skip(at, driver.ImportNamed)
+		default:
+			if typ == unix.DT_UNKNOWN {
+				e.typ = typeOf(src, e.name)
+			}
+			entries = append(entries, e)
+		}
+	})
+	return entries, err
+}
+
+func (m *importer) skip(path string, reason driver.ImportReason) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.res.Skip(path, reason)
+}
+
+func (m *importer) entries(src, dst int, rel string, part []entry) error {
+	buf := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(buf)
+	for _, e := range part {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		at := join(rel, e.name)
+		var err error
+		switch e.typ {
+		case unix.DT_REG:
+			err = m.file(src, dst, e.name, at, *buf)
+		case unix.DT_DIR:
+			err = m.sub(src, dst, e.name, at)
+		case unix.DT_LNK:
+			err = m.symlink(src, dst, e.name, at)
+		default:
+			m.skip(at, driver.ImportSpecial)
+		}
+		if err != nil {
+			var code fault.Code
+			if !errors.As(err, &code) {
+				return fmt.Errorf("%s: %w", shown(at), err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// sub brings in a directory of a directory.
+func (m *importer) sub(src, dst int, name, at string) error {
+	if strings.Count(at, "/") > maxOpenDirs*2 {
+		return fmt.Errorf("%s: %w: the tree is deeper than %d directories", shown(at), fault.ResourceExhausted, maxOpenDirs*2)
+	}
+	from, err := openDirAt(src, name)
+	if err != nil {
+		return err
+	}
+	defer closeFD(from)
+	if err := m.count(func(r *driver.ImportResult) { r.Dirs++ }, 0); err != nil {
+		return err
+	}
+	const usable = 0o700 // while it is filled
+	to := -1
+	if err := m.opts.Make(func() (err error) {
+		if err = unix.Mkdirat(dst, name, usable); err == nil {
+			to, err = openDirAt(dst, name)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	defer closeFD(to)
+	if err := m.dir(from, to, at); err != nil {
+		return err
+	}
+	return m.finish(from, to)
+}
+
+// symlink brings in a symlink as it is written, where it does not lead out by
+// its own words.
+func (m *importer) symlink(src, dst int, name, at string) error {
+	target, err := readlink(src, name)
+	if err != nil {
+		return err
+	}
+	if path.IsAbs(target) || climbs([]string{path.Dir(join(m.top, at)), target}) {
+		m.skip(at, driver.ImportLeaves)
+		return nil
+	}
+	if err := m.count(func(r *driver.ImportResult) { r.Symlinks++ }, 0); err != nil {
+		return err
+	}
+	return m.opts.Make(func() error { return unix.Symlinkat(target, dst, name) })
+}
+
+// count counts an entry, and refuses the one that is too much.
+func (m *importer) count(what func(*driver.ImportResult), size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	what(&m.res)
+	m.res.Bytes += size
+	r := &m.res
+	if n := r.Files + r.Dirs + r.Symlinks; m.opts.MaxFiles > 0 && n > m.opts.MaxFiles {
+		return fmt.Errorf("%w: there are more than %d entries", fault.ResourceExhausted, m.opts.MaxFiles)
+	}
+	if m.opts.MaxBytes > 0 && r.Bytes > m.opts.MaxBytes {
+		return fmt.Errorf("%w: there are more than %d bytes", fault.ResourceExhausted, m.opts.MaxBytes)
+	}
+	return nil
+}

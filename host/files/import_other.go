@@ -1,0 +1,15 @@
+//go:build !linux
+
+package files
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Import is not there on this system; package workspace writes file by file.
+func (r *Root) Import(_ context.Context, _, name string, _ *driver.ImportOptions) (driver.ImportResult, error) {
+	return driver.ImportResult{}, failed("import", name, fault.Unsupported)
+}

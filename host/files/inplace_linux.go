@@ -1,0 +1,82 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// overwrite copies the temporary file into the same inode. Space is reserved
+// first, so that a full disk shows before anything is changed.
+func (w *writer) overwrite(ctx context.Context) error {
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := w.openOld()
+	if err != nil {
+		return err
+	}
+	if old < 0 && w.was.Mode == 0 {
+		return w.install(-1)
+	}
+	if old >= 0 {
+		closeFD(old)
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(w.place.fd, w.place.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return notRegular(err)
+	}
+	defer closeFD(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Ino != w.was.Ino || st.Dev != w.was.Dev {
+		return fmt.Errorf("%w: the file was replaced", fault.Conflict)
+	}
+	if w.size > 0 {
+		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, w.size)
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+			return err
+		}
+	}
+	return w.commit.do(func() error { return w.refill(context.WithoutCancel(ctx), fd) })
+}
+
+// refill gives an open file the content of the temporary one. Its context does not
+// end: half of a file is of no use.
+func (w *writer) refill(ctx context.Context, fd int) error {
+	buf := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(buf)
+	if err := copyRange(ctx, w.fd, fd, 0, w.size, *buf); err != nil {
+		return err
+	}
+	if err := unix.Ftruncate(fd, w.size); err != nil {
+		return err
+	}
+	if w.opts.SetMode || w.was.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
+		if err := unix.Fchmod(fd, w.newMode(&w.was)); err != nil {
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if err := setTime(fd, w.opts.ModTime, &st); err != nil {
+		return err
+	}
+	w.res.Info = infoOf("", &st)
+	if w.opts.Sync {
+		return fsync(fd)
+	}
+	return nil
+}

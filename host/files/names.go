@@ -1,0 +1,132 @@
+package files
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TempPrefix starts the names of temporary files, and StagePrefix those of
+// directories in which others put something aside; an id follows. Names with an
+// element of these very forms are refused, and what has such a name is not listed
+// (see IsTemp).
+const (
+	TempPrefix  = ".croft-tmp-"
+	StagePrefix = TempPrefix + "stage-"
+)
+
+// tempDigits is how many digits, of base 36, the name of a temporary file has.
+const tempDigits = 13
+
+func tempName() string {
+	digits := strconv.FormatUint(rand.Uint64(), 36)
+	return TempPrefix + strings.Repeat("0", tempDigits-len(digits)) + digits
+}
+
+// IsTemp reports whether an element of a name is one that we give to what is
+// temporary. Another that only begins like one is somebody's own.
+func IsTemp(elem string) bool {
+	rest, ok := strings.CutPrefix(elem, TempPrefix)
+	if !ok {
+		return false
+	}
+	if id, ok := strings.CutPrefix(elem, StagePrefix); ok {
+		return driver.ValidID(id)
+	}
+	if len(rest) != tempDigits {
+		return false
+	}
+	for _, c := range []byte(rest) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return rest[0] <= '3' // the largest number begins with it
+}
+
+const (
+	maxElem = 255  // bytes of an element, as Linux and macOS have it
+	maxName = 4095 // bytes of a name, PATH_MAX without the NUL
+)
+
+// A target is a clean name: "." or elements without "", "." and "..".
+type target struct {
+	name string
+	dir  bool // it was written with a slash at the end, so it must be a directory
+}
+
+// split returns the directory and the last element of a clean name.
+func split(name string) (dir, base string) {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return ".", name
+}
+
+// join is the inverse of split.
+func join(dir, base string) string {
+	if dir == "." {
+		return base
+	}
+	return dir + "/" + base
+}
+
+// clean judges a name and makes it a target. It never looks at any file.
+func clean(name string) (target, error) {
+	switch {
+	case name == "":
+		return target{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
+	case len(name) > maxName:
+		return target{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return target{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
+	case name[0] == '/':
+		return target{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
+	}
+	t := target{name: name, dir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
+	if !isClean(name) {
+		t.name = path.Clean(name)
+	}
+	if t.name == ".." || strings.HasPrefix(t.name, "../") {
+		return target{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
+	}
+	return t, checkElems(t.name)
+}
+
+// isClean reports whether path.Clean would change nothing. It may err to the
+// side of no.
+func isClean(name string) bool {
+	return name == "." || name[0] != '.' && !strings.Contains(name, "/.") && !strings.Contains(name, "//") && name[len(name)-1] != '/'
+}
+
+func checkElems(name string) error {
+	for rest := name; rest != ""; {
+		elem := rest
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			elem, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = ""
+		}
+		if len(elem) > maxElem {
+			return fmt.Errorf("%w: an element of the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(elem), maxElem)
+		}
+		if IsTemp(elem) {
+			return fmt.Errorf("%w: %s is reserved, as the name of a temporary file", fault.InvalidArgument, elem)
+		}
+	}
+	return nil
+}
+
+// shown is a name as it appears in a message.
+func shown(name string) string {
+	const most = 120
+	if len(name) > most {
+		name = name[:most] + "..."
+	}
+	return fmt.Sprintf("%q", name)
+}

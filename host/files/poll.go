@@ -1,0 +1,98 @@
+package files
+
+import (
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// pollEvery is how often a poller looks, at most.
+const pollEvery = 250 * time.Millisecond
+
+// A poller watches by looking at everything again and again. It is for systems
+// that can't watch a directory by its descriptor.
+type poller struct {
+	sys   system
+	name  string
+	isDir bool
+	deep  bool
+	batch *batch
+	seen  map[string]driver.Info
+	stop  chan struct{}
+	wg    sync.WaitGroup
+}
+
+// watchByPolling starts a poller. What is there now is what changes are
+// measured by.
+func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+	p := &poller{sys: s, name: name, isDir: isDir, deep: o.Recursive, batch: b, stop: make(chan struct{})}
+	p.seen = p.look()
+	p.wg.Go(func() {
+		tick := time.NewTicker(max(pollEvery, o.Debounce))
+		defer tick.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-tick.C:
+				p.compare(p.look())
+			}
+		}
+	})
+	return p, nil
+}
+
+func (p *poller) close() error {
+	close(p.stop)
+	p.wg.Wait()
+	return nil
+}
+
+// look describes all that is watched. What can't be read is not there.
+func (p *poller) look() map[string]driver.Info {
+	seen := map[string]driver.Info{}
+	var visit func(name string)
+	visit = func(name string) {
+		infos, err := p.sys.readDir(target{name: name}, false)
+		if err != nil {
+			return
+		}
+		for _, info := range infos {
+			if !p.isDir && info.Path != p.name {
+				continue
+			}
+			seen[info.Path] = info
+			if p.isDir && p.deep && info.Type == driver.TypeDir {
+				visit(info.Path)
+			}
+		}
+	}
+	if p.isDir {
+		visit(p.name)
+	} else {
+		dir, _ := split(p.name)
+		visit(dir)
+	}
+	return seen
+}
+
+func (p *poller) compare(now map[string]driver.Info) {
+	for path, info := range now {
+		before, known := p.seen[path]
+		switch {
+		case !known || before.Type != info.Type:
+			p.batch.add(path, driver.OpCreate)
+		case info.Type != driver.TypeDir && (before.Size != info.Size || !before.ModTime.Equal(info.ModTime) || before.Target != info.Target):
+			p.batch.add(path, driver.OpWrite)
+		case before.Mode != info.Mode:
+			p.batch.add(path, driver.OpChmod)
+		}
+	}
+	for path := range p.seen {
+		if _, there := now[path]; !there {
+			p.batch.add(path, driver.OpRemove)
+		}
+	}
+	p.seen = now
+}

@@ -1,0 +1,294 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, sync bool) error {
+	p, err := s.parent(t.name)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if t.dir {
+		err = unix.EISDIR
+	} else {
+		err = s.unlink(p.fd, p.base, 0)
+	}
+	if errors.Is(err, unix.EISDIR) {
+		if o.Recursive {
+			r := remover{stopped: ctx.Err, sys: s}
+			err = r.remove(p)
+		} else {
+			err = s.removeEmpty(ctx, p)
+		}
+	}
+	if err == nil && sync {
+		err = p.sync()
+	}
+	return err
+}
+
+// unlink is unlink for what may be a mount point.
+func (s system) unlink(fd int, base string, flags int) error {
+	if err := s.mayReplace(place{fd: fd, base: base}); err != nil {
+		return err
+	}
+	return unlink(fd, base, flags)
+}
+
+func unlink(fd int, base string, flags int) error {
+	_, err := retry(func() (int, error) { return 0, unix.Unlinkat(fd, base, flags) })
+	return err
+}
+
+// removeEmpty removes a directory that has nothing but what a crash left.
+func (s system) removeEmpty(ctx context.Context, p place) error {
+	err := s.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return errNotDir
+	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
+		return err
+	}
+	full := fmt.Errorf("%w: the directory is not empty; removing it with all below it has to be asked for", fault.AlreadyExists)
+	fd, err := openDirAt(p.fd, p.base)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	if names, err := readNames(fd); err != nil || len(names) > 0 {
+		return errors.Join(full, err)
+	}
+	if err := removeTemps(ctx, fd); err != nil {
+		return err
+	}
+	if s.unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
+		return full
+	}
+	return nil
+}
+
+// openDirAt opens a directory in a directory and follows nothing.
+func openDirAt(fd int, base string) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Openat(fd, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+}
+
+// maxOpenDirs bounds how many descriptors a remover holds. What is deeper is
+// moved up to the top of the tree first, so any depth can be removed.
+const maxOpenDirs = 64
+
+// removeTree removes a directory with all below it.
+func removeTree(ctx context.Context, p place) error {
+	r := remover{stopped: ctx.Err}
+	return r.remove(p)
+}
+
+// forceRemove removes what is at a path of the host, with all below it.
+func forceRemove(path string) error {
+	p := place{fd: unix.AT_FDCWD, base: path}
+	err := unlink(p.fd, p.base, 0)
+	if errors.Is(err, unix.EISDIR) {
+		r := remover{stopped: func() error { return nil }, force: true}
+		err = r.remove(p)
+	}
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return &fs.PathError{Op: "remove", Path: path, Err: err}
+}
+
+// A remover removes one tree.
+type remover struct {
+	stopped func() error // why to go no further, nil for nothing
+	sys     system       // says whether mount points stay
+	force   bool         // modes of directories are changed where they are in the way
+	top     int          // the directory at the top of the tree
+	moved   bool         // something was moved to top and is still to be removed
+}
+
+func (r *remover) remove(p place) (err error) {
+	r.top, err = r.open(p.fd, p.base)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return errNotDir
+	}
+	if err != nil {
+		return err
+	}
+	defer closeFD(r.top)
+	for r.moved = true; r.moved; {
+		r.moved = false
+		if err := r.empty(r.top, 0); err != nil {
+			return err
+		}
+	}
+	return r.sys.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+}
+
+// open opens a directory that is to be emptied.
+func (r *remover) open(at int, base string) (int, error) {
+	fd, err := openDirAt(at, base)
+	if !r.force {
+		return fd, err
+	}
+	const usable = 0o700
+	if errors.Is(err, unix.EACCES) {
+		closed, err := retry(func() (int, error) {
+			return unix.Openat(at, base, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		})
+		if err != nil {
+			return -1, err
+		}
+		defer closeFD(closed)
+		if err := chmodPath(closed, usable); err != nil {
+			return -1, err
+		}
+		return openDirAt(at, base)
+	}
+	var st unix.Stat_t
+	if err == nil && unix.Fstat(fd, &st) == nil && st.Mode&usable != usable {
+		_ = unix.Fchmod(fd, usable) // the removal of what is in it answers
+	}
+	return fd, err
+}
+
+// empty removes all that is in a directory, which lies so many below the top.
+func (r *remover) empty(fd, depth int) error {
+	var names []string
+	buf := make([]byte, 32<<10)
+	if err := eachEntry(fd, buf, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
+		return err
+	}
+	if fd == r.top { // read again from the start, in the next round
+		if _, err := unix.Seek(fd, 0, 0); err != nil {
+			return err
+		}
+	}
+	for _, base := range names {
+		if err := r.stopped(); err != nil {
+			return err
+		}
+		err := r.sys.unlink(fd, base, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = r.below(fd, base, depth+1)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *remover) below(fd int, base string, depth int) error {
+	if depth > maxOpenDirs {
+		if err := r.sys.mayReplace(place{fd: fd, base: base}); err != nil {
+			return err
+		}
+		r.moved = true
+		return unix.Renameat(fd, base, r.top, tempName())
+	}
+	sub, err := r.open(fd, base)
+	if err != nil {
+		return err
+	}
+	err = r.empty(sub, depth)
+	closeFD(sub)
+	if err != nil {
+		return err
+	}
+	return r.sys.unlink(fd, base, unix.AT_REMOVEDIR)
+}
+
+// cleanTemps removes temporary files that nobody writes from the whole tree.
+func (s system) cleanTemps(ctx context.Context) error {
+	var visit func(name string) error
+	visit = func(name string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fd, err := s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if err != nil {
+			return nil // it went, or is not ours to read
+		}
+		defer closeFD(fd)
+		if err := removeTemps(ctx, fd); err != nil {
+			return err
+		}
+		if _, err := unix.Seek(fd, 0, 0); err != nil {
+			return err
+		}
+		var dirs []string
+		buf := make([]byte, 32<<10)
+		if err := eachEntry(fd, buf, func(base []byte, typ byte) {
+			if typ == unix.DT_DIR || typ == unix.DT_UNKNOWN {
+				dirs = append(dirs, string(base))
+			}
+		}); err != nil {
+			return err
+		}
+		for _, base := range dirs {
+			if err := visit(join(name, base)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return visit(".")
+}
+
+// removeTemps removes the temporary files of one directory that nobody has
+// locked.
+func removeTemps(ctx context.Context, fd int) error {
+	if _, err := unix.Seek(fd, 0, 0); err != nil {
+		return err
+	}
+	var temps []string
+	buf := make([]byte, 32<<10)
+	if err := eachEntry(fd, buf, func(base []byte, _ byte) {
+		if IsTemp(string(base)) {
+			temps = append(temps, string(base))
+		}
+	}); err != nil {
+		return err
+	}
+	for _, base := range temps {
+		removeStale(ctx, fd, base)
+	}
+	return nil
+}
+
+// removeStale removes a temporary file unless its writer lives. It holds the
+// lock meanwhile, so that a writer who comes to lock the file finds it gone.
+func removeStale(ctx context.Context, dir int, base string) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(dir, base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return
+	}
+	defer closeFD(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return
+	}
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // a tree that was being imported
+	if !isDir && regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	// Another cleaner may have been faster, and what is left is there the next time.
+	if isDir {
+		_ = removeTree(context.WithoutCancel(ctx), place{fd: dir, base: base})
+		return
+	}
+	_ = unlink(dir, base, 0)
+}

@@ -1,0 +1,114 @@
+package files
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many symlinks one path may lead through, as the kernel has it.
+const maxLinks = 40
+
+// walkBeneath is openat2 for kernels that lack it, as gVisor's does: element by
+// element, through descriptors, following no symlink but by its text. Whatever is
+// renamed meanwhile, each element is looked up in a directory that was reached from
+// the root, and ".." goes back to the descriptor that it was reached from. As that of
+// openat2, EAGAIN means that something changed on the way.
+func (s system) walkBeneath(name string, flags int, how uint64) (int, error) {
+	w := beneath{dirs: []int{s.fd}, todo: strings.Split(name, "/"), flags: flags, how: how}
+	defer w.close()
+	return w.run()
+}
+
+// beneath is one walk.
+type beneath struct {
+	dirs  []int // from the root, which is the caller's, to where the walk is
+	todo  []string
+	flags int
+	how   uint64
+	links int
+}
+
+func (w *beneath) close() {
+	for _, fd := range w.dirs[1:] {
+		closeFD(fd)
+	}
+}
+
+func (w *beneath) run() (int, error) {
+	for len(w.todo) > 0 {
+		elem := w.todo[0]
+		w.todo = w.todo[1:]
+		switch elem {
+		case "", ".":
+			continue
+		case "..":
+			last := len(w.dirs) - 1
+			if last == 0 {
+				return -1, unix.EXDEV
+			}
+			closeFD(w.dirs[last])
+			w.dirs = w.dirs[:last]
+			continue
+		}
+		if fd, err := w.enter(elem); fd >= 0 || err != nil {
+			return fd, err
+		}
+	}
+	return w.openat(".", w.flags&^unix.O_NOFOLLOW)
+}
+
+func (w *beneath) openat(elem string, flags int) (int, error) {
+	return retry(func() (int, error) { return unix.Openat(w.dirs[len(w.dirs)-1], elem, flags|unix.O_CLOEXEC, 0) })
+}
+
+// enter goes one element further. What it returns other than -1 is the end.
+func (w *beneath) enter(elem string) (int, error) {
+	fd, err := w.openat(elem, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		closeFD(fd)
+		return -1, err
+	}
+	last := len(w.todo) == 0
+	switch typ := st.Mode & unix.S_IFMT; {
+	case typ == unix.S_IFLNK && (!last || w.flags&unix.O_NOFOLLOW == 0):
+		closeFD(fd)
+		return -1, w.follow(elem)
+	case !last && typ == unix.S_IFDIR:
+		w.dirs = append(w.dirs, fd)
+		return -1, nil
+	case !last:
+		closeFD(fd)
+		return -1, unix.ENOTDIR
+	}
+	closeFD(fd)
+	end, err := w.openat(elem, w.flags|unix.O_NOFOLLOW)
+	if errors.Is(err, unix.ELOOP) && w.flags&unix.O_NOFOLLOW == 0 {
+		return -1, unix.EAGAIN // it became a symlink since
+	}
+	return end, err
+}
+
+// follow puts the text of a symlink before what is left to do.
+func (w *beneath) follow(elem string) error {
+	if w.links++; w.links > maxLinks || w.how&unix.RESOLVE_NO_SYMLINKS != 0 {
+		return unix.ELOOP
+	}
+	text := make([]byte, unix.PathMax)
+	n, err := retry(func() (int, error) { return unix.Readlinkat(w.dirs[len(w.dirs)-1], elem, text) })
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return unix.EAGAIN // it was replaced since
+	case err != nil:
+		return err
+	case text[0] == '/':
+		return unix.EXDEV
+	}
+	w.todo = append(strings.Split(string(text[:n]), "/"), w.todo...)
+	return nil
+}

@@ -1,0 +1,53 @@
+package files
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Glob lists what matches a pattern. It follows no symlinks but those that the
+// pattern or opts.Path name.
+func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
+	opts = orZero(opts)
+	if _, err := r.begin(ctx, reads, "glob", orDot(opts.Path)); err != nil {
+		return driver.GlobResult{}, err
+	}
+	defer r.done()
+	res, err := r.glob(ctx, pattern, opts)
+	return res, failed("glob", sought(pattern, opts.Path, err), err)
+}
+
+// Grep searches the text of files. It follows no symlinks but opts.Path.
+func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
+	opts = orZero(opts)
+	t, err := r.begin(ctx, reads, "grep", orDot(opts.Path))
+	if err != nil {
+		return driver.GrepResult{}, err
+	}
+	defer r.done()
+	if t.dir {
+		if _, err := r.sys.stat(ctx, t, new(driver.StatOptions)); err != nil {
+			return driver.GrepResult{}, failed("grep", opts.Path, err)
+		}
+	}
+	res, err := r.grep(ctx, pattern, opts)
+	return res, failed("grep", sought(pattern, opts.Path, err), err)
+}
+
+// sought is what an error of a search is about: the place, where that is not there,
+// else the pattern.
+func sought(pattern, place string, err error) string {
+	if fault.Of(err) == fault.NotFound {
+		return orDot(place)
+	}
+	return pattern
+}
+
+func orDot(name string) string {
+	if name == "" {
+		return "."
+	}
+	return name
+}

@@ -1,0 +1,511 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// system is the root as Linux knows it: a descriptor of the directory.
+type system struct {
+	fd         int
+	commit     commit
+	keepMounts bool
+}
+
+func openSystem(dir string, noSymlinks bool) (system, error) {
+	if noSymlinks {
+		fd, err := openPlain(dir, unix.O_RDONLY)
+		return system{fd: fd}, err
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if errors.Is(err, unix.ENOTDIR) {
+		return system{}, errNotDir
+	}
+	return system{fd: fd}, err
+}
+
+// FromFD returns the root at a directory that is open already, and takes the
+// descriptor over: Close closes it, and so does FromFD where it fails.
+func FromFD(fd int, opts *Options) (*Root, error) {
+	// An O_PATH descriptor can't be listed, so the directory is opened anew.
+	dir, err := retry(func() (int, error) {
+		return unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if errors.Is(err, unix.ENOTDIR) {
+		err = errNotDir
+	}
+	if errClose := unix.Close(fd); err == nil && errClose != nil {
+		closeFD(dir)
+		err = errClose
+	}
+	if err != nil {
+		return nil, failed("open", "descriptor "+strconv.Itoa(fd), err)
+	}
+	return newRoot(system{fd: dir}, opts), nil
+}
+
+func (s system) close() error { return unix.Close(s.fd) }
+
+// again opens the same directory once more.
+func (s system) again() (system, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(s.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	return system{fd: fd}, err
+}
+
+// openTries bounds how often openat2 is repeated: it answers EAGAIN when
+// anything on the machine was renamed while it resolved "..".
+const openTries = 1000
+
+// open opens a path below the root. This is the fence: every path that has more
+// than one element, or whose last element may be followed, goes through here.
+func (s system) open(name string, flags int) (int, error) {
+	return s.resolve(name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+func (s system) resolve(name string, flags int, how uint64) (int, error) {
+	oh := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: how}
+	for try := 0; ; try++ {
+		fd, err := s.openat2(name, &oh)
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR: //nolint:errorlint // an errno, as the kernel answers
+			continue
+		case unix.EAGAIN:
+			if try < openTries {
+				runtime.Gosched()
+				continue
+			}
+			return -1, fault.Transient(fmt.Errorf("%w: the path kept moving", fault.Unavailable))
+		case unix.EXDEV:
+			return -1, errLeaves
+		case unix.ENOTDIR:
+			return -1, errNotDir
+		case unix.ELOOP:
+			return -1, fmt.Errorf("%w: too many symlinks, or one that the kernel resolves by magic", fault.InvalidArgument)
+		}
+		return -1, err
+	}
+}
+
+// openat2 opens a path as the kernel does, or as it would.
+func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
+	fd, err := unix.Openat2(s.fd, name, how)
+	if errors.Is(err, unix.ENOSYS) {
+		return s.walkBeneath(name, int(how.Flags), how.Resolve)
+	}
+	return fd, err
+}
+
+// closeFD closes a descriptor that was only read from, or whose content was made
+// safe before: what it answers changes nothing.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
+// retry repeats a system call that a signal interrupted.
+func retry[T any](call func() (T, error)) (T, error) {
+	for {
+		v, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return v, err
+		}
+	}
+}
+
+// A place is a directory and the name of something in it, there or not.
+type place struct {
+	fd   int
+	base string
+	own  bool // fd is to be closed
+}
+
+// parent opens the directory of a clean name other than ".".
+func (s system) parent(name string) (place, error) {
+	dir, base := split(name)
+	if dir == "." {
+		return place{fd: s.fd, base: base}, nil
+	}
+	fd, err := s.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.EACCES) { // searchable, but not readable
+		fd, err = s.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+	}
+	return place{fd: fd, base: base, own: true}, err
+}
+
+func (p place) close() {
+	if p.own {
+		closeFD(p.fd)
+	}
+}
+
+// sync puts the directory of the place on stable storage.
+func (p place) sync() error { return fsync(p.fd) }
+
+func fsync(fd int) error {
+	_, err := retry(func() (int, error) { return 0, unix.Fsync(fd) })
+	return err
+}
+
+func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driver.Info, error) {
+	flags := unix.O_PATH
+	if t.dir {
+		flags |= unix.O_DIRECTORY
+	}
+	if o.NoFollow && !t.dir {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := s.open(t.name, flags)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer closeFD(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return driver.Info{}, err
+	}
+	info := infoOf(t.name, &st)
+	if info.Type == driver.TypeSymlink {
+		info.Target, err = readlink(fd, "")
+	}
+	if o.Digest && info.Type == driver.TypeFile {
+		// The digest must be of the file that was described, so the descriptor
+		// is opened again and not the name.
+		info, err = s.statDigest(ctx, t)
+	}
+	if o.Mark {
+		info.Mark = mark(&st)
+	}
+	return info, err
+}
+
+// statDigest describes a file from the descriptor that it is read from.
+func (s system) statDigest(ctx context.Context, t target) (driver.Info, error) {
+	body, info, err := s.read(t, new(driver.ReadOptions))
+	if err != nil {
+		return info, err
+	}
+	defer body.Close()
+	info.Digest, err = driver.DigestReader(withContext(ctx, body))
+	return info, err
+}
+
+// infoOf describes what st is of.
+func infoOf(name string, st *unix.Stat_t) driver.Info {
+	info := driver.Info{
+		Path: name, Type: driver.TypeOther, Size: st.Size, Mode: fs.FileMode(st.Mode & 0o7777),
+		ModTime: time.Unix(st.Mtim.Unix()).UTC(),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		info.Type = driver.TypeFile
+	case unix.S_IFDIR:
+		info.Type, info.Size = driver.TypeDir, 0
+	case unix.S_IFLNK:
+		info.Type = driver.TypeSymlink
+	}
+	return info
+}
+
+// mark tells an inode from others and from what it was before it was changed.
+func mark(st *unix.Stat_t) string {
+	const base = 36
+	buf := strconv.AppendInt(make([]byte, 0, 24), st.Ctim.Nano(), base)
+	return string(strconv.AppendUint(append(buf, '.'), st.Ino, base))
+}
+
+// readlink returns what a symlink says. base may be "" where fd is the symlink.
+func readlink(fd int, base string) (string, error) {
+	buf := make([]byte, maxName+1)
+	n, err := retry(func() (int, error) { return unix.Readlinkat(fd, base, buf) })
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
+	if t.name == "." {
+		if o.Parents {
+			return nil
+		}
+		return errExists
+	}
+	if o.Parents {
+		if err := s.mkdirAbove(t.name, sync); err != nil {
+			return err
+		}
+	}
+	p, err := s.parent(t.name)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	mode := o.Mode
+	if mode == 0 {
+		mode = 0o755
+	}
+	err = p.mkdir(mode, sync)
+	if errors.Is(err, unix.EEXIST) && o.Parents {
+		return s.isDir(t.name)
+	}
+	return err
+}
+
+// isDir returns nil where name is a directory, or a symlink to one.
+func (s system) isDir(name string) error {
+	fd, err := s.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	if errors.Is(err, errNotDir) {
+		return errExists
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// mkdir makes a directory with exactly that mode, whatever the umask.
+func (p place) mkdir(mode fs.FileMode, sync bool) error {
+	_, err := retry(func() (int, error) { return 0, unix.Mkdirat(p.fd, p.base, uint32(mode.Perm())) })
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(p.fd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&0o7777 != uint32(mode) {
+		fd, err := retry(func() (int, error) {
+			return unix.Openat(p.fd, p.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		})
+		if err != nil {
+			return err
+		}
+		defer closeFD(fd)
+		// A directory takes over the set-group-id bit of the one it is in.
+		if err := unix.Fchmod(fd, uint32(mode)|st.Mode&unix.S_ISGID); err != nil {
+			return err
+		}
+	}
+	if sync {
+		return p.sync()
+	}
+	return nil
+}
+
+// mkdirAbove makes the directories above name that are missing.
+func (s system) mkdirAbove(name string, sync bool) error {
+	dir, _ := split(name)
+	if dir == "." {
+		return nil
+	}
+	fd, err := s.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := s.mkdirAbove(dir, sync); err != nil {
+		return err
+	}
+	p, err := s.parent(dir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.mkdir(0o755, sync); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+func (s system) rename(from, to target, o *driver.RenameOptions, sync bool) error {
+	if o.Parents {
+		if err := s.mkdirAbove(to.name, sync); err != nil {
+			return err
+		}
+	}
+	f, err := s.parent(from.name)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	t, err := s.parent(to.name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for _, p := range []place{f, t} {
+		if err := s.mayReplace(p); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	// With a slash at the end the kernel itself demands a directory.
+	fbase, tbase := f.base+slash(from), t.base+slash(to)
+	var flags uint
+	if o.CreateOnly {
+		flags = unix.RENAME_NOREPLACE
+	}
+	if _, err := retry(func() (int, error) { return 0, unix.Renameat2(f.fd, fbase, t.fd, tbase, flags) }); err != nil {
+		return err
+	}
+	if sync {
+		return errors.Join(f.sync(), t.sync())
+	}
+	return nil
+}
+
+func slash(t target) string {
+	if t.dir {
+		return "/"
+	}
+	return ""
+}
+
+// chmod changes a mode that belongs to this name alone: a file with more hard
+// links, which may be outside, is unlinked from them first, as Write does it.
+func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool) error {
+	flags := unix.O_PATH
+	if t.dir {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err := s.open(t.name, flags)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if k := st.Mode & unix.S_IFMT; k != unix.S_IFREG && k != unix.S_IFDIR {
+		return errNotRegular
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1 {
+		if err := s.unlinkOthers(ctx, t, sync); err != nil {
+			return err
+		}
+		return s.chmod(ctx, t, mode, sync)
+	}
+	err = chmodPath(fd, uint32(mode))
+	if err == nil && sync {
+		err = s.syncFile(t)
+	}
+	return err
+}
+
+// chmodPath is fchmod for a descriptor that was opened with O_PATH.
+func chmodPath(fd int, mode uint32) error {
+	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
+		err = unix.Chmod(procPath(fd), mode)
+	}
+	return err
+}
+
+// unlinkOthers replaces a file by a copy that has no other links.
+func (s system) unlinkOthers(ctx context.Context, t target, sync bool) error {
+	body, info, err := s.read(t, new(driver.ReadOptions))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = s.write(ctx, t.name, body, &driver.WriteOptions{Sync: sync, ModTime: info.ModTime})
+	return err
+}
+
+// procPath names an open descriptor.
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+func (s system) syncFile(t target) error {
+	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	return fsync(fd)
+}
+
+func (s system) symlink(dest, name string, sync bool) error {
+	dir, _ := split(name)
+	if err := s.staysInside(dir, dest); err != nil {
+		return err
+	}
+	return s.symlinkAsIs(dest, name, sync)
+}
+
+// symlinkAsIs makes a symlink and does not ask where it leads.
+func (s system) symlinkAsIs(dest, name string, sync bool) error {
+	p, err := s.parent(name)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if _, err := retry(func() (int, error) { return 0, unix.Symlinkat(dest, p.fd, p.base) }); err != nil {
+		return err
+	}
+	if sync {
+		return p.sync()
+	}
+	return nil
+}
+
+// staysInside resolves dest from dir as far as it exists, since dir may itself
+// lead through symlinks and then ".." is not what the words say. Up to the last
+// ".." all must be directories.
+func (s system) staysInside(dir, dest string) error {
+	elems := strings.Split(dest, "/")
+	at := dir
+	for i, elem := range elems {
+		at += "/" + elem
+		if len(at) > maxName {
+			return fmt.Errorf("%w: the target is too long", fault.InvalidArgument)
+		}
+		flags, back := unix.O_PATH, slices.Contains(elems[i+1:], "..")
+		if back {
+			flags |= unix.O_DIRECTORY | unix.O_NOFOLLOW
+		}
+		fd, err := s.open(at, flags)
+		switch {
+		case err == nil:
+			closeFD(fd)
+		case back && (errors.Is(err, unix.ENOENT) || errors.Is(err, errNotDir)):
+			return errBack
+		case errors.Is(err, unix.ENOENT):
+			return nil
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// same reports whether two names are one directory.
+func (s system) same(a, b string) (bool, error) {
+	var st [2]unix.Stat_t
+	for i, name := range []string{a, b} {
+		fd, err := s.open(name, unix.O_PATH)
+		if err != nil {
+			return false, err
+		}
+		err = unix.Fstat(fd, &st[i])
+		closeFD(fd)
+		if err != nil {
+			return false, err
+		}
+	}
+	return st[0].Dev == st[1].Dev && st[0].Ino == st[1].Ino, nil
+}

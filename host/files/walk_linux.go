@@ -1,0 +1,357 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/search"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A walk goes through a tree with one worker for each processor. A worker takes
+// a directory, leaves those in it for whoever is free, and does its files itself.
+type walk struct {
+	ctx  context.Context
+	base system // where the plan starts, which may be behind a symlink that the caller named
+	plan *search.Plan
+	do   visitor
+
+	mu   sync.Mutex
+	more *sync.Cond
+	todo []task // guarded by mu; the last is taken first, which keeps it short
+	busy int    // workers that may still add to todo; guarded by mu
+	err  error  // that ended the walk; guarded by mu
+}
+
+// A visitor is what Glob and Grep do differently.
+type visitor interface {
+	// enters is asked before a directory is read.
+	enters(path string) bool
+	// unreadable is told of a directory that can't be read.
+	unreadable(path string)
+	// entries gets what was found in a directory. It may leave files to be
+	// searched, which files then gets, some at a time.
+	entries(w *worker, d *dir)
+	files(w *worker, d *dir, items []item)
+}
+
+// A task is a directory to be read or, with items, files in one to be searched.
+type task struct {
+	dir   *dir
+	items []item
+}
+
+// A dir is a directory on the walk.
+type dir struct {
+	path  string
+	ig    *search.Ignore
+	fd    int
+	users atomic.Int32 // tasks that use fd
+	items []item       // what the plan takes, and the directories that it enters
+}
+
+// An item is an entry of a directory. Those that the walk enters have a slash
+// at the end of their path, which puts them where all below them belongs in the
+// order of paths.
+type item struct {
+	path string
+	typ  byte
+	sub  *dir         // of a directory that is entered
+	info *driver.Info // where it was asked for
+}
+
+// A worker has the buffers of one goroutine of a walk.
+type worker struct {
+	*walk
+	dents []byte // for getdents
+	names []byte // of the entries of a directory, each with a NUL
+	types []byte
+	data  []byte // content of a file
+}
+
+// prefix is how much of the path of an entry is not its name.
+func (d *dir) prefix() int {
+	if d.path == "." {
+		return 0
+	}
+	return len(d.path) + 1
+}
+
+func (d *dir) release() {
+	if d.users.Add(-1) == 0 {
+		closeFD(d.fd)
+	}
+}
+
+// below opens a directory without following anything.
+func (s system) below(name string) (int, error) {
+	return s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+}
+
+// relative is path as seen from dir, which it is in.
+func relative(dir, path string) string {
+	switch dir {
+	case path:
+		return "."
+	case ".":
+		return path
+	}
+	return path[len(dir)+1:]
+}
+
+// run walks below the directory where the plan starts and waits for all workers.
+func (w *walk) run(s system, top *dir) error {
+	fd, err := s.open(w.plan.Start, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	w.base = system{fd: fd}
+	w.more = sync.NewCond(&w.mu)
+	w.todo = []task{{dir: top}}
+	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
+	defer stop()
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			wk := &worker{walk: w, dents: make([]byte, 32<<10), data: make([]byte, 64<<10)}
+			for t, ok := w.take(); ok; t, ok = w.take() {
+				wk.perform(t)
+				w.finish()
+			}
+		})
+	}
+	wg.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.todo {
+		if t.items != nil {
+			t.dir.release()
+		}
+	}
+	return w.err
+}
+
+func (w *walk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.more.Broadcast()
+}
+
+func (w *walk) take() (task, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.todo) == 0 && w.busy > 0 && w.err == nil {
+		w.more.Wait()
+	}
+	if len(w.todo) == 0 || w.err != nil {
+		return task{}, false
+	}
+	t := w.todo[len(w.todo)-1]
+	w.todo = w.todo[:len(w.todo)-1]
+	w.busy++
+	return t, true
+}
+
+func (w *walk) finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy--; w.busy == 0 && len(w.todo) == 0 {
+		w.more.Broadcast()
+	}
+}
+
+func (w *walk) add(tasks ...task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.todo = append(w.todo, tasks...)
+	if len(tasks) == 1 {
+		w.more.Signal()
+	} else {
+		w.more.Broadcast()
+	}
+}
+
+func (w *worker) perform(t task) {
+	if t.items != nil {
+		w.do.files(w, t.dir, t.items)
+		t.dir.release()
+		return
+	}
+	if !w.do.enters(t.dir.path) {
+		return
+	}
+	if err := w.readDir(t.dir); unlessGone(err) != nil || errors.Is(err, unix.EACCES) {
+		w.do.unreadable(t.dir.path)
+	}
+}
+
+// readDir lists a directory by the rules of the plan.
+func (w *worker) readDir(d *dir) error {
+	fd, err := w.base.below(relative(w.plan.Start, d.path))
+	if err != nil {
+		return err
+	}
+	d.fd = fd
+	d.users.Store(1)
+	defer d.release()
+	if err := w.list(d); err != nil {
+		return err
+	}
+	w.do.entries(w, d)
+	return nil
+}
+
+// list fills d.items.
+func (w *worker) list(d *dir) error {
+	w.names, w.types = w.names[:0], w.types[:0]
+	var prefix string
+	if d.path != "." {
+		prefix = d.path + "/"
+	}
+	ignores := false
+	err := eachEntry(d.fd, w.dents, func(name []byte, typ byte) {
+		if name[0] == '.' {
+			if IsTemp(string(name)) {
+				return
+			}
+			ignores = ignores || w.plan.Reads(string(name))
+		}
+		w.names = append(append(append(w.names, prefix...), name...), '/')
+		w.types = append(w.types, typ)
+	})
+	if err != nil {
+		return err
+	}
+	if ignores {
+		if data, err := readSmall(d.fd, search.IgnoreFile); err == nil {
+			d.ig = d.ig.With(d.path, data)
+		}
+	}
+	w.choose(d, string(w.names), len(prefix))
+	return nil
+}
+
+// choose asks the plan about each entry. names has all of their paths, each
+// with a slash behind it, so that one allocation holds them all.
+func (w *worker) choose(d *dir, names string, prefix int) {
+	d.items = make([]item, 0, len(w.types))
+	for _, typ := range w.types {
+		end := prefix + strings.IndexByte(names[prefix:], '/')
+		path, name, under := names[:end], names[prefix:end], names[:end+1]
+		names = names[end+1:]
+		if typ == unix.DT_UNKNOWN {
+			typ = typeOf(d.fd, name)
+		}
+		isDir := typ == unix.DT_DIR
+		if w.plan.Takes(path, name, isDir, d.ig) {
+			d.items = append(d.items, item{path: path, typ: typ})
+		}
+		if isDir && w.plan.Enters(path, name, d.ig) {
+			d.items = append(d.items, item{path: under, typ: typ, sub: &dir{path: path, ig: d.ig}})
+		}
+	}
+	slices.SortFunc(d.items, func(a, b item) int { return strings.Compare(a.path[prefix:], b.path[prefix:]) })
+}
+
+// typeOf asks for the type of an entry where the file system does not list it.
+func typeOf(fd int, name string) byte {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return unix.DT_UNKNOWN
+	}
+	return byte(st.Mode & unix.S_IFMT >> 12)
+}
+
+// subs leaves the directories in d to whoever is free.
+func (w *worker) subs(d *dir) {
+	var tasks []task
+	for i := len(d.items) - 1; i >= 0; i-- { // the first is taken first
+		if sub := d.items[i].sub; sub != nil {
+			tasks = append(tasks, task{dir: sub})
+		}
+	}
+	if len(tasks) > 0 {
+		w.add(tasks...)
+	}
+}
+
+// readSmall reads a file in a directory, following nothing.
+func readSmall(dir int, name string) ([]byte, error) {
+	fd, err := openFileAt(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFD(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	const most = 10 << 20
+	if err := regular(&st); err != nil || st.Size > most {
+		return nil, errNotRegular
+	}
+	buf := make([]byte, st.Size)
+	n, err := pread(fd, buf, 0)
+	return buf[:max(n, 0)], err
+}
+
+func openFileAt(dir int, name string) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// above collects the rules of .gitignore that hold where the plan starts.
+func (s system) above(p *search.Plan) (*search.Ignore, bool) {
+	return p.Above(func(path string) []byte {
+		fd, err := s.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return nil
+		}
+		defer closeFD(fd)
+		data, err := readSmall(fd, search.IgnoreFile)
+		if err != nil {
+			return nil
+		}
+		return data
+	})
+}
+
+// startsAt judges where a plan starts, before it is walked. It returns false
+// where nothing can be found.
+func (s system) startsAt(p *search.Plan) (bool, error) {
+	if err := s.isDirectory(p.Path); err != nil || p.Start == p.Path {
+		return err == nil, err
+	}
+	err := s.isDirectory(p.Start)
+	switch fault.Of(err) {
+	case "":
+		return true, nil
+	case fault.NotFound, fault.InvalidArgument:
+		return false, nil
+	}
+	return false, err
+}
+
+func (s system) isDirectory(name string) error {
+	fd, err := s.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}

@@ -1,0 +1,186 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const (
+	defaultDebounce = 50 * time.Millisecond
+
+	// maxPending bounds the paths of one batch. A reader that is slower than
+	// that is told to look at everything again.
+	maxPending = 50_000
+)
+
+// Watch reports changes at and below name. A directory is watched, through a
+// symlink at its end, too; a file is watched by its name, so that it may be
+// replaced. The watcher must be closed.
+func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
+	t, err := r.begin(ctx, reads, "watch", name)
+	if err != nil {
+		return nil, err
+	}
+	o := *orZero(opts)
+	if o.Debounce < 0 {
+		err = fmt.Errorf("%w: debounce %v is negative", fault.InvalidArgument, o.Debounce)
+	}
+	if o.Debounce == 0 {
+		o.Debounce = defaultDebounce
+	}
+	var info driver.Info
+	if err == nil {
+		info, err = r.sys.stat(ctx, t, new(driver.StatOptions))
+	}
+	if err == nil && info.Type != driver.TypeDir && info.Type != driver.TypeFile {
+		err = errNotRegular
+	}
+	w := &watcher{r: r, batch: newBatch(o.Debounce)}
+	if err == nil {
+		w.source, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
+	}
+	if err != nil {
+		r.done()
+		return nil, failed("watch", name, err)
+	}
+	return w, nil
+}
+
+// A source feeds a batch until it is closed.
+type source interface{ close() error }
+
+// watcher is a driver.Watcher. It holds on to the root until it is closed.
+type watcher struct {
+	r      *Root
+	source source
+	*batch
+	once sync.Once
+	err  error
+}
+
+func (w *watcher) Close() error {
+	w.once.Do(func() {
+		close(w.done)
+		w.err = w.source.close()
+		if err := w.r.end(); w.err == nil {
+			w.err = err
+		}
+	})
+	return failed("close", "watcher", w.err)
+}
+
+// A batch gathers changes until someone asks for them.
+type batch struct {
+	debounce time.Duration
+	done     chan struct{} // closed by Close
+	turn     chan struct{} // held by the one that waits in Next
+	some     chan struct{} // has a token while there may be something
+
+	mu       sync.Mutex
+	first    time.Time                  // when what is pending began; guarded by mu
+	pending  map[string]driver.ChangeOp // guarded by mu
+	overflow bool                       // guarded by mu
+}
+
+func newBatch(debounce time.Duration) *batch {
+	return &batch{
+		debounce: debounce, done: make(chan struct{}), turn: make(chan struct{}, 1), some: make(chan struct{}, 1),
+		pending: map[string]driver.ChangeOp{},
+	}
+}
+
+// add records a change. To write to what was created a moment ago is part of its
+// creation; otherwise the latest counts.
+func (b *batch) add(path string, op driver.ChangeOp) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, known := b.pending[path]
+	switch {
+	case !known && len(b.pending) >= maxPending:
+		b.overflow = true
+	case before == driver.OpCreate && (op == driver.OpWrite || op == driver.OpChmod):
+	default:
+		b.pending[path] = op
+	}
+	b.wakeLocked()
+}
+
+func (b *batch) wakeLocked() {
+	if b.first.IsZero() {
+		b.first = time.Now()
+	}
+	select {
+	case b.some <- struct{}{}:
+	default:
+	}
+}
+
+// Next waits for a batch.
+func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
+	if err := b.wait(ctx, b.turn, nil); err != nil {
+		return driver.Changes{}, err
+	}
+	defer func() { <-b.turn }()
+	if err := b.wait(ctx, nil, b.some); err != nil {
+		return driver.Changes{}, err
+	}
+	b.mu.Lock()
+	first := b.first
+	b.mu.Unlock()
+	settled := time.NewTimer(time.Until(first.Add(b.debounce)))
+	defer settled.Stop()
+	select {
+	case <-settled.C:
+	case <-b.done:
+		return driver.Changes{}, io.EOF
+	case <-ctx.Done():
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.wakeLocked() // what is pending is for the next call
+		return driver.Changes{}, failed("watch", "changes", ctx.Err())
+	}
+	return b.take(), nil
+}
+
+// wait waits until it can send to one channel or receive from another.
+func (b *batch) wait(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
+	select {
+	case <-b.done:
+		return io.EOF
+	default:
+	}
+	select {
+	case send <- struct{}{}:
+	case <-receive:
+	case <-b.done:
+		return io.EOF
+	case <-ctx.Done():
+		return failed("watch", "changes", ctx.Err())
+	}
+	return nil
+}
+
+func (b *batch) take() driver.Changes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := driver.Changes{Overflow: b.overflow, Changes: make([]driver.Change, 0, len(b.pending))}
+	for path, op := range b.pending {
+		c.Changes = append(c.Changes, driver.Change{Path: path, Op: op})
+	}
+	slices.SortFunc(c.Changes, func(x, y driver.Change) int { return strings.Compare(x.Path, y.Path) })
+	clear(b.pending)
+	b.overflow, b.first = false, time.Time{}
+	select { // what was said to be there is taken
+	case <-b.some:
+	default:
+	}
+	return c
+}

@@ -1,0 +1,263 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
+
+// A notifier watches directories with inotify. Each is opened below the root and
+// watched by its descriptor, so no name is resolved outside.
+type notifier struct {
+	base  system // the top of what is watched
+	top   string // its name
+	only  string // where a file is watched, its name
+	deep  bool
+	batch *batch
+	file  *os.File // inotify; closing it ends run
+	wg    sync.WaitGroup
+
+	// Owned by run once that is started.
+	dirs map[int32]*watched
+}
+
+// A watched directory knows what is in it, because inotify tells alike of a new
+// file and of one that replaces another.
+type watched struct {
+	path  string
+	names map[string]bool
+}
+
+func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+	top, only := name, ""
+	if !isDir {
+		top, only = split(name)
+	}
+	dir, err := s.open(top, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		closeFD(dir)
+		return nil, err
+	}
+	n := &notifier{
+		base: system{fd: dir}, top: top, only: only, deep: o.Recursive && isDir, batch: b,
+		file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watched{},
+	}
+	if err := n.watchDir(top, false); err != nil {
+		_ = n.close() // the call fails anyway
+		if errors.Is(err, unix.ENOENT) && !hasProc() {
+			return s.watchByPolling(name, isDir, o, b)
+		}
+		return nil, err
+	}
+	n.wg.Go(n.run)
+	return n, nil
+}
+
+// hasProc reports whether descriptors have names.
+func hasProc() bool { return unix.Access("/proc/self/fd", unix.F_OK) == nil }
+
+func (n *notifier) close() error {
+	err := n.file.Close()
+	n.wg.Wait()
+	return errors.Join(err, n.base.close())
+}
+
+// watchDir watches a directory and, where that is asked for, those below it. It
+// watches first and looks then, so that what is made meanwhile is seen at least
+// once. With report, all that is there is new.
+func (n *notifier) watchDir(path string, report bool) error {
+	fd, err := n.base.below(relative(n.top, path))
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	conn, err := n.inotify()
+	if err != nil {
+		return err
+	}
+	wd, err := unix.InotifyAddWatch(conn, procPath(fd), watchMask)
+	if err != nil {
+		return err
+	}
+	d := &watched{path: path, names: map[string]bool{}}
+	n.dirs[int32(wd)] = d
+	var subs []string
+	err = eachEntry(fd, make([]byte, 32<<10), func(name []byte, typ byte) {
+		base := string(name)
+		if IsTemp(base) {
+			return
+		}
+		d.names[base] = true
+		if report {
+			n.report(join(path, base), base, driver.OpCreate)
+		}
+		if typ == unix.DT_UNKNOWN {
+			typ = typeOf(fd, base)
+		}
+		if typ == unix.DT_DIR && n.deep {
+			subs = append(subs, join(path, base))
+		}
+	})
+	for _, sub := range subs {
+		if err == nil {
+			err = unlessDeep(n.watchDir(sub, report))
+		}
+	}
+	return err
+}
+
+// unlessGone takes directories that went, or are not ours to read, as not there.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, errNotDir) {
+		return nil
+	}
+	return err
+}
+
+// unlessDeep is unlessGone, also of directories that lie too deep to have a name.
+func unlessDeep(err error) error {
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil
+	}
+	return unlessGone(err)
+}
+
+// inotify returns the descriptor of n.file. It does not make it blocking, as
+// os.File.Fd may.
+func (n *notifier) inotify() (int, error) {
+	conn, err := n.file.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var fd int
+	err = conn.Control(func(f uintptr) { fd = int(f) })
+	return fd, err
+}
+
+// run reads events until the file is closed.
+func (n *notifier) run() {
+	buf := make([]byte, 64<<10)
+	for {
+		m, err := n.file.Read(buf)
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				n.batch.lost()
+			}
+			return
+		}
+		for rest := buf[:m]; len(rest) >= unix.SizeofInotifyEvent; {
+			ev := (*unix.InotifyEvent)(unsafe.Pointer(&rest[0]))
+			end := unix.SizeofInotifyEvent + int(ev.Len)
+			name := rest[unix.SizeofInotifyEvent:end]
+			n.event(ev.Wd, ev.Mask, string(name[:clen(name)]))
+			rest = rest[end:]
+		}
+	}
+}
+
+func (n *notifier) event(wd int32, mask uint32, base string) {
+	if mask&unix.IN_Q_OVERFLOW != 0 {
+		n.batch.lost()
+		n.again()
+		return
+	}
+	d := n.dirs[wd]
+	if d == nil || IsTemp(base) {
+		return
+	}
+	if base == "" {
+		n.self(wd, d, mask)
+		return
+	}
+	path := join(d.path, base)
+	switch {
+	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
+		n.appeared(d, base, path, mask)
+	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+		delete(d.names, base)
+		if mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0 {
+			n.forget(path) // of what was deleted, the kernel forgets by itself
+		}
+		n.report(path, base, driver.OpRemove)
+	case mask&unix.IN_MODIFY != 0:
+		n.report(path, base, driver.OpWrite)
+	case mask&unix.IN_ATTRIB != 0:
+		n.report(path, base, driver.OpChmod)
+	}
+}
+
+func (n *notifier) appeared(d *watched, base, path string, mask uint32) {
+	op := driver.OpCreate
+	if d.names[base] && mask&unix.IN_MOVED_TO != 0 {
+		op = driver.OpWrite // it replaces another
+	}
+	d.names[base] = true
+	n.report(path, base, op)
+	if mask&unix.IN_ISDIR != 0 && n.deep {
+		if unlessDeep(n.watchDir(path, true)) != nil {
+			n.batch.lost() // too many watches: from here on it is blind
+		}
+	}
+}
+
+// self handles what happens to a watched directory as such. For those below the
+// top the directory above tells the same.
+func (n *notifier) self(wd int32, d *watched, mask uint32) {
+	switch {
+	case mask&unix.IN_IGNORED != 0:
+		delete(n.dirs, wd)
+	case mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0 && d.path == n.top && n.only == "":
+		n.batch.add(d.path, driver.OpRemove)
+	case mask&unix.IN_ATTRIB != 0 && d.path == n.top && n.only == "":
+		n.batch.add(d.path, driver.OpChmod)
+	}
+}
+
+// forget ends the watches of a directory that moved away, and of all below it.
+func (n *notifier) forget(path string) {
+	fd, err := n.inotify()
+	for wd, d := range n.dirs {
+		if d.path != path && !strings.HasPrefix(d.path, path+"/") {
+			continue
+		}
+		delete(n.dirs, wd)
+		if err == nil {
+			_, _ = unix.InotifyRmWatch(fd, uint32(wd)) // it may be gone already
+		}
+	}
+}
+
+// again looks for directories that are not watched because news of them was lost.
+func (n *notifier) again() {
+	if err := unlessGone(n.watchDir(n.top, false)); err != nil {
+		n.batch.lost()
+	}
+}
+
+// report tells of a change, unless only another name is watched.
+func (n *notifier) report(path, base string, op driver.ChangeOp) {
+	if n.only == "" || n.only == base {
+		n.batch.add(path, op)
+	}
+}
+
+// lost records that changes were missed.
+func (b *batch) lost() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.overflow = true
+	b.wakeLocked()
+}

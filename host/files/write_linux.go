@@ -1,0 +1,395 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
+	if o.Parents {
+		if err := s.mkdirAbove(name, o.Sync); err != nil {
+			return driver.WriteResult{}, err
+		}
+	}
+	w := writer{opts: o, commit: s.commit, fd: -1}
+	var err error
+	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
+		return driver.WriteResult{}, err
+	}
+	defer w.place.close()
+	if err := w.refuse(); err != nil {
+		return driver.WriteResult{}, err
+	}
+	if err := w.spool(ctx, body); err != nil {
+		return driver.WriteResult{}, err
+	}
+	defer w.discard()
+	if o.InPlace {
+		err = w.overwrite(ctx)
+	} else {
+		err = w.replace(ctx)
+	}
+	if err != nil {
+		return driver.WriteResult{}, err
+	}
+	w.res.Info.Path = name
+	return w.res, nil
+}
+
+// destination finds where a write to name goes: the directory of the file itself,
+// after the symlinks at the end of name, each resolved by the kernel from the
+// root. was is what is there, with mode 0 for nothing.
+func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, error) {
+	const maxLinks = 40 // as the kernel
+	at := name
+	for range maxLinks {
+		p, err := s.parent(at)
+		if err != nil {
+			return place{}, err
+		}
+		if err = s.mayReplace(p); err == nil {
+			err = unix.Fstatat(p.fd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
+		}
+		if errors.Is(err, unix.ENOENT) {
+			*was, err = unix.Stat_t{}, nil
+		}
+		if err == nil && (was.Mode&unix.S_IFMT != unix.S_IFLNK || !follow) {
+			return p, nil
+		}
+		var dest string
+		if err == nil {
+			dest, err = readlink(p.fd, p.base)
+		}
+		p.close()
+		if err != nil {
+			return place{}, err
+		}
+		if at, err = linked(at, dest); err != nil {
+			return place{}, err
+		}
+	}
+	return place{}, unix.ELOOP
+}
+
+// mayReplace refuses a mount point, where those stay. A name that is none now does not
+// become one before it is used: mounts are made before this root is handed out, and in
+// the namespace that they are in the kernel lets no mount point be renamed.
+func (s system) mayReplace(p place) error {
+	if !s.keepMounts {
+		return nil
+	}
+	var st unix.Statx_t
+	err := unix.Statx(p.fd, p.base, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	switch {
+	case err != nil:
+		return err
+	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return fmt.Errorf("%w: this kernel does not tell what is a mount point", fault.Unsupported)
+	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
+		return errHeld
+	}
+	return nil
+}
+
+// linked is the path that a symlink at name stands for. It is not cleaned: only
+// the kernel knows what ".." means behind another symlink.
+func linked(name, dest string) (string, error) {
+	dir, _ := split(name)
+	at := join(dir, dest)
+	switch base := path.Base(dest); {
+	case path.IsAbs(dest):
+		return "", errLeaves
+	case base == "." || base == "..", dest[len(dest)-1] == '/':
+		if climbs([]string{dir, dest}) {
+			return "", errLeaves
+		}
+		return "", errIsDir
+	case len(at) > maxName:
+		return "", fmt.Errorf("%w: the path behind the symlink is too long", fault.InvalidArgument)
+	}
+	return at, nil
+}
+
+// A writer replaces one file. The new content is in a temporary file beside it
+// before anything that others see is touched.
+type writer struct {
+	opts   *driver.WriteOptions
+	commit commit
+	place  place
+	was    unix.Stat_t // what was there when the write began; a hint until the lock is held
+	temp   string      // name of the temporary file, "" when there is none
+	fd     int         // of the temporary file, -1 when there is none
+	size   int64
+	res    driver.WriteResult
+}
+
+// refuse fails early, before the body is read, where the end is clear.
+func (w *writer) refuse() error {
+	switch kind := w.was.Mode & unix.S_IFMT; {
+	case kind == 0:
+		if w.opts.IfMatch != "" {
+			return fmt.Errorf("%w: there is no such file", fault.Conflict)
+		}
+		return nil
+	case w.opts.CreateOnly:
+		return errExists
+	}
+	return regular(&w.was)
+}
+
+var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+
+// spool takes the body into a temporary file, and leaves none where it fails.
+func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
+	if err := w.makeTemp(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.discard()
+		}
+	}()
+	buf := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(buf)
+	h := driver.NewDigest()
+	for hole := false; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, errBody := body.Read(*buf)
+		if data := (*buf)[:n]; n > 0 {
+			w.size += int64(n)
+			if err := w.fits(w.size); err != nil {
+				return err
+			}
+			h.Write(data)
+			if hole = isZero(data); hole { // which takes no room on the disk
+				_, err = unix.Seek(w.fd, int64(n), io.SeekCurrent)
+			} else {
+				err = writeAll(w.fd, data)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if errors.Is(errBody, io.EOF) {
+			w.res.Digest = driver.SumDigest(h)
+			if hole {
+				return unix.Ftruncate(w.fd, w.size)
+			}
+			return nil
+		}
+		if errBody != nil {
+			return bodyError(errBody)
+		}
+	}
+}
+
+// isZero reports whether data is a page or more of zeros.
+func isZero(data []byte) bool {
+	const page = 4096
+	return len(data) >= page && data[0] == 0 && bytes.Equal(data[:len(data)-1], data[1:])
+}
+
+func (w *writer) fits(size int64) error {
+	if w.opts.MaxSize > 0 && size > w.opts.MaxSize {
+		return fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, w.opts.MaxSize)
+	}
+	return nil
+}
+
+// bodyError keeps the code of what the caller's reader answered.
+func bodyError(err error) error { return fmt.Errorf("read the body: %w", err) }
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// newMode is the mode that the file will have. New content does not run with the
+// rights that were given to the old one: set-user-id and set-group-id go, as when
+// an ordinary user writes to the file.
+func (w *writer) newMode(was *unix.Stat_t) uint32 {
+	if was.Mode != 0 && !w.opts.SetMode {
+		return was.Mode & 0o1777
+	}
+	if w.opts.Mode == 0 {
+		return 0o644
+	}
+	return uint32(w.opts.Mode)
+}
+
+// replace makes the temporary file the file.
+func (w *writer) replace(ctx context.Context) error {
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := w.openOld()
+	if err != nil {
+		return err
+	}
+	if old >= 0 {
+		defer closeFD(old)
+	}
+	return w.install(old)
+}
+
+// install gives the temporary file what belongs to the name, and the name.
+func (w *writer) install(old int) error {
+	if err := w.dress(old); err != nil {
+		return err
+	}
+	if w.opts.Sync {
+		if err := fsync(w.fd); err != nil {
+			return err
+		}
+	}
+	if err := w.commit.do(w.rename); err != nil {
+		return err
+	}
+	w.temp = ""
+	if w.opts.Sync {
+		return w.place.sync()
+	}
+	return nil
+}
+
+// openOld opens the file that is to be replaced, -1 for none or for one that
+// can't be read, and judges it by that descriptor.
+func (w *writer) openOld() (int, error) {
+	w.was = unix.Stat_t{}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(w.place.fd, w.place.base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	switch {
+	case err == nil:
+		err = unix.Fstat(fd, &w.was)
+	case errors.Is(err, unix.ENOENT):
+		fd, err = -1, nil
+	case errors.Is(err, unix.ELOOP):
+		err = fmt.Errorf("%w: it became a symlink", fault.Conflict)
+	case errors.Is(err, unix.EACCES) && w.opts.IfMatch == "":
+		fd, err = -1, unix.Fstatat(w.place.fd, w.place.base, &w.was, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil {
+		err = w.refuse()
+	}
+	if err == nil && w.opts.IfMatch != "" {
+		err = matches(fd, w.opts.IfMatch)
+	}
+	if err != nil && fd >= 0 {
+		closeFD(fd)
+		fd = -1
+	}
+	w.res.Created = w.was.Mode == 0
+	w.res.BrokeLinks = w.was.Nlink > 1 && !w.opts.InPlace
+	return fd, notRegular(err)
+}
+
+// matches compares the content of an open file with a digest.
+func matches(fd int, digest string) error {
+	got, err := driver.DigestReader(&reader{fd: fd, left: -1})
+	if err == nil && got != digest {
+		err = errConflict
+	}
+	return err
+}
+
+// dress gives the temporary file what the old one has: owner, extended
+// attributes, mode.
+func (w *writer) dress(old int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(w.fd, &st); err != nil {
+		return err
+	}
+	if w.was.Mode != 0 && (st.Uid != w.was.Uid || st.Gid != w.was.Gid) {
+		// Only a privileged process may give files away; another one at
+		// least keeps the group where it is a member.
+		if unix.Fchown(w.fd, int(w.was.Uid), int(w.was.Gid)) != nil {
+			_ = unix.Fchown(w.fd, -1, int(w.was.Gid))
+		}
+		st.Mode = 0 // a change of owner may clear bits
+	}
+	if old >= 0 {
+		if err := copyXattrs(old, w.fd); err != nil {
+			return err
+		}
+	}
+	if mode := w.newMode(&w.was); st.Mode&0o7777 != mode {
+		if err := unix.Fchmod(w.fd, mode); err != nil {
+			return err
+		}
+		st.Mode = mode
+	}
+	if err := setTime(w.fd, w.opts.ModTime, &st); err != nil {
+		return err
+	}
+	st.Mode = unix.S_IFREG | st.Mode&0o7777
+	w.res.Info = infoOf("", &st)
+	w.res.Info.Size = w.size
+	return nil
+}
+
+// setTime sets the modification time where one is asked for. What st then has is
+// what the file system made of it, which may know fewer times.
+func setTime(fd int, t time.Time, st *unix.Stat_t) error {
+	if t.IsZero() {
+		return nil
+	}
+	ts, err := unix.TimeToTimespec(t)
+	if err != nil {
+		return fmt.Errorf("%w: the time is out of range", fault.InvalidArgument)
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}
+	err = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.8
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times, 0)
+	}
+	var now unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &now)
+	}
+	st.Mtim = now.Mtim
+	return err
+}
+
+// rename moves the temporary file to its name.
+func (w *writer) rename() error {
+	p := w.place
+	if !w.opts.CreateOnly {
+		_, err := retry(func() (int, error) { return 0, unix.Renameat(p.fd, w.temp, p.fd, p.base) })
+		return err
+	}
+	_, err := retry(func() (int, error) {
+		return 0, unix.Renameat2(p.fd, w.temp, p.fd, p.base, unix.RENAME_NOREPLACE)
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// A file system without RENAME_NOREPLACE: a link never replaces either.
+		if err = unix.Linkat(p.fd, w.temp, p.fd, p.base, 0); err == nil {
+			err = unix.Unlinkat(p.fd, w.temp, 0)
+		}
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+//go:build !linux
+
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+var writeLock sync.Mutex // writers of this process take turns
+
+func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
+	var res driver.WriteResult
+	if dir, _ := split(name); o.Parents && dir != "." {
+		if err := s.root.MkdirAll(dir, 0o755); err != nil {
+			return res, judge(err)
+		}
+	}
+	at, err := s.destination(name, !o.CreateOnly)
+	if err != nil {
+		return res, err
+	}
+	dir, _ := split(at)
+	temp := join(dir, tempName())
+	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return res, judge(err)
+	}
+	defer s.root.Remove(temp) //nolint:errcheck // it is gone where all went well
+	defer f.Close()           // synced and closed below where it matters
+	h := driver.NewDigest()
+	src := withContext(ctx, body)
+	if o.MaxSize > 0 {
+		src = io.LimitReader(src, o.MaxSize+1)
+	}
+	n, err := io.Copy(io.MultiWriter(f, h), src)
+	if err != nil {
+		return res, judge(err)
+	}
+	if o.MaxSize > 0 && n > o.MaxSize {
+		return res, fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, o.MaxSize)
+	}
+	res.Digest = driver.SumDigest(h)
+	if o.IfMatch != "" {
+		release, err := s.reserve(ctx, dir)
+		if err != nil {
+			return res, judge(err)
+		}
+		defer release()
+	}
+	writeLock.Lock()
+	defer writeLock.Unlock()
+	old, err := s.check(ctx, at, o)
+	if err != nil {
+		return res, err
+	}
+	res.Created = old == nil
+	if err := s.commit.do(func() error { return s.install(f, temp, at, old, o) }); err != nil {
+		return res, judge(err)
+	}
+	if old != nil && !o.InPlace {
+		res.BrokeLinks = nlink(old) > 1
+	}
+	fi, err := s.root.Lstat(at)
+	if err != nil {
+		return res, judge(err)
+	}
+	res.Info, err = s.info(name, fi)
+	return res, err
+}
+
+// destination follows the symlinks at the end of name.
+func (s system) destination(name string, follow bool) (string, error) {
+	at := name
+	for range 40 {
+		fi, err := s.root.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return at, nil
+		}
+		if err != nil {
+			return "", judge(err)
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 || !follow {
+			return at, nil
+		}
+		dest, err := s.root.Readlink(at)
+		if err != nil {
+			return "", judge(err)
+		}
+		dir, _ := split(at)
+		if path.IsAbs(dest) || climbs([]string{dir, dest}) {
+			return "", errLeaves
+		}
+		at = path.Join(dir, dest)
+	}
+	return "", syscall.ELOOP
+}
+
+// check judges what is there now, nil for nothing.
+func (s system) check(ctx context.Context, at string, o *driver.WriteOptions) (fs.FileInfo, error) {
+	fi, err := s.root.Lstat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.IfMatch != "":
+		return nil, fmt.Errorf("%w: there is no such file", fault.Conflict)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, judge(err)
+	case o.CreateOnly:
+		return nil, errExists
+	}
+	if err := regularInfo(fi); err != nil || o.IfMatch == "" {
+		return fi, err
+	}
+	info, err := s.stat(ctx, target{name: at}, &driver.StatOptions{Digest: true})
+	if err == nil && info.Digest != o.IfMatch {
+		err = errConflict
+	}
+	return fi, err
+}
+
+// reserve locks a directory against other processes that do the same.
+func (s system) reserve(ctx context.Context, dir string) (release func(), err error) {
+	f, err := s.root.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return func() { f.Close() }, nil
+}
+
+// install makes the temporary file the file.
+func (s system) install(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
+	mode := o.Mode
+	if mode == 0 {
+		mode = 0o644
+	}
+	if old != nil && !o.SetMode {
+		mode = chmodBits(old.Mode())
+	}
+	if old != nil && o.InPlace {
+		return s.refill(f, at, mode, o)
+	}
+	if err := f.Chmod(goMode(mode)); err != nil {
+		return err
+	}
+	if o.Sync {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if !o.ModTime.IsZero() {
+		if err := s.root.Chtimes(temp, o.ModTime, o.ModTime); err != nil {
+			return err
+		}
+	}
+	if o.CreateOnly {
+		return s.root.Link(temp, at) // a link never replaces
+	}
+	if err := s.root.Rename(temp, at); err != nil || !o.Sync {
+		return err
+	}
+	return s.syncDir(at)
+}
+
+// refill gives the file at the name the content of the temporary one.
+func (s system) refill(f *os.File, at string, mode fs.FileMode, o *driver.WriteOptions) error {
+	dst, err := s.root.OpenFile(at, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer dst.Close() // closed below where it matters
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := io.Copy(dst, f)
+	if err == nil {
+		err = dst.Truncate(n)
+	}
+	if err == nil && o.SetMode {
+		err = dst.Chmod(goMode(mode))
+	}
+	if err == nil && o.Sync {
+		err = dst.Sync()
+	}
+	if err == nil {
+		err = dst.Close()
+	}
+	if err == nil && !o.ModTime.IsZero() {
+		err = s.root.Chtimes(at, o.ModTime, o.ModTime)
+	}
+	return err
+}
+
+// nlink returns how many hard links a file has, 1 where that is not known.
+func nlink(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}
+
+// forceRemove removes what is at a path of the host, with all below it.
+func forceRemove(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	// WalkDir calls for a directory before it reads it.
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = root.Chmod(name, 0o700)
+		}
+		return err
+	})
+	return errors.Join(err, os.RemoveAll(path))
+}

@@ -1,0 +1,64 @@
+package wsdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A gate lets the changes of one root be committed while the policy on disk
+// allows them. A change that began under an older policy obeys the present one:
+// when a revocation is acknowledged, no change that it forbids is made any more.
+//
+// A commit holds the lock of the state, shared; a change of the policy holds it
+// exclusively.
+type gate struct {
+	h       *Handle
+	durable bool // changes are on stable storage
+}
+
+// Gate returns what lets the changes be committed that go to a root under the
+// policy of m: see boundary.Options.Commit.
+func (h *Handle) Gate(m *Meta) func(change func() error) error {
+	g := &gate{h: h, durable: m.Policy.Durable}
+	return g.commit
+}
+
+func (g *gate) commit(change func() error) error {
+	lock := flock.New(g.h.g.Path(g.h.id, lockName), existing)
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	err := lock.RLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.judge(); err != nil {
+		return err
+	}
+	if !g.h.stands() {
+		return fmt.Errorf("%w: the directory of the workspace is another one now, or none", fault.Evicted)
+	}
+	return change()
+}
+
+// judge asks the state on disk whether a change may be made.
+func (g *gate) judge() error {
+	m, err := g.h.g.Read(g.h.id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)
+	case err != nil:
+		return fmt.Errorf("%w: the state of the workspace is not valid any more", fault.Evicted)
+	case m.Policy.ReadOnly:
+		return fmt.Errorf("%w: the workspace has become read-only", fault.PermissionDenied)
+	case m.Policy.Durable && !g.durable:
+		return fmt.Errorf("%w: the workspace has become durable", fault.Evicted)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package wsdir
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Ensure makes the workspace of spec, or brings the one that is there to its
+// policy. own is what the provider keeps in the state; build, which may be nil,
+// adds to the directory of a new workspace before it gets its name.
+func (g *Ground) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
+	unlock, err := g.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	m, err := g.Read(spec.ID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return g.create(ctx, spec, own, build)
+	case err != nil:
+		return nil, err
+	case m.Dir != cleanDir(spec.Dir):
+		return nil, fmt.Errorf("directory %q: %w: the workspace was opened with %q", spec.Dir, fault.InvalidArgument, m.Dir)
+	case !bytes.Equal(m.Own, own):
+		return nil, fmt.Errorf("what the workspace starts from: %w: it was opened with another configuration", fault.InvalidArgument)
+	case samePolicy(m.Policy, spec.Policy):
+		return m, nil
+	}
+	return m, g.setPolicy(ctx, m, spec.Policy)
+}
+
+func cleanDir(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return filepath.Clean(dir)
+}
+
+// create makes a workspace under a name that says it is new, and then gives it
+// its own.
+func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
+	m := &Meta{Version: stateVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
+	if spec.Dir != "" {
+		var err error
+		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {
+			return nil, err
+		}
+		m.Dir = cleanDir(spec.Dir)
+	}
+	fresh := g.Path(g.newPrefix + spec.ID)
+	if err := makeAnew(fresh); err != nil {
+		return nil, err
+	}
+	driver.Step(ctx, "directory made")
+	if err := m.build(ctx, fresh, build); err != nil {
+		return nil, errors.Join(err, files.RemoveTree(fresh))
+	}
+	if err := os.Rename(fresh, g.Path(spec.ID)); err != nil {
+		return nil, errors.Join(err, files.RemoveTree(fresh))
+	}
+	driver.Step(ctx, "renamed")
+	if m.Policy.Durable {
+		return m, syncPath(g.root)
+	}
+	return m, nil
+}
+
+// makeAnew makes a directory, in place of one that a crash left.
+func makeAnew(dir string) error {
+	const mode = 0o700
+	err := os.Mkdir(dir, mode)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := files.RemoveTree(dir); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, mode)
+}
+
+// build fills the directory of a new workspace.
+func (m *Meta) build(ctx context.Context, dir string, more func(dir string) error) error {
+	if m.Dir == "" {
+		if err := os.Mkdir(filepath.Join(dir, FilesName), 0o755); err != nil {
+			return err
+		}
+		driver.Step(ctx, "files made")
+	}
+	if more != nil {
+		if err := more(dir); err != nil {
+			return err
+		}
+		driver.Step(ctx, "more made")
+	}
+	// Whoever opens a workspace that need not outlive a loss of power does not wait
+	// for the disk.
+	if err := (Dir{dir, m.Kind}).first(m); err != nil {
+		return err
+	}
+	driver.Step(ctx, "state written")
+	return nil
+}

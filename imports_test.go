@@ -1,0 +1,263 @@
+package croft
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/croft-run/croft"
+
+// may says which packages of this module each package may import. Read from top
+// to bottom it is the architecture: arrows only go up. A name stands for that
+// package alone; "x/..." for all below x; "*" in a row's name for one element. A
+// package that no row names fails, so a new one begins by finding its place
+// here. Every package may import those of leaves. Files of tests are free.
+var may = []struct{ pkg, imports string }{
+	{"fault", ""},
+	{"event", "fault"},
+	{"secret", "fault"},
+	{"tool/profile", ""},
+	{"internal/strictjson", "fault"},
+	{"workspace/driver", "fault event internal/strictjson"},
+	{"internal/search", "fault workspace/driver"},
+	{"internal/outputs", "workspace/driver"},
+	{"internal/atomicfile", ""},
+	{"internal/diskreserve", ""},
+	{"internal/flockfile", ""},
+	{"internal/sqlitetx", ""},
+	{"internal/keylock", ""},
+	{"internal/suggest", ""},
+	{"internal/locktmp", ""},
+	{"internal/live", ""},
+	{"internal/sleep", ""},
+	{"internal/strictyaml", ""},
+	{"internal/textdiff", ""},
+	{"internal/tail", ""},
+	{"interp/isolate", "fault workspace/driver internal/search internal/outputs"},
+	{"interp/isolate/internal/meter", ""},
+	{"interp/codeblock", "fault workspace workspace/driver interp/isolate"},
+	{"interp/jupyter", "fault workspace/driver internal/outputs"},
+	{"internal/testenv", ""},
+	{"internal/testreport", ""},
+	{"internal/binsize", ""},
+	{"internal/scripted", ""},
+	{"workspace", "fault event workspace/driver internal/search internal/suggest"},
+	{"workspace/workspacetest", "fault workspace workspace/driver"},
+	{"egress", "fault event secret workspace/driver"},
+	{"egress/proxies", "fault egress workspace/driver"},
+	{"host/files", "fault workspace/driver internal/search"},
+	{"host/process", "fault event workspace/driver"},
+	{"host/cmdpolicy", "fault event workspace/driver host/files"},
+	{"host/cgroup/cgroupv1", ""},
+	{"host/cgroup", "fault host/cgroup/cgroupv1"},
+	{"host/wsdir", "fault workspace/driver host/files"},
+	{"snapshot", "fault secret workspace/driver host/files internal/search"},
+	{"snapshot/template", "fault workspace/driver host/files snapshot"},
+	{"internal/blobs", "fault"},
+	{"snapshot/bucket", "fault snapshot internal/blobs"},
+	{"guest/guestpb", ""},
+	{"host/guestbin", "fault"},
+	{"host/guestbin/internal/pack", ""},
+	{"guest/internal/gensyscalls", ""},
+	{"guest/keep", "fault workspace/driver host/wsdir guest"},
+	{"guest", "fault workspace/driver host/... guest/guestpb host/guestbin internal/tail"},
+	{"internal/shellwire", "fault workspace/driver"},
+	{"internal/shelltest", "provider/memory provider/sandbox fault workspace/driver host/process provider/local"},
+	{"client", "fault workspace/driver internal/shellwire"},
+	{"provider/all", "event egress workspace workspace/driver provider/memory provider/local provider/filestore provider/sandbox provider/docker snapshot"},
+	{"provider/*", "fault event workspace/driver host/... guest host/guestbin guest/keep snapshot egress egress/proxies secret internal/tail internal/sqlitetx"},
+	{"provider/wrap/cmdpolicy", "workspace/driver host/cmdpolicy"},
+	{"provider/wrap/interpreters", "workspace/driver interp/isolate interp/jupyter"},
+	{"provider/wrap/concurrency", "fault workspace/driver"},
+	{"provider/wrap/limit", "fault workspace/driver"},
+	{"provider/wrap/pool", "fault workspace/driver"},
+	{"provider/wrap/record", "fault workspace/driver"},
+	{"provider/wrap/retry", "fault workspace/driver"},
+	{"provider/wrap", ""},
+	{"daemon/config", "fault secret workspace/driver"},
+	{"registry", "fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
+	{"snapshot/history", "fault workspace workspace/driver snapshot"},
+	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
+	{"prepare/bootstrap", "fault workspace workspace/driver prepare/stage"},
+	{"tool", "fault event secret tool/profile workspace workspace/driver internal/keylock internal/strictjson"},
+	{"tool/all", "tool tool/..."},
+	{"tool/ast/grammar", "fault"},
+	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},
+	{"tool/verifytool", "fault tool/profile workspace workspace/driver tool tool/verify"},
+	{"tool/verify", "fault tool/profile workspace workspace/driver"},
+	{"tool/snapshots", "fault workspace workspace/driver snapshot snapshot/history tool"},
+	{"tool/lsp", "fault workspace workspace/driver tool tool/verify internal/tail"},
+	{"tool/skill", "fault workspace workspace/driver prepare/stage prepare/bootstrap tool"},
+	{"tool/*", "fault event secret tool/profile workspace workspace/driver tool internal/search"},
+	{"eval/session", "fault"},
+	{"eval/agent", "fault workspace/driver eval/session"},
+	{"eval/replay", "fault secret"},
+	{"eval/judge", "fault"},
+	{"eval/suite", "fault event workspace/driver host/files internal/suggest internal/locktmp"},
+	{"eval", "fault event workspace workspace/driver snapshot host/files host/process eval/session eval/agent eval/suite eval/judge eval/replay internal/locktmp"},
+	{"eval/evaltest", "eval eval/suite provider/sandbox"},
+	{"server/httpguard", "fault"},
+	{"server/mcpserver", "fault event workspace workspace/driver tool server/httpguard"},
+	{"server/rest", "prepare/stage fault event workspace workspace/driver registry tool/profile internal/shellwire server/httpguard snapshot snapshot/template snapshot/history"},
+	{"daemon/app", "client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill"},
+	{"daemon/cli", "internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap"},
+	{"daemon", "workspace/driver daemon/cli"},
+	{"cmd/croft", "daemon"},
+	{"cmd/croft-guest", "guest"},
+	{"e2e", ""},
+	{"bench", "fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
+}
+
+// leaves are small helpers that import nothing of this module.
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/live internal/sleep internal/strictyaml internal/textdiff"
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		allowed, ok := row(p.dir)
+		if !ok {
+			t.Errorf("package %s has no row in the import table; add one to imports_test.go that says what it may import", p.dir)
+			continue
+		}
+		for imp, file := range p.imports {
+			if !slices.ContainsFunc(allowed, func(pattern string) bool { return covers(pattern, imp) }) {
+				t.Errorf("%s imports %s; %s may import only: %s", file, imp, p.dir, strings.Join(allowed, " "))
+			}
+		}
+	}
+}
+
+// TestRowsAreUsed keeps the table free of rows that describe nothing.
+func TestRowsAreUsed(t *testing.T) {
+	dirs := packages(t)
+	for _, r := range may {
+		if !slices.ContainsFunc(dirs, func(p pkg) bool { return covers(r.pkg, p.dir) }) {
+			t.Errorf("the row %q names no package", r.pkg)
+		}
+	}
+}
+
+func TestEveryPackageTellsItsStory(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.docs) != 1 {
+			t.Errorf("package %s has %d package comments (%v), want one", p.dir, len(p.docs), p.docs)
+		}
+	}
+}
+
+// TestLightImports holds what someone who imports the contract pays for it.
+func TestLightImports(t *testing.T) {
+	heavy := []string{"modernc.org/", "github.com/jackc/", "gocloud.dev", "github.com/spf13/", "github.com/danielgtaylor/",
+		"github.com/moby/", "github.com/docker/", "k8s.io/", "github.com/aws/", "google.golang.org/grpc"}
+	for _, p := range []string{"fault", "event", "workspace/driver", "workspace", "host/files", "tool/profile", "provider/memory"} {
+		out, err := exec.Command("go", "list", "-deps", "./"+p).Output()
+		if err != nil {
+			t.Fatalf("go list %s: %v", p, err)
+		}
+		for dep := range strings.Lines(string(out)) {
+			for _, h := range heavy {
+				if strings.HasPrefix(dep, h) {
+					t.Errorf("%s drags in %s", p, strings.TrimSpace(dep))
+				}
+			}
+		}
+	}
+}
+
+type pkg struct {
+	dir     string            // relative to the module
+	imports map[string]string // package of ours -> a file that imports it
+	docs    []string          // files with a package comment
+}
+
+// packages parses every package of the module but nested modules and testdata.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	found := map[string]*pkg{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if skipDir(name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		add(found, filepath.ToSlash(name), f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []pkg
+	for _, p := range found {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b pkg) int { return strings.Compare(a.dir, b.dir) })
+	return list
+}
+
+func skipDir(name string) bool {
+	if name == "." {
+		return false
+	}
+	base := filepath.Base(name)
+	if base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || name == "bin" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil
+}
+
+func add(found map[string]*pkg, name string, f *ast.File) {
+	dir := path.Dir(name)
+	if dir == "." {
+		return
+	}
+	p := found[dir]
+	if p == nil {
+		p = &pkg{dir: dir, imports: map[string]string{}}
+		found[dir] = p
+	}
+	if f.Doc != nil && !ast.IsGenerated(f) {
+		p.docs = append(p.docs, name)
+	}
+	for _, spec := range f.Imports {
+		if imp, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours {
+			p.imports[imp] = name
+		}
+	}
+}
+
+func row(dir string) ([]string, bool) {
+	for _, r := range may {
+		if covers(r.pkg, dir) {
+			return strings.Fields(r.imports + " " + leaves), true
+		}
+	}
+	return nil, false
+}
+
+func covers(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return strings.HasPrefix(name, prefix+"/")
+	}
+	match, err := path.Match(pattern, name)
+	return err == nil && match
+}

@@ -1,0 +1,143 @@
+package isolate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed" // what drops types
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// stripper is strip.js with Sucrase, compressed; see build.sh.
+//
+//go:embed typescript.js.gz
+var stripper []byte
+
+//go:embed strip_node.js
+var stripNode string
+
+// NodeTypeScript returns a program for node that takes two paths: it drops the types
+// of the first, which is TypeScript, writes the second, and runs that. So whoever
+// has a node in a workspace need not read what is untrusted outside of it.
+func NodeTypeScript() (string, error) {
+	program, err := unzip(stripper)
+	return string(program) + stripNode, err
+}
+
+func unzip(data []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+// typesImage returns the image of an isolate that drops types, making it at the first
+// use. A parser of TypeScript tries one reading after the other, which takes
+// exponential time where somebody means it to, and calls itself for every level of
+// nesting. In an isolate neither is more than a script of theirs.
+func (e *Engine) typesImage(ctx context.Context) (*image, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.types != nil {
+		return e.types, nil
+	}
+	program, err := unzip(stripper)
+	if err != nil {
+		return nil, err
+	}
+	img := &image{compiled: e.image.compiled}
+	err = e.capture(context.WithoutCancel(ctx), img, func(ctx context.Context, iso *isolate) error {
+		fn, err := iso.eval(ctx, string(program)+";croft.strip", "croft:typescript", evalScript)
+		if err != nil {
+			return err
+		}
+		img.strip = fn
+		return iso.failure(ctx, fn)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("script: prepare the reader of TypeScript: %w: %w", fault.Internal, err)
+	}
+	e.types = img
+	return img, nil
+}
+
+// syntaxError is what strip.js says of a source that it can't read.
+type syntaxError struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Text    string `json:"text"`
+}
+
+// javascript drops the types of TypeScript, in an isolate with the bounds of the run.
+// An error is that it was stopped.
+func (r *run) javascript(ctx context.Context, source, name string) (string, *driver.CodeError, error) {
+	img, err := r.engine.typesImage(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	memory := r.memory(img)
+	defer func() { r.full = r.full || memory.refused }()
+	iso, err := img.instantiate(experimental.WithMemoryAllocator(ctx, memory), r.engine.runtime)
+	if err != nil {
+		return "", nil, err
+	}
+	defer iso.close(context.WithoutCancel(ctx))
+	answer, err := iso.strip(withIsolate(ctx, iso), source, name)
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, ctx.Err()
+	case err != nil:
+		return "", nil, err
+	case answer == "":
+		return "", nil, errors.New("the reader of TypeScript has no answer")
+	case answer[0] == '+':
+		return answer[1:], nil, nil
+	}
+	var bad syntaxError
+	if err := json.Unmarshal([]byte(answer[1:]), &bad); err != nil {
+		return "", nil, err
+	}
+	e := &driver.CodeError{Name: bad.Name, Value: bad.Message}
+	if bad.Line > 0 {
+		e.Traceback = []string{fmt.Sprintf("%s:%d:%d: %s", name, bad.Line, bad.Column, bad.Message), "    " + bad.Text}
+	}
+	return "", e, nil
+}
+
+// strip calls strip.js.
+func (iso *isolate) strip(ctx context.Context, source, name string) (string, error) {
+	var args []uint64
+	for _, s := range []string{source, name} {
+		v, err := iso.newText(ctx, s)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, v)
+	}
+	v, err := iso.apply(ctx, iso.image.strip, args...)
+	if err != nil {
+		return "", err
+	}
+	if err := iso.failure(ctx, v); err != nil {
+		return "", err
+	}
+	return iso.text(ctx, v)
+}
+
+var statement = regexp.MustCompile(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[\w$]+[ \t]*(,|from\b)|export[ \t]+(default|const|let|var|function|class|async|\{|\*)|export[ \t]*\{)`)
+
+// isModule reports whether source has statements that only modules may have.
+// Anything else is run as a script, whose last value is the result.
+func isModule(source string) bool { return statement.MatchString(source) }

@@ -1,0 +1,270 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// fileDoer does a file with its content.
+type fileDoer struct {
+	r *Reconciler
+	f File
+}
+
+func (d *fileDoer) mode() string { return strconv.FormatUint(uint64(d.f.Mode), 8) }
+
+func (d *fileDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+	sum := driver.DigestBytes(d.f.Content)
+	v := verdict{fingerprint: fingerprint("file", d.f.Target, d.mode(), sum)}
+	if rec.Fingerprint != v.fingerprint {
+		return v, nil
+	}
+	return d.r.unchanged(ctx, d.f.Target, rec, v, sum)
+}
+
+// unchanged looks whether what was made still looks as it did and, where it does
+// not, whether it is still the same.
+func (r *Reconciler) unchanged(ctx context.Context, target string, rec stage.PreparedRecord, v verdict, sum string) (verdict, error) {
+	now, err := stage.LookInside(ctx, r.ws, target)
+	if code := fault.Of(err); code == fault.NotFound || code == fault.SandboxViolation {
+		v.drift = target + " is gone"
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	if now == rec.Seen {
+		return v, nil
+	}
+	is, err := r.ws.Digest(ctx, target)
+	if err != nil || is != sum || modeChanged(ctx, r, target, rec) {
+		v.drift = target + " was changed"
+		return v, nil
+	}
+	rec.Seen = now
+	v.refreshed = &rec
+	return v, nil
+}
+
+// modeChanged reports whether a file has another mode than the one that was noted.
+func modeChanged(ctx context.Context, r *Reconciler, target string, rec stage.PreparedRecord) bool {
+	info, err := r.ws.Stat(ctx, target, nil)
+	_, mode, ok := strings.Cut(rec.Digest, "/")
+	return err != nil || ok && mode != strconv.FormatUint(uint64(info.Mode), 8)
+}
+
+func (d *fileDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+	if err := h.PutFile(ctx, stage.File{Path: d.f.Target, Content: d.f.Content, Mode: d.f.Mode}); err != nil {
+		return nil, err
+	}
+	rec.Source = driver.DigestBytes(d.f.Content)
+	return nil, d.r.seen(ctx, d.f.Target, rec)
+}
+
+// seen notes how what was made looks.
+func (r *Reconciler) seen(ctx context.Context, target string, rec *stage.PreparedRecord) error {
+	info, err := r.ws.Stat(ctx, target, nil)
+	if err != nil {
+		return err
+	}
+	rec.Digest = "/" + strconv.FormatUint(uint64(info.Mode), 8)
+	rec.Seen, err = stage.LookInside(ctx, r.ws, target)
+	return err
+}
+
+// inputDoer does a file that comes from elsewhere.
+type inputDoer struct {
+	r *Reconciler
+	f File
+}
+
+// skill returns the name of the skill that the input is taken of, "" for none.
+func (d *inputDoer) skill() string {
+	rest, ok := strings.CutPrefix(d.r.st.Inside(*d.f.Input), stage.DirSkills+"/")
+	if !ok || !strings.HasPrefix(d.f.Input.From, "skill:") {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func (d *inputDoer) looksAt() []string {
+	if name := d.r.st.Inside(*d.f.Input); name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+func (d *inputDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+	in := d.f.Input
+	look, err := d.r.st.Look(ctx, *in)
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{fingerprint: fingerprint("input", d.f.Target, in.From, in.Mode, strconv.FormatBool(in.Pin), look)}
+	if rec.Fingerprint != v.fingerprint {
+		return v, nil
+	}
+	return d.r.unchanged(ctx, d.f.Target, rec, v, rec.Source)
+}
+
+func (d *inputDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+	in := *d.f.Input
+	in.To = d.f.Target
+	if _, err := h.StageInputs(ctx, []stage.Input{in}); err != nil {
+		return nil, err
+	}
+	if err := d.r.seen(ctx, d.f.Target, rec); err != nil {
+		return nil, err
+	}
+	var err error
+	rec.Source, err = d.r.ws.Digest(ctx, d.f.Target) // of what was made, to tell a change from a touch
+	return nil, err
+}
+
+// commandDoer runs a command.
+type commandDoer struct {
+	r *Reconciler
+	c Command
+}
+
+func (d *commandDoer) looksAt() []string { return d.c.FingerprintInputs }
+
+func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+	if !d.r.ws.Capabilities().Has(driver.CapShell) {
+		return verdict{}, fmt.Errorf("run %s: %w: this workspace has no shell", d.c.Cmd, fault.Unsupported)
+	}
+	look := ""
+	for _, name := range d.c.FingerprintInputs {
+		l, err := stage.LookInside(ctx, d.r.ws, name)
+		if err != nil && fault.Of(err) != fault.NotFound {
+			return verdict{}, err
+		}
+		look += l + "\n"
+	}
+	next := rec
+	if rec.Source != look || rec.Digest == "" {
+		sum, err := d.inputs(ctx)
+		if err != nil {
+			return verdict{}, err
+		}
+		next.Source, next.Digest = look, sum
+	}
+	v := verdict{fingerprint: fingerprint("command", d.c.base(), next.Digest)}
+	if next != rec {
+		v.refreshed = &next
+	}
+	for _, name := range append([]string{d.c.MarkerPath}, d.c.ObservedPaths...) {
+		if name == "" {
+			continue
+		}
+		gone, err := d.r.missing(ctx, name)
+		if err != nil {
+			return verdict{}, fmt.Errorf("path %q: %w", name, err)
+		}
+		if gone && v.drift == "" {
+			v.drift = name + " is gone"
+		}
+	}
+	return v, nil
+}
+
+// inputs is the digest of the files whose content counts.
+func (d *commandDoer) inputs(ctx context.Context) (string, error) {
+	parts := []string{"inputs"}
+	for _, name := range d.c.FingerprintInputs {
+		sum, err := d.r.ws.Digest(ctx, name)
+		if err != nil && fault.Of(err) != fault.NotFound {
+			return "", err
+		}
+		parts = append(parts, name, sum)
+	}
+	return fingerprint(parts...), nil
+}
+
+func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+	if err := d.c.run(ctx, d.r); err != nil {
+		return nil, err
+	}
+	if err := d.mark(ctx, rec); err != nil {
+		return nil, fmt.Errorf("marker %q: %w", d.c.MarkerPath, err)
+	}
+	var notes []string
+	for _, name := range d.c.ObservedPaths {
+		gone, err := d.r.missing(ctx, name)
+		if err != nil {
+			return notes, fmt.Errorf("path %q: %w", name, err)
+		}
+		if gone {
+			notes = append(notes, fmt.Sprintf("it was run and did not make %q, which is observed: it is run again each time", name))
+		}
+	}
+	return notes, nil
+}
+
+// mark makes the file that says that the command was run, where the command made
+// nothing, and notes how it looks: what the record knows is ours to remove.
+func (d *commandDoer) mark(ctx context.Context, rec *stage.PreparedRecord) error {
+	if d.c.MarkerPath == "" {
+		return nil
+	}
+	gone, err := d.r.missing(ctx, d.c.MarkerPath)
+	if err != nil || !gone {
+		return err
+	}
+	text := "reconciled at " + d.r.now().UTC().Format("2006-01-02T15:04:05Z07:00") + "\n"
+	if _, err := d.r.ws.WriteFile(ctx, d.c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true}); err != nil {
+		return err
+	}
+	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.c.MarkerPath)
+	return err
+}
+
+// run runs the command. One that does not end well is an error.
+func (c Command) run(ctx context.Context, r *Reconciler) error {
+	cmd := driver.Command{
+		Argv: append([]string{c.Cmd}, c.Args...), Env: c.Env, Dir: c.Cwd, Timeout: c.Timeout, Limits: c.Limits, Stdin: strings.NewReader(c.Stdin),
+	}
+	if cmd.Timeout == 0 {
+		cmd.Timeout = DefaultTimeout
+	}
+	res, err := r.st.Run(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", c.Cmd, err)
+	}
+	return runError(c.Cmd, res)
+}
+
+// runError is the error of a command that did not end well, with what it said.
+func runError(name string, res driver.Result) error {
+	if res.Succeeded() {
+		return nil
+	}
+	code, how := fault.Failed, fmt.Sprintf("exited %d", res.ExitCode)
+	switch {
+	case res.Cause == driver.CauseTimeout:
+		code, how = fault.DeadlineExceeded, "ran out of time after "+res.Duration.String()
+	case res.Cause != "":
+		how = "ended: " + string(res.Cause)
+	case res.Signal != "":
+		how = "was ended by " + res.Signal
+	}
+	return fmt.Errorf("command %q %s: %w: stderr=%s stdout=%s", name, how, code, cut(res.Stderr), cut(res.Stdout))
+}
+
+// cut is the end of what a program said, where the reason mostly is.
+func cut(out []byte) string {
+	const most = 2048
+	s := strings.TrimSpace(strings.ToValidUTF8(string(out), "?"))
+	if len(s) > most {
+		s = "..." + s[len(s)-most:]
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,219 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/tool"
+)
+
+// Paths of the transports.
+const (
+	Path    = "/mcp"
+	SSEPath = "/sse"
+)
+
+// maxMessage is the size of the largest message of a client.
+const maxMessage = 32 << 20
+
+// ServeStdio speaks with one client over a pair of streams, until its stream ends
+// or ctx does. The calls that are under way then have ended when it returns.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	defer s.calls.close()
+	m, err := s.served(ctx, view{toolset: s.opts.Toolset})
+	if err != nil {
+		return err
+	}
+	session, err := m.Connect(ctx, newStdio(in, out), nil)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		_ = session.Close() // how it ends, Wait says
+		err = <-ended
+	}
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil // the client is done, or we are
+	}
+	return err
+}
+
+// Handler is streamable HTTP. A request may choose with ?workspace=NAME to have
+// that one alone, and with ?toolset= the names of its tools.
+func (s *Server) Handler() http.Handler {
+	h := mcp.NewStreamableHTTPHandler(s.choose, &mcp.StreamableHTTPOptions{
+		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
+		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
+		DisableLocalhostProtection: true, // Guard knows the names of this host
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.checkView(w, r) {
+			return
+		}
+		r, end := s.untilDrain(r)
+		defer end()
+		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+			leave := s.calls.connect(id, s.opts.Vanish)
+			defer func() { leave(r.Context().Err() != nil) }()
+			if r.Method == http.MethodDelete {
+				s.calls.end(id)
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// sessions is where the library keeps what clients may have missed. It is told of
+// each session that has ended.
+type sessions struct {
+	mcp.EventStore
+	env *tool.Env
+}
+
+// SessionClosed forgets a session.
+func (s sessions) SessionClosed(ctx context.Context, id string) error {
+	s.env.EndSession(id)
+	return s.EventStore.SessionClosed(ctx, id)
+}
+
+// untilDrain gives a request a context that ends when the server drains.
+func (s *Server) untilDrain(r *http.Request) (*http.Request, func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(s.drained, cancel)
+	return r.WithContext(ctx), func() { stop(); cancel() }
+}
+
+// Drain ends the streams of clients over HTTP, which would otherwise be open for
+// as long as they like. It is called before a listener shuts down.
+func (s *Server) Drain() { s.drain() }
+
+// SSEHandler is the transport of older clients: a stream of events, and messages
+// that are posted. Its session ends with the stream.
+func (s *Server) SSEHandler() http.Handler {
+	h := mcp.NewSSEHandler(s.choose, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.checkView(w, r, sessionParameter) {
+			r, end := s.untilDrain(r)
+			defer end()
+			if r.Method == http.MethodGet {
+				ctx, stream := withStream(r.Context())
+				defer s.opts.Env.EndSession(stream.id)
+				r = r.WithContext(ctx)
+			}
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// viewOf returns what a request chose.
+func (s *Server) viewOf(r *http.Request) (view, error) {
+	q := r.URL.Query()
+	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
+	if name := q.Get("toolset"); name != "" {
+		var err error
+		if v.toolset, err = ParseToolset(name); err != nil {
+			return v, err
+		}
+	}
+	if v.only == "" {
+		return v, nil
+	}
+	list, err := s.opts.Env.Entries(r.Context(), v.only)
+	if err == nil && len(list) == 0 {
+		err = tool.Errorf(fault.NotFound, "unknown workspace %q", v.only)
+	}
+	return v, err
+}
+
+// sessionParameter is where the library has the session of a message that is posted
+// to an older client's stream.
+const sessionParameter = "sessionid"
+
+// checkParameters refuses one that is not known, or is given twice: a mistake that
+// would otherwise show as the wrong tools.
+func checkParameters(r *http.Request, known ...string) error {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("mcpserver: parameters: %w: %w", fault.InvalidArgument, err)
+	}
+	known = append([]string{"workspace", "toolset"}, known...)
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case !slices.Contains(known, name):
+			return tool.Errorf(fault.InvalidArgument, "unknown parameter %.100q; known: workspace, toolset", name)
+		case len(q[name]) > 1:
+			return tool.Errorf(fault.InvalidArgument, "the parameter %s is given %d times", name, len(q[name]))
+		}
+	}
+	return nil
+}
+
+// checkView answers a request whose choice is wrong.
+func (s *Server) checkView(w http.ResponseWriter, r *http.Request, known ...string) bool {
+	err := checkParameters(r, known...)
+	if err == nil {
+		_, err = s.viewOf(r)
+	}
+	if err != nil {
+		refuse(w, err)
+	}
+	return err == nil
+}
+
+// choose returns the server that a new session of a request gets; nil where the
+// workspaces can't be listed.
+func (s *Server) choose(r *http.Request) *mcp.Server {
+	v, err := s.viewOf(r)
+	if err != nil {
+		return nil
+	}
+	m, err := s.served(r.Context(), v)
+	if err != nil {
+		s.log.Error("serve a client", "error", err)
+		return nil
+	}
+	return m.Server
+}
+
+// Guard lets only those reach a handler who bear the token, under a name that is
+// this host's, and from no page of another origin.
+func Guard(h http.Handler, token string, hosts []string) http.Handler {
+	g := httpguard.Guard{Token: token, Hosts: hosts}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Check(r); err != nil {
+			refuse(w, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Missing answers requests for what is not served.
+func Missing(w http.ResponseWriter, r *http.Request) {
+	refuse(w, fmt.Errorf("route %.100q: %w: there are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if fault.Of(err) == fault.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(fault.Of(err).Status())
+	_ = json.NewEncoder(w).Encode(map[string]fault.Wire{"error": fault.Encode(err)}) // nobody is there to be told
+}

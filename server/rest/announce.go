@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"context"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Announce tells of a workspace that was opened, or came back: around what its
+// fence stands, and which project is in it. It opens the workspace if need be; one
+// that is gone meanwhile is not told of.
+func (s *Server) Announce(ctx context.Context, id string) {
+	r, err := s.cfg.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return
+	}
+	ws, err := s.cfg.Registry.Acquire(ctx, id)
+	if err != nil {
+		return
+	}
+	session := r.Spec.Session.ID
+	s.cfg.Events.Emit(event.NewWorkspaceSandbox(id, session, ws.Traits().Root))
+	if !ws.Capabilities().Has(driver.CapFS) {
+		return
+	}
+	if _, err := s.detect(ws, session); err != nil {
+		s.log.Debug("look for projects", "workspace", id, "error", err)
+	}
+}
+
+// detect returns the profile of a workspace, and tells of the project in it
+// where that is new.
+func (s *Server) detect(ws *workspace.Workspace, session string) (profile.Profile, error) {
+	p, err := s.profiles.Get(ws.ID(), ws.FS())
+	if err != nil || len(p.Projects) == 0 {
+		return p, err
+	}
+	first := p.Projects[0]
+	told := event.Profile{
+		Ecosystem: string(first.Ecosystem), PackageManager: first.PackageManager,
+		Install: commandText(first.Install), Lint: commandText(first.Lint),
+		Format: commandText(first.Format), Test: commandText(first.Test),
+	}
+	s.mu.Lock()
+	known := s.told[ws.ID()] == told
+	s.told[ws.ID()] = told
+	s.mu.Unlock()
+	if !known {
+		s.cfg.Events.Emit(event.NewWorkspaceProfile(ws.ID(), session, told))
+	}
+	return p, nil
+}
+
+func commandText(c profile.Command) string {
+	if c.IsZero() {
+		return ""
+	}
+	return c.String()
+}
+
+// forget drops what is remembered of a workspace that ended.
+func (s *Server) forget(id string) {
+	s.profiles.Forget(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.told, id)
+}

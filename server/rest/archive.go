@@ -1,0 +1,63 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const importPath = onePath + "/import"
+
+func (s *Server) archiveRoutes() {
+	op := s.op(http.MethodPost, importPath, "import-archive", "Bring a directory in, from a tar stream, all or nothing")
+	op.Description = "Nothing may be at path. Names in the stream are relative to the directory, and each directory comes before what is in it. " +
+		"Symlinks that would leave the workspace, and what is neither a file, a directory nor a symlink, stay out and are listed."
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/x-tar": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+	op.MaxBodyBytes = 0 // it is a stream; parameter maxBytes bounds what is kept
+	handle(s, op, s.importArchive)
+}
+
+type importInput struct {
+	Target
+	Path     string `query:"path" required:"true"`
+	ReadOnly bool   `query:"readonly" doc:"without any permission to write"`
+	MaxFiles int    `query:"maxFiles" minimum:"0" doc:"refuse more entries than this; 0 is no limit"`
+	MaxBytes int64  `query:"maxBytes" minimum:"0" doc:"refuse more bytes of files than this; 0 is no limit"`
+
+	stream io.Reader
+	end    func() // drains what is left of the body
+}
+
+// Resolve takes the body as a stream.
+func (in *importInput) Resolve(ctx huma.Context) []error {
+	r, w := humago.Unwrap(ctx)
+	in.stream, in.end = r.Body, func() { drain(w, r) }
+	return nil
+}
+
+func (s *Server) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	var res driver.ImportResult
+	if err == nil {
+		opts := &workspace.ImportOptions{ReadOnly: in.ReadOnly, MaxFiles: in.MaxFiles, MaxBytes: in.MaxBytes}
+		res, err = ws.ImportArchive(ctx, clientBody{in.stream}, in.Path, opts)
+	}
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
+		err = fmt.Errorf("import to %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	}
+	if err != nil {
+		in.end()
+		return nil, err
+	}
+	return &body[driver.ImportResult]{res}, nil
+}

@@ -1,0 +1,162 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const (
+	codePath     = onePath + "/code"
+	scriptPath   = onePath + "/script"
+	contextsPath = onePath + "/contexts"
+	contextPath  = contextsPath + "/{context}"
+)
+
+func (s *Server) codeRoutes() {
+	code := s.streamed(codePath, "run-code", "Run code in a context that keeps state, or in one of its own")
+	handle(s, code, func(ctx context.Context, in *codeInput) (*huma.StreamResponse, error) {
+		return s.runCode(ctx, in, (*workspace.Workspace).RunCode)
+	})
+	script := s.streamed(scriptPath, "run-script", "Run a script in an isolate that is thrown away after it")
+	handle(s, script, func(ctx context.Context, in *codeInput) (*huma.StreamResponse, error) {
+		return s.runCode(ctx, in, (*workspace.Workspace).RunScript)
+	})
+	handle(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
+	handle(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
+	handle(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextVerb(s, (*workspace.Workspace).DeleteContext))
+	handle(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextVerb(s, (*workspace.Workspace).RestartContext))
+	handle(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Stop what a context runs, and keep its state"), contextVerb(s, (*workspace.Workspace).InterruptContext))
+}
+
+// streamed is an operation that answers with a stream of CodeEvents.
+func (s *Server) streamed(path, id, summary string) huma.Operation {
+	op := s.op(http.MethodPost, path, id, summary)
+	op.Description = "The answer is a stream of JSON objects, one per line (CodeEvent). It begins with the first output or with the end: " +
+		"code that can't be run is an ordinary error, and an exception in it a result. A client that goes away interrupts the code."
+	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
+		"application/x-ndjson": {Schema: s.schema(CodeEvent{})},
+	}}
+	return op
+}
+
+// Code is a piece of code to run.
+type Code struct {
+	Language string             `json:"language,omitempty" doc:"that of the context, or the first that the workspace runs, where absent"`
+	Source   string             `json:"source"`
+	Context  string             `json:"context,omitempty" doc:"id of a context; one of its own where absent"`
+	Dir      string             `json:"dir,omitempty" doc:"where it runs, without a context"`
+	Env      map[string]string  `json:"env,omitempty" doc:"further variables, without a context"`
+	Timeout  shellwire.Duration `json:"timeout,omitempty" doc:"after which it is interrupted; such as \"1m30s\", or nanoseconds"`
+}
+
+// A CodeEvent is a line of the answer to code: an output, or the end.
+type CodeEvent struct {
+	Event  string             `json:"event" enum:"output,end,error"`
+	Output *driver.Output     `json:"output,omitempty"`
+	Result *driver.CodeResult `json:"result,omitempty" doc:"of end; without the outputs, which came before"`
+	Error  *fault.Wire        `json:"error,omitempty" doc:"of error: why there is no result"`
+}
+
+type codeInput struct {
+	Target
+	Body Code
+}
+
+type codeRunner func(*workspace.Workspace, context.Context, driver.Code) (driver.CodeResult, error)
+
+func (s *Server) runCode(ctx context.Context, in *codeInput, run codeRunner) (*huma.StreamResponse, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		lines := &lineWriter{w: w, flush: http.NewResponseController(w), broken: cancel}
+		res, err := run(ws, ctx, driver.Code{
+			Language: b.Language, Source: b.Source, Context: b.Context, Dir: b.Dir, Env: b.Env, Timeout: time.Duration(b.Timeout),
+			OnOutput: func(o driver.Output) error { return lines.send(CodeEvent{Event: "output", Output: &o}) },
+		})
+		switch {
+		case err == nil:
+			res.Outputs = nil
+			lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // nobody is left to tell
+		case !lines.begun:
+			s.fail(w, r, err)
+		default:
+			wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
+			lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
+		}
+	}}, nil
+}
+
+// Contexts is the answer of GET .../contexts.
+type Contexts struct {
+	Contexts []driver.CodeContext `json:"contexts"`
+}
+
+type targetInput struct{ Target }
+
+func (s *Server) listContexts(ctx context.Context, in *targetInput) (*body[Contexts], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ws.Contexts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &body[Contexts]{Contexts{Contexts: list}}, nil
+}
+
+// NewContext is a wish for a context.
+type NewContext struct {
+	Language string            `json:"language,omitempty" doc:"the first that the workspace runs, where absent"`
+	Dir      string            `json:"dir,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+}
+
+type createContextInput struct {
+	Target
+	Body NewContext
+}
+
+func (s *Server) createContext(ctx context.Context, in *createContextInput) (*body[driver.CodeContext], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ws.CreateContext(ctx, in.Body.Language, &driver.ContextOptions{Dir: in.Body.Dir, Env: in.Body.Env})
+	if err != nil {
+		return nil, err
+	}
+	return &body[driver.CodeContext]{c}, nil
+}
+
+// ContextTarget addresses a context.
+type ContextTarget struct {
+	Target
+	Context string `path:"context" doc:"id of the context"`
+}
+
+// contextVerb is a route that does one thing to a context.
+func contextVerb(s *Server, do func(*workspace.Workspace, context.Context, string) error) func(context.Context, *ContextTarget) (*none, error) {
+	return func(ctx context.Context, in *ContextTarget) (*none, error) {
+		ws, err := s.workspace(ctx, in.Target)
+		if err != nil {
+			return nil, err
+		}
+		return nil, do(ws, ctx, in.Context)
+	}
+}

@@ -1,0 +1,292 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (s *Server) connectOp() huma.Operation {
+	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket that carries its streams both ways")
+	op.Description = "The first message is text, {\"type\": \"run\" or \"start\", \"command\": ..., \"streams\": [...]}. Text messages are control, " +
+		"binary ones data: a byte that names the stream (0 stdin, 1 stdout, 2 stderr) and what it carries. Each side acknowledges " +
+		"what it has taken ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of a stream ahead of that. " +
+		"The client may send \"eof\" and \"cancel\"; the server ends with \"exit\" or \"error\". " +
+		"A command that is not detached ends with its connection."
+	return switching(op)
+}
+
+// switching documents a route that becomes a WebSocket.
+func switching(op huma.Operation) huma.Operation {
+	op.Responses["101"] = &huma.Response{Description: "the connection is a WebSocket from here on"}
+	return op
+}
+
+// upgrade makes a WebSocket of a request and runs f with it. The context of f
+// ends when the server drains; f ends it, too, when the client is gone.
+func (s *Server) upgrade(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		if !s.enter() {
+			s.fail(w, r, fmt.Errorf("request: %w: the server shuts down", fault.Unavailable))
+			return
+		}
+		defer s.upgraded.Done()
+		if r.Header.Get("Upgrade") == "" {
+			s.fail(w, r, fmt.Errorf("request: %w: this route is a WebSocket: send the headers Connection: Upgrade and Upgrade: websocket", fault.InvalidArgument))
+			return
+		}
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // guard has judged the origin
+		if err != nil {
+			s.log.Warn("upgrade", "path", r.URL.Path, "error", err)
+			return
+		}
+		defer conn.CloseNow() //nolint:errcheck // it is closed, or nobody is left to tell
+		ctx, cancel := s.untilDrain(context.WithoutCancel(r.Context()))
+		defer cancel()
+		f(ctx, cancel, conn)
+	}}
+}
+
+// enter counts a connection that leaves the HTTP server, unless it drains.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.upgraded.Add(1)
+	}
+	return !s.draining
+}
+
+func (s *Server) connect(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
+	ws, err := s.workspace(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	return s.upgrade(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
+		x := &exchange{s: s, ws: ws, conn: shellwire.NewConn(c, shellwire.MaxRequest), cancel: cancel}
+		x.serve(ctx)
+	}), nil
+}
+
+// An exchange is one command on one connection.
+type exchange struct {
+	s      *Server
+	ws     *workspace.Workspace
+	conn   *shellwire.Conn
+	cancel context.CancelFunc // ends the command
+
+	live    context.Context // of the connection: it goes on when the command is cancelled
+	stdin   *shellwire.Buffer
+	windows map[string]*shellwire.Window
+}
+
+// serve reads the request, runs the command and sends how it ended. The command
+// runs under ctx, which the client ends by going away or by asking for it.
+func (x *exchange) serve(ctx context.Context) {
+	live, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	x.live = live
+	first, err := x.first()
+	if err != nil {
+		x.finish(fault.Encode(err))
+		return
+	}
+	cmd, err := x.command(first)
+	if err != nil {
+		x.finish(fault.Encode(err))
+		return
+	}
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		x.receive()
+		x.cancel() // whoever started it is gone
+		hangUp()
+	}()
+	defer func() { <-received }()
+	if first.Type == shellwire.TypeStart {
+		x.start(ctx, cmd)
+	} else {
+		x.run(ctx, cmd)
+	}
+}
+
+func (x *exchange) first() (shellwire.Message, error) {
+	ctx, cancel := context.WithTimeout(x.live, patience)
+	defer cancel()
+	m, _, _, err := x.conn.Receive(ctx)
+	if err == nil && (m.Command == nil || m.Type != shellwire.TypeRun && m.Type != shellwire.TypeStart) {
+		err = fmt.Errorf("connection: %w: the first message is {\"type\": \"run\" or \"start\", \"command\": ...}", fault.InvalidArgument)
+	}
+	return m, err
+}
+
+// command makes the command, with the streams that the client wants to carry.
+func (x *exchange) command(m shellwire.Message) (driver.Command, error) {
+	cmd, err := m.Command.Decode()
+	if err != nil {
+		return cmd, err
+	}
+	x.windows = map[string]*shellwire.Window{}
+	for _, name := range m.Streams {
+		switch name {
+		case shellwire.Stdin:
+			x.stdin = shellwire.NewBuffer()
+			cmd.Stdin = acked{x}
+		case shellwire.Stdout:
+			cmd.OnStdout = x.output(name)
+		case shellwire.Stderr:
+			cmd.OnStderr = x.output(name)
+		default:
+			return cmd, fmt.Errorf("connection: %w: stream %q is none of stdin, stdout, stderr", fault.InvalidArgument, name)
+		}
+	}
+	return cmd, nil
+}
+
+// output returns the callback of a stream. It waits while the client has not
+// taken what came before. A client that is gone takes nothing, and what a
+// detached command writes from then on is in its log alone.
+func (x *exchange) output(stream string) func([]byte) error {
+	w := shellwire.NewWindow()
+	x.windows[stream] = w
+	return func(data []byte) error {
+		for len(data) > 0 {
+			n, err := w.Take(x.live, len(data))
+			if err != nil || x.conn.SendData(x.live, stream, data[:n]) != nil {
+				return nil
+			}
+			data = data[n:]
+		}
+		return nil
+	}
+}
+
+// acked is standard input; what the command took is acknowledged.
+type acked struct{ x *exchange }
+
+func (a acked) Read(p []byte) (int, error) {
+	n, err := a.x.stdin.Read(p)
+	if n > 0 {
+		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiving tells
+	}
+	return n, err
+}
+
+// receive handles what the client sends until it is gone.
+func (x *exchange) receive() {
+	if x.stdin != nil {
+		defer x.stdin.End(fmt.Errorf("the connection ended: %w", fault.Canceled))
+	}
+	for {
+		m, stream, data, err := x.conn.Receive(x.live)
+		if err != nil || !x.handle(m, stream, data) {
+			return
+		}
+	}
+}
+
+// handle reports whether the message makes sense.
+func (x *exchange) handle(m shellwire.Message, stream string, data []byte) bool {
+	switch {
+	case stream == shellwire.Stdin:
+		return x.stdin != nil && x.stdin.Put(data) == nil
+	case stream != "":
+		return false
+	case m.Type == shellwire.TypeAck && x.windows[m.Stream] != nil:
+		x.windows[m.Stream].Give(m.Bytes)
+	case m.Type == shellwire.TypeEOF && x.stdin != nil:
+		x.stdin.End(io.EOF)
+	case m.Type == shellwire.TypeCancel:
+		x.cancel()
+	default:
+		return false
+	}
+	return true
+}
+
+func (x *exchange) run(ctx context.Context, cmd driver.Command) {
+	res, err := x.ws.Run(ctx, cmd)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	x.end(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
+}
+
+// start starts a session, which ends with ctx unless it is detached, and stays
+// until it has ended.
+func (x *exchange) start(ctx context.Context, cmd driver.Command) {
+	session, err := x.ws.Start(ctx, cmd)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	info, err := session.State(x.live)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	if x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeStarted, Session: &info}) != nil {
+		x.cancel()
+	}
+	waiting := ctx
+	if !cmd.Detached {
+		// It ends by itself now that ctx has, and its result is awaited.
+		var stop context.CancelFunc
+		waiting, stop = endLater(ctx)
+		defer stop()
+	}
+	res, err := session.Wait(waiting)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	res.Stdout, res.Stderr = nil, nil
+	x.end(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
+}
+
+// endLater returns a context that ends a while after ctx.
+func endLater(ctx context.Context) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-later.Done():
+		case <-time.After(patience):
+			cancel()
+		}
+	})
+	return later, func() { stop(); cancel() }
+}
+
+func (x *exchange) fail(err error) {
+	x.finish(x.s.problem(requestInfo{http.MethodGet, execPath}, err).Wire)
+}
+
+func (x *exchange) finish(wire fault.Wire) {
+	x.end(shellwire.Message{Type: shellwire.TypeError, Error: &wire})
+}
+
+// end sends the last message and says goodbye; a client that does not answer is
+// not waited for.
+func (x *exchange) end(m shellwire.Message) {
+	ctx, cancel := context.WithTimeout(x.live, patience)
+	defer cancel()
+	if x.conn.Send(ctx, m) == nil {
+		x.conn.Close()
+	} else {
+		x.conn.Abort()
+	}
+}

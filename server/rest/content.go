@@ -1,0 +1,344 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// InfoHeader is the header in which the answer to a read carries the Info of the
+// very file that is read, as JSON in ASCII.
+const InfoHeader = "Croft-Info"
+
+const filesPath = "/v1/workspaces/{id}/files"
+
+func (s *Server) contentRoutes() {
+	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
+	read.Description = "The header " + InfoHeader + " describes the file. An answer that is cut short was not read to its end. " +
+		"With digest=true ETag is the digest of the content. A range that is not in the file has the status 416."
+	read.Responses["200"] = octets("the content")
+	read.Responses["206"] = octets("the range that was asked for by Range")
+	handle(s, read, s.read)
+	write := s.op(http.MethodPut, filesPath, "write-file", "Make or replace a file, atomically")
+	write.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
+	handle(s, write, s.write)
+	s.archiveRoutes()
+	handle(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
+}
+
+func octets(description string) *huma.Response {
+	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+}
+
+type readInput struct {
+	Target
+	Path   string `query:"path" required:"true"`
+	Offset int64  `query:"offset" doc:"first byte; beyond the end reads as empty"`
+	Limit  int64  `query:"limit" doc:"at most so many bytes; 0 is all"`
+	Digest bool   `query:"digest" doc:"send the digest of the whole content as ETag, which takes reading it once more"`
+	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
+}
+
+func (s *Server) read(ctx context.Context, in *readInput) (*huma.StreamResponse, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	if in.Range != "" {
+		return s.readRange(ctx, ws, in)
+	}
+	return s.readPart(ctx, ws, in, driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}, http.StatusOK, "")
+}
+
+// readPart answers with a part of a file, and with the digest where it was asked
+// for: unless the file changes all the time, one of the very content that is
+// sent.
+func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int, contentRange string) (*huma.StreamResponse, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		var was driver.Info
+		if in.Digest {
+			var err error
+			if was, err = ws.Stat(ctx, in.Path, &driver.StatOptions{Digest: true}); err != nil {
+				return nil, err
+			}
+		}
+		body, info, err := ws.Read(ctx, in.Path, &part)
+		if err != nil {
+			return nil, err
+		}
+		if !in.Digest || was.Size == info.Size && was.ModTime.Equal(info.ModTime) {
+			info.Digest = was.Digest
+			return s.stream(body, info, status, contentRange), nil
+		}
+		body.Close()
+		if try == tries {
+			return nil, fault.Transient(fmt.Errorf("read %s: %w: it changed while its digest was computed", in.Path, fault.Unavailable))
+		}
+	}
+}
+
+// stream sends a body. Where reading it fails the connection is cut, since the
+// status has been sent: a client never takes a part for the whole.
+func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		defer body.Close()
+		r, w := humago.Unwrap(ctx)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Accept-Ranges", "bytes")
+		w.Header().Set(InfoHeader, asciiJSON(info))
+		if contentRange != "" {
+			w.Header().Set("Content-Range", contentRange)
+		}
+		if info.Digest != "" {
+			w.Header().Set("ETag", etag(info.Digest))
+		}
+		if r.Method == http.MethodHead {
+			if status == http.StatusOK {
+				w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+			}
+			w.WriteHeader(status)
+			return
+		}
+		w.WriteHeader(status)
+		if _, err := io.Copy(w, body); err != nil {
+			s.log.Warn("read was cut short", "path", info.Path, "error", err)
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}
+
+// readRange answers a request with a Range header. Several ranges, or another
+// unit, get the whole file, as RFC 9110 allows.
+func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
+	spec, ok := strings.CutPrefix(in.Range, "bytes=")
+	if !ok || strings.Contains(spec, ",") {
+		return s.readPart(ctx, ws, in, driver.ReadOptions{}, http.StatusOK, "")
+	}
+	info, err := ws.Stat(ctx, in.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	first, last, err := parseRange(spec, info.Size)
+	if err != nil {
+		return nil, err
+	}
+	part := driver.ReadOptions{Offset: first, Limit: last - first + 1}
+	return s.readPart(ctx, ws, in, part, http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", first, last, info.Size))
+}
+
+// etag writes a digest as HTTP does.
+func etag(digest string) string { return `"` + digest + `"` }
+
+// parseRange reads "a-b", "a-" or "-n" for a file of the given size. One that is
+// well written and not in the file has the status 416.
+func parseRange(spec string, size int64) (first, last int64, err error) {
+	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")
+	bad := fmt.Errorf("range %q: %w: of %d bytes, ask for bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH", spec, fault.InvalidArgument, size)
+	outside := &statusError{bad, http.StatusRequestedRangeNotSatisfiable, http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", size)}}}
+	if !ok || from == "" && to == "" {
+		return 0, 0, bad
+	}
+	if from == "" {
+		n, err := strconv.ParseInt(to, 10, 64)
+		if err != nil || n < 0 {
+			return 0, 0, bad
+		}
+		if n == 0 || size == 0 {
+			return 0, 0, outside
+		}
+		return max(0, size-n), size - 1, nil
+	}
+	first, err = strconv.ParseInt(from, 10, 64)
+	if err != nil || first < 0 {
+		return 0, 0, bad
+	}
+	last = size - 1
+	if to != "" {
+		n, err := strconv.ParseInt(to, 10, 64)
+		if err != nil || n < first {
+			return 0, 0, bad
+		}
+		last = min(last, n)
+	}
+	if first >= size {
+		return 0, 0, outside
+	}
+	return first, last, nil
+}
+
+// asciiJSON encodes v so that it may stand in a header.
+func asciiJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "{}" // an Info always encodes
+	}
+	var b strings.Builder
+	for _, r := range string(data) {
+		switch {
+		case 0x20 <= r && r < 0x7f:
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", hi, lo)
+		}
+	}
+	return b.String()
+}
+
+type writeInput struct {
+	Target
+	Path        string `query:"path" required:"true"`
+	Mode        string `query:"mode" doc:"permission bits of a new file, octal; 0644 where absent"`
+	SetMode     bool   `query:"setmode" doc:"mode applies to a file that is replaced, too"`
+	Parents     bool   `query:"parents" doc:"make missing directories above"`
+	InPlace     bool   `query:"inplace" doc:"rewrite the same inode; not atomic"`
+	Sync        bool   `query:"sync" doc:"on stable storage before the answer"`
+	Max         int64  `query:"max" doc:"refuse more bytes than this; 0 is no limit"`
+	ModTime     string `query:"mtime" doc:"of the file, RFC 3339"`
+	IfMatch     string `header:"If-Match" doc:"digest that the present content must have"`
+	IfNoneMatch string `header:"If-None-Match" doc:"* makes only a new file; the status is 412 where there is one"`
+
+	stream io.Reader
+	end    func() // drains what is left of the body
+}
+
+// Resolve takes the body as a stream.
+func (in *writeInput) Resolve(ctx huma.Context) []error {
+	r, w := humago.Unwrap(ctx)
+	in.stream = r.Body
+	in.end = func() { drain(w, r) }
+	return nil
+}
+
+// drain reads on for a little while after an error, so that a client which is
+// still sending gets to read the answer. The connection ends unless the body did.
+func drain(w http.ResponseWriter, r *http.Request) {
+	const most, patience = 8 << 20, 2 * time.Second
+	conn := http.NewResponseController(w)
+	if conn.SetReadDeadline(time.Now().Add(patience)) == nil {
+		if _, err := io.CopyN(io.Discard, r.Body, most); errors.Is(err, io.EOF) && conn.SetReadDeadline(time.Time{}) == nil {
+			return
+		}
+	}
+	w.Header().Set("Connection", "close")
+}
+
+func (in *writeInput) options() (*driver.WriteOptions, error) {
+	o := &driver.WriteOptions{
+		SetMode: in.SetMode, Parents: in.Parents, InPlace: in.InPlace, Sync: in.Sync, MaxSize: in.Max,
+		IfMatch: strings.Trim(in.IfMatch, `"`),
+	}
+	var err error
+	if o.Mode, err = parseMode(in.Mode); err != nil {
+		return nil, err
+	}
+	if in.Max < 0 {
+		return nil, refused("max", "%d is negative", in.Max)
+	}
+	switch in.IfNoneMatch {
+	case "":
+	case "*":
+		o.CreateOnly = true
+	default:
+		return nil, refused("If-None-Match", "%q is not *", in.IfNoneMatch)
+	}
+	if in.ModTime != "" {
+		if o.ModTime, err = time.Parse(time.RFC3339Nano, in.ModTime); err != nil {
+			return nil, refused("mtime", "%q is no time as RFC 3339 writes it", in.ModTime)
+		}
+	}
+	return o, nil
+}
+
+func parseMode(s string) (fs.FileMode, error) {
+	if s == "" {
+		return 0, nil
+	}
+	mode, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || fs.FileMode(mode) > driver.MaxMode {
+		return 0, refused("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
+	}
+	return fs.FileMode(mode), nil
+}
+
+// written is the answer to a write.
+type written struct {
+	ETag string `header:"ETag" doc:"the digest of the new content"`
+	Body driver.WriteResult
+}
+
+func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
+	res, err := s.writeBody(ctx, in)
+	if err != nil {
+		in.end()
+		if in.IfNoneMatch != "" && fault.Of(err) == fault.AlreadyExists {
+			err = &statusError{err, http.StatusPreconditionFailed, nil}
+		}
+		return nil, err
+	}
+	return &written{ETag: etag(res.Digest), Body: res}, nil
+}
+
+func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {
+	opts, err := in.options()
+	if err != nil {
+		return driver.WriteResult{}, err
+	}
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return driver.WriteResult{}, err
+	}
+	res, err := ws.Write(ctx, in.Path, clientBody{in.stream}, opts)
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
+		// The HTTP server ends the request with the read, so err may be any.
+		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	}
+	return res, err
+}
+
+// clientBody says of an error that it is the client's: its body ended early.
+type clientBody struct{ io.Reader }
+
+func (b clientBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // Read returns it bare
+		err = fmt.Errorf("read the body of the request: %w: %w", fault.Canceled, err)
+	}
+	return n, err
+}
+
+type removeInput struct {
+	Target
+	Path      string `query:"path" required:"true"`
+	Recursive bool   `query:"recursive"`
+}
+
+func (s *Server) remove(ctx context.Context, in *removeInput) (*none, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive})
+}

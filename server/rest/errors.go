@@ -1,0 +1,182 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// Problem is the body of every error.
+type Problem struct {
+	Wire fault.Wire `json:"error"`
+
+	status int // 0 is that of the code
+	header http.Header
+}
+
+// GetHeaders returns the headers that go with the status, if any.
+func (p *Problem) GetHeaders() http.Header { return p.header }
+
+// GetStatus returns the HTTP status of the problem: that of its code, unless
+// HTTP has one of its own for the case.
+func (p *Problem) GetStatus() int {
+	if p.status != 0 {
+		return p.status
+	}
+	code, _ := fault.Parse(p.Wire.Code)
+	return code.Status()
+}
+
+func (p *Problem) Error() string { return p.Wire.Message }
+
+// problem turns an error into what the client sees, and logs what it does not.
+func (s *Server) problem(r requestInfo, err error) *Problem {
+	if fault.Of(err) == fault.Internal {
+		s.log.Error("internal error", "method", r.method, "path", r.path, "error", err)
+	}
+	p := &Problem{Wire: fault.Encode(err)}
+	if special := new(statusError); errors.As(err, &special) {
+		p.status, p.header = special.status, special.header
+	}
+	return p
+}
+
+// A statusError is one for which HTTP has a status of its own.
+type statusError struct {
+	error
+	status int
+	header http.Header
+}
+
+func (e *statusError) Unwrap() error { return e.error }
+
+type requestInfo struct{ method, path string }
+
+// fail writes an error outside of huma.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.problem(requestInfo{r.Method, r.URL.Path}, err)
+	if p.GetStatus() == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	maps.Copy(w.Header(), p.header)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(p.GetStatus())
+	json.NewEncoder(w).Encode(p) //nolint:errcheck // the client is gone
+}
+
+// answerContext lets a transformer change the status of an answer: huma decides
+// on the status of its own errors before anyone can see them.
+type answerContext struct {
+	below
+	status int
+}
+
+// below lets a huma.Context be embedded, whose method Context would clash with
+// the name of the field.
+type below huma.Context
+
+// Unwrap returns the context below, for the adapter.
+func (c *answerContext) Unwrap() huma.Context { return c.below }
+
+// SetStatus writes the status, or the one that the transformer chose.
+func (c *answerContext) SetStatus(code int) {
+	if c.status != 0 {
+		code = c.status
+	}
+	c.below.SetStatus(code)
+}
+
+func wrapContext(ctx huma.Context, next func(huma.Context)) {
+	next(&answerContext{below: ctx})
+}
+
+// transform turns huma's own errors (a parameter that is no number, a body that
+// is too large) into problems.
+func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	u := ctx.URL()
+	p := s.problem(requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
+	if ac, ok := ctx.(*answerContext); ok {
+		ac.status = p.GetStatus()
+	}
+	ctx.SetHeader("Content-Type", "application/json")
+	return p, nil
+}
+
+func fromModel(m *huma.ErrorModel, op *huma.Operation) error {
+	code := fault.InvalidArgument
+	switch {
+	case m.Status == http.StatusRequestEntityTooLarge:
+		code = fault.ResourceExhausted
+	case m.Status == http.StatusRequestTimeout:
+		code = fault.DeadlineExceeded
+	case m.Status >= http.StatusInternalServerError:
+		code = fault.Internal
+	}
+	var details []string
+	for _, d := range m.Errors {
+		if d == nil {
+			continue
+		}
+		text := strings.TrimPrefix(d.Message, fault.InvalidArgument.Error()+": ")
+		if d.Location != "" && d.Location != "body" {
+			text = d.Location + ": " + text
+		}
+		if d.Message == "unknown query parameter" {
+			text += "; " + allowedParameters(op)
+		}
+		details = append(details, text)
+	}
+	if len(details) == 0 {
+		details = append(details, m.Detail)
+	}
+	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+}
+
+// onceEach refuses a query parameter that is given twice and is no list: which of
+// the two was meant is a guess.
+func (s *Server) onceEach(ctx huma.Context, next func(huma.Context)) {
+	u := ctx.URL()
+	given := u.Query()
+	for _, p := range ctx.Operation().Parameters {
+		if n := len(given[p.Name]); p.In == "query" && n > 1 && p.Schema.Type != huma.TypeArray {
+			r, w := humago.Unwrap(ctx)
+			turnAway(w)
+			s.fail(w, r, refused(p.Name, "it is given %d times, and is no list", n))
+			return
+		}
+	}
+	next(ctx)
+}
+
+// allowedParameters names the query parameters of a route.
+func allowedParameters(op *huma.Operation) string {
+	var names []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "there are none"
+	}
+	slices.Sort(names)
+	return "allowed are " + strings.Join(names, ", ")
+}
+
+// refused is the error for a parameter that makes no sense.
+func refused(param, format string, args ...any) error {
+	return fmt.Errorf("parameter %s: %w: %s", param, fault.InvalidArgument, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,56 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httpguard"
+)
+
+const healthPath = "/healthz"
+
+// guard refuses a request that must not reach any route.
+func (s *Server) guard(r *http.Request) error {
+	g := httpguard.Guard{Token: s.cfg.Token, Hosts: s.cfg.Hosts}
+	if err := g.CheckHost(r.Host); err != nil {
+		return err
+	}
+	if err := httpguard.CheckOrigin(r); err != nil {
+		return err
+	}
+	if r.URL.Path == healthPath {
+		return nil
+	}
+	if err := g.CheckToken(r.Header.Get("Authorization")); err != nil {
+		return err
+	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
+	}
+	return nil
+}
+
+// unmatched answers a request that no route takes.
+func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
+	rec := &statusRecorder{header: http.Header{}}
+	h.ServeHTTP(rec, r)
+	if rec.status == http.StatusMethodNotAllowed {
+		allow := rec.header.Get("Allow")
+		err := fmt.Errorf("%s %s: %w: the route takes %s", r.Method, r.URL.Path, fault.InvalidArgument, allow)
+		s.fail(w, r, &statusError{err, http.StatusMethodNotAllowed, http.Header{"Allow": {allow}}})
+		return
+	}
+	s.fail(w, r, fmt.Errorf("route %s: %w: see /v1/openapi.json", r.URL.Path, fault.NotFound))
+}
+
+// statusRecorder keeps the status and headers that a handler would answer with.
+type statusRecorder struct {
+	header http.Header
+	status int
+}
+
+func (r *statusRecorder) Header() http.Header         { return r.header }
+func (r *statusRecorder) Write(b []byte) (int, error) { return len(b), nil }
+func (r *statusRecorder) WriteHeader(status int)      { r.status = status }

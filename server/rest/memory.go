@@ -1,0 +1,268 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// ArtifactHeader is the header in which the answer that is an artifact says which
+// one that is, as JSON in ASCII.
+const ArtifactHeader = "Croft-Artifact"
+
+const (
+	memoryPath    = onePath + "/memory"
+	artifactsPath = onePath + "/artifacts"
+	artifactPath  = artifactsPath + "/content"
+	allArtifacts  = "/v1/artifacts"
+)
+
+func (s *Server) memoryRoutes() {
+	handle(s, s.op(http.MethodGet, memoryPath, "load-memory", "What was staged, prepared and collected in a workspace"), s.loadMemory)
+	handle(s, s.op(http.MethodPut, memoryPath, "save-memory", "Replace that; for who holds the lock"), s.saveMemory)
+	handle(s, s.op(http.MethodPost, memoryPath+"/outputs", "record-output", "Add a collection to that; waits for nobody"), s.recordOutput)
+	lock := s.op(http.MethodPost, memoryPath+"/lock", "lock-memory", "Keep others from preparing a workspace meanwhile")
+	lock.Description = "The answer begins when nobody else has the lock, and does not end: the client has the lock until it closes the connection. " +
+		"A byte is sent every few seconds."
+	lock.Responses["200"] = octets("the lock")
+	handle(s, lock, s.lockMemory)
+	handle(s, s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one"), s.listArtifacts)
+	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, also of those that are gone, each with its latest version"), s.listAllArtifacts)
+	read := s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact")
+	read.Description = "The header " + ArtifactHeader + " says which version it is."
+	read.Responses["200"] = octets("the content")
+	handle(s, read, s.readArtifact)
+	save := s.op(http.MethodPut, artifactPath, "save-artifact", "Save a new version of an artifact")
+	save.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	save.MaxBodyBytes = 0 // it is a stream
+	handle(s, save, s.saveArtifact)
+	handle(s, s.op(http.MethodDelete, artifactPath, "delete-artifact", "Delete a version of an artifact, or all of them"), s.deleteArtifact)
+}
+
+// memory returns the id of a workspace, and its artifacts.
+func (s *Server) memory(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
+	rec, err := s.lookup(ctx, t)
+	if err != nil {
+		return "", nil, err
+	}
+	if s.cfg.Memory == nil || s.cfg.Artifacts == nil {
+		return "", nil, fmt.Errorf("memory of workspaces: %w: this server has none", fault.Unsupported)
+	}
+	return rec.ID, s.cfg.Artifacts.In(rec.ID), nil
+}
+
+// artifacts returns the artifacts of a workspace, which may be gone: they outlive it.
+func (s *Server) artifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
+	_, a, err := s.memory(ctx, t)
+	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
+		return a, err
+	}
+	a = s.cfg.Artifacts.In(t.ID)
+	if list, lerr := a.List(ctx); lerr != nil || len(list) == 0 {
+		return nil, err // it left nothing
+	}
+	return a, nil
+}
+
+// Memory is what was staged, prepared and collected in a workspace; absent where
+// nothing was.
+type Memory struct {
+	Metadata *stage.Metadata `json:"metadata,omitempty"`
+}
+
+func (s *Server) loadMemory(ctx context.Context, in *Target) (*body[Memory], error) {
+	id, _, err := s.memory(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.cfg.Memory.Load(ctx, id)
+	return &body[Memory]{Memory{m}}, err
+}
+
+type memoryInput struct {
+	Target
+	Body Memory
+}
+
+func (s *Server) saveMemory(ctx context.Context, in *memoryInput) (*none, error) {
+	id, _, err := s.memory(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Metadata == nil {
+		return nil, s.cfg.Memory.Delete(ctx, id)
+	}
+	return nil, s.cfg.Memory.Save(ctx, id, in.Body.Metadata)
+}
+
+type recordInput struct {
+	Target
+	Body struct {
+		Output stage.OutputRecord `json:"output"`
+	}
+}
+
+func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, error) {
+	id, _, err := s.memory(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.cfg.Memory.Record(ctx, id, in.Body.Output, stage.DefaultHistory)
+}
+
+func (s *Server) lockMemory(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
+	id, _, err := s.memory(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.untilDrain(ctx)
+	unlock, err := s.cfg.Memory.Lock(ctx, id)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer cancel()
+		defer unlock()
+		_, w := humago.Unwrap(hc)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		out := http.NewResponseController(w)
+		const every = 5 * time.Second // a client that is gone is noticed by writing
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			if _, err := w.Write([]byte("\n")); err != nil || out.Flush() != nil {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}}, nil
+}
+
+type artifactsInput struct {
+	Target
+	Name string `query:"name" doc:"of the one whose versions are listed"`
+}
+
+// Artifacts are artifacts of a workspace.
+type Artifacts struct {
+	Artifacts []stage.Artifact `json:"artifacts"`
+}
+
+func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[Artifacts], error) {
+	a, err := s.artifacts(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	if in.Name == "" {
+		list, err := a.List(ctx)
+		return &body[Artifacts]{Artifacts{list}}, err
+	}
+	list, err := a.History(ctx, in.Name)
+	return &body[Artifacts]{Artifacts{list}}, err
+}
+
+// KeptArtifact is an artifact, and whose it is.
+type KeptArtifact struct {
+	Workspace string `json:"workspace" doc:"id of the workspace, which may be gone"`
+	stage.Artifact
+}
+
+// KeptArtifacts are artifacts of any workspaces.
+type KeptArtifacts struct {
+	Artifacts []KeptArtifact `json:"artifacts"`
+}
+
+func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[KeptArtifacts], error) {
+	out := KeptArtifacts{[]KeptArtifact{}}
+	if s.cfg.Artifacts == nil {
+		return &body[KeptArtifacts]{out}, nil
+	}
+	list, err := s.cfg.Artifacts.In("").List(ctx)
+	for _, art := range list {
+		id, name, ok := strings.Cut(art.Name, "/")
+		if ok && driver.ValidID(id) {
+			art.Name = name
+			out.Artifacts = append(out.Artifacts, KeptArtifact{id, art})
+		}
+	}
+	return &body[KeptArtifacts]{out}, err
+}
+
+type artifactInput struct {
+	Target
+	Name    string `query:"name" required:"true"`
+	Version int    `query:"version" default:"-1" doc:"-1 is the latest; of delete, all"`
+}
+
+func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.StreamResponse, error) {
+	a, err := s.artifacts(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	content, art, err := a.Open(ctx, in.Name, in.Version)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer content.Close()
+		_, w := humago.Unwrap(hc)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set(ArtifactHeader, asciiJSON(art))
+		if _, err := io.Copy(w, content); err != nil {
+			panic(http.ErrAbortHandler) // a client never takes a part for the whole
+		}
+	}}, nil
+}
+
+func (s *Server) deleteArtifact(ctx context.Context, in *artifactInput) (*none, error) {
+	a, err := s.artifacts(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.Delete(ctx, in.Name, in.Version)
+}
+
+type saveInput struct {
+	Target
+	Name string `query:"name" required:"true"`
+	MIME string `query:"mime" doc:"type of the content; application/octet-stream where absent"`
+
+	stream io.Reader
+	end    func()
+}
+
+// Resolve takes the body as a stream.
+func (in *saveInput) Resolve(ctx huma.Context) []error {
+	r, w := humago.Unwrap(ctx)
+	in.stream, in.end = r.Body, func() { drain(w, r) }
+	return nil
+}
+
+func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
+	_, a, err := s.memory(ctx, in.Target)
+	var art stage.Artifact
+	if err == nil {
+		art, err = a.Save(ctx, in.Name, in.stream, in.MIME)
+	}
+	if err != nil {
+		in.end()
+		return nil, err
+	}
+	return &body[stage.Artifact]{art}, nil
+}

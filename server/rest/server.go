@@ -1,0 +1,254 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/template"
+	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Config is what a Server needs. Registry, Mux and Token are required.
+type Config struct {
+	Registry *registry.Registry
+	Mux      *workspace.Mux
+
+	Token   string       // that every request must bear
+	Hosts   []string     // names of this server beyond the loopback ones, in lower case
+	Version string       // of the program
+	MaxBody int64        // bytes of a JSON body; 0 is 16 MiB
+	Log     *slog.Logger // nil is silent
+
+	// Events is told of what the server itself finds, and is what /events
+	// serves; Recent, a sink of it, is what a client that comes back is sent
+	// again. Nil are ones that nobody else sees.
+	Events *event.Stream
+	Recent *event.Ring
+
+	// Admit judges and completes the wish for a workspace before it is recorded:
+	// it knows providers and policies by the names that they have in the
+	// configuration. AdmitPolicy judges the policy that a workspace is to change
+	// to. Nil take everything as it is, and know no policy by a name.
+	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
+	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
+
+	// Snapshots is the store that the snapshots of workspaces are in. Export copies
+	// one of them to the bucket of a URL, and Import back from there; without an id
+	// it lists those in the bucket. Nil are for a server without.
+	Snapshots *snapshot.Store
+	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
+	Import    func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error)
+
+	// Memory keeps what was staged, prepared and collected in workspaces, and
+	// Artifacts what was saved of them. Nil are for a server without.
+	Memory    stage.State
+	Artifacts *stage.Artifacts
+
+	// Mounts are further handlers by path, behind the same guard.
+	Mounts map[string]http.Handler
+
+	// Levels tries every level of isolation; nil is for a host that has none.
+	Levels func(ctx context.Context) []Level
+
+	// Templates are what workspaces start from, by name; nil is none.
+	Templates *template.Catalog
+}
+
+const defaultMaxBody = 16 << 20
+
+// A Server answers the routes of this package. It is an http.Handler.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	mux      *http.ServeMux
+	api      huma.API
+	profiles *profile.Cache
+
+	drain sync.Once
+	done  chan struct{} // closed by Drain
+
+	mu       sync.Mutex
+	patience time.Duration // with a body that pauses
+
+	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
+	draining bool           // guarded by mu; no further one is taken
+
+	told map[string]event.Profile // guarded by mu; by id: the project that was told of last
+}
+
+// New returns a server. It refuses a configuration without a token.
+func New(cfg Config) (*Server, error) {
+	if cfg.Token == "" {
+		return nil, fmt.Errorf("api: new server: %w: a token is required", fault.InvalidArgument)
+	}
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = defaultMaxBody
+	}
+	if cfg.Recent == nil {
+		cfg.Recent = event.NewRing(1)
+	}
+	if cfg.Events == nil {
+		cfg.Events = event.NewStream(cfg.Recent)
+	}
+	s := &Server{told: map[string]event.Profile{}, patience: bodyPatience, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.api = humago.New(s.mux, s.humaConfig())
+	s.api.UseMiddleware(wrapContext, s.onceEach)
+	s.routes()
+	for path, h := range cfg.Mounts {
+		s.mux.Handle(path, h)
+	}
+	schemas := s.api.OpenAPI().Components.Schemas.Map()
+	delete(schemas, "ErrorModel") // huma's own, which no answer has
+	documentBytes(schemas)
+	documentDurations(schemas)
+	documentLimits(schemas)
+	return s, nil
+}
+
+// Drain ends what would otherwise go on for as long as the client likes:
+// watches, waits, and connections that carry a command or a terminal. A command
+// that is not detached ends with its connection. Other requests under way are
+// not disturbed. It is called before the listener shuts down, and more than once
+// is once.
+func (s *Server) Drain() {
+	s.drain.Do(func() {
+		s.mu.Lock()
+		s.draining = true
+		s.mu.Unlock()
+		close(s.done)
+	})
+}
+
+// Wait waits, after Drain, for the connections that the HTTP server no longer
+// knows.
+func (s *Server) Wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.upgraded.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("api: wait for connections: %w", ctx.Err())
+	}
+}
+
+// untilDrain returns a context that ends with ctx, or when the server drains.
+func (s *Server) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		select {
+		case <-s.done:
+			cancel(fmt.Errorf("the server shuts down: %w", fault.Unavailable))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil); <-gone }
+}
+
+// OpenAPI returns the OpenAPI document as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+
+func (s *Server) humaConfig() huma.Config {
+	cfg := huma.DefaultConfig("Croft", s.cfg.Version)
+	cfg.Info.Description = "Workspaces for agents: their life, their files, and their processes."
+	cfg.OpenAPIPath = "/v1/openapi"
+	cfg.DocsPath, cfg.SchemasPath = "", ""
+	cfg.CreateHooks = nil // no $schema keys in answers
+	cfg.RejectUnknownQueryParameters = true
+	strict := huma.Format{Marshal: encode, Unmarshal: decode}
+	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
+	cfg.Transformers = []huma.Transformer{s.transform}
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "the token that croft up prints"},
+	}
+	cfg.Security = []map[string][]string{{"token": {}}}
+	return cfg
+}
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// decode is strict for bodies, which are structs.
+func decode(data []byte, v any) error {
+	if t := reflect.TypeOf(v); t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+		return driver.DecodeStrict(data, v)
+	}
+	return json.Unmarshal(data, v)
+}
+
+// ServeHTTP guards and routes one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(w, r)
+	if err := s.guard(r); err != nil {
+		turnAway(w)
+		s.fail(w, r, err)
+		return
+	}
+	r, answered := watchBody(w, r, s.patience)
+	defer answered()
+	h, pattern := s.mux.Handler(r)
+	if pattern == "" {
+		s.unmatched(w, r, h)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// recovered makes a panic the answer of the request that met it. The one that
+// cuts a connection on purpose passes.
+func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // panics carry this very value
+		panic(p)
+	}
+	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	s.fail(w, r, fmt.Errorf("panic: %w", fault.Internal))
+}
+
+// op describes a route. Every one documents the same error.
+func (s *Server) op(method, path, id, summary string) huma.Operation {
+	schemas := s.api.OpenAPI().Components.Schemas
+	problem := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		MaxBodyBytes:     s.cfg.MaxBody,
+		BodyReadTimeout:  -1,   // a deadline would stay on the connection, and end a request that takes longer
+		SkipValidateBody: true, // decode is stricter, and its errors say what is allowed
+		Responses: map[string]*huma.Response{"default": {
+			Description: "An error; the status follows from its code",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: problem}},
+		}},
+	}
+}

@@ -1,0 +1,102 @@
+package rest
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// bodyPatience is how long a body may pause. There is no limit to how long
+	// one takes as a whole.
+	bodyPatience = time.Minute
+
+	// endPatience is how long a connection is read from once its request is
+	// answered, so that a client which is still sending gets to see the answer.
+	endPatience = 2 * time.Second
+)
+
+// turnAway has the connection end soon after the answer, whatever the client
+// still owes of its body.
+func turnAway(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	endSoon(w)
+}
+
+// endSoon bounds how long the HTTP server reads what is left of a body. It sets
+// its own bounds for the next request.
+func endSoon(w http.ResponseWriter) {
+	// Without a connection there is nothing to bound.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(endPatience))
+}
+
+// watchBody returns the request with a body that fails when it pauses for too
+// long, and what to call when the request is answered.
+func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (*http.Request, func()) {
+	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
+		return r, func() {}
+	}
+	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), patience: patience}
+	b.timer = time.AfterFunc(patience, b.expire)
+	b.timer.Stop()
+	r = r.WithContext(r.Context())
+	r.Body = b
+	return r, func() {
+		if !b.hasEnded() {
+			endSoon(w)
+		}
+	}
+}
+
+// A watchedBody ends a read that gets nothing. A deadline is set only then:
+// others set their own, and one that stays would end what comes later.
+type watchedBody struct {
+	io.ReadCloser
+	conn     *http.ResponseController
+	patience time.Duration
+	timer    *time.Timer
+
+	mu      sync.Mutex
+	reading int  // reads under way: one that was given up, and one that drains; guarded by mu
+	ended   bool // guarded by mu
+	expired bool // a read was ended; guarded by mu
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	b.reading++
+	b.mu.Unlock()
+	b.timer.Reset(b.patience)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading--
+	b.ended = b.ended || errors.Is(err, io.EOF)
+	return n, err
+}
+
+func (b *watchedBody) hasEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
+// late reports whether the body paused for too long.
+func (b *watchedBody) late() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.expired
+}
+
+// expire ends the read under way, if there is still one.
+func (b *watchedBody) expire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading > 0 {
+		b.expired = true
+		_ = b.conn.SetReadDeadline(time.Now()) // without a connection nothing blocks
+	}
+}

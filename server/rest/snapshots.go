@@ -1,0 +1,396 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Now stands, where a snapshot is named, for the workspace as it is; Origin for
+// what it started from.
+const (
+	Now    = history.Now
+	Origin = history.Origin
+)
+
+func (s *Server) snapshotRoutes() {
+	const snapshots = onePath + "/snapshots"
+	handle(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Remember the files as they are"), s.takeSnapshot)
+	handle(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
+	handle(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
+	handle(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollback)
+	handle(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.seal)
+	handle(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.fork)
+	handle(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.apply)
+	handle(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diff)
+	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
+	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
+	read := s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot")
+	read.Responses["200"] = octets("the content")
+	handle(s, read, s.snapshotRead)
+}
+
+// SnapshotRequest is the body of a snapshot and of a seal.
+type SnapshotRequest struct {
+	Name   string            `json:"name,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Ignore []string          `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
+
+	Complete bool `json:"complete,omitempty" doc:"fail where a file can't be in it, instead of naming it under missing"`
+}
+
+// TakeSnapshot is the body of a snapshot.
+type TakeSnapshot struct {
+	SnapshotRequest
+	Processes bool `json:"processes,omitempty" doc:"processes and memory, too, where the provider can"`
+}
+
+func (r *SnapshotRequest) options() *driver.SnapshotOptions {
+	return &driver.SnapshotOptions{Name: r.Name, Labels: r.Labels, Ignore: r.Ignore, Complete: r.Complete}
+}
+
+type takeSnapshotInput struct {
+	Target
+	Body TakeSnapshot
+}
+
+func (s *Server) takeSnapshot(ctx context.Context, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	take := ws.Snapshot
+	if in.Body.Processes {
+		take = ws.Checkpoint
+	}
+	info, err := take(ctx, in.Body.options())
+	return &body[driver.SnapshotInfo]{info}, err
+}
+
+type sealInput struct {
+	Target
+	Body SnapshotRequest
+}
+
+func (s *Server) seal(ctx context.Context, in *sealInput) (*body[driver.SnapshotInfo], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ws.Seal(ctx, in.Body.options())
+	return &body[driver.SnapshotInfo]{info}, err
+}
+
+// Snapshots is the answer of GET /snapshots.
+type Snapshots struct {
+	Snapshots []driver.SnapshotInfo `json:"snapshots"`
+}
+
+type listSnapshotsInput struct {
+	Target
+	CrossSession bool `query:"crossSession" doc:"those of other workspaces and sessions, too"`
+	Limit        int  `query:"limit" minimum:"0" doc:"the newest so many; 0 is all"`
+	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
+}
+
+func (s *Server) listSnapshots(ctx context.Context, in *listSnapshotsInput) (*body[Snapshots], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: in.CrossSession}, Limit: in.Limit, Origin: in.Origin})
+	if list == nil {
+		list = []driver.SnapshotInfo{}
+	}
+	return &body[Snapshots]{Snapshots{list}}, err
+}
+
+// SnapshotTarget addresses a snapshot; the inputs of its routes embed it.
+type SnapshotTarget struct {
+	Target
+	Snapshot     string `path:"snapshot" doc:"id or name of the snapshot"`
+	CrossSession bool   `query:"crossSession" doc:"one of another session, too"`
+}
+
+func (in *SnapshotTarget) access() *driver.SnapshotAccess {
+	return &driver.SnapshotAccess{CrossSession: in.CrossSession}
+}
+
+func (s *Server) deleteSnapshot(ctx context.Context, in *SnapshotTarget) (*none, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.DeleteSnapshot(ctx, in.Snapshot, in.access())
+}
+
+func (s *Server) rollback(ctx context.Context, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ws.Rollback(ctx, in.Snapshot, in.access())
+	return &body[driver.SnapshotInfo]{info}, err
+}
+
+// Fork is the body of /fork.
+type Fork struct {
+	Snapshot     string            `json:"snapshot,omitempty" doc:"id or name of a snapshot; empty takes one now"`
+	Count        int               `json:"count,omitempty" doc:"how many; 0 is one"`
+	Name         string            `json:"name,omitempty" doc:"of the new one; with a count, NAME-1 and so on"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"of the new ones"`
+	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
+}
+
+// Forked is the answer of /fork.
+type Forked struct {
+	Snapshot   driver.SnapshotInfo `json:"snapshot"`
+	Workspaces []Workspace         `json:"workspaces"`
+}
+
+type forkInput struct {
+	Target
+	Body Fork
+}
+
+// maxForks bounds what one request may open.
+const maxForks = 1000
+
+// fork opens workspaces like this one, from a state of it: all of them or none.
+func (s *Server) fork(ctx context.Context, in *forkInput) (*body[Forked], error) {
+	if in.Body.Count < 0 || in.Body.Count > maxForks {
+		return nil, refused("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
+	}
+	r, err := s.lookup(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	info, err := forkedFrom(ctx, ws, &in.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := Forked{Snapshot: info}
+	for i := range max(in.Body.Count, 1) {
+		child, err := s.forkOne(ws.Progress(ctx), r, info.ID, &in.Body, i)
+		if err != nil {
+			for _, done := range out.Workspaces {
+				s.giveUp(ctx, done.ID)
+			}
+			return nil, err
+		}
+		out.Workspaces = append(out.Workspaces, child)
+	}
+	return &body[Forked]{out}, nil
+}
+
+// forkedFrom finds or takes the snapshot to fork.
+func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.SnapshotInfo, error) {
+	if f.Snapshot == "" {
+		return ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})
+	}
+	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: true}})
+	if err != nil {
+		return driver.SnapshotInfo{}, err
+	}
+	at := slices.IndexFunc(list, func(i driver.SnapshotInfo) bool {
+		return i.ID == f.Snapshot || i.Name == f.Snapshot && i.Workspace == ws.ID()
+	})
+	if at < 0 {
+		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: there is none of that id or, of this workspace, of that name", f.Snapshot, fault.NotFound)
+	}
+	return list[at], nil
+}
+
+func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f *Fork, i int) (Workspace, error) {
+	name := f.Name
+	if f.Name != "" && f.Count > 0 {
+		name = fmt.Sprintf("%s-%d", f.Name, i+1)
+	}
+	created, err := s.cfg.Registry.Fork(ctx, r, driver.Source{Snapshot: from, CrossSession: f.CrossSession}, name, f.Labels)
+	if err != nil {
+		return Workspace{}, err
+	}
+	out, err := s.acquired(ctx, created.ID)
+	if err != nil {
+		s.giveUp(ctx, created.ID)
+		return Workspace{}, err
+	}
+	return out.Body, nil
+}
+
+// Apply is the body of /apply.
+type Apply struct {
+	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
+	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
+	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
+	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
+	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
+	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
+}
+
+type applyInput struct {
+	Target
+	Body Apply
+}
+
+func (s *Server) apply(ctx context.Context, in *applyInput) (*body[history.Applied], error) {
+	target, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	source, err := s.workspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
+	if err != nil {
+		return nil, err
+	}
+	if source.ID() == target.ID() {
+		return nil, refused("source", "%q is the workspace itself", in.Body.Source)
+	}
+	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
+		From: in.Body.From, DryRun: in.Body.DryRun,
+		MergeOptions: snapshot.MergeOptions{Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &body[history.Applied]{*res}, nil
+}
+
+type diffInput struct {
+	Target
+	From         string   `query:"from" doc:"id or name of a snapshot, or template:NAME, workspace:NAME or dir:PATH; empty is what the workspace started from, or its newest snapshot"`
+	To           string   `query:"to" doc:"the same; empty is the workspace as it is"`
+	Paths        []string `query:"path,explode" doc:"only these, with all below them"`
+	Context      int      `query:"context" doc:"lines around a change; 0 is 3, and -1 none"`
+	Text         bool     `query:"text" doc:"with hunks and numbers of lines"`
+	Binary       bool     `query:"binary" doc:"with text, and the content of files that are no text, as git diff --binary has it"`
+	CrossSession bool     `query:"crossSession"`
+}
+
+func (s *Server) diff(ctx context.Context, in *diffInput) (*body[snapshot.Comparison], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.compared(ctx, ws, in, in.From, Origin)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.compared(ctx, ws, in, in.To, Now)
+	if err != nil {
+		return nil, err
+	}
+	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths})
+	if err != nil {
+		return nil, err
+	}
+	return &body[snapshot.Comparison]{*out}, nil
+}
+
+// compared returns one side of a comparison: a state of the workspace by its name,
+// or what a word before a colon says.
+func (s *Server) compared(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
+	if name == "" {
+		name = otherwise
+	}
+	switch word, rest, _ := strings.Cut(name, ":"); word {
+	case "template":
+		c, err := s.catalog()
+		if err != nil {
+			return nil, err
+		}
+		return c.Tree(ctx, rest)
+	case "dir":
+		c, err := s.catalog()
+		if err != nil {
+			return nil, err
+		}
+		return c.Dir(rest)
+	case "workspace":
+		other, err := s.workspace(ctx, Target{ID: rest, Owner: in.Owner})
+		if err != nil {
+			return nil, err
+		}
+		return history.Tree(ctx, other, Now, nil)
+	}
+	files, err := s.stateFiles(ctx, ws, name, in.CrossSession)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Files(files), nil
+}
+
+func (s *Server) stateFiles(ctx context.Context, ws *workspace.Workspace, name string, crossSession bool) (*driver.FS, error) {
+	return history.Files(ctx, ws, name, &driver.SnapshotAccess{CrossSession: crossSession})
+}
+
+type snapshotPathInput struct {
+	SnapshotTarget
+	Path     string `query:"path" doc:"empty is the top"`
+	NoFollow bool   `query:"nofollow"`
+	Digest   bool   `query:"digest"`
+	Offset   int64  `query:"offset"`
+	Limit    int64  `query:"limit"`
+}
+
+// at returns the files of the snapshot, and the path in them.
+func (s *Server) snapshotAt(ctx context.Context, in *snapshotPathInput) (*driver.FS, string, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, "", err
+	}
+	name := path.Clean(in.Path)
+	if !driver.ValidName(name) {
+		return nil, "", refused("path", "%q is no path in a workspace", in.Path)
+	}
+	files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
+	return files, name, err
+}
+
+func (s *Server) snapshotStat(ctx context.Context, in *snapshotPathInput) (*body[driver.Info], error) {
+	files, name, err := s.snapshotAt(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	info, err := files.Stat(ctx, name, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest})
+	return &body[driver.Info]{info}, err
+}
+
+func (s *Server) snapshotReadDir(ctx context.Context, in *snapshotPathInput) (*body[Entries], error) {
+	files, name, err := s.snapshotAt(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := files.ReadDir(ctx, name)
+	if entries == nil {
+		entries = []driver.Info{}
+	}
+	return &body[Entries]{Entries{entries}}, err
+}
+
+func (s *Server) snapshotRead(ctx context.Context, in *snapshotPathInput) (*huma.StreamResponse, error) {
+	files, name, err := s.snapshotAt(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	r, info, err := files.Read(ctx, name, &driver.ReadOptions{Offset: in.Offset, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	return s.stream(r, info, http.StatusOK, ""), nil
+}

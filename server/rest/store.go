@@ -1,0 +1,204 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const storePath = "/v1/snapshots"
+
+func (s *Server) storeRoutes() {
+	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, also of workspaces that are gone, the newest first"), s.storeList)
+	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove what no snapshot needs from the store"), s.storeGC)
+	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify all that is in the store"), s.storeCheck)
+	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Forget snapshots by count and age"), s.storePrune)
+	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Forget a snapshot, also of a workspace that is gone"), s.storeDelete)
+	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Bring a snapshot back from a store in a bucket, or list what is there"), s.storeImport)
+	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
+}
+
+// store returns the store of snapshots.
+func (s *Server) store() (*snapshot.Store, error) {
+	if s.cfg.Snapshots == nil {
+		return nil, fmt.Errorf("the store of snapshots: %w: this server has none", fault.Unsupported)
+	}
+	return s.cfg.Snapshots, nil
+}
+
+func infos(all []*snapshot.Manifest) []driver.SnapshotInfo {
+	list := []driver.SnapshotInfo{}
+	for _, m := range all {
+		list = append(list, m.SnapshotInfo)
+	}
+	return list
+}
+
+func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	all, err := store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // check tells of those
+		return nil, err
+	}
+	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+}
+
+func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult], error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	res, err := store.GC(ctx)
+	return &body[snapshot.GCResult]{res}, err
+}
+
+func (s *Server) storeCheck(ctx context.Context, _ *none) (*body[snapshot.Report], error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	report, err := store.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &body[snapshot.Report]{*report}, nil
+}
+
+// Prune is the body of /snapshots/prune.
+type Prune struct {
+	Keep      int    `json:"keep,omitempty" doc:"keep the newest so many of each workspace; 0 is no such rule"`
+	MaxAge    string `json:"maxAge,omitempty" doc:"keep those that are younger, as 72h; empty is no such rule"`
+	Workspace string `json:"workspace,omitempty" doc:"only snapshots of this workspace, by id"`
+}
+
+type pruneInput struct{ Body Prune }
+
+func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	rule := snapshot.Retention{Keep: in.Body.Keep}
+	if in.Body.MaxAge != "" {
+		if rule.MaxAge, err = time.ParseDuration(in.Body.MaxAge); err != nil || rule.MaxAge <= 0 {
+			return nil, refused("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
+		}
+	}
+	if rule.Keep < 0 || rule.Keep == 0 && rule.MaxAge == 0 {
+		return nil, refused("keep", "a rule is required: keep, a number of at least 1, or maxAge")
+	}
+	if rule.Spare, err = s.origins(ctx); err != nil {
+		return nil, err
+	}
+	gone, err := store.PruneEach(ctx, rule, func(m *snapshot.Manifest) bool {
+		return in.Body.Workspace == "" || m.Workspace == in.Body.Workspace
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &body[Snapshots]{Snapshots{infos(gone)}}, nil
+}
+
+// origins are the snapshots that workspaces which are there started from, by id:
+// what changed in those is told by comparing them with it.
+func (s *Server) origins(ctx context.Context) (map[string]bool, error) {
+	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, rec := range recs {
+		if id := rec.Spec.From.Snapshot; id != "" {
+			ids[id] = true
+		}
+	}
+	return ids, nil
+}
+
+// Export is the body of /snapshots/{snapshot}/export.
+type Export struct {
+	To          string `json:"to" doc:"URL of the bucket: file:///path, s3://bucket?region=... or mem://"`
+	Credentials bool   `json:"credentials,omitempty" doc:"take files along that are known to hold credentials"`
+}
+
+// Exported is the answer of an export.
+type Exported struct {
+	Snapshot driver.SnapshotInfo `json:"snapshot" doc:"as it is in the bucket"`
+	LeftOut  []string            `json:"leftOut" doc:"files that are known to hold credentials, and were left out; the first thousand"`
+}
+
+type exportInput struct {
+	Snapshot string `path:"snapshot" doc:"id of the snapshot"`
+	Body     Export
+}
+
+func (s *Server) storeExport(ctx context.Context, in *exportInput) (*body[Exported], error) {
+	if s.cfg.Export == nil {
+		return nil, fmt.Errorf("export: %w: this server knows no buckets", fault.Unsupported)
+	}
+	m, err := s.cfg.Export(ctx, in.Snapshot, in.Body.To, in.Body.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	out := Exported{Snapshot: m.SnapshotInfo, LeftOut: m.LeftOut}
+	if out.LeftOut == nil {
+		out.LeftOut = []string{}
+	}
+	return &body[Exported]{out}, nil
+}
+
+type storeDeleteInput struct {
+	Snapshot string `path:"snapshot" doc:"id of the snapshot"`
+}
+
+// storeDelete forgets a snapshot, unless it is a template, or workspaces that are
+// there started from it.
+func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	m, err := store.Get(ctx, in.Snapshot)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return nil, err
+	}
+	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
+		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; croft template rm forgets it", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+	}
+	needed, err := s.origins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if needed[in.Snapshot] {
+		return nil, fmt.Errorf("snapshot %s: %w: workspaces that are there started from it", in.Snapshot, fault.WrongState)
+	}
+	return nil, store.Delete(ctx, in.Snapshot)
+}
+
+// Import is the body of /snapshots/import.
+type Import struct {
+	From     string `json:"from" doc:"URL of the bucket: file:///path, s3://bucket?region=... or mem://"`
+	Snapshot string `json:"snapshot,omitempty" doc:"id that it has there; without one nothing is brought, and the answer lists what is there"`
+}
+
+type bringInput struct{ Body Import }
+
+func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapshots], error) {
+	if s.cfg.Import == nil {
+		return nil, fmt.Errorf("import: %w: this server knows no buckets", fault.Unsupported)
+	}
+	all, err := s.cfg.Import(ctx, in.Body.Snapshot, in.Body.From)
+	if err != nil {
+		return nil, err
+	}
+	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+}

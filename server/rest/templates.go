@@ -1,0 +1,85 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot/template"
+)
+
+func (s *Server) templateRoutes() {
+	const templates = "/v1/templates"
+	handle(s, s.op(http.MethodPost, templates, "create-template", "Make a template of a directory, a snapshot, a git repository or an image"), s.createTemplate)
+	handle(s, s.op(http.MethodGet, templates, "list-templates", "Templates, by name"), s.listTemplates)
+	handle(s, s.op(http.MethodGet, templates+"/{template}", "show-template", "Describe a template"), s.showTemplate)
+	handle(s, s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), s.deleteTemplate)
+}
+
+// TemplateRequest is the body of POST /templates: a name and one source.
+type TemplateRequest struct {
+	Name     string   `json:"name"`
+	Dir      string   `json:"dir,omitempty" doc:"a directory of the server's host, as a path from its root"`
+	Snapshot string   `json:"snapshot,omitempty" doc:"id of a snapshot"`
+	Git      string   `json:"git,omitempty" doc:"a git repository of the server's host"`
+	Revision string   `json:"revision,omitempty" doc:"of the repository; empty is HEAD"`
+	Image    string   `json:"image,omitempty" doc:"an OCI layout or tarball of the server's host, or the name of an image in a registry"`
+	Ignore   []string `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
+}
+
+// Templates is the answer of GET /templates.
+type Templates struct {
+	Templates []template.Template `json:"templates"`
+}
+
+type templateInput struct {
+	Template string `path:"template" doc:"its name"`
+}
+
+// catalog returns the templates.
+func (s *Server) catalog() (*template.Catalog, error) {
+	if s.cfg.Templates == nil {
+		return nil, fault.Unsupported
+	}
+	return s.cfg.Templates, nil
+}
+
+func (s *Server) createTemplate(ctx context.Context, in *struct{ Body TemplateRequest }) (*body[template.Template], error) {
+	c, err := s.catalog()
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	t, err := c.Create(ctx, b.Name, template.Source{Dir: b.Dir, Snapshot: b.Snapshot, Git: b.Git, Revision: b.Revision, Image: b.Image, Ignore: b.Ignore})
+	return &body[template.Template]{t}, err
+}
+
+func (s *Server) listTemplates(ctx context.Context, _ *struct{}) (*body[Templates], error) {
+	c, err := s.catalog()
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.List(ctx)
+	return &body[Templates]{Templates{list}}, err
+}
+
+func (s *Server) showTemplate(ctx context.Context, in *templateInput) (*body[template.Template], error) {
+	c, err := s.catalog()
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.Get(ctx, in.Template)
+	return &body[template.Template]{t}, err
+}
+
+func (s *Server) deleteTemplate(ctx context.Context, in *templateInput) (*none, error) {
+	c, err := s.catalog()
+	if err != nil {
+		return nil, err
+	}
+	needed, err := s.origins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.Delete(ctx, in.Template, func(id string) bool { return needed[id] })
+}

@@ -1,0 +1,203 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+const onePath = "/v1/workspaces/{id}"
+
+func (s *Server) treeRoutes() {
+	handle(s, s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path"), s.stat)
+	handle(s, s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level"), s.readDir)
+	handle(s, s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages"), s.listDir)
+	handle(s, s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree"), s.digest)
+	handle(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), s.edit)
+	handle(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), s.mkdir)
+	handle(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), s.rename)
+	handle(s, s.op(http.MethodPost, onePath+"/copy", "copy", "Copy a file or a tree"), s.copy)
+	handle(s, s.op(http.MethodPost, onePath+"/chmod", "chmod", "Set permission bits"), s.chmod)
+	handle(s, s.op(http.MethodPost, onePath+"/symlink", "symlink", "Make a symlink that stays inside"), s.symlink)
+}
+
+type statInput struct {
+	Target
+	Path     string `query:"path" doc:"empty is the workspace itself"`
+	NoFollow bool   `query:"nofollow" doc:"describe a symlink itself"`
+	Digest   bool   `query:"digest" doc:"with the digest of a file's content"`
+	Mark     bool   `query:"mark" doc:"with what tells whether it was changed, where there is such a thing"`
+}
+
+func (s *Server) stat(ctx context.Context, in *statInput) (*body[driver.Info], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, Mark: in.Mark})
+	return &body[driver.Info]{info}, err
+}
+
+// Entries is the answer of /readdir.
+type Entries struct {
+	Entries []driver.Info `json:"entries"`
+}
+
+func (s *Server) readDir(ctx context.Context, in *pathInput) (*body[Entries], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := ws.ReadDir(ctx, in.Path)
+	if entries == nil {
+		entries = []driver.Info{}
+	}
+	return &body[Entries]{Entries{entries}}, err
+}
+
+type listDirInput struct {
+	Target
+	Path  string `query:"path"`
+	Depth int    `query:"depth" doc:"levels below; 0 is 1, and -1 is all"`
+	Limit int    `query:"limit" doc:"entries in a page; 0 is 1000"`
+	After string `query:"after" doc:"the next of the page before"`
+	Mark  bool   `query:"mark" doc:"with what tells whether each was changed, where there is such a thing"`
+}
+
+func (s *Server) listDir(ctx context.Context, in *listDirInput) (*body[driver.Listing], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, Mark: in.Mark})
+	if page.Entries == nil {
+		page.Entries = []driver.Info{}
+	}
+	return &body[driver.Listing]{page}, err
+}
+
+// Digest is the answer of /digest.
+type Digest struct {
+	Digest string `json:"digest"`
+}
+
+type pathInput struct {
+	Target
+	Path string `query:"path" doc:"empty is the workspace itself"`
+}
+
+func (s *Server) digest(ctx context.Context, in *pathInput) (*body[Digest], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := ws.Digest(ctx, in.Path)
+	return &body[Digest]{Digest{sum}}, err
+}
+
+// Edits is the body of /edit.
+type Edits struct {
+	Edits   []driver.Edit `json:"edits"`
+	IfMatch string        `json:"ifMatch,omitempty" doc:"digest that the content must have before"`
+	Sync    bool          `json:"sync,omitempty" doc:"on stable storage before the answer"`
+}
+
+type editInput struct {
+	Target
+	Path string `query:"path" required:"true"`
+	Body Edits
+}
+
+func (s *Server) edit(ctx context.Context, in *editInput) (*body[driver.EditResult], error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	res, err := ws.Edit(ctx, in.Path, in.Body.Edits, &driver.EditOptions{IfMatch: in.Body.IfMatch, Sync: in.Body.Sync})
+	return &body[driver.EditResult]{res}, err
+}
+
+type mkdirInput struct {
+	Target
+	Path    string `query:"path" required:"true"`
+	Parents bool   `query:"parents" doc:"make missing directories above, and accept one that exists"`
+	Mode    string `query:"mode" doc:"octal; 0755 where absent"`
+}
+
+func (s *Server) mkdir(ctx context.Context, in *mkdirInput) (*none, error) {
+	mode, err := parseMode(in.Mode)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Mkdir(ctx, in.Path, &driver.MkdirOptions{Parents: in.Parents, Mode: mode})
+}
+
+type renameInput struct {
+	Target
+	From       string `query:"from" required:"true"`
+	To         string `query:"to" required:"true"`
+	CreateOnly bool   `query:"createonly" doc:"refuse to replace anything"`
+	Parents    bool   `query:"parents"`
+}
+
+func (s *Server) rename(ctx context.Context, in *renameInput) (*none, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Rename(ctx, in.From, in.To, &driver.RenameOptions{CreateOnly: in.CreateOnly, Parents: in.Parents})
+}
+
+type copyInput struct {
+	Target
+	From       string `query:"from" required:"true"`
+	To         string `query:"to" required:"true"`
+	Recursive  bool   `query:"recursive" doc:"a directory with all below it"`
+	CreateOnly bool   `query:"createonly"`
+	Parents    bool   `query:"parents"`
+}
+
+func (s *Server) copy(ctx context.Context, in *copyInput) (*none, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Copy(ctx, in.From, in.To, &driver.CopyOptions{Recursive: in.Recursive, CreateOnly: in.CreateOnly, Parents: in.Parents})
+}
+
+type chmodInput struct {
+	Target
+	Path string `query:"path" required:"true"`
+	Mode string `query:"mode" required:"true" doc:"octal"`
+}
+
+func (s *Server) chmod(ctx context.Context, in *chmodInput) (*none, error) {
+	mode, err := parseMode(in.Mode)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Chmod(ctx, in.Path, mode)
+}
+
+type symlinkInput struct {
+	Target
+	Path string `query:"path" required:"true"`
+	To   string `query:"to" required:"true" doc:"what it points to"`
+}
+
+func (s *Server) symlink(ctx context.Context, in *symlinkInput) (*none, error) {
+	ws, err := s.workspace(ctx, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	return nil, ws.Symlink(ctx, in.To, in.Path)
+}

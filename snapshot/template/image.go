@@ -1,0 +1,112 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/snapshot"
+)
+
+// image returns the files of an image, laid out in a directory that done removes.
+func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
+	done = func() error { return nil }
+	img, err := c.find(ctx, ref)
+	if err != nil {
+		return nil, done, fmt.Errorf("template: image %s: %w", ref, err)
+	}
+	if err := os.MkdirAll(c.Temp, 0o700); err != nil {
+		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
+	}
+	dir, err := os.MkdirTemp(c.Temp, "image-")
+	if err != nil {
+		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
+	}
+	done = func() error { return files.RemoveTree(dir) }
+	if err := unpackImage(ctx, img, dir); err != nil {
+		return nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
+	}
+	return snapshot.HostDir(dir, nil), done, nil
+}
+
+// find returns an image: what a path names is of this host, all else of a
+// registry.
+func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
+	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	if !filepath.IsAbs(ref) {
+		tag, err := name.ParseReference(ref)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+		}
+		img, err := remote.Image(tag, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(authn.Anonymous))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
+		}
+		return img, nil
+	}
+	if err := c.allowed(ref); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.Of(err), err)
+	}
+	if !info.IsDir() {
+		img, err := tarball.ImageFromPath(ref, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%w: it is no tarball of an image: %w", fault.InvalidArgument, err)
+		}
+		return img, nil
+	}
+	index, err := layout.ImageIndexFromPath(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+	}
+	return pick(index, platform, 0)
+}
+
+// maxNesting is how deep indexes of images may be nested.
+const maxNesting = 4
+
+// pick returns the image of an index for a platform, or its only one.
+func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
+	m, err := index.IndexManifest()
+	if err != nil || depth > maxNesting {
+		return nil, fmt.Errorf("%w: its index can't be read: %w", fault.InvalidArgument, err)
+	}
+	list := slices.DeleteFunc(slices.Clone(m.Manifests), func(d v1.Descriptor) bool {
+		return !d.MediaType.IsImage() && !d.MediaType.IsIndex() || d.Platform != nil && d.Platform.OS == "unknown"
+	})
+	at := slices.IndexFunc(list, func(d v1.Descriptor) bool { return d.Platform != nil && d.Platform.Satisfies(platform) })
+	if at < 0 && len(list) == 1 {
+		at = 0
+	}
+	if at < 0 {
+		return nil, fmt.Errorf("%w: it holds %d images, and not one for %s", fault.NotFound, len(list), platform.String())
+	}
+	if list[at].MediaType.IsIndex() {
+		below, err := index.ImageIndex(list[at].Digest)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+		}
+		return pick(below, platform, depth+1)
+	}
+	img, err := index.Image(list[at].Digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	return img, nil
+}

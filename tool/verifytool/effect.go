@@ -1,0 +1,88 @@
+package verifytool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/tool/verify"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Servers returns the language servers of a call's workspace; nil is none.
+type Servers func(c *tool.Call) verify.Diagnoser
+
+// spare is the time that is left to the effects that follow.
+const spare = 150 * time.Millisecond
+
+// Effect returns what happens after files were changed: each is formatted and
+// linted by itself, and what there is to say comes with the answer of the tool
+// that changed it. servers may be nil.
+func Effect(servers Servers) tool.Effect {
+	return func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
+		if !c.Workspace.Capabilities().Has(driver.CapShell) {
+			return "", nil
+		}
+		o := new(verify.EditOptions)
+		if servers != nil {
+			o.Server = servers(c)
+		}
+		until := time.Now().Add(verify.EditBound)
+		if d, ok := ctx.Deadline(); ok {
+			until = d
+		}
+		until = until.Add(-spare)
+		var b strings.Builder
+		for _, file := range paths {
+			if profile.Plain(file) {
+				continue
+			}
+			if o.Bound = time.Until(until); o.Bound <= 0 {
+				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
+				continue
+			}
+			p, err := c.ProfileFor(ctx, file)
+			if err != nil {
+				return b.String(), err
+			}
+			edited := verify.AfterEdit(ctx, c.Workspace, p, file, o)
+			if edited.Formatted || len(edited.Notes) > 0 {
+				c.Refresh(ctx, file)
+			}
+			editedText(&b, edited)
+		}
+		return b.String(), nil
+	}
+}
+
+// maxDiffLines bounds what is shown of what a formatter changed.
+const maxDiffLines = 500
+
+func editedText(b *strings.Builder, e verify.Edited) {
+	if len(e.Diagnostics) > 0 {
+		fmt.Fprintf(b, "post-edit lint findings (%d):\n", len(e.Diagnostics))
+		for _, d := range e.Diagnostics {
+			b.WriteString(diagnosticLine(d) + "\n")
+		}
+	}
+	if e.Diff != "" {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("--- format ---\n")
+		if e.Formatted {
+			fmt.Fprintf(b, "%s was formatted:\n", e.File)
+		}
+		all := strings.Split(strings.TrimRight(e.Diff, "\n"), "\n")
+		b.WriteString(strings.Join(all[:min(len(all), maxDiffLines)], "\n") + "\n")
+		if more := len(all) - maxDiffLines; more > 0 {
+			fmt.Fprintf(b, "... (%d lines truncated)\n", more)
+		}
+	}
+	for _, n := range e.Notes {
+		fmt.Fprintf(b, "post-edit %s\n", n)
+	}
+}

@@ -1,0 +1,105 @@
+package verifytool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/tool/verify"
+)
+
+// Limits of how many failures are shown or run again.
+const (
+	failures       = 50
+	maxRerun       = 200
+	maxShownFailed = 500
+)
+
+type runFailingInput struct {
+	Limit    int    `json:"limit,omitempty" jsonschema:"at most so many of the failed tests; default 50, at most 200"`
+	Timeout  int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
+	Language string `json:"language,omitempty" jsonschema:"of which project, where several were tested"`
+}
+
+func runFailingTestsTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "run_failing_tests", Family: tool.Verify, Needs: commands, Destructive: true, FanOut: true,
+		Description: "Run again exactly the tests that failed in the last run_tests or run_failing_tests. A test that should have run and did not is named.",
+	}, runFailing)
+}
+
+func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsOutput, error) {
+	seconds, err := tool.Seconds("timeout", in.Timeout, testSeconds, maxTestSeconds)
+	if err != nil {
+		return reportsOutput{}, err
+	}
+	limit, err := limited("limit", in.Limit, failures, maxRerun)
+	if err != nil {
+		return reportsOutput{}, err
+	}
+	m := recall(c)
+	last := m.last(in.Language)
+	if len(last) == 0 {
+		return reportsOutput{}, tool.Errorf(fault.WrongState, "no run_tests call yet in this session")
+	}
+	bad := slices.DeleteFunc(slices.Clone(last), func(r *verify.Report) bool { return r.OK() })
+	if len(bad) == 0 {
+		return reportsOutput{Reports: []*verify.Report{}, text: fmt.Sprintf("last run_tests had no failures — nothing to rerun (%s)\n", last[0].Language)}, nil
+	}
+	p, err := c.Profile(ctx)
+	if err != nil {
+		return reportsOutput{}, err
+	}
+	o := options(c, nil, time.Duration(seconds)*time.Second)
+	reports, text, err := each(testedProjects(p, bad), func(q profile.Project) (*verify.Report, error) {
+		at := slices.IndexFunc(bad, func(r *verify.Report) bool { return r.Language == string(q.Ecosystem) && r.Dir == q.Dir })
+		return rerun(ctx, c, q, bad[at], o, limit)
+	}, func(r *verify.Report) string { return reportText(r, seconds) })
+	if err != nil {
+		return reportsOutput{}, err
+	}
+	m.keep(reports)
+	return reportsOutput{Reports: reports, text: text}, nil
+}
+
+// testedProjects are the projects of reports, as they are now.
+func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Project {
+	var out []profile.Project
+	for _, r := range reports {
+		at := slices.IndexFunc(p.Projects, func(q profile.Project) bool { return string(q.Ecosystem) == r.Language && q.Dir == r.Dir })
+		if at >= 0 {
+			out = append(out, p.Projects[at])
+		}
+	}
+	return out
+}
+
+// rerun runs the first failures of a report again. Those beyond the limit, and
+// those that did not run, stay known as failed.
+func rerun(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options, limit int) (*verify.Report, error) {
+	if !last.Structured {
+		return nil, tool.Errorf(fault.Unsupported, "run_failing_tests: %s detector has no structured failures; rerun run_tests manually", last.Language)
+	}
+	part := *last
+	n := min(limit, len(last.Failures))
+	part.Failures = last.Failures[:n]
+	r, err := verify.Rerun(ctx, c.Workspace, p, &part, o)
+	if err != nil {
+		return nil, failed("run_failing_tests", err)
+	}
+	for _, f := range part.Failures {
+		if slices.Contains(r.Missing, f.Name()) {
+			r.Failures = append(r.Failures, f)
+		}
+	}
+	if n < len(last.Failures) {
+		r.Failures = append(r.Failures, last.Failures[n:]...)
+		r.Notes = append(r.Notes, fmt.Sprintf("%d more failures were not run again: limit %d", len(last.Failures)-n, limit))
+	}
+	r.Failed = len(r.Failures)
+	return r, nil
+}

@@ -1,0 +1,70 @@
+package verifytool
+
+import (
+	"context"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/tool/verify"
+	"github.com/croft-run/croft/workspace"
+)
+
+// Limits of linters and type checkers, in seconds.
+const (
+	lintSeconds    = 120
+	maxLintSeconds = 600
+)
+
+type findingsOutput struct {
+	Findings []*verify.Findings `json:"findings" jsonschema:"one for each project"`
+
+	text string
+}
+
+func (o findingsOutput) Text() string { return o.text }
+
+func runLintTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "run_lint", Family: tool.Verify, Needs: commands, FanOut: true, Idempotent: true,
+		Description: "Run the project's linter on all of it or on some files. Each finding is a line: file:line:column:rule: message.",
+	}, func(ctx context.Context, c *tool.Call, in scope) (findingsOutput, error) {
+		return inspect(ctx, c, in, "lint", verify.Lint)
+	})
+}
+
+// inspect runs a linter or a type checker for each project.
+func inspect(ctx context.Context, c *tool.Call, in scope, verb string,
+	run func(context.Context, *workspace.Workspace, profile.Project, *verify.Options) (*verify.Findings, error),
+) (findingsOutput, error) {
+	seconds, err := tool.Seconds("timeout", in.Timeout, lintSeconds, maxLintSeconds)
+	if err != nil {
+		return findingsOutput{}, err
+	}
+	list, err := projects(ctx, c, in.Language, relative(c, in.Files))
+	if err != nil {
+		return findingsOutput{}, err
+	}
+	o := options(c, in.Files, time.Duration(seconds)*time.Second)
+	found, text, err := each(list, func(p profile.Project) (*verify.Findings, error) {
+		f, err := run(ctx, c.Workspace, p, o)
+		if err != nil {
+			return nil, inspectError(verb, p, err)
+		}
+		return f, nil
+	}, func(f *verify.Findings) string { return findingsText(f, verb, seconds) })
+	return findingsOutput{Findings: found, text: text}, err
+}
+
+// inspectError tells a linter that is not there from other errors.
+func inspectError(verb string, p profile.Project, err error) error {
+	c := p.Lint
+	if verb != "lint" {
+		c = p.Typecheck
+	}
+	if argv, ok := c.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
+		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
+	}
+	return failed("run_"+verb, err)
+}
