@@ -37,7 +37,7 @@ var labels = map[string]string{
 	"unexpected-passed": "Unexpected pass",
 }
 
-// classOf is the class of a failure of which nobody says more.
+// classOf is the default class of a failure.
 func classOf(o Origin, timeout bool) *Class {
 	id := string(o)
 	switch {
@@ -49,9 +49,9 @@ func classOf(o Origin, timeout bool) *Class {
 	return &Class{ID: id, Label: labels[id]}
 }
 
-// settleStatus sets the status of a session whose outcome is known, by what its case
+// setStatus sets the status of a session whose outcome is known, by what its case
 // expects. It changes e.
-func settleStatus(e *ExecutionResult, expectedFail bool) {
+func setStatus(e *ExecutionResult, expectedFail bool) {
 	switch {
 	case !expectedFail && e.Passed:
 		e.Status = StatusPassed

@@ -19,7 +19,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sandbox opens places behind a fence of the kernel. The template shows through
+// Sandbox opens envs behind a fence of the kernel. The template shows through
 // an overlay: nothing is copied.
 type Sandbox struct {
 	Provider driver.Provider // of kind "sandbox"
@@ -27,9 +27,9 @@ type Sandbox struct {
 	// Isolation is the least level; "" is the provider's default.
 	Isolation driver.Isolation
 
-	// Inside answers what agents ask at a loopback address inside. It must be given to
+	// Loopback answers what agents ask at a loopback address inside. It must be given to
 	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
-	Inside *Inside
+	Loopback *LoopbackServer
 
 	mu     sync.Mutex
 	proven bool // guarded by mu; Ready has found no fault
@@ -57,7 +57,7 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 	return d.Life.Destroy(context.WithoutCancel(ctx))
 }
 
-// sandboxConfig is what the provider is told of a place.
+// sandboxConfig is the configuration of the workspace of an environment.
 type sandboxConfig struct {
 	Throwaway bool        `json:"throwaway,omitempty"`
 	Template  string      `json:"template,omitempty"`
@@ -72,7 +72,7 @@ type shownBind struct {
 }
 
 // Open opens a throw-away workspace.
-func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
+func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	policy, err := policyOf(req)
 	if err != nil {
 		return nil, err
@@ -86,14 +86,11 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return within(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
 		}
-	}
-	if req.Exclude != "" {
-		return nil, fmt.Errorf("eval: a template without %s: %w", req.Exclude, fault.Internal) // the run has made one without it
 	}
 	if spec.Config, err = json.Marshal(cfg); err != nil {
 		return nil, err
@@ -113,32 +110,31 @@ func (s *Sandbox) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	}
 	env := insideEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
-	maps.Copy(env, req.Env)
-	p := &Place{Workspace: ws, dir: req.Dir, env: env, fenced: true, inside: s.Inside, onHost: req.InPlace, destroy: ws.Destroy}
-	if t, ok := s.Provider.(outward); ok {
-		p.way = lateWay{t, spec.ID}
-		p.settle = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
+	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
+	if t, ok := s.Provider.(egressProvider); ok {
+		p.transport = lazyTransport{t, spec.ID}
+		p.waitRequests = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
 	}
 	return p, nil
 }
 
-// An outward one is a provider that asks hosts in the place of what runs in a workspace.
-type outward interface {
+// An egressProvider makes requests on behalf of what runs in a workspace.
+type egressProvider interface {
 	Transport(workspace string) (http.RoundTripper, error)
 
-	// Settle waits until what has ended was told of.
+	// Settle waits until the events of requests that have ended were emitted.
 	Settle(ctx context.Context, workspace string) error
 }
 
-// lateWay finds the way out of a workspace when there is something to ask: most
+// lazyTransport finds the way out of a workspace when there is something to ask: most
 // sessions have nothing.
-type lateWay struct {
-	provider  outward
+type lazyTransport struct {
+	provider  egressProvider
 	workspace string
 }
 
 // RoundTrip asks by a way of its own, which ends with the answer.
-func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l lazyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, err := l.provider.Transport(l.workspace)
 	if err != nil {
 		return nil, err
@@ -149,9 +145,9 @@ func (l lateWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTrip(r)
 }
 
-// policyOf is the policy of a place: what the suite's configuration says, with the
+// policyOf is the policy of an environment: what the suite's configuration says, with the
 // hosts and limits that were asked for.
-func policyOf(req PlaceRequest) (driver.Policy, error) {
+func policyOf(req EnvSpec) (driver.Policy, error) {
 	rules, err := netRules(req.Hosts)
 	if err != nil {
 		return driver.Policy{}, err
@@ -164,11 +160,11 @@ func policyOf(req PlaceRequest) (driver.Policy, error) {
 
 // binds lists what is shown besides, without what is shown already. A directory
 // to read may hold the workspace and those to write.
-func binds(req PlaceRequest) []shownBind {
+func binds(req EnvSpec) []shownBind {
 	var list []shownBind
 	add := func(dirs []string, readOnly bool) {
 		for _, dir := range byLength(dirs) {
-			shown := req.InPlace && within(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return within(b.Dir, dir) })
+			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return inDir(b.Dir, dir) })
 			if !shown {
 				list = append(list, shownBind{Dir: dir, ReadOnly: readOnly})
 			}
@@ -176,7 +172,7 @@ func binds(req PlaceRequest) []shownBind {
 	}
 	add(req.Write, false)
 	add(req.Read, true)
-	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && within(b.Dir, req.Hide) }
+	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
 	if req.Hide != "" && slices.ContainsFunc(list, holds) {
 		list = append(list, shownBind{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}

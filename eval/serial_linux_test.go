@@ -30,11 +30,11 @@ func TestAgentsAtOnceInPlace(t *testing.T) {
 		"behind a link": {eval.Options{OutputDir: filepath.Join(link, "new")}, eval.Serial},
 		"elsewhere":     {eval.Options{OutputDir: elsewhere}, eval.Parallel},
 		"one case":      {eval.Options{Cases: []string{"a"}}, eval.Parallel},
-		"no fence":      {eval.Options{Places: eval.Host{}}, eval.Parallel},
+		"no fence":      {eval.Options{Envs: eval.Host{}}, eval.Parallel},
 	} {
 		opts := c.opts
-		if opts.Places == nil {
-			opts.Places = fenced(t)
+		if opts.Envs == nil {
+			opts.Envs = fenced(t)
 		}
 		opts.Schedule, opts.MaxParallel = eval.Parallel, 2
 		r, err := tryRun(t, dir, "suite.mjs", &opts)

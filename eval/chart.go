@@ -15,7 +15,7 @@ type bar struct {
 }
 
 // chart draws bars with their intervals, lying, as SVG: it scales and needs nothing
-// from elsewhere. Bars without observations are told as such.
+// from elsewhere. Bars without observations say so.
 func chart(title string, bars []bar, show func(float64) string) template.HTML {
 	const width, left, right, row, top = 420, 130, 84, 24, 28
 	most := 0.0
@@ -31,7 +31,7 @@ func chart(title string, bars []bar, show func(float64) string) template.HTML {
 		width, top+row*len(bars), template.HTMLEscapeString(title))
 	for i, b := range bars {
 		y := top + row*i
-		fmt.Fprintf(&s, `<text x="0" y="%d">%s</text>`, y+13, template.HTMLEscapeString(cut(b.label, 22)))
+		fmt.Fprintf(&s, `<text x="0" y="%d">%s</text>`, y+13, template.HTMLEscapeString(truncate(b.label, 22)))
 		if b.N == 0 {
 			fmt.Fprintf(&s, `<text x="%d" y="%d">not known</text>`, left, y+13)
 			continue
@@ -112,18 +112,21 @@ func percentText(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 // plotsOf draws a run: pass rate, tokens, time and cost by runner.
 func plotsOf(r *Result) []template.HTML {
 	seen := observe(r)
-	draw := func(title string, show func(float64) string, of func(*observed) Interval) template.HTML {
-		var bars []bar
+	return charts(", by session", ", mean of a session", func(of func(*observed) Interval) (bars []bar) {
 		for _, s := range r.Runners {
 			if o := seen[s.Runner.ID]; o != nil {
 				bars = append(bars, bar{s.Runner.ID, of(o), "--a"})
 			}
 		}
-		return chart(title, bars, show)
-	}
-	list := []template.HTML{draw("pass rate, by session", percentText, func(o *observed) Interval { return Wilson(o.passed, o.n) })}
+		return bars
+	})
+}
+
+// charts draws the pass rate and all measures. Their titles end in rate and mean.
+func charts(rate, mean string, bars func(of func(*observed) Interval) []bar) []template.HTML {
+	list := []template.HTML{chart("pass rate"+rate, bars(func(o *observed) Interval { return Wilson(o.passed, o.n) }), percentText)}
 	for _, m := range measures {
-		list = append(list, draw(m.name+", mean of a session", m.show, func(o *observed) Interval { return Bootstrap(m.of(o)) }))
+		list = append(list, chart(m.name+mean, bars(func(o *observed) Interval { return Bootstrap(m.of(o)) }), m.show))
 	}
 	return list
 }

@@ -16,33 +16,34 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// jsonReporter writes results.json, or the same without events, to its output
-// when the run has ended.
-type jsonReporter struct {
-	out     io.Writer
-	summary bool
-}
+// A finalReporter is a reporter that writes at the end of a run.
+type finalReporter func(r *Result) error
 
 // Report takes an event.
-func (j *jsonReporter) Report(e Event) error {
-	r, ok := e.Result.(*Result)
-	if e.Hook != OnSuiteFinish || !ok {
-		return nil
+func (f finalReporter) Report(e Event) error {
+	if r, ok := e.Result.(*Result); ok && e.Hook == OnSuiteFinish {
+		return f(r)
 	}
-	if j.summary {
-		data, err := encodeDocument(r) // what a run holds at its end has no events
-		if err != nil {
-			return err
-		}
-		_, err = j.out.Write(data)
-		return err
-	}
+	return nil
+}
+
+// copyResults writes results.json.
+func copyResults(out io.Writer, r *Result) error {
 	f, err := os.Open(filepath.Join(r.ArtifactDir, ResultsName))
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(j.out, f)
+	_, err = io.Copy(out, f)
 	return errors.Join(err, f.Close())
+}
+
+// writeSummary writes the result without events: what a run holds at its end has none.
+func writeSummary(out io.Writer, r *Result) error {
+	data, err := encodeDocument(r)
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	return err
 }
 
 // ReadResult reads a results.json, or that of the directory of a run, without
@@ -65,7 +66,7 @@ func ReadResult(path string) (*Result, error) {
 			if !c.RunnerResults[i].whole() {
 				return nil, fmt.Errorf("eval: read %s: %w: a result of the case %q is null", path, fault.InvalidArgument, c.CaseID)
 			}
-			c.RunnerResults[i] = light(c.RunnerResults[i])
+			c.RunnerResults[i] = summary(c.RunnerResults[i])
 		}
 	}
 	return &r, nil
@@ -144,21 +145,6 @@ func annotation(b *bytes.Buffer, f failedExecution) {
 	fmt.Fprintf(b, "::error %s::%s\n", strings.Join(props, ","), messageEscape.Replace(PlainText(message)))
 }
 
-// markdownReporter writes a page for a pull request.
-type markdownReporter struct{ out io.Writer }
-
-// Report takes an event.
-func (m *markdownReporter) Report(e Event) error {
-	r, ok := e.Result.(*Result)
-	if e.Hook != OnSuiteFinish || !ok {
-		return nil
-	}
-	var b bytes.Buffer
-	writeMarkdown(&b, r, 0)
-	_, err := m.out.Write(b.Bytes())
-	return err
-}
-
 // writeMarkdown writes a result as Markdown, with at most so many failures; 0 is
 // all.
 func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
@@ -226,9 +212,6 @@ func markup(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
-// junitReporter writes JUnit's XML: a test suite per runner, a test case per case.
-type junitReporter struct{ out io.Writer }
-
 type junitSuites struct {
 	XMLName xml.Name     `xml:"testsuites"`
 	Name    string       `xml:"name,attr"`
@@ -264,12 +247,8 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// Report takes an event.
-func (j *junitReporter) Report(e Event) error {
-	r, ok := e.Result.(*Result)
-	if e.Hook != OnSuiteFinish || !ok {
-		return nil
-	}
+// writeJUnit writes JUnit's XML: a test suite per runner, a test case per case.
+func writeJUnit(out io.Writer, r *Result) error {
 	all := junitSuites{Name: r.SuitePath, Time: seconds(r.DurationMs)}
 	for _, sum := range r.Runners {
 		s := junitSuite{Name: sum.Runner.ID, Stamp: strings.TrimSuffix(r.StartedAt, "Z")}
@@ -289,7 +268,7 @@ func (j *junitReporter) Report(e Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(j.out, "%s%s\n", xml.Header, data)
+	_, err = fmt.Fprintf(out, "%s%s\n", xml.Header, data)
 	return err
 }
 

@@ -23,11 +23,14 @@ func writeJSON(path string, v any) error {
 }
 
 // encodeDocument is a value as an indented document, as skillgym writes one.
-func encodeDocument(v any) ([]byte, error) {
+func encodeDocument(v any) ([]byte, error) { return encodeJSON(v, "  ") }
+
+// encodeJSON is a value as JSON in which <, > and & are not escaped, and a newline.
+func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	enc.SetIndent("", indent)
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }
@@ -70,13 +73,4 @@ func (b *boundedFile) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// indented puts a prefix before each further line of a document.
-func indented(data []byte, prefix string) []byte {
-	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+prefix))
-}
-
-func cutBytes(data []byte, sep string) (before, after []byte, found bool) {
-	return bytes.Cut(data, []byte(sep))
 }

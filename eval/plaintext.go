@@ -26,7 +26,7 @@ func oneLine(s string) string {
 }
 
 // plainRune is a rune, or another in the place of one that is a command: to a
-// terminal, or to whoever lays a text out from right to left.
+// terminal, or to a renderer that lays text out from right to left.
 func plainRune(r, other rune) rune {
 	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 		return other

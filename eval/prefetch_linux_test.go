@@ -10,17 +10,17 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// countedPlaces opens none, and notes for which directories it was asked.
-type countedPlaces struct {
+// countedEnvs opens none, and notes for which directories it was asked.
+type countedEnvs struct {
 	mu    sync.Mutex
 	asked map[string]int // guarded by mu
 }
 
-func (*countedPlaces) Kind() string                { return "counted" }
-func (*countedPlaces) Fenced() bool                { return true }
-func (*countedPlaces) Ready(context.Context) error { return nil }
+func (*countedEnvs) Kind() string                { return "counted" }
+func (*countedEnvs) Fenced() bool                { return true }
+func (*countedEnvs) Ready(context.Context) error { return nil }
 
-func (c *countedPlaces) Open(_ context.Context, req eval.PlaceRequest) (*eval.Place, error) {
+func (c *countedEnvs) Open(_ context.Context, req eval.EnvSpec) (*eval.Env, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[req.Dir]++
@@ -32,12 +32,12 @@ func TestOneWorkspaceEach(t *testing.T) {
 	const cases = 60
 	dir := project(t, map[string]string{"suite.mjs": isolated("") + fmt.Sprintf(`
 export default Array.from({length: %d}, (_, i) => ({ id: "case-" + i, prompt: "true", assert() {} }));`, cases)})
-	places := &countedPlaces{asked: map[string]int{}}
-	runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Schedule: eval.Parallel, MaxParallel: 12})
-	if got, want := len(places.asked), cases; got != want {
+	envs := &countedEnvs{asked: map[string]int{}}
+	runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Schedule: eval.Parallel, MaxParallel: 12})
+	if got, want := len(envs.asked), cases; got != want {
 		t.Errorf("%d workspaces were asked for, want %d", got, want)
 	}
-	for dir, n := range places.asked {
+	for dir, n := range envs.asked {
 		if n != 1 {
 			t.Errorf("%s was asked for %d times", dir, n)
 		}

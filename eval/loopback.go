@@ -13,10 +13,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Inside answers what the processes of workspaces ask at a loopback address
+// A LoopbackServer answers what the processes of workspaces ask at a loopback address
 // inside: no request leaves the fence. It is given to the provider that opens them,
 // which passes on what is asked there.
-type Inside struct {
+type LoopbackServer struct {
 	Base string // where it is reached inside, such as http://127.0.0.1:3128
 
 	mu sync.Mutex
@@ -24,14 +24,14 @@ type Inside struct {
 }
 
 // Handler returns what answers a workspace, nil where nothing does.
-func (i *Inside) Handler(workspace string) http.Handler {
+func (i *LoopbackServer) Handler(workspace string) http.Handler {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.by[workspace]
 }
 
 // serve lets h answer a workspace until stop is called.
-func (i *Inside) serve(workspace string, h http.Handler) (stop func()) {
+func (i *LoopbackServer) serve(workspace string, h http.Handler) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.by == nil {
@@ -45,20 +45,20 @@ func (i *Inside) serve(workspace string, h http.Handler) (stop func()) {
 	}
 }
 
-// serve lets h answer what runs in the place, at the URL that it returns, until
+// serve lets h answer what runs in the environment, at the URL that it returns, until
 // stop is called.
-func (p *Place) serve(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
+func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	switch {
-	case p.inside != nil:
-		return p.inside.Base, p.inside.serve(p.Workspace.ID(), h), nil
+	case p.loopback != nil:
+		return p.loopback.Base, p.loopback.serve(p.Workspace.ID(), h), nil
 	case !p.fenced:
 		return serveOnHost(ctx, h)
 	}
 	return "", nil, fmt.Errorf("eval: answer what runs in the workspace: %w: its provider passes nothing on; use the sandbox", fault.Unsupported)
 }
 
-// serveOnHost lets h answer at an address of this host, below a path that nobody
-// else knows.
+// serveOnHost lets h answer at an address of this host, below a path that is
+// random.
 func serveOnHost(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func serveOnHost(ctx context.Context, h http.Handler) (base string, stop func(),
 	go func() { served <- srv.Serve(l) }()
 	return "http://" + l.Addr().String() + path, func() {
 		cancel()
-		srv.Close() //nolint:errcheck // nobody asks any more
+		srv.Close() //nolint:errcheck // no request is expected any more
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			return // it had ended before
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Host opens places on the host itself: plain directories, no fence. Agents run
+// Host opens envs on the host itself: plain directories, no fence. Agents run
 // as the user does, with the user's environment and network, as in skillgym; but
 // nothing that they start outlives them.
 type Host struct{}
@@ -29,7 +29,7 @@ func (Host) Fenced() bool { return false }
 func (Host) Ready(context.Context) error { return nil }
 
 // Open copies the template to the directory.
-func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
+func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	for _, r := range driver.Resources {
 		if l := req.Limits[r.Name]; l.Max > 0 && !l.BestEffort {
 			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", r.Name, fault.Unsupported)
@@ -39,13 +39,8 @@ func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 		return nil, err
 	}
 	if !req.InPlace {
-		if err := mountPoint(req.Dir); err != nil {
-			return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
-		}
-		if req.Template != "" {
-			if err := copyTree(ctx, req.Template, req.Dir, req.Exclude); err != nil {
-				return nil, err
-			}
+		if err := fillDir(ctx, req.Template, req.Dir, ""); err != nil {
+			return nil, err
 		}
 	}
 	d, closers, err := hostWorkspace(req.Dir)
@@ -58,8 +53,7 @@ func (Host) Open(ctx context.Context, req PlaceRequest) (*Place, error) {
 	}
 	env := environ(os.Environ())
 	maps.Copy(env, req.Policy.Env)
-	maps.Copy(env, req.Env)
-	return &Place{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
+	return &Env{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
 }
 
 // hostMeets refuses a policy that only a fence can hold.
