@@ -91,15 +91,9 @@ func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error
 // CreateWith is Create with a policy by its name in the server's configuration,
 // which that of spec changes.
 func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
-	r := request{method: http.MethodPost, path: workspacesPath}
-	if policy != "" {
-		r.query = url.Values{"policy": {policy}}
-	}
-	r, err := r.jsonBody(spec)
-	if err != nil {
-		return Workspace{}, err
-	}
-	return get[Workspace](ctx, c, r)
+	q := url.Values{}
+	set(q, "policy", policy)
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacesPath, query: q, json: spec})
 }
 
 // List lists workspaces.
@@ -111,11 +105,7 @@ func (c *Client) List(ctx context.Context, f Filter) ([]Workspace, error) {
 	set(q, "state", f.State)
 	set(q, "kind", f.Kind)
 	set(q, "owner", f.Owner)
-	type answer struct {
-		Workspaces []Workspace `json:"workspaces"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: workspacesPath, query: q})
-	return out.Workspaces, err
+	return field[[]Workspace](ctx, c, "workspaces", request{method: http.MethodGet, path: workspacesPath, query: q})
 }
 
 // Show returns one workspace.
@@ -155,20 +145,12 @@ func (c *Client) Resume(ctx context.Context, nameOrID string) error {
 
 // Change changes labels or policy.
 func (c *Client) Change(ctx context.Context, nameOrID string, change Change) (Workspace, error) {
-	r, err := request{method: http.MethodPatch, path: at(nameOrID, "")}.jsonBody(change)
-	if err != nil {
-		return Workspace{}, err
-	}
-	return get[Workspace](ctx, c, r)
+	return get[Workspace](ctx, c, request{method: http.MethodPatch, path: at(nameOrID, ""), json: change})
 }
 
 // Providers lists the server's providers.
 func (c *Client) Providers(ctx context.Context) ([]ProviderInfo, error) {
-	type answer struct {
-		Providers []ProviderInfo `json:"providers"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/providers"})
-	return out.Providers, err
+	return field[[]ProviderInfo](ctx, c, "providers", request{method: http.MethodGet, path: "/v1/providers"})
 }
 
 // Profile returns the profile of the projects in a workspace, as JSON.
@@ -178,11 +160,7 @@ func (c *Client) Profile(ctx context.Context, nameOrID string) (json.RawMessage,
 
 // Version returns the version of the server.
 func (c *Client) Version(ctx context.Context) (string, error) {
-	type answer struct {
-		Version string `json:"version"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/version"})
-	return out.Version, err
+	return field[string](ctx, c, "version", request{method: http.MethodGet, path: "/v1/version"})
 }
 
 // set sets a query parameter unless it is empty.

@@ -34,20 +34,12 @@ type Template struct {
 
 // CreateTemplate makes a template.
 func (c *Client) CreateTemplate(ctx context.Context, t TemplateRequest) (Template, error) {
-	r, err := request{method: http.MethodPost, path: templatesPath}.jsonBody(t)
-	if err != nil {
-		return Template{}, err
-	}
-	return get[Template](ctx, c, r)
+	return get[Template](ctx, c, request{method: http.MethodPost, path: templatesPath, json: t})
 }
 
 // Templates lists the templates.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
-	type answer struct {
-		Templates []Template `json:"templates"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: templatesPath})
-	return out.Templates, err
+	return field[[]Template](ctx, c, "templates", request{method: http.MethodGet, path: templatesPath})
 }
 
 // Template returns one by its name.
