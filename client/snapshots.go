@@ -140,11 +140,11 @@ func (f *snapshotFiles) Remove(context.Context, string, *driver.RemoveOptions) e
 
 // ForkOptions are the options of Fork.
 type ForkOptions struct {
-	Snapshot     string            `json:"snapshot,omitempty"` // "" takes one now
-	Count        int               `json:"count,omitempty"`    // 0 is one
-	Name         string            `json:"name,omitempty"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	CrossSession bool              `json:"crossSession,omitempty"`
+	Snapshot     string            `json:"snapshot,omitempty" doc:"id or name of a snapshot; empty takes one now"`
+	Count        int               `json:"count,omitempty" doc:"how many; 0 is one"`
+	Name         string            `json:"name,omitempty" doc:"of the new one; with a count, NAME-1 and so on"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"of the new ones"`
+	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
 }
 
 // Forked is what Fork did.
@@ -160,12 +160,12 @@ func (c *Client) Fork(ctx context.Context, nameOrID string, opts ForkOptions) (F
 
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
-	Source  string           `json:"source"`
-	From    string           `json:"from,omitempty"`
-	Paths   []string         `json:"paths,omitempty"`
-	Hunks   map[string][]int `json:"hunks,omitempty"`
-	Markers bool             `json:"markers,omitempty"`
-	DryRun  bool             `json:"dryRun,omitempty"`
+	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
+	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
+	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
+	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
+	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
+	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
 }
 
 // Apply merges what changed in another workspace into one. The answer, JSON, is

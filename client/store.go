@@ -28,9 +28,9 @@ func (c *Client) CheckSnapshots(ctx context.Context) (json.RawMessage, error) {
 
 // Retention says which snapshots PruneSnapshots keeps: those that a rule keeps.
 type Retention struct {
-	Keep      int    `json:"keep,omitempty"`      // the newest so many of each workspace; 0 is no such rule
-	MaxAge    string `json:"maxAge,omitempty"`    // the younger ones, as 72h; "" is no such rule
-	Workspace string `json:"workspace,omitempty"` // the id of the only one that it is about; "" is all
+	Keep      int    `json:"keep,omitempty" doc:"keep the newest so many of each workspace; 0 is no such rule"`
+	MaxAge    string `json:"maxAge,omitempty" doc:"keep those that are younger, as 72h; empty is no such rule"`
+	Workspace string `json:"workspace,omitempty" doc:"only snapshots of this workspace, by id"`
 }
 
 // PruneSnapshots forgets snapshots that no rule keeps, and returns them.
@@ -40,8 +40,8 @@ func (c *Client) PruneSnapshots(ctx context.Context, r Retention) ([]driver.Snap
 
 // Exported is a snapshot that was copied to a bucket.
 type Exported struct {
-	Snapshot driver.SnapshotInfo `json:"snapshot"`
-	LeftOut  []string            `json:"leftOut"` // files with credentials; the first of them
+	Snapshot driver.SnapshotInfo `json:"snapshot" doc:"as it is in the bucket"`
+	LeftOut  []string            `json:"leftOut" doc:"files that are known to hold credentials, and were left out; the first thousand"`
 }
 
 // ExportSnapshot copies a snapshot to the store in a bucket, with files that are

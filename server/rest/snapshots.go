@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
@@ -123,19 +124,7 @@ func (s *Server) rollback(ctx context.Context, ws *workspace.Workspace, in *Snap
 }
 
 // Fork is the body of /fork.
-type Fork struct {
-	Snapshot     string            `json:"snapshot,omitempty" doc:"id or name of a snapshot; empty takes one now"`
-	Count        int               `json:"count,omitempty" doc:"how many; 0 is one"`
-	Name         string            `json:"name,omitempty" doc:"of the new one; with a count, NAME-1 and so on"`
-	Labels       map[string]string `json:"labels,omitempty" doc:"of the new ones"`
-	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
-}
-
-// Forked is the answer of /fork.
-type Forked struct {
-	Snapshot   driver.SnapshotInfo `json:"snapshot"`
-	Workspaces []Workspace         `json:"workspaces"`
-}
+type Fork client.ForkOptions
 
 type forkInput struct {
 	Target
@@ -208,14 +197,7 @@ func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f 
 }
 
 // Apply is the body of /apply.
-type Apply struct {
-	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
-	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
-	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
-	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
-	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
-	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
-}
+type Apply client.ApplyOptions
 
 type applyInput struct {
 	Target

@@ -261,12 +261,6 @@ func (s *Server) show(_ context.Context, r registry.Record, _ *Target) (*body[Wo
 	return &body[Workspace]{view(r)}, nil
 }
 
-// Change is the body of PATCH: what is absent stays.
-type Change struct {
-	Labels *map[string]string `json:"labels,omitempty" doc:"replaces all labels"`
-	Policy *driver.Policy     `json:"policy,omitempty" doc:"replaces the policy; the revision grows"`
-}
-
 type changeInput struct {
 	Target
 	Body Change
@@ -342,7 +336,10 @@ func (s *Server) describe(ctx context.Context, r registry.Record, _ *Target) (*b
 	if err != nil {
 		return nil, err
 	}
-	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: d.Moves, Pending: d.Pending}
+	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
+	for _, m := range d.Moves {
+		out.Moves = append(out.Moves, string(m))
+	}
 	out.Traits = d.Traits
 	for _, h := range d.Holders {
 		out.Holders = append(out.Holders, Holder{Host: h.Host, PID: h.PID, Died: h.Died(), Expires: h.Expires})
