@@ -159,7 +159,7 @@ func TestSkillsConverge(t *testing.T) {
 		wantSteps(t, r.apply(t, spec), "skill:pdf repair")
 		m, err := r.st.Metadata(t.Context())
 		must(t, err)
-		sum, err := stage.DirDigest(t.Context(), list[0].Dir, stage.AlgorithmCroft)
+		sum, err := stage.DirDigest(t.Context(), list[0].Dir)
 		must(t, err)
 		if got := m.Skills["pdf"]; got.RelPath != "skills/pdf" || got.Digest != sum || got.StagedAt.IsZero() {
 			t.Errorf("recorded %+v, want the digest %s", got, sum)
