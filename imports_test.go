@@ -74,7 +74,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/shelltest", "provider/memory provider/sandbox fault workspace/driver host/process provider/local"},
 	{"client", "fault workspace/driver internal/shellwire"},
 	{"provider/all", "event egress workspace workspace/driver provider/memory provider/local provider/filestore provider/sandbox provider/docker snapshot"},
-	{"provider/*", "fault event workspace/driver host/... guest host/guestbin guest/keep snapshot egress egress/proxies secret internal/tail internal/sqlitetx"},
+	{"provider/*", "fault event workspace/driver host/... guest host/guestbin guest/keep snapshot egress egress/proxies secret internal/blobs internal/tail internal/sqlitetx"},
 	{"provider/wrap/cmdpolicy", "workspace/driver host/cmdpolicy"},
 	{"provider/wrap/interpreters", "workspace/driver interp/isolate interp/jupyter"},
 	{"provider/wrap/concurrency", "fault workspace/driver"},

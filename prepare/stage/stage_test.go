@@ -438,13 +438,20 @@ func TestDirectoryThatIsCutShort(t *testing.T) {
 	})
 }
 
+func (r *rig) fill(t *testing.T, src string, opts *stage.DirectoryOptions) error {
+	t.Helper()
+	h, err := r.Begin(t.Context())
+	must(t, err)
+	defer h.End()
+	_, err = h.FillWorkspace(t.Context(), src, opts)
+	return err
+}
+
 func TestFillWorkspace(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		src := filepath.Join(r.files(t, map[string]string{"t/a": "a", "t/.git/config": "c", "t/out/keep": "k", "t/results/x": "x"}), "t")
 		r.write(t, "a", "old")
-		if _, err := r.FillWorkspace(t.Context(), src, &stage.DirectoryOptions{Exclude: []string{"results"}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.fill(t, src, &stage.DirectoryOptions{Exclude: []string{"results"}}))
 		want := []string{".git", ".git/config", "a", "out", "out/keep"}
 		if got := without(r.names(t), stage.MetaFile); !slices.Equal(got, want) {
 			t.Errorf("there is %v, want %v", got, want)
@@ -681,8 +688,7 @@ func TestMetadataOfSomebodyElseStays(t *testing.T) {
 		record()
 		r.want(t, stage.MetaFile, "put there")
 		r.files(t, map[string]string{"tmpl/metadata.json": "of the template"})
-		_, err := r.FillWorkspace(t.Context(), filepath.Join(r.host, "tmpl"), nil)
-		must(t, err)
+		must(t, r.fill(t, filepath.Join(r.host, "tmpl"), nil))
 		record()
 		r.want(t, stage.MetaFile, "of the template")
 	})
