@@ -49,6 +49,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/testenv", ""},
 	{"internal/testreport", ""},
 	{"internal/binsize", ""},
+	{"internal/words", ""},
 	{"internal/scripted", ""},
 	{"workspace", "fault event workspace/driver internal/search internal/suggest"},
 	{"workspace/workspacetest", "fault workspace workspace/driver"},
