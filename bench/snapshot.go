@@ -161,7 +161,7 @@ func (g *snapshotGround) restore(ctx context.Context, b *bench) error {
 		if err := os.Mkdir(to, 0o755); err != nil {
 			return err
 		}
-		return snapshot.Fill(ctx, openStore(store).StoredTree(m.Root), to, nil)
+		return snapshot.Extract(ctx, openStore(store).StoredTree(m.Root), to, nil)
 	})
 	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
 	return b.compare(ctx, g.name("restore into a new directory"), "cp -a", 1.2, ours, cp)

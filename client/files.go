@@ -72,7 +72,7 @@ func (p params) mode(mode fs.FileMode) params {
 }
 
 func (f *files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask[driver.Info](ctx, f.module, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("mark", opts.Mark))
+	return ask[driver.Info](ctx, f.module, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("changeToken", opts.ChangeToken))
 }
 
 func (f *files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
@@ -129,7 +129,7 @@ func (f *files) Remove(ctx context.Context, name string, opts *driver.RemoveOpti
 
 func (f *files) list(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
 	return ask[driver.Listing](ctx, f.module, http.MethodGet, "/list",
-		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("mark", opts.Mark))
+		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("changeToken", opts.ChangeToken))
 }
 
 func (f *files) edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {

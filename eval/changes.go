@@ -198,7 +198,7 @@ func (b *before) since(ctx context.Context, ws *workspace.Workspace) (*changes, 
 func (b *before) differing(ctx context.Context, ws *workspace.Workspace) (now map[string]driver.Info, names []string, err error) {
 	was := b.infos
 	if b.pure {
-		touched, terr := ws.Touched(ctx)
+		touched, terr := ws.ChangedPaths(ctx)
 		if terr == nil && len(touched) <= maxTouched {
 			was = b.among(touched)
 			now, err = b.stats(ctx, ws, was, touched)
@@ -224,11 +224,11 @@ func (b *before) differing(ctx context.Context, ws *workspace.Workspace) (now ma
 }
 
 // among returns what was there of which something may have become of late.
-func (b *before) among(touched []driver.Touch) map[string]driver.Info {
+func (b *before) among(touched []driver.ChangedPath) map[string]driver.Info {
 	some := map[string]driver.Info{}
 	whole := map[string]bool{}
 	for _, t := range touched {
-		whole[t.Path] = whole[t.Path] || t.Whole
+		whole[t.Path] = whole[t.Path] || t.Replaced
 		if info, ok := b.infos[t.Path]; ok {
 			some[t.Path] = info
 		}
@@ -249,7 +249,7 @@ func (b *before) among(touched []driver.Touch) map[string]driver.Info {
 
 // stats returns how the files are that were touched, or were below something that
 // was; those that are no more are not in it.
-func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.Touch) (map[string]driver.Info, error) {
+func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.ChangedPath) (map[string]driver.Info, error) {
 	now := map[string]driver.Info{}
 	look := func(name string) error {
 		if _, ok := now[name]; ok || hidden(name) {

@@ -78,25 +78,25 @@ func counter(fd int, name string) int64 {
 	return 0
 }
 
-// Plant notes what was counted before a command.
-func (c *causes) Plant(spec *process.Spec) (process.Grip, error) {
-	g, err := c.inner.Plant(spec)
+// Track notes what was counted before a command.
+func (c *causes) Track(spec *process.Spec) (process.Tracked, error) {
+	g, err := c.inner.Track(spec)
 	if err != nil {
 		return nil, err
 	}
-	return &causeGrip{Grip: g, c: c, id: spec.ID, before: c.now()}, nil
+	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.now()}, nil
 }
 
-type causeGrip struct {
-	process.Grip
+type causeTracked struct {
+	process.Tracked
 	c      *causes
 	id     string
 	before counts
 }
 
 // Release judges the command that has ended.
-func (g *causeGrip) Release() {
-	g.Grip.Release()
+func (g *causeTracked) Release() {
+	g.Tracked.Release()
 	after := g.c.now()
 	switch {
 	case after.oom > g.before.oom:

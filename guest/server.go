@@ -122,7 +122,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
-	res, err := s.shell.Run(process.Named(ctx, pb.Id), cmd)
+	res, err := s.shell.Run(process.WithSessionID(ctx, pb.Id), cmd)
 	return toResult(&res), err
 }
 
@@ -164,7 +164,7 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	}
 	life, cancel := context.WithCancel(life)
 	p := newPull(pb, &cmd)
-	sess, err := s.shell.Start(process.Named(life, pb.Id), cmd)
+	sess, err := s.shell.Start(process.WithSessionID(life, pb.Id), cmd)
 	if err != nil {
 		cancel()
 		p.finish()

@@ -46,7 +46,7 @@ type Registry struct {
 type Options struct {
 	Log    *slog.Logger // nil is silent
 	Events event.Sink   // nil is event.Discard
-	Ground Ground       // where the providers keep things; nil is one that no other store uses
+	Owner  DataDirOwner // where the providers keep things; nil is one that no other store uses
 
 	// Swept is called by Sweep, once the providers are done, with the ids of all
 	// workspaces that there are: for who keeps more about them. Nil is nobody.
@@ -72,8 +72,8 @@ func (o *Options) withDefaults() Options {
 	if out.Events == nil {
 		out.Events = event.Discard
 	}
-	if out.Ground == nil {
-		out.Ground = openGround{}
+	if out.Owner == nil {
+		out.Owner = unowned{}
 	}
 	if out.Retries == 0 {
 		out.Retries = 3

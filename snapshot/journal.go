@@ -81,7 +81,7 @@ type rollback struct {
 
 // BeginRollback writes a journal and locks it; Conflict where another process
 // holds it. One that was left is replaced: the caller has completed it.
-func BeginRollback(path string, to *Return) (*Rollback, error) {
+func BeginRollback(path string, to *RollbackTarget) (*Rollback, error) {
 	r := &Rollback{path: path, to: rollback{Target: to.Target, Before: to.Before}}
 	data, err := encodeJournal(r.to)
 	if err != nil {

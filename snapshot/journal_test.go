@@ -21,10 +21,10 @@ func TestRollbackJournal(t *testing.T) {
 		return r
 	}
 	find(false)
-	first, err := BeginRollback(path, &Return{Target: "t", Before: "b"})
+	first, err := BeginRollback(path, &RollbackTarget{Target: "t", Before: "b"})
 	must0(t, err)
 	find(false)
-	if _, err := BeginRollback(path, &Return{}); fault.Of(err) != fault.Conflict {
+	if _, err := BeginRollback(path, &RollbackTarget{}); fault.Of(err) != fault.Conflict {
 		t.Errorf("a second rollback: %v, want %v", err, fault.Conflict)
 	}
 	first.Release()
@@ -48,7 +48,7 @@ func TestRollbackJournal(t *testing.T) {
 func TestRollbackWithoutTarget(t *testing.T) {
 	s := Open(Memory(), nil)
 	before, target := take(t, s, plant(t, map[string]string{"a": "1"}), nil), take(t, s, plant(t, map[string]string{"a": "2"}), nil)
-	r, err := BeginRollback(filepath.Join(t.TempDir(), "rollback"), &Return{Target: target.ID, Before: before.ID})
+	r, err := BeginRollback(filepath.Join(t.TempDir(), "rollback"), &RollbackTarget{Target: target.ID, Before: before.ID})
 	must0(t, err)
 	defer r.Release()
 	for _, want := range []*Manifest{target, before} {

@@ -10,9 +10,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Keeper gives a workspace the module for snapshots: a provider says what the
+// A Adapter gives a workspace the module for snapshots: a provider says what the
 // workspace is and how it is read and brought back.
-type Keeper struct {
+type Adapter struct {
 	Store     *Store
 	Provider  string
 	Workspace string
@@ -24,7 +24,7 @@ type Keeper struct {
 	Now func(ctx context.Context) (View, error)
 
 	// Become brings the files of the workspace, in place, to another state.
-	Become func(ctx context.Context, to *Return) error
+	Become func(ctx context.Context, to *RollbackTarget) error
 
 	// Seal, where it is set, turns the files into layers that never change, on
 	// which the workspace stands from then on, and returns those, as a base;
@@ -36,8 +36,8 @@ type Keeper struct {
 	Running func(ctx context.Context) error
 }
 
-// A Return is the way to another state of a workspace.
-type Return struct {
+// A RollbackTarget is the way to another state of a workspace.
+type RollbackTarget struct {
 	Target string   // the snapshot to return to
 	Before string   // the snapshot of what is there
 	Tree   Tree     // what the target holds
@@ -69,7 +69,7 @@ const (
 )
 
 // Module returns the module.
-func (k *Keeper) Module() *driver.Snapshots {
+func (k *Adapter) Module() *driver.Snapshots {
 	m := &driver.Snapshots{Snapshotter: k, List: k.list, Delete: k.delete, Files: k.files}
 	if k.Become != nil {
 		m.Rollback, m.Accept = k.rollback, k.accept
@@ -81,7 +81,7 @@ func (k *Keeper) Module() *driver.Snapshots {
 }
 
 // Snapshot remembers the files as they are.
-func (k *Keeper) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+func (k *Adapter) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	return infoOf(k.take(ctx, opts, nil))
 }
 
@@ -93,7 +93,7 @@ func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 	return m.SnapshotInfo, nil
 }
 
-func (k *Keeper) take(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
+func (k *Adapter) take(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
 	v, err := k.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (k *Keeper) take(ctx context.Context, opts *driver.SnapshotOptions, labels 
 	return k.Store.Take(ctx, v.Tree, o)
 }
 
-func (k *Keeper) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
+func (k *Adapter) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
 	return &TakeOptions{
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: k.Provider, Workspace: k.Workspace, Session: k.Session, Frozen: v.Frozen,
@@ -121,7 +121,7 @@ func (k *Keeper) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
 }
 
 // list lists the snapshots of the workspace, or all of them.
-func (k *Keeper) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
+func (k *Adapter) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
 	all, err := k.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err
@@ -141,7 +141,7 @@ func (k *Keeper) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([
 
 // Find returns the snapshot that has an id, or the newest that has a name and is
 // of the workspace or, where it has none, of the session.
-func (k *Keeper) find(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
+func (k *Adapter) find(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
 	if driver.ValidID(id) {
 		m, err := k.Store.Get(ctx, id)
 		if err != nil {
@@ -171,7 +171,7 @@ func (m *Manifest) Permit(workspace, session string, crossSession bool) error {
 	return fmt.Errorf("snapshot: snapshot %s: %w: it is of another session, which has to be asked for", m.ID, fault.PermissionDenied)
 }
 
-func (k *Keeper) delete(ctx context.Context, id string, access *driver.SnapshotAccess) error {
+func (k *Adapter) delete(ctx context.Context, id string, access *driver.SnapshotAccess) error {
 	m, err := k.find(ctx, id, access)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (k *Keeper) delete(ctx context.Context, id string, access *driver.SnapshotA
 
 // files returns the files of a snapshot or, for "", those of the workspace as they
 // are now.
-func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
+func (k *Adapter) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	switch id {
 	case "@origin":
 		return k.origin(ctx)
@@ -192,7 +192,7 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 }
 
 // filesOf returns the files of a snapshot that was found.
-func (k *Keeper) filesOf(m *Manifest, err error) (*driver.FS, error) {
+func (k *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (k *Keeper) filesOf(m *Manifest, err error) (*driver.FS, error) {
 
 // origin returns what the workspace started from: a snapshot, or else what its
 // files lie over.
-func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
+func (k *Adapter) origin(ctx context.Context) (*driver.FS, error) {
 	if k.Origin != "" {
 		m, err := k.Store.Get(ctx, k.Origin)
 		if fault.Of(err) != fault.NotFound {
@@ -235,7 +235,7 @@ func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
 }
 
 // stored puts the files as they are now into the store, without a snapshot.
-func (k *Keeper) stored(ctx context.Context) (*Manifest, error) {
+func (k *Adapter) stored(ctx context.Context) (*Manifest, error) {
 	v, err := k.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (k *Keeper) stored(ctx context.Context) (*Manifest, error) {
 
 // rollback remembers what is there and brings back what a snapshot holds. The
 // difference between the two, both of which are in the store, says what to write.
-func (k *Keeper) rollback(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
+func (k *Adapter) rollback(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
 	target, err := k.find(ctx, id, access)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
@@ -272,7 +272,7 @@ func (k *Keeper) rollback(ctx context.Context, id string, access *driver.Snapsho
 		return driver.SnapshotInfo{}, err
 	}
 	if len(paths) > 0 {
-		err = k.Become(ctx, &Return{Target: target.ID, Before: before.ID, Tree: want, Paths: paths})
+		err = k.Become(ctx, &RollbackTarget{Target: target.ID, Before: before.ID, Tree: want, Paths: paths})
 	}
 	return before.SnapshotInfo, err
 }
@@ -280,7 +280,7 @@ func (k *Keeper) rollback(ctx context.Context, id string, access *driver.Snapsho
 // accept remembers what is there and brings the workspace to what files hold. That
 // is a snapshot, too, so that who finds it half-way knows where it was to go; it is
 // no state that anyone goes back to, and goes when it is reached.
-func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+func (k *Adapter) accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	before, err := k.take(ctx, opts, nil)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
@@ -292,7 +292,7 @@ func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, o
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "target")
-	if err := k.Become(ctx, &Return{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths}); err != nil {
+	if err := k.Become(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths}); err != nil {
 		return before.SnapshotInfo, err
 	}
 	_ = k.Store.Delete(context.WithoutCancel(ctx), next.ID) // what stays is not a state, and retention takes it
@@ -301,7 +301,7 @@ func (k *Keeper) accept(ctx context.Context, files *driver.FS, paths []string, o
 
 // between lists the paths at which two snapshots differ, at least: those over the
 // same base do so where their upper layers do.
-func (k *Keeper) between(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
+func (k *Adapter) between(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
 	if before.Base == target.Base && before.Base != (Base{}) {
 		return k.Store.uppers(ctx, before, target)
 	}
@@ -321,7 +321,7 @@ func (k *Keeper) between(ctx context.Context, before, target *Manifest, want Tre
 }
 
 // seal takes a snapshot of the whole, from which workspaces start at once.
-func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+func (k *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	if k.Running != nil {
 		if err := k.Running(ctx); err != nil {
 			return driver.SnapshotInfo{}, err
@@ -346,7 +346,7 @@ func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver
 }
 
 // sealCopy takes a snapshot of the whole, from which a layer is made.
-func (k *Keeper) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+func (k *Adapter) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	v, err := k.Now(ctx)
 	if err != nil {
 		return driver.SnapshotInfo{}, err

@@ -36,7 +36,7 @@ func TestKilled(t *testing.T) {
 	s := Open(Dir(filepath.Join(base, "store")), nil)
 	a, b := take(t, s, filepath.Join(base, "a"), nil), take(t, s, filepath.Join(base, "b"), nil)
 	states := map[string]bool{a.Digest: true, b.Digest: true}
-	must0(t, Fill(t.Context(), s.StoredTree(a.Root), filepath.Join(base, "target"), nil))
+	must0(t, Extract(t.Context(), s.StoredTree(a.Root), filepath.Join(base, "target"), nil))
 	seen := map[string]int{}
 	r := rand.New(rand.NewPCG(5, uint64(time.Now().UnixNano())))
 	for i := range rounds("CROFT_SNAPSHOT_KILLS", 20) {

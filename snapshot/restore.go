@@ -45,9 +45,9 @@ type RestoreResult struct {
 	Paths   []string `json:"paths,omitempty"`
 }
 
-// Fill makes, in a directory that is empty, what is in a tree. It is the fast way
+// Extract makes, in a directory that is empty, what is in a tree. It is the fast way
 // to a directory that nobody uses yet: where it fails, part of the tree is there.
-func Fill(ctx context.Context, t Tree, dir string, opts *RestoreOptions) error {
+func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) error {
 	if opts == nil {
 		opts = &RestoreOptions{}
 	}

@@ -175,7 +175,7 @@ func TestRandomTrees(t *testing.T) {
 		}
 		copied := dir + ".copy"
 		must0(t, os.Mkdir(copied, 0o755))
-		must0(t, Fill(t.Context(), tree, copied, nil))
+		must0(t, Extract(t.Context(), tree, copied, nil))
 		if diff := cmp.Diff(want, describe(t, HostDir(copied, nil))); diff != "" {
 			t.Fatalf("seed %d: what was restored differs (-tree +restored):\n%s", seed, diff)
 		}

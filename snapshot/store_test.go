@@ -279,7 +279,7 @@ func TestSparseFile(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	m := take(t, s, dir, nil)
-	must0(t, Fill(t.Context(), s.StoredTree(m.Root), out, nil))
+	must0(t, Extract(t.Context(), s.StoredTree(m.Root), out, nil))
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
 		t.Errorf("it took %d MiB of memory", used>>20)
@@ -324,7 +324,7 @@ func TestDamageIsFound(t *testing.T) {
 			out := t.TempDir()
 			tree, _, err := s.Tree(t.Context(), m.ID)
 			if err == nil {
-				err = Fill(t.Context(), tree, out, nil)
+				err = Extract(t.Context(), tree, out, nil)
 			}
 			if err == nil { // what begins a pack is not read
 				if diff := cmp.Diff(want, describe(t, HostDir(out, nil))); diff != "" {

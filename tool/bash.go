@@ -33,8 +33,8 @@ type bashOutput struct {
 	ShellID  string `json:"shell_id,omitempty" jsonschema:"for BashOutput: of a command in the background, or of one whose output was cut"`
 	Running  bool   `json:"running,omitempty"`
 
-	Refused []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused meanwhile"`
-	Planted []string         `json:"planted,omitempty" jsonschema:"files of the user's directory that others run later and that were made or changed"`
+	Refused        []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused meanwhile"`
+	AutorunChanges []string         `json:"autorunChanges,omitempty" jsonschema:"autorun files of the directory (Git hooks, editor tasks, ...) that the command made or changed"`
 
 	text string
 }
@@ -116,7 +116,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	if o.ExitCode != 0 {
 		fmt.Fprintf(&b, "exit: %d\n", o.ExitCode)
 	}
-	o.Refused, o.Planted = res.Refused, res.Planted
+	o.Refused, o.AutorunChanges = res.Refused, res.AutorunChanges
 	fenceText(&b, res)
 	o.text = b.String()
 	return o
@@ -132,9 +132,9 @@ func fenceText(b *strings.Builder, res workspace.Result) {
 		}
 		fmt.Fprintf(b, "network: %s was refused: %s; who runs the workspace can allow a host in its network policy (--allow-net HOST)\n", r.Host, r.Reason)
 	}
-	for i, name := range res.Planted {
+	for i, name := range res.AutorunChanges {
 		if i == most {
-			fmt.Fprintf(b, "fence: and %d more\n", len(res.Planted)-most)
+			fmt.Fprintf(b, "fence: and %d more\n", len(res.AutorunChanges)-most)
 			break
 		}
 		fmt.Fprintf(b, "fence: %s was made or changed; its user is warned not to run what it says\n", name)

@@ -190,7 +190,7 @@ type Request struct {
 type Result struct {
 	Text       string
 	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
-	Beside     json.RawMessage // of such a tool: the data without the text
+	DataOnly   json.RawMessage // of such a tool: the data without the text
 	Handle     string          // of the whole text, where Text is its head and tail
 
 	content string // with Beside: the text in the data
@@ -198,11 +198,11 @@ type Result struct {
 
 // Data returns the data, whatever the tool.
 func (r Result) Data() json.RawMessage {
-	if r.Beside == nil {
+	if r.DataOnly == nil {
 		return r.Structured
 	}
 	content, _ := encode(r.content) // a string always has a form
-	return fmt.Appendf(nil, `%s,"content":%s}`, bytes.TrimSuffix(r.Beside, []byte("}")), content)
+	return fmt.Appendf(nil, `%s,"content":%s}`, bytes.TrimSuffix(r.DataOnly, []byte("}")), content)
 }
 
 // maxErrorText is how long the words of an error may be: they may hold what a

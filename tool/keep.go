@@ -29,12 +29,12 @@ type keeper struct {
 	held map[keepKey]*kept // guarded by mu
 }
 
-// Keep returns the T that is kept for the workspace of a call, and makes it where
+// PerWorkspace returns the T that is kept for the workspace of a call, and makes it where
 // there is none yet; calls at the same time share one. T is a type of the
 // family's own, since there is one value for each type and workspace. One that
 // has a method Close(ctx) error is closed with the Env, or when the workspace is
 // forgotten. An error is not kept.
-func Keep[T any](c *Call, make func() (T, error)) (T, error) {
+func PerWorkspace[T any](c *Call, make func() (T, error)) (T, error) {
 	k := &c.Env.keeper
 	key := keepKey{c.Workspace.ID(), reflect.TypeFor[T]()}
 	k.mu.Lock()

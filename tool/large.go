@@ -69,7 +69,7 @@ func (e *Env) cut(r Result) Result {
 	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: cutJSON(r.Structured, e.MaxText, read), Handle: handle,
-		Beside: r.Beside, content: HeadTail(r.content, e.MaxText, read),
+		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
 	}
 }
 

@@ -79,7 +79,7 @@ func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
 	}
 	switch {
 	case apart:
-		return Result{Text: text, Beside: data, content: clean(content)}, nil
+		return Result{Text: text, DataOnly: data, content: clean(content)}, nil
 	case a.value != nil && !a.texter:
 		text = string(data)
 	}

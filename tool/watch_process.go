@@ -47,7 +47,7 @@ func watchProcess(ctx context.Context, c *Call, in watchProcessInput) (bashOutpu
 	if err != nil {
 		return bashOutput{}, err
 	}
-	set, err := Keep(c, func() (*watches, error) { return newWatches(), nil })
+	set, err := PerWorkspace(c, func() (*watches, error) { return newWatches(), nil })
 	if err != nil {
 		return bashOutput{}, err
 	}
@@ -124,7 +124,7 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 	if err != nil {
 		return watchEventsOutput{}, err
 	}
-	set, err := Keep(c, func() (*watches, error) { return newWatches(), nil })
+	set, err := PerWorkspace(c, func() (*watches, error) { return newWatches(), nil })
 	if err != nil {
 		return watchEventsOutput{}, err
 	}

@@ -424,15 +424,15 @@ func (w *Workspace) Digest(ctx context.Context, path string) (sum string, err er
 	return sum, err
 }
 
-// Touched lists where the workspace may differ from the template that it started
+// ChangedPaths lists where the workspace may differ from the template that it started
 // from; elsewhere it does not. It is Unsupported where only a look at everything
 // tells.
-func (w *Workspace) Touched(ctx context.Context) (list []driver.Touch, err error) {
-	err = w.files(ctx, verbTouched, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
-		if fs.Touched == nil {
+func (w *Workspace) ChangedPaths(ctx context.Context) (list []driver.ChangedPath, err error) {
+	err = w.files(ctx, verbChangedPaths, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
+		if fs.ChangedPaths == nil {
 			return fmt.Errorf("touched: %w: the provider keeps no record of it", fault.Unsupported)
 		}
-		list, err = fs.Touched(ctx)
+		list, err = fs.ChangedPaths(ctx)
 		return err
 	})
 	return list, err

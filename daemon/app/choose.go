@@ -78,7 +78,7 @@ func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error
 	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
 		return fmt.Errorf("a template: %w: it starts from nothing", fault.Unsupported)
 	}
-	if has, ok := driver.Find[driver.Capable](p); ok {
+	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
 		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
 			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, names(missing))
 		}

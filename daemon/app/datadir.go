@@ -16,7 +16,7 @@ import (
 )
 
 // LayoutVersion is the version of the data directory that this program knows.
-const LayoutVersion = 1
+const LayoutVersion = 2
 
 const (
 	versionFile = "version"
@@ -124,7 +124,10 @@ func checkVersion(dir string) error {
 	case err != nil || version < 1:
 		return fmt.Errorf("system: data directory %s: version %.20q: %w: this program knows version %d", dir, text, fault.InvalidArgument, LayoutVersion)
 	case version > LayoutVersion:
-		return fmt.Errorf("system: data directory %s has version %d: %w: a later croft made it, and this one knows version %d",
+		return fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d; upgrade croft, or name another directory with --data",
+			dir, version, fault.Unsupported, LayoutVersion)
+	case version < LayoutVersion:
+		return fmt.Errorf("app: data directory %s has version %d: %w: an earlier croft made it; this one needs version %d and changed nothing in it; name another directory with --data",
 			dir, version, fault.Unsupported, LayoutVersion)
 	}
 	return nil

@@ -148,7 +148,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
-	ground, err := newGround(ctx, s.Dir, providers, s.store, s.log)
+	ground, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Ground: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
+		Log: s.log, Events: s.events, Owner: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
 	})
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 	}
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
 	s.open = append(s.open, closer(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
-	var limit *concurrency.Cap
+	var limit *concurrency.Limit
 	if most := int(s.settings.Caps.MaxCommands); most > 0 {
 		limit = concurrency.New(ctx, most)
 		s.open = append(s.open, limit)

@@ -43,7 +43,7 @@ func (a *command) passed(res workspace.Result) error {
 	if res.Cause != "" {
 		a.note("croft: the command was ended: %s", told(res.Cause))
 	}
-	a.warnPlanted(res.Planted)
+	a.warnPlanted(res.AutorunChanges)
 	switch {
 	case res.ExitCode < 0:
 		return &outcome{status: exitOurs}

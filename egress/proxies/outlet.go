@@ -29,15 +29,15 @@ import (
 // BundleName is the name of the file with the roots, in Places.Roots.
 const BundleName = "roots.pem"
 
-// Places says where the proxy of a workspace keeps what is its own.
-type Places struct {
+// Paths says where the proxy of a workspace keeps what is its own.
+type Paths struct {
 	Socket    string // where it listens; its directory is made
 	Authority string // keys of the workspace's authorities: nothing inside may read it
 	Roots     string // directory of the bundle, made where a policy allows something
 }
 
-// Outlets are the proxies of a provider, by workspace.
-type Outlets struct {
+// Set are the proxies of a provider, by workspace.
+type Set struct {
 	ctx    context.Context // of what they serve
 	common egress.Options
 	log    *slog.Logger
@@ -48,8 +48,8 @@ type Outlets struct {
 
 // New returns outlets that serve until ctx ends. common is what their proxies
 // share: all but Workspace, Policy, AuthorityFile and Refused.
-func New(ctx context.Context, common egress.Options, log *slog.Logger) *Outlets {
-	return &Outlets{ctx: ctx, common: common, log: log, open: map[string]*out{}}
+func New(ctx context.Context, common egress.Options, log *slog.Logger) *Set {
+	return &Set{ctx: ctx, common: common, log: log, open: map[string]*out{}}
 }
 
 // An out is the proxy of one workspace.
@@ -64,7 +64,7 @@ type out struct {
 
 // Hold makes the proxy of a workspace obey a policy, and starts it if this process
 // has none. What is held is given back by Release.
-func (o *Outlets) Hold(id string, at Places, n driver.Network) error {
+func (o *Set) Hold(id string, at Paths, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.open[id]; one != nil {
@@ -84,7 +84,7 @@ func (o *Outlets) Hold(id string, at Places, n driver.Network) error {
 }
 
 // Release gives back what Hold gave; the last one closes the proxy.
-func (o *Outlets) Release(ctx context.Context, id string) error {
+func (o *Set) Release(ctx context.Context, id string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.open[id]
@@ -103,12 +103,12 @@ func (o *Outlets) Release(ctx context.Context, id string) error {
 // A Part is what one handle holds of the proxy of its workspace. The zero value holds
 // nothing. It is not safe for concurrent use.
 type Part struct {
-	of *Outlets
+	of *Set
 	id string
 }
 
 // Take holds the proxy of a workspace, see Outlets.Hold, in place of what was held.
-func (p *Part) Take(ctx context.Context, o *Outlets, id string, at Places, n driver.Network) error {
+func (p *Part) Take(ctx context.Context, o *Set, id string, at Paths, n driver.Network) error {
 	if err := o.Hold(id, at, n); err != nil {
 		return fmt.Errorf("start the proxy: %w: %w", fault.Of(err), err)
 	}
@@ -135,7 +135,7 @@ func (p *Part) Leave(ctx context.Context) {
 }
 
 // Update makes the proxy of a workspace obey a policy, if it is open.
-func (o *Outlets) Update(id string, n driver.Network) error {
+func (o *Set) Update(id string, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.open[id]; one != nil {
@@ -146,7 +146,7 @@ func (o *Outlets) Update(id string, n driver.Network) error {
 
 // Dial reaches the proxy of a workspace, for a guest that can't: NotFound where
 // this process has none.
-func (o *Outlets) Dial(ctx context.Context, id string) (net.Conn, error) {
+func (o *Set) Dial(ctx context.Context, id string) (net.Conn, error) {
 	o.mu.Lock()
 	one := o.open[id]
 	o.mu.Unlock()
@@ -164,7 +164,7 @@ func (o *Outlets) Dial(ctx context.Context, id string) (net.Conn, error) {
 
 // Settle waits until nothing goes through the proxy of a workspace, if this process
 // has one; see egress.Proxy.
-func (o *Outlets) Settle(ctx context.Context, id string) error {
+func (o *Set) Settle(ctx context.Context, id string) error {
 	o.mu.Lock()
 	one := o.open[id]
 	o.mu.Unlock()
@@ -176,7 +176,7 @@ func (o *Outlets) Settle(ctx context.Context, id string) error {
 
 // Refused returns what remembers the refusals of a workspace, nil where this
 // process has no proxy for it.
-func (o *Outlets) Refused(id string) *Refusals {
+func (o *Set) Refused(id string) *Refusals {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.open[id]; one != nil {
@@ -185,7 +185,7 @@ func (o *Outlets) Refused(id string) *Refusals {
 	return nil
 }
 
-func (o *Outlets) start(id string, at Places, n driver.Network) (*out, error) {
+func (o *Set) start(id string, at Paths, n driver.Network) (*out, error) {
 	const passable = 0o711 // whoever is inside may reach the socket by its name
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 // given back, and what it refused is told.
 func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 	dir := t.TempDir()
-	at := Places{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	if o.Refused("ws") != nil {
 		t.Error("there are refusals before there is a proxy")
@@ -63,7 +63,7 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 
 // TestPart: a part that is taken anew holds the proxy once, also after another has left.
 func TestPart(t *testing.T) {
-	at := Places{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
+	at := Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	var one, other Part
 	one.Leave(t.Context())
@@ -86,7 +86,7 @@ func TestPart(t *testing.T) {
 // TestSettle: while a connection is open there may be more to tell, and then not.
 func TestSettle(t *testing.T) {
 	dir := t.TempDir()
-	at := Places{Socket: filepath.Join(dir, "egress", "proxy.sock")}
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	if err := o.Settle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a proxy: %v", err)
@@ -132,7 +132,7 @@ func TestGivenBackAtOnce(t *testing.T) {
 	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that most do not begin
 	for range 20 {
-		if err := o.Hold("ws", Places{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
+		if err := o.Hold("ws", Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.Release(t.Context(), "ws"); err != nil {

@@ -16,7 +16,7 @@ import (
 // refuses what the policy does not allow, adds credentials, and tells of each
 // request. It is NotFound where this process has no proxy for the workspace, and
 // good for as long as it has.
-func (o *Outlets) Transport(id string) (*http.Transport, error) {
+func (o *Set) Transport(id string) (*http.Transport, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.open[id]

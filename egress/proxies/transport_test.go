@@ -33,7 +33,7 @@ func TestTransportAsksAsTheWorkspaceDoes(t *testing.T) {
 	if _, err := o.Transport("ws"); fault.Of(err) != fault.NotFound {
 		t.Errorf("without a proxy: %v", err)
 	}
-	at := Places{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
 	if err := o.Hold("ws", at, driver.Network{Allow: []driver.NetRule{{Host: "127.0.0.1", Ports: []int{port}}}}); err != nil {
 		t.Fatal(err)
 	}

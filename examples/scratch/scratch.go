@@ -184,7 +184,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // attach is the one helper behind Open and Resolve, so that they can't drift.
 func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
-	root, err := boundary.Open(p.path(id, "files"), &boundary.Options{ReadOnly: st.Policy.ReadOnly})
+	root, err := files.Open(p.path(id, "files"), &files.Options{ReadOnly: st.Policy.ReadOnly})
 	if err != nil {
 		return nil, fmt.Errorf("scratch: attach: %w: %w", fault.Failed, err)
 	}
@@ -202,7 +202,7 @@ func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
 }
 
 // closeOnce makes closing twice closing once.
-func closeOnce(root *boundary.Root) error {
+func closeOnce(root *files.Root) error {
 	if err := root.Close(); err != nil && !errors.Is(err, fault.WrongState) {
 		return err
 	}

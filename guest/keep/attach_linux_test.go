@@ -34,7 +34,7 @@ func TestAttachment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := g.Attach(t.Context(), m, wsdir.Directory)
+	h, err := g.Attach(t.Context(), m, wsdir.OpenDirectory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func Read(d wsdir.Dir) *Record {
 }
 
 // In returns the record of the guest that a state holds.
-func In(m *wsdir.Meta) *Record {
+func In(m *wsdir.State) *Record {
 	rec, err := record.Get(m)
 	if err != nil {
 		return nil
@@ -88,7 +88,7 @@ func (r *Record) Write(ctx context.Context, d wsdir.Dir) error {
 }
 
 // Note puts the record into a state that is being changed; nil removes it.
-func (r *Record) Note(m *wsdir.Meta) error { return record.Set(m, r) }
+func (r *Record) Note(m *wsdir.State) error { return record.Set(m, r) }
 
 // Adopt attaches to a guest that runs under key, if there is one, and returns
 // its record. The lock is held.

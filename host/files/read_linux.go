@@ -161,7 +161,7 @@ func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
 	}
 	info := infoOf(name, &st)
 	if marked {
-		info.Mark = mark(&st)
+		info.ChangeToken = mark(&st)
 	}
 	var err error
 	if info.Type == driver.TypeSymlink {

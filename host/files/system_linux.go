@@ -187,8 +187,8 @@ func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driv
 		// is opened again and not the name.
 		info, err = s.statDigest(ctx, t)
 	}
-	if o.Mark {
-		info.Mark = mark(&st)
+	if o.ChangeToken {
+		info.ChangeToken = mark(&st)
 	}
 	return info, err
 }

@@ -159,7 +159,7 @@ func (l *lister) dir(ctx context.Context, name string, depth int, top string) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	infos, err := l.sys.readDir(target{name: name}, l.opts.Mark)
+	infos, err := l.sys.readDir(target{name: name}, l.opts.ChangeToken)
 	if err != nil && name != top && fault.Of(err) != fault.ResourceExhausted {
 		return nil // it went while we listed, or is not ours to read; it is listed itself
 	}

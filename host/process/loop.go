@@ -161,10 +161,10 @@ func (s *session) cull() {
 	defer s.killMu.Unlock()
 	// Processes of a tree that was signalled die while the list of children is read,
 	// so that list decides nothing then.
-	if spare.IsZero() && s.m.childless(s.child, s.grip) {
+	if spare.IsZero() && s.m.childless(s.child, s.tracked) {
 		return
 	}
-	if err := s.grip.Kill(s.child.PID); err != nil {
+	if err := s.tracked.Kill(s.child.PID); err != nil {
 		s.complain("kill", err)
 	}
 }
@@ -190,7 +190,7 @@ func (s *session) settle() {
 		s.tty.Close()
 	}
 	s.killMu.Unlock()
-	s.grip.Release()
+	s.tracked.Release()
 	s.timer.stop()
 	s.watch.stop()
 	s.decide(ws, usage, err)

@@ -84,8 +84,8 @@ func (r *reaper) pass() {
 // ended, without a look at all of /proc: what it leaves behind is a child of this
 // process before its end can be seen. While several commands run, the end of one can
 // hide a child of another from a reader of the list, so then the answer is no.
-func (m *Manager) childless(leader Child, grip Grip) bool {
-	if _, walks := grip.(*walkGrip); !walks || m.reaper == nil || !leader.exited() {
+func (m *Manager) childless(leader Child, tracked Tracked) bool {
+	if _, walks := tracked.(*walkTracked); !walks || m.reaper == nil || !leader.exited() {
 		return false
 	}
 	if known := m.leaders(); len(known) != 1 || !known[leader.PID] {

@@ -21,4 +21,4 @@ func (*reaper) stop() {}
 func killMarked([]string) error { return nil }
 
 // childless knows nothing here.
-func (m *Manager) childless(Child, Grip) bool { return false }
+func (m *Manager) childless(Child, Tracked) bool { return false }

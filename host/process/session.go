@@ -26,13 +26,13 @@ type session struct {
 	started time.Time
 
 	// What the loop works with. A session of an earlier Manager has none of it.
-	child Child
-	grip  Grip
-	in    *input
-	tty   *os.File
-	calls [2]func([]byte) error
-	files []*os.File // what is read from, as outs
-	noted bool       // the journal tells of it
+	child   Child
+	tracked Tracked
+	in      *input
+	tty     *os.File
+	calls   [2]func([]byte) error
+	files   []*os.File // what is read from, as outs
+	noted   bool       // the journal tells of it
 
 	killMu sync.Mutex
 	reaped bool // under killMu: the number of the child may be another's
@@ -250,7 +250,7 @@ func (s *session) kill(cause driver.Cause, grace time.Duration) error {
 	if grace > 0 {
 		s.killMu.Lock()
 		if !s.reaped {
-			s.grip.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL tells
+			s.tracked.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL tells
 		}
 		s.killMu.Unlock()
 		s.linger(time.Now().Add(grace))
@@ -261,7 +261,7 @@ func (s *session) kill(cause driver.Cause, grace time.Duration) error {
 		return nil
 	}
 	s.struck = s.struck || !s.child.exited()
-	return s.grip.Kill(s.child.PID)
+	return s.tracked.Kill(s.child.PID)
 }
 
 func (s *session) accuse(cause driver.Cause, grace time.Duration) {
@@ -282,7 +282,7 @@ func (s *session) accuse(cause driver.Cause, grace time.Duration) {
 func (s *session) linger(till time.Time) {
 	for pause := time.Millisecond; time.Now().Before(till); pause = min(2*pause, 50*time.Millisecond) {
 		s.killMu.Lock()
-		left := !s.reaped && s.grip.Left(s.child.PID)
+		left := !s.reaped && s.tracked.Alive(s.child.PID)
 		s.killMu.Unlock()
 		s.mu.Lock()
 		impatient := !s.spare.IsZero() && !time.Now().Before(s.spare)

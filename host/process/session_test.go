@@ -270,19 +270,19 @@ type slowTree struct {
 	signals chan struct{}
 }
 
-func (s slowTree) Plant(spec *Spec) (Grip, error) {
-	g, err := s.Tree.Plant(spec)
-	return slowGrip{g, s.signals}, err
+func (s slowTree) Track(spec *Spec) (Tracked, error) {
+	g, err := s.Tree.Track(spec)
+	return slowTracked{g, s.signals}, err
 }
 
-type slowGrip struct {
-	Grip
+type slowTracked struct {
+	Tracked
 	signals chan struct{}
 }
 
-func (s slowGrip) Signal(leader int, sig syscall.Signal) error {
+func (s slowTracked) Signal(leader int, sig syscall.Signal) error {
 	<-s.signals
-	return s.Grip.Signal(leader, sig)
+	return s.Tracked.Signal(leader, sig)
 }
 
 func TestCancel(t *testing.T) {

@@ -43,10 +43,10 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 // namedKey is the key of a context for the id of a session.
 type namedKey struct{}
 
-// Named makes the next command that is run with ctx have an id that the caller
+// WithSessionID makes the next command that is run with ctx have an id that the caller
 // has made up, by which it finds the logs of one that it hears no more of. An id
 // that is not valid does nothing.
-func Named(ctx context.Context, id string) context.Context {
+func WithSessionID(ctx context.Context, id string) context.Context {
 	if !driver.ValidID(id) {
 		return ctx
 	}
@@ -101,11 +101,11 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 	if err != nil {
 		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], codeOf(err), err)
 	}
-	if s.grip, err = m.opts.Tree.Plant(spec); err != nil {
+	if s.tracked, err = m.opts.Tree.Track(spec); err != nil {
 		return err
 	}
 	if err = m.fork(s, spec); err != nil {
-		s.grip.Release()
+		s.tracked.Release()
 	}
 	return err
 }

@@ -9,19 +9,19 @@ import (
 
 // A Tree knows how to end everything that a command started.
 type Tree interface {
-	// Plant is called before a child is started and may change its spec.
-	Plant(spec *Spec) (Grip, error)
+	// Track is called before a child is started and may change its spec.
+	Track(spec *Spec) (Tracked, error)
 }
 
-// A Grip holds one tree. Its leader is the child that was started; between Plant
+// A Tracked holds one tree. Its leader is the child that was started; between Track
 // and Release it is not reaped, so its number can't be used again. Calls do not
 // overlap.
-type Grip interface {
+type Tracked interface {
 	// Signal sends a signal to every process of the tree.
 	Signal(leader int, sig syscall.Signal) error
 
-	// Left reports whether a process of the tree lives, the leader included.
-	Left(leader int) bool
+	// Alive reports whether a process of the tree lives, the leader included.
+	Alive(leader int) bool
 
 	// Kill kills every process of the tree and returns when none is left. It is
 	// also called after the leader's end, and is cheap where it was alone.
@@ -38,15 +38,15 @@ const killPatience = 10 * time.Second
 // Group is the tree that is a process group: it misses processes that leave it.
 type Group struct{}
 
-// Plant takes a grip on a group.
-func (Group) Plant(*Spec) (Grip, error) { return groupGrip{}, nil }
+// Track takes a tracked on a group.
+func (Group) Track(*Spec) (Tracked, error) { return groupTracked{}, nil }
 
-type groupGrip struct{}
+type groupTracked struct{}
 
-func (groupGrip) Signal(leader int, sig syscall.Signal) error { return signalGroup(leader, sig) }
-func (groupGrip) Left(leader int) bool                        { return !(Child{PID: leader}).exited() }
-func (groupGrip) Kill(leader int) error                       { return signalGroup(leader, syscall.SIGKILL) }
-func (groupGrip) Release()                                    {}
+func (groupTracked) Signal(leader int, sig syscall.Signal) error { return signalGroup(leader, sig) }
+func (groupTracked) Alive(leader int) bool                       { return !(Child{PID: leader}).exited() }
+func (groupTracked) Kill(leader int) error                       { return signalGroup(leader, syscall.SIGKILL) }
+func (groupTracked) Release()                                    {}
 
 // signalGroup signals a process group; one that is empty is no error.
 func signalGroup(pgid int, sig syscall.Signal) error {

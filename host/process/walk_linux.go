@@ -25,9 +25,9 @@ func defaultTree() Tree {
 	return Group{}
 }
 
-// Plant takes a grip on what will descend from a child.
-func (Walk) Plant(spec *Spec) (Grip, error) {
-	g := &walkGrip{}
+// Track takes a tracked on what will descend from a child.
+func (Walk) Track(spec *Spec) (Tracked, error) {
+	g := &walkTracked{}
 	for _, kv := range spec.Env {
 		if strings.HasPrefix(kv, marker+"=") {
 			g.mark = kv
@@ -36,15 +36,15 @@ func (Walk) Plant(spec *Spec) (Grip, error) {
 	return g, nil
 }
 
-type walkGrip struct {
+type walkTracked struct {
 	mark  string // in the environment of the tree, "" if there is none
 	start uint64 // when the leader was started
 	marks marks
 }
 
-func (g *walkGrip) Release() {}
+func (g *walkTracked) Release() {}
 
-func (g *walkGrip) Signal(leader int, sig syscall.Signal) error {
+func (g *walkTracked) Signal(leader int, sig syscall.Signal) error {
 	var errs error
 	for _, p := range g.members(leader) {
 		if err := signalProc(p, sig); err != nil {
@@ -54,14 +54,14 @@ func (g *walkGrip) Signal(leader int, sig syscall.Signal) error {
 	return errs
 }
 
-func (g *walkGrip) Left(leader int) bool { return len(g.members(leader)) > 0 }
+func (g *walkTracked) Alive(leader int) bool { return len(g.members(leader)) > 0 }
 
-func (g *walkGrip) Kill(leader int) error {
+func (g *walkTracked) Kill(leader int) error {
 	return killAll(func() []proc { return g.members(leader) })
 }
 
 // members lists the living processes of the tree.
-func (g *walkGrip) members(leader int) []proc {
+func (g *walkTracked) members(leader int) []proc {
 	if g.start == 0 {
 		p, ok := readProc(leader)
 		if !ok {

@@ -21,9 +21,9 @@ type gate struct {
 	durable bool // changes are on stable storage
 }
 
-// Gate returns what lets the changes be committed that go to a root under the
+// CommitGuard returns what lets the changes be committed that go to a root under the
 // policy of m: see boundary.Options.Commit.
-func (h *Handle) Gate(m *Meta) func(change func() error) error {
+func (h *Handle) CommitGuard(m *State) func(change func() error) error {
 	g := &gate{h: h, durable: m.Policy.Durable}
 	return g.commit
 }

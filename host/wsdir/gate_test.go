@@ -10,13 +10,13 @@ import (
 )
 
 // attach makes a workspace, or finds it, and returns a handle on it.
-func attach(t *testing.T, g *Ground, spec driver.Spec) *Handle {
+func attach(t *testing.T, g *Store, spec driver.Spec) *Handle {
 	t.Helper()
 	m, err := g.Ensure(t.Context(), spec, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := g.Attach(t.Context(), m, Directory)
+	h, err := g.Attach(t.Context(), m, OpenDirectory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,8 @@ func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	}
 	spec := driver.Spec{ID: driver.NewID(), Kind: "test"}
 	h, other := attach(t, g, spec), attach(t, g, spec)
-	m := h.Meta()
-	gate := h.Gate(&m)
+	m := h.State()
+	gate := h.CommitGuard(&m)
 
 	updated := make(chan error, 1)
 	var acknowledged atomic.Bool

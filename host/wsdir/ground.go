@@ -43,9 +43,9 @@ type Config struct {
 	BootID string       // names the present boot of the host; "" is what the kernel says
 }
 
-// A Ground is the root below which one provider has its workspaces. It is safe
+// A Store is the root below which one provider has its workspaces. It is safe
 // for concurrent use.
-type Ground struct {
+type Store struct {
 	kind      string
 	root      string // absolute
 	log       *slog.Logger
@@ -57,7 +57,7 @@ type Ground struct {
 }
 
 // New returns the ground that cfg describes. Nothing is made yet.
-func New(cfg *Config) (*Ground, error) {
+func New(cfg *Config) (*Store, error) {
 	if cfg.Root == "" {
 		return nil, fmt.Errorf("%s: config: %w: Root is missing", cfg.Kind, fault.InvalidArgument)
 	}
@@ -65,7 +65,7 @@ func New(cfg *Config) (*Ground, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: config: root %q: %w: %w", cfg.Kind, cfg.Root, fault.InvalidArgument, err)
 	}
-	g := &Ground{
+	g := &Store{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID,
 		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", rootLock: LockName(cfg.Kind),
 	}
@@ -107,20 +107,20 @@ func bootID() string {
 }
 
 // Path joins names to the root.
-func (g *Ground) Path(elem ...string) string {
+func (g *Store) Path(elem ...string) string {
 	return filepath.Join(append([]string{g.root}, elem...)...)
 }
 
 // Boot names the present boot of the host.
-func (g *Ground) Boot() string { return g.boot }
+func (g *Store) Boot() string { return g.boot }
 
 // Log is where the ground, and its provider, say what nobody is told otherwise.
-func (g *Ground) Log() *slog.Logger { return g.log }
+func (g *Store) Log() *slog.Logger { return g.log }
 
 // Lock makes the root and takes the lock on it, which making, ending and changing
 // a workspace needs. It is held for a few system calls, never while a tree is
 // removed.
-func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
+func (g *Store) Lock(ctx context.Context) (unlock func(), err error) {
 	l, err := flockfile.Lock(ctx, g.Path(g.rootLock))
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(g.root, 0o700); err == nil {
@@ -135,7 +135,7 @@ func (g *Ground) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Gone is the error of Resolve for a workspace whose files are gone. It says
 // nothing of the ref, which comes from storage that others may write.
-func (g *Ground) Gone() error { return gone(g.kind) }
+func (g *Store) Gone() error { return gone(g.kind) }
 
 func gone(kind string) error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
@@ -145,7 +145,7 @@ func gone(kind string) error {
 // ref, of which id is a field. A ref is refused that lacks one of the capabilities in
 // least, has one that workspaces on a ground never have, or has snapshots where there is
 // no store of them.
-func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*Meta, error) {
+func (g *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: resolve: %w", g.kind, err)
 	}
@@ -174,7 +174,7 @@ func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, payload any, id *s
 
 // OpenFailed makes an error one that Open and Resolve may answer. What may pass
 // is transient; what the caller did wrong keeps its code.
-func (g *Ground) OpenFailed(ctx context.Context, verb string, err error) error {
+func (g *Store) OpenFailed(ctx context.Context, verb string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %s: %w", g.kind, verb, ctx.Err())
 	}

@@ -15,23 +15,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Fence opens the files of a workspace, with options that hold its policy. dir
+// A OpenRoot opens the files of a workspace, with options that hold its policy. dir
 // is Ground.Files.
-type Fence func(dir string, opts *files.Options) (*files.Root, error)
+type OpenRoot func(dir string, opts *files.Options) (*files.Root, error)
 
-// Directory is the fence of files that are plainly in their directory.
-func Directory(dir string, opts *files.Options) (*files.Root, error) {
+// OpenDirectory is the fence of files that are plainly in their directory.
+func OpenDirectory(dir string, opts *files.Options) (*files.Root, error) {
 	return files.Open(dir, opts)
 }
 
 // A Handle is a live workspace. Its methods may be called from many goroutines.
 type Handle struct {
-	g     *Ground
+	g     *Store
 	id    string
 	dir   string      // where the files are
 	info  fs.FileInfo // of dir, unless it is in place
 	is    files.Identity
-	fence Fence
+	fence OpenRoot
 
 	// Via, where it is set before the first call, gives the module that calls go
 	// to, for files that are not plainly in their directory.
@@ -40,7 +40,7 @@ type Handle struct {
 	mu     sync.RWMutex
 	pin    *os.File    // the state that was last read; see look
 	seen   fs.FileInfo // of pin; nil is another state than meta
-	meta   Meta        // that the handle was bound to
+	meta   State       // that the handle was bound to
 	root   *files.Root // under the policy of meta
 	module *driver.FS
 	held   *holder
@@ -49,7 +49,7 @@ type Handle struct {
 
 // Attach builds the live workspace that m describes: Open and Resolve of a
 // provider both end here.
-func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, error) {
+func (g *Store) Attach(ctx context.Context, m *State, fence OpenRoot) (*Handle, error) {
 	h := &Handle{g: g, id: m.ID, dir: g.Files(m), fence: fence}
 	root, err := h.open(m)
 	if err == nil {
@@ -72,7 +72,7 @@ func (g *Ground) Attach(ctx context.Context, m *Meta, fence Fence) (*Handle, err
 
 // know keeps what tells the directory from another one. A root that it can't be
 // told of is closed.
-func (h *Handle) know(m *Meta, root *files.Root) (err error) {
+func (h *Handle) know(m *State, root *files.Root) (err error) {
 	if m.Dir != "" {
 		h.is, err = root.Identity()
 	} else {
@@ -86,7 +86,7 @@ func (h *Handle) know(m *Meta, root *files.Root) (err error) {
 
 // bind makes calls go to root, which obeys the policy of m, the state on disk.
 // Calls under way on the root before end on that.
-func (h *Handle) bind(m *Meta, root *files.Root) error {
+func (h *Handle) bind(m *State, root *files.Root) error {
 	now, err := h.look()
 	if err == nil && now.Revision != m.Revision {
 		err = fault.Transient(fmt.Errorf("%w: the policy was changed meanwhile", fault.Failed))
@@ -106,12 +106,12 @@ func (h *Handle) bind(m *Meta, root *files.Root) error {
 
 // look reads the state on disk, and remembers which file it is. The file stays open,
 // so that its inode is not used again. h.mu is held.
-func (h *Handle) look() (*Meta, error) {
+func (h *Handle) look() (*State, error) {
 	pin, err := os.Open(h.g.Dir(h.id).state())
 	if err != nil {
 		return nil, err
 	}
-	var m *Meta
+	var m *State
 	seen, err := pin.Stat()
 	if err == nil {
 		var data []byte
@@ -136,8 +136,8 @@ func (h *Handle) Current() error {
 	return err
 }
 
-// Meta is the state as the last call of Current found it.
-func (h *Handle) Meta() Meta {
+// State is the state as the last call of Current found it.
+func (h *Handle) State() State {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.meta
@@ -208,7 +208,7 @@ func (h *Handle) refresh() (*driver.FS, error) {
 
 // Update changes the policy, which the caller has checked, and returns the state
 // of the new revision. The handle obeys it from then on; others are evicted.
-func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*Meta, error) {
+func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*State, error) {
 	unlock, err := h.g.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -238,11 +238,11 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*Meta, error
 	return m, h.bind(m, root)
 }
 
-// Reshape changes what the provider keeps in the state, together with what change
+// ChangeState changes what the provider keeps in the state, together with what change
 // does to the files: their directory may be another one after it. No change of a file
 // is committed meanwhile. The handle stands for what there is then; others are
 // evicted where Own is another one.
-func (h *Handle) Reshape(ctx context.Context, change func(*Meta) error) error {
+func (h *Handle) ChangeState(ctx context.Context, change func(*State) error) error {
 	unlock, err := h.g.Lock(ctx)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // Ensure makes the workspace of spec, or brings the one that is there to its
 // policy. own is what the provider keeps in the state; build, which may be nil,
 // adds to the directory of a new workspace before it gets its name.
-func (g *Ground) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
+func (g *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
 	unlock, err := g.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func cleanDir(dir string) string {
 
 // create makes a workspace under a name that says it is new, and then gives it
 // its own.
-func (g *Ground) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*Meta, error) {
-	m := &Meta{Version: stateVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
+func (g *Store) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
+	m := &State{Version: stateVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
 	if spec.Dir != "" {
 		var err error
 		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {
@@ -90,7 +90,7 @@ func makeAnew(dir string) error {
 }
 
 // build fills the directory of a new workspace.
-func (m *Meta) build(ctx context.Context, dir string, more func(dir string) error) error {
+func (m *State) build(ctx context.Context, dir string, more func(dir string) error) error {
 	if m.Dir == "" {
 		if err := os.Mkdir(filepath.Join(dir, FilesName), 0o755); err != nil {
 			return err

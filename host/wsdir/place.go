@@ -27,7 +27,7 @@ func (i *Identity) is(now files.Identity, boot string) bool {
 }
 
 // validPlace reports whether the state says where the files are.
-func (m *Meta) validPlace() bool {
+func (m *State) validPlace() bool {
 	if m.Dir == "" {
 		return m.Real == "" && m.Is == nil
 	}
@@ -39,14 +39,14 @@ var errGround = fmt.Errorf("%w: it holds the files of other workspaces, or is on
 
 // CheckHost judges a directory of the host that a workspace is to be given, and
 // returns where it really is.
-func (g *Ground) CheckHost(dir string) (real string, err error) {
+func (g *Store) CheckHost(dir string) (real string, err error) {
 	real, _, err = g.checkDir(dir)
 	return real, err
 }
 
 // checkRoots refuses what lies in none of the directories that may be used. The
 // path has no symlinks.
-func (g *Ground) checkRoots(real string) error {
+func (g *Store) checkRoots(real string) error {
 	if g.roots == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (g *Ground) checkRoots(real string) error {
 
 // checkDir judges a directory to be used in place and returns where it really is
 // and what it is.
-func (g *Ground) checkDir(dir string) (string, *Identity, error) {
+func (g *Store) checkDir(dir string) (string, *Identity, error) {
 	if !filepath.IsAbs(dir) {
 		return "", nil, fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
 	}
@@ -113,7 +113,7 @@ func locate(dir string) (real string, line []files.Identity, err error) {
 // it. It compares what directories are and not what they are called, so that a
 // bind mount hides nothing. deep also finds what is mounted from one level below
 // forbidden ground. above is the lineage of the path.
-func (g *Ground) checkGround(real string, is files.Identity, above []files.Identity, deep bool) error {
+func (g *Store) checkGround(real string, is files.Identity, above []files.Identity, deep bool) error {
 	for _, dir := range g.forbidden {
 		line, inside, err := nearest(dir)
 		if err != nil {
@@ -176,9 +176,9 @@ func below(dir, dead string) []files.Identity {
 
 // open opens the files of a workspace under the policy of m, and makes sure that
 // a directory in place is the one that it was.
-func (h *Handle) open(m *Meta) (*files.Root, error) {
+func (h *Handle) open(m *State) (*files.Root, error) {
 	root, err := h.fence(h.dir, &files.Options{
-		ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable, NoSymlinks: m.Dir != "", Commit: h.Gate(m),
+		ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable, NoSymlinks: m.Dir != "", Commit: h.CommitGuard(m),
 	})
 	switch code := fault.Of(err); {
 	case code == fault.NotFound:
@@ -197,7 +197,7 @@ func (h *Handle) open(m *Meta) (*files.Root, error) {
 }
 
 // recognize compares what was opened with what m says of it.
-func (h *Handle) recognize(m *Meta, root *files.Root) error {
+func (h *Handle) recognize(m *State, root *files.Root) error {
 	is, err := root.Identity()
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (h *Handle) recognize(m *Meta, root *files.Root) error {
 }
 
 // replaced is Gone where something else has taken the place of the files.
-func (g *Ground) replaced() error {
+func (g *Store) replaced() error {
 	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path leads through a symlink now: %w", g.kind, fault.Failed)
 	return fault.WithCause(err, fault.CauseGone)
 }

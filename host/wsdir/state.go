@@ -21,8 +21,8 @@ import (
 // stateVersion is the version of the state file that this code reads and writes.
 const stateVersion = 1
 
-// A Meta is the state of a workspace, besides its files.
-type Meta struct {
+// A State is the state of a workspace, besides its files.
+type State struct {
 	Version  int             `json:"version"`
 	Kind     string          `json:"kind"`
 	ID       string          `json:"id"`
@@ -45,7 +45,7 @@ type Meta struct {
 type Section[T any] string
 
 // Get returns what the section holds; nil is nothing.
-func (s Section[T]) Get(m *Meta) (*T, error) {
+func (s Section[T]) Get(m *State) (*T, error) {
 	data, ok := m.Sections[string(s)]
 	if !ok {
 		return nil, nil
@@ -58,10 +58,10 @@ func (s Section[T]) Get(m *Meta) (*T, error) {
 }
 
 // In reports whether the section holds anything.
-func (s Section[T]) In(m *Meta) bool { return m.Sections[string(s)] != nil }
+func (s Section[T]) In(m *State) bool { return m.Sections[string(s)] != nil }
 
 // Set replaces what the section holds; nil removes it.
-func (s Section[T]) Set(m *Meta, v *T) error {
+func (s Section[T]) Set(m *State, v *T) error {
 	if v == nil {
 		delete(m.Sections, string(s))
 		return nil
@@ -82,13 +82,13 @@ func (s Section[T]) Set(m *Meta, v *T) error {
 type Dir struct{ Path, Kind string }
 
 // Dir is the directory of the workspace with that id.
-func (g *Ground) Dir(id string) Dir { return Dir{g.Path(id), g.kind} }
+func (g *Store) Dir(id string) Dir { return Dir{g.Path(id), g.kind} }
 
 func (d Dir) state() string { return filepath.Join(d.Path, StateName(d.Kind)) }
 
 // Read reads the state: fs.ErrNotExist where there is none, and Failed with
 // fault.CauseGone where a power loss has torn it.
-func (d Dir) Read() (*Meta, error) {
+func (d Dir) Read() (*State, error) {
 	data, err := os.ReadFile(d.state())
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (d Dir) Read() (*Meta, error) {
 // changes the state, and no change of a file is committed. An error of change leaves
 // the state as it was. It is fs.ErrNotExist where the workspace is gone. The new
 // state is on stable storage where durable or the policy says so.
-func (d Dir) Update(ctx context.Context, durable bool, change func(*Meta) error) (*Meta, error) {
+func (d Dir) Update(ctx context.Context, durable bool, change func(*State) error) (*State, error) {
 	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), existing)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (d Dir) Update(ctx context.Context, durable bool, change func(*Meta) error)
 
 // write replaces the state. The lock is held, or no other process knows the
 // directory.
-func (d Dir) write(m *Meta, durable bool) error {
+func (d Dir) write(m *State, durable bool) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (d Dir) write(m *Meta, durable bool) error {
 }
 
 // first writes the state of a new workspace, and makes its lock.
-func (d Dir) first(m *Meta) error {
+func (d Dir) first(m *State) error {
 	if err := os.WriteFile(filepath.Join(d.Path, lockName), nil, 0o600); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (d Dir) first(m *Meta) error {
 var existing = flock.SetFlag(os.O_RDONLY)
 
 // Files is where the files of a workspace are.
-func (g *Ground) Files(m *Meta) string {
+func (g *Store) Files(m *State) string {
 	if m.Dir != "" {
 		return m.Real
 	}
@@ -149,7 +149,7 @@ func (g *Ground) Files(m *Meta) string {
 // Read reads the state of a workspace: fs.ErrNotExist where there is none, and
 // Failed, without a word of what it holds, where it is not a valid one of this
 // kind.
-func (g *Ground) Read(id string) (*Meta, error) {
+func (g *Store) Read(id string) (*State, error) {
 	m, err := g.Dir(id).Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -164,7 +164,7 @@ func (g *Ground) Read(id string) (*Meta, error) {
 
 var errInvalid = fmt.Errorf("%w: the state of the workspace is not valid", fault.Failed)
 
-func parse(data []byte, kind string) (*Meta, error) {
+func parse(data []byte, kind string) (*State, error) {
 	if torn(data) {
 		return nil, gone(kind)
 	}
@@ -175,7 +175,7 @@ func parse(data []byte, kind string) (*Meta, error) {
 	if is.Version != stateVersion {
 		return nil, fmt.Errorf("%w: the state of the workspace has version %d, and this croft reads version %d", fault.Failed, is.Version, stateVersion)
 	}
-	m := new(Meta)
+	m := new(State)
 	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.validPlace() {
 		return nil, errInvalid
 	}
@@ -198,14 +198,14 @@ func samePolicy(a, b driver.Policy) bool {
 
 // setPolicy brings a workspace to a policy, under the next revision. The lock of
 // the root is held.
-func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) error {
+func (g *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) error {
 	if policy.Durable && !m.Policy.Durable {
 		if err := syncTree(g.Files(m)); err != nil { // what was written before is durable from now on, too
 			return err
 		}
 		driver.Step(ctx, "files synced")
 	}
-	next, err := g.Dir(m.ID).Update(ctx, true, func(m *Meta) error {
+	next, err := g.Dir(m.ID).Update(ctx, true, func(m *State) error {
 		m.Damaged = g.damaged(m)
 		m.Boot = g.boot
 		m.Policy = policy
@@ -220,8 +220,8 @@ func (g *Ground) setPolicy(ctx context.Context, m *Meta, policy driver.Policy) e
 	return nil
 }
 
-// Reshape is Handle.Reshape for a workspace that this process has no handle of.
-func (g *Ground) Reshape(ctx context.Context, id string, change func(*Meta) error) (*Meta, error) {
+// ChangeState is Handle.Reshape for a workspace that this process has no handle of.
+func (g *Store) ChangeState(ctx context.Context, id string, change func(*State) error) (*State, error) {
 	unlock, err := g.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (g *Ground) Reshape(ctx context.Context, id string, change func(*Meta) erro
 }
 
 // reshape does it while the lock of the root is held.
-func (g *Ground) reshape(ctx context.Context, id string, change func(*Meta) error) (*Meta, error) {
+func (g *Store) reshape(ctx context.Context, id string, change func(*State) error) (*State, error) {
 	m, err := g.Dir(id).Update(ctx, true, change)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
@@ -244,13 +244,13 @@ func (g *Ground) reshape(ctx context.Context, id string, change func(*Meta) erro
 }
 
 // damaged reports whether the host went down while the workspace was not durable.
-func (g *Ground) damaged(m *Meta) bool {
+func (g *Store) damaged(m *State) bool {
 	return m.Damaged || m.Boot != g.boot && !m.Policy.Durable
 }
 
 // Damaged says why what is in a workspace may not be what was written, for its
 // Traits; "" is no doubt.
-func (g *Ground) Damaged(m *Meta) string {
+func (g *Store) Damaged(m *State) string {
 	if !g.damaged(m) {
 		return ""
 	}

@@ -17,7 +17,7 @@ import (
 // yet, without what was in it. Such a workspace is gone, and still whose it was.
 func TestWhatLostItsStateIsGoneAndSwept(t *testing.T) {
 	root := t.TempDir()
-	grounds := map[string]*Ground{}
+	grounds := map[string]*Store{}
 	for _, kind := range []string{"test", "other"} {
 		g, err := New(&Config{Kind: kind, Root: root})
 		if err != nil {
@@ -50,7 +50,7 @@ func TestWhatLostItsStateIsGoneAndSwept(t *testing.T) {
 	}
 }
 
-func newGround(t *testing.T) *Ground {
+func newGround(t *testing.T) *Store {
 	t.Helper()
 	g, err := New(&Config{Kind: "test", Root: t.TempDir()})
 	if err != nil {
@@ -97,7 +97,7 @@ func TestSections(t *testing.T) {
 	for range goroutines {
 		wg.Go(func() {
 			for range times {
-				_, err := g.Dir(spec.ID).Update(t.Context(), false, func(m *Meta) error {
+				_, err := g.Dir(spec.ID).Update(t.Context(), false, func(m *State) error {
 					c, err := section.Get(m)
 					if c == nil {
 						c = new(counted)
@@ -120,13 +120,13 @@ func TestSections(t *testing.T) {
 	if c, err := section.Get(m); err != nil || c == nil || c.N != goroutines*times {
 		t.Errorf("got %+v, %v; want %d", c, err, goroutines*times)
 	}
-	if _, err := g.Dir(spec.ID).Update(t.Context(), false, func(m *Meta) error { return section.Set(m, nil) }); err != nil {
+	if _, err := g.Dir(spec.ID).Update(t.Context(), false, func(m *State) error { return section.Set(m, nil) }); err != nil {
 		t.Fatal(err)
 	}
 	if m, err = g.Read(spec.ID); err != nil || len(m.Sections) != 0 {
 		t.Errorf("after the removal: %v, %v", m, err)
 	}
-	if _, err := (Dir{g.Path("nothing"), "test"}).Update(t.Context(), false, func(*Meta) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (Dir{g.Path("nothing"), "test"}).Update(t.Context(), false, func(*State) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Sweep removes the directories of workspaces that are not in live, and what a
 // crash left. What belongs to providers of other kinds stays. end, which may be
 // nil, is called with each directory before it is removed.
-func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.Context, dir string) error) error {
+func (g *Store) Sweep(ctx context.Context, live []string, end func(ctx context.Context, dir string) error) error {
 	dead, err := g.bury(ctx, live)
 	for _, name := range dead {
 		err = errors.Join(err, ctx.Err())
@@ -35,7 +35,7 @@ func (g *Ground) Sweep(ctx context.Context, live []string, end func(ctx context.
 
 // HasWorkspaces reports whether there is a directory of a workspace of this kind,
 // whole or not.
-func (g *Ground) HasWorkspaces() (bool, error) {
+func (g *Store) HasWorkspaces() (bool, error) {
 	entries, err := os.ReadDir(g.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -56,7 +56,7 @@ func (g *Ground) HasWorkspaces() (bool, error) {
 }
 
 // remove removes the directory with the given name, after end.
-func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
+func (g *Store) remove(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
 	if err := g.end(ctx, name, end); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (g *Ground) remove(ctx context.Context, name string, end func(ctx context.C
 }
 
 // end calls end, which may be nil, with the directory of that name.
-func (g *Ground) end(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
+func (g *Store) end(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
 	if end == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (g *Ground) end(ctx context.Context, name string, end func(ctx context.Cont
 }
 
 // bury gives what is to be removed a name that says so, and returns all such names.
-func (g *Ground) bury(ctx context.Context, live []string) ([]string, error) {
+func (g *Store) bury(ctx context.Context, live []string) ([]string, error) {
 	if _, err := os.Lstat(g.root); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (g *Ground) bury(ctx context.Context, live []string) ([]string, error) {
 
 // judge decides about one entry of the root; it returns the name of what is to
 // be removed, or "".
-func (g *Ground) judge(name string, live []string) (string, error) {
+func (g *Store) judge(name string, live []string) (string, error) {
 	if id, ok := strings.CutPrefix(name, g.deadPrefix); ok {
 		if id, _, _ = strings.Cut(id, "-"); driver.ValidID(id) {
 			return name, nil
@@ -133,7 +133,7 @@ func (g *Ground) judge(name string, live []string) (string, error) {
 
 // ours reports whether a state, of this version or another, is of a workspace of
 // this kind.
-func (g *Ground) ours(data []byte, id string) bool {
+func (g *Store) ours(data []byte, id string) bool {
 	var m struct {
 		Kind string `json:"kind"`
 		ID   string `json:"id"`
@@ -144,7 +144,7 @@ func (g *Ground) ours(data []byte, id string) bool {
 // kill renames the directory of a workspace to a dead one's and returns that
 // name; where there is no workspace any more, the name that it would have. The
 // lock is held.
-func (g *Ground) kill(id string) (string, error) {
+func (g *Store) kill(id string) (string, error) {
 	dead := g.deadPrefix + id
 	err := os.Rename(g.Path(id), g.Path(dead))
 	if errors.Is(err, fs.ErrExist) { // of a namesake, which someone may be removing just now
@@ -158,7 +158,7 @@ func (g *Ground) kill(id string) (string, error) {
 }
 
 // buryOne is kill with the lock taken for it.
-func (g *Ground) buryOne(ctx context.Context, id string) (dead string, err error) {
+func (g *Store) buryOne(ctx context.Context, id string) (dead string, err error) {
 	unlock, err := g.Lock(ctx)
 	if err != nil {
 		return "", err

@@ -32,7 +32,7 @@ func (d *fileDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict
 // unchanged looks whether what was made still looks as it did and, where it does
 // not, whether it is still the same.
 func (r *Reconciler) unchanged(ctx context.Context, target string, rec stage.PreparedRecord, v verdict, sum string) (verdict, error) {
-	now, err := stage.LookInside(ctx, r.ws, target)
+	now, err := stage.FingerprintInside(ctx, r.ws, target)
 	if code := fault.Of(err); code == fault.NotFound || code == fault.SandboxViolation {
 		v.drift = target + " is gone"
 		return v, nil
@@ -75,7 +75,7 @@ func (r *Reconciler) seen(ctx context.Context, target string, rec *stage.Prepare
 		return err
 	}
 	rec.Digest = "/" + strconv.FormatUint(uint64(info.Mode), 8)
-	rec.Seen, err = stage.LookInside(ctx, r.ws, target)
+	rec.Seen, err = stage.FingerprintInside(ctx, r.ws, target)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verd
 	}
 	look := ""
 	for _, name := range d.c.FingerprintInputs {
-		l, err := stage.LookInside(ctx, d.r.ws, name)
+		l, err := stage.FingerprintInside(ctx, d.r.ws, name)
 		if err != nil && fault.Of(err) != fault.NotFound {
 			return verdict{}, err
 		}
@@ -223,7 +223,7 @@ func (d *commandDoer) mark(ctx context.Context, rec *stage.PreparedRecord) error
 	if _, err := d.r.ws.WriteFile(ctx, d.c.MarkerPath, []byte(text), &workspace.WriteOptions{Parents: true}); err != nil {
 		return err
 	}
-	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.c.MarkerPath)
+	rec.Seen, err = stage.FingerprintInside(ctx, d.r.ws, d.c.MarkerPath)
 	return err
 }
 

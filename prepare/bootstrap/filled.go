@@ -127,7 +127,7 @@ func (r *Reconciler) looks(ctx context.Context, m manifest) (map[string]seen, er
 			if _, ours := m[i.Path]; !ours {
 				continue
 			}
-			line, err := stage.LookAt(ctx, r.ws, i)
+			line, err := stage.FingerprintOf(ctx, r.ws, i)
 			if err != nil {
 				return nil, err
 			}
@@ -222,7 +222,7 @@ func (d *templateDoer) same(ctx context.Context, name string) (bool, error) {
 }
 
 func (d *templateDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
-	look, err := stage.Look(d.dir)
+	look, err := stage.Fingerprint(d.dir)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -289,7 +289,7 @@ func (d *templateDoer) apply(ctx context.Context, h *stage.Session, rec *stage.P
 // survey lists what a template has, and tells of what can't be brought.
 func (d *templateDoer) survey() (names, notes []string, err error) {
 	var res driver.ImportResult
-	_, err = stage.LookEach(d.dir, func(name string, mode fs.FileMode) {
+	_, err = stage.FingerprintEach(d.dir, func(name string, mode fs.FileMode) {
 		switch mode.Type() {
 		case 0, fs.ModeDir:
 			names = append(names, name)

@@ -101,7 +101,7 @@ func (p *pruning) isWanted(name string) bool {
 
 // recognises reports whether what a record tells of is as it was made.
 func (r *Reconciler) recognises(ctx context.Context, rec stage.PreparedRecord) (bool, error) {
-	now, err := stage.LookInside(ctx, r.ws, rec.Target)
+	now, err := stage.FingerprintInside(ctx, r.ws, rec.Target)
 	if err != nil || rec.Seen == "" {
 		return false, err
 	}

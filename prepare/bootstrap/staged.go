@@ -71,7 +71,7 @@ func (d *skillDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdic
 
 // source describes how the source looks, and what of it can be staged.
 func (d *skillDoer) source() (look string, names []string, err error) {
-	look, err = stage.LookEach(d.k.Dir, func(name string, mode fs.FileMode) {
+	look, err = stage.FingerprintEach(d.k.Dir, func(name string, mode fs.FileMode) {
 		if mode.IsDir() || mode.IsRegular() {
 			names = append(names, name)
 		}
@@ -88,7 +88,7 @@ type view struct {
 
 func (d *skillDoer) look(ctx context.Context) (v view) {
 	if d.k.ReadOnly {
-		v.look, v.err = stage.LookInside(ctx, d.r.ws, d.k.target())
+		v.look, v.err = stage.FingerprintInside(ctx, d.r.ws, d.k.target())
 		return v
 	}
 	found, err := d.r.ws.Glob(ctx, "**", &workspace.GlobOptions{Path: d.k.target(), Hidden: true, Dirs: true})
@@ -169,6 +169,6 @@ func (d *skillDoer) apply(ctx context.Context, h *stage.Session, rec *stage.Prep
 		}
 		rec.Made = d.absent(v, names) // what can't be there
 	}
-	rec.Seen, err = stage.LookInside(ctx, d.r.ws, d.k.target())
+	rec.Seen, err = stage.FingerprintInside(ctx, d.r.ws, d.k.target())
 	return leftOut(res), err
 }

@@ -111,16 +111,16 @@ func (d *digester) file(at string) (string, error) {
 // onlyReader hides WriteTo, which would not use the buffer.
 type onlyReader struct{ io.Reader }
 
-// Look describes how a directory or file of the host looks without reading any
+// Fingerprint describes how a directory or file of the host looks without reading any
 // content: the digest of the paths, sizes, times, modes and inodes below it. While
 // it is the same, so is the content, unless someone set the clock back.
-func Look(dir string) (string, error) {
-	return LookEach(dir, func(string, fs.FileMode) {})
+func Fingerprint(dir string) (string, error) {
+	return FingerprintEach(dir, func(string, fs.FileMode) {})
 }
 
-// LookEach is Look, and calls each with the slash path and the mode of each entry
+// FingerprintEach is Look, and calls each with the slash path and the mode of each entry
 // below the directory.
-func LookEach(dir string, each func(name string, mode fs.FileMode)) (string, error) {
+func FingerprintEach(dir string, each func(name string, mode fs.FileMode)) (string, error) {
 	h := driver.NewDigest()
 	var line []byte
 	real, err := filepath.EvalSymlinks(dir)

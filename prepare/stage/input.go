@@ -364,9 +364,9 @@ func (s *Stage) Look(ctx context.Context, in Input) (string, error) {
 		if _, err := hostInfo(root, src.rest, rel); err != nil {
 			return "", err
 		}
-		return Look(filepath.Join(root.Name(), rel))
+		return Fingerprint(filepath.Join(root.Name(), rel))
 	}
-	return LookInside(ctx, s.ws, src.rest)
+	return FingerprintInside(ctx, s.ws, src.rest)
 }
 
 func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
@@ -389,41 +389,41 @@ func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
 	return fmt.Sprintf("%s@%d", src.name, list[len(list)-1]), nil
 }
 
-// LookInside describes how a file or a tree of a workspace looks. Where the
+// FingerprintInside describes how a file or a tree of a workspace looks. Where the
 // provider tells of each entry whether it was changed, nothing is read, and who sets
 // times back does not hide a change; elsewhere files are read for it.
-func LookInside(ctx context.Context, ws *workspace.Workspace, name string) (string, error) {
-	info, err := ws.Stat(ctx, name, &driver.StatOptions{Mark: true})
+func FingerprintInside(ctx context.Context, ws *workspace.Workspace, name string) (string, error) {
+	info, err := ws.Stat(ctx, name, &driver.StatOptions{ChangeToken: true})
 	if err != nil {
 		return "", err
 	}
 	h := driver.NewDigest()
 	if info.Type != driver.TypeDir {
-		line, err := LookAt(ctx, ws, info)
+		line, err := FingerprintOf(ctx, ws, info)
 		io.WriteString(h, line) //nolint:errcheck // a hash never fails
 		return driver.SumDigest(h), err
 	}
 	err = eachInside(ctx, ws, name, -1, func(e workspace.Info) error {
-		line, err := LookAt(ctx, ws, e)
+		line, err := FingerprintOf(ctx, ws, e)
 		io.WriteString(h, strconv.Quote(e.Path)+" "+line) //nolint:errcheck // a hash never fails
 		return err
 	})
 	return driver.SumDigest(h), err
 }
 
-// LookAt describes how one entry of a workspace looks, which was listed or asked for
+// FingerprintOf describes how one entry of a workspace looks, which was listed or asked for
 // with its mark. Of a directory it does not count what is in it.
-func LookAt(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (string, error) {
+func FingerprintOf(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (string, error) {
 	when := i.ModTime.UnixNano()
 	switch {
 	case i.Type == driver.TypeDir:
-		i.Mark, when = "", 0 // both change with what is in it
-	case i.Type == driver.TypeFile && i.Mark == "":
+		i.ChangeToken, when = "", 0 // both change with what is in it
+	case i.Type == driver.TypeFile && i.ChangeToken == "":
 		now, err := ws.Stat(ctx, i.Path, &driver.StatOptions{Digest: true})
 		if err != nil {
 			return "", err
 		}
-		i.Mark = now.Digest
+		i.ChangeToken = now.Digest
 	}
 	const decimal, octal = 10, 8
 	buf := append(make([]byte, 0, 96), i.Type...)
@@ -433,13 +433,13 @@ func LookAt(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (str
 	if i.Target != "" {
 		buf = strconv.AppendQuote(append(buf, ' '), i.Target)
 	}
-	return string(append(append(append(buf, ' '), i.Mark...), '\n')), nil
+	return string(append(append(append(buf, ' '), i.ChangeToken...), '\n')), nil
 }
 
 // eachInside visits what is below a directory of a workspace, with marks.
 func eachInside(ctx context.Context, ws *workspace.Workspace, name string, depth int, visit func(workspace.Info) error) error {
 	for after := ""; ; {
-		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: depth, Limit: driver.MaxListLimit, After: after, Mark: true})
+		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: depth, Limit: driver.MaxListLimit, After: after, ChangeToken: true})
 		if err != nil {
 			return err
 		}

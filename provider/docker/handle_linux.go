@@ -57,7 +57,7 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
 		return nil, errPaused
 	}
@@ -77,7 +77,7 @@ func (p *Provider) paused(ctx context.Context, container string) bool {
 // connect attaches to the guest of the workspace, or starts its container; see
 // keep.Attachment.
 func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
-	m := h.plot.Meta()
+	m := h.plot.State()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
 		return nil, fmt.Errorf("docker: start the guest: %w", err)
@@ -104,7 +104,7 @@ func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 }
 
 // plan says how the container of m runs.
-func (h *handle) plan(f *fact, m *wsdir.Meta) (*launch, string, error) {
+func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 	bin, err := h.p.binary()
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w", err)
@@ -138,7 +138,7 @@ func (h *handle) plan(f *fact, m *wsdir.Meta) (*launch, string, error) {
 
 // trust is what programs inside trust, where it can't be shown to them: a guest is
 // told of it when it starts, and one that was told something else is replaced.
-func (h *handle) trust(m *wsdir.Meta) ([]byte, error) {
+func (h *handle) trust(m *wsdir.State) ([]byte, error) {
 	if !h.onVolume() || m.Policy.Network.None() {
 		return nil, nil
 	}
@@ -240,7 +240,7 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 		}
 	}
-	at := proxies.Places{
+	at := proxies.Paths{
 		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
 		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
 	}
@@ -267,7 +267,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the container if it does not run as m says.
-func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.Meta) error {
+func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)

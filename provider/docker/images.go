@@ -259,7 +259,7 @@ func (i Images) FromTree(ctx context.Context, tree snapshot.Tree, source, image 
 		return fmt.Errorf("docker: make an image: %w: %w", fault.Of(err), err)
 	}
 	defer os.RemoveAll(dir) // it is in the engine, or it is not
-	if err := snapshot.Fill(ctx, tree, dir, nil); err != nil {
+	if err := snapshot.Extract(ctx, tree, dir, nil); err != nil {
 		return fmt.Errorf("docker: make an image of %s: %w", source, err)
 	}
 	return i.piped(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {

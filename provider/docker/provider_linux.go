@@ -22,12 +22,12 @@ import (
 
 // Provider opens workspaces in containers.
 type Provider struct {
-	ground  *wsdir.Ground
+	ground  *wsdir.Store
 	log     *slog.Logger
 	cfg     Config
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
-	outlets *proxies.Outlets
+	outlets *proxies.Set
 	hooks   *keep.Hooks     // of the end of a guest: its container goes
 	ctx     context.Context // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc
@@ -308,7 +308,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // attach builds the live workspace: Open and Resolve both end here. The engine
 // must answer; the container is made when it is first needed.
-func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("docker: attach: %w", err)
@@ -352,14 +352,14 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 }
 
 // optionsOf returns what the workspace was opened with.
-func optionsOf(m *wsdir.Meta) (opts options, err error) {
+func optionsOf(m *wsdir.State) (opts options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
 		err = fmt.Errorf("what the state of the workspace holds of the provider is not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
 
-func newRef(m *wsdir.Meta, opts options, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 

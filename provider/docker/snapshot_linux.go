@@ -45,7 +45,7 @@ func (o *origin) fill(ctx context.Context, dir string, f *fact, durable bool) er
 	if o == nil {
 		return nil
 	}
-	return snapshot.Fill(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.owner(), PlainModes: true})
+	return snapshot.Extract(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.owner(), PlainModes: true})
 }
 
 // write brings the files of a new workspace to what it starts with.
@@ -62,7 +62,7 @@ func (f *fact) owner() *snapshot.Owner {
 }
 
 // recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
+func (p *Provider) recover(ctx context.Context, m *wsdir.State) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
@@ -75,8 +75,8 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *wsdir.Meta) *snapshot.Keeper {
-	return &snapshot.Keeper{
+func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
+	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
 		Now: func(ctx context.Context) (snapshot.View, error) {
 			if err := h.plot.Current(); err != nil {
@@ -136,11 +136,11 @@ func (h *handle) still(ctx context.Context, v *snapshot.View) error {
 }
 
 // become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
+func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("docker: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
@@ -161,7 +161,7 @@ const rollbackName = "rollback" // the journal of a rollback of files that are o
 
 // becomeAway is become for files on a volume, which are written one after another.
 // Whoever next meets the guest completes what was cut short.
-func (h *handle) becomeAway(ctx context.Context, to *snapshot.Return) error {
+func (h *handle) becomeAway(ctx context.Context, to *snapshot.RollbackTarget) error {
 	files, err := h.files(ctx)
 	if err != nil {
 		return err

@@ -119,7 +119,7 @@ func (s *store) abandonAll(ctx context.Context, parts []part) error {
 }
 
 // become brings the tree to another state, in one transaction.
-func (w *space) become(ctx context.Context, to *snapshot.Return) error {
+func (w *space) become(ctx context.Context, to *snapshot.RollbackTarget) error {
 	var rec *record
 	err := w.view(ctx, func(_ *tx, r *record, _ *node) error {
 		if rec = r; r.policy.ReadOnly {

@@ -18,8 +18,8 @@ import (
 )
 
 // keeper gives a workspace the module for snapshots.
-func (w *space) keeper(rec *record) *snapshot.Keeper {
-	return &snapshot.Keeper{
+func (w *space) keeper(rec *record) *snapshot.Adapter {
+	return &snapshot.Adapter{
 		Store: w.p.cfg.Snapshots, Provider: Kind, Workspace: w.id, Session: rec.session, Origin: rec.origin,
 		Now: w.now, Become: w.become,
 	}

@@ -53,7 +53,7 @@ type Config struct {
 
 // Provider opens workspaces that are directories.
 type Provider struct {
-	ground *wsdir.Ground
+	ground *wsdir.Store
 	log    *slog.Logger
 	lease  time.Duration
 	guest  func() (*guestbin.Binary, error)
@@ -216,13 +216,13 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	h := &handle{p: p, caps: caps}
 	err := p.recover(ctx, m)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, wsdir.Directory); err != nil {
+	if h.plot, err = p.ground.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
 	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}, FS: h.plot.FS(), Traits: p.traits(m, caps)}
@@ -242,11 +242,11 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 	return ws, nil
 }
 
-func newRef(m *wsdir.Meta, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(m *wsdir.Meta, caps driver.Capabilities) driver.Traits {
+func (p *Provider) traits(m *wsdir.State, caps driver.Capabilities) driver.Traits {
 	t := p.hostTraits(caps)
 	t.Root = p.ground.Files(m)
 	if m.Dir != "" && !caps.Has(driver.CapShell) {

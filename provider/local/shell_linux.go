@@ -39,7 +39,7 @@ type shell struct {
 }
 
 // newShell returns the shell of a handle, which starts nothing yet.
-func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.Meta) *shell {
+func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
 	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
 	s.Attachment = keep.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
 	return s
@@ -81,7 +81,7 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 	if err := s.h.Current(); err != nil {
 		return nil, err
 	}
-	if s.h.Meta().Policy.ReadOnly {
+	if s.h.State().Policy.ReadOnly {
 		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and nothing would keep a command from writing", fault.PermissionDenied)
 	}
 	c, err := s.Guest(ctx)
@@ -94,7 +94,7 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 // connect attaches to the guest of the workspace, or starts it; see
 // keep.Attachment.
 func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
-	m := s.h.Meta()
+	m := s.h.State()
 	bin, key, err := s.p.key(&m)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 }
 
 // key is equal for guests that run the same way.
-func (p *Provider) key(m *wsdir.Meta) (*guestbin.Binary, string, error) {
+func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
 	bin, err := p.guest()
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
@@ -122,7 +122,7 @@ func (p *Provider) key(m *wsdir.Meta) (*guestbin.Binary, string, error) {
 	return bin, key, nil
 }
 
-func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.Meta) (*guest.Client, error) {
+func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.State) (*guest.Client, error) {
 	dir := s.Dir.Path
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -173,7 +173,7 @@ func environment(policy map[string]string) map[string]string {
 }
 
 // renew ends the guest if it does not run as m says.
-func (s *shell) renew(ctx context.Context, m *wsdir.Meta) error {
+func (s *shell) renew(ctx context.Context, m *wsdir.State) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err

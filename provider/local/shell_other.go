@@ -19,11 +19,11 @@ func findGuest(string) (*guestbin.Binary, error) {
 // A shell is never made here.
 type shell struct{}
 
-func (p *Provider) newShell(*wsdir.Handle, *wsdir.Meta) *shell { return nil }
+func (p *Provider) newShell(*wsdir.Handle, *wsdir.State) *shell { return nil }
 
-func (*shell) module() *driver.Shell                    { return nil }
-func (*shell) renew(context.Context, *wsdir.Meta) error { return nil }
-func (*shell) Ends(context.Context) error               { return nil }
-func (*shell) close(context.Context) error              { return nil }
+func (*shell) module() *driver.Shell                     { return nil }
+func (*shell) renew(context.Context, *wsdir.State) error { return nil }
+func (*shell) Ends(context.Context) error                { return nil }
+func (*shell) close(context.Context) error               { return nil }
 
 func endGuest(context.Context, string) error { return nil }

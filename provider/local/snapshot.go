@@ -37,7 +37,7 @@ func ownOf(spec driver.Spec) (json.RawMessage, error) {
 }
 
 // originOf returns the snapshot that a workspace started with; "" is none.
-func originOf(m *wsdir.Meta) string {
+func originOf(m *wsdir.State) string {
 	var o own
 	if driver.DecodeStrict(m.Own, &o) != nil {
 		return "" // it has nothing of its own
@@ -58,14 +58,14 @@ func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) 
 		if err != nil {
 			return err
 		}
-		return snapshot.Fill(ctx, tree, filepath.Join(dir, wsdir.FilesName), &snapshot.RestoreOptions{Sync: spec.Policy.Durable})
+		return snapshot.Extract(ctx, tree, filepath.Join(dir, wsdir.FilesName), &snapshot.RestoreOptions{Sync: spec.Policy.Durable})
 	}
 }
 
 // stage is where a change to the files of a workspace is made ready: beside them,
 // or hidden among those of a directory in place, which may be on another file
 // system.
-func (p *Provider) stage(m *wsdir.Meta) string {
+func (p *Provider) stage(m *wsdir.State) string {
 	if m.Dir != "" {
 		return ""
 	}
@@ -77,7 +77,7 @@ func (p *Provider) stage(m *wsdir.Meta) string {
 func (p *Provider) journals() string { return p.ground.Path(journalsName) }
 
 // recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
+func (p *Provider) recover(ctx context.Context, m *wsdir.State) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
@@ -90,14 +90,14 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) error {
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *wsdir.Meta) *snapshot.Keeper {
-	return &snapshot.Keeper{
+func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
+	return &snapshot.Adapter{
 		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
 		Now: func(context.Context) (snapshot.View, error) {
 			if err := h.plot.Current(); err != nil {
 				return snapshot.View{}, err
 			}
-			now := h.plot.Meta()
+			now := h.plot.State()
 			quiet := !guestSection.In(&now) && m.Dir == ""
 			return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
@@ -106,11 +106,11 @@ func (h *handle) keeper(m *wsdir.Meta) *snapshot.Keeper {
 }
 
 // become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
+func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("local: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // keeper gives the tree the module for snapshots.
-func (h *handle) keeper() *snapshot.Keeper {
-	return &snapshot.Keeper{
+func (h *handle) keeper() *snapshot.Adapter {
+	return &snapshot.Adapter{
 		Store: h.p.Snapshots, Provider: Kind, Workspace: h.id, Session: h.session, Origin: h.origin,
 		Now: func(ctx context.Context) (view snapshot.View, err error) {
 			err = h.view(ctx, func() error {
@@ -23,7 +23,7 @@ func (h *handle) keeper() *snapshot.Keeper {
 			})
 			return view, err
 		},
-		Become: func(ctx context.Context, to *snapshot.Return) error {
+		Become: func(ctx context.Context, to *snapshot.RollbackTarget) error {
 			return snapshot.Write(ctx, to.Tree, h.module(), &snapshot.WriteOptions{Only: to.Paths})
 		},
 	}

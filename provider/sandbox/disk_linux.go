@@ -155,7 +155,7 @@ func (p *Provider) limitedDisk(l *level, policy driver.Policy) bool {
 }
 
 // checkDisk refuses a change of the limit.
-func checkDisk(m *wsdir.Meta, policy driver.Policy) error {
+func checkDisk(m *wsdir.State, policy driver.Policy) error {
 	if m.Policy.Limits[driver.ResourceDisk] != policy.Limits[driver.ResourceDisk] {
 		return fmt.Errorf("limit disk: %w: it is set when the workspace is made, and was %d", fault.Unsupported, m.Policy.Limits[driver.ResourceDisk].Max)
 	}

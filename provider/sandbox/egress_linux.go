@@ -31,7 +31,7 @@ const (
 )
 
 // newOutlets returns the proxies of the provider's workspaces.
-func (p *Provider) newOutlets() *proxies.Outlets {
+func (p *Provider) newOutlets() *proxies.Set {
 	return proxies.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
 		Inside: p.cfg.Inside,
@@ -39,8 +39,8 @@ func (p *Provider) newOutlets() *proxies.Outlets {
 }
 
 // places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) proxies.Places {
-	return proxies.Places{
+func (p *Provider) places(id string) proxies.Paths {
+	return proxies.Paths{
 		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
 }

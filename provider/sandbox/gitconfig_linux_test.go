@@ -184,7 +184,7 @@ echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new 
 	if data, err := os.ReadFile(filepath.Join(dir, ".vscode/tasks.json")); err != nil || string(data) != "mine" {
 		t.Errorf("the tasks are %q, %v", data, err)
 	}
-	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "repo/.git/rebase-merge/git-rebase-todo"), filepath.Join(dir, "sub/.vscode")}, res.Planted); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "repo/.git/rebase-merge/git-rebase-todo"), filepath.Join(dir, "sub/.vscode")}, res.AutorunChanges); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // plan says how the guest of m runs at a level.
-func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*launchSpec, error) {
+func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
@@ -189,7 +189,7 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 
 // note writes down what is about to be made for a guest, and what was found.
 func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
-	_, err := d.Update(ctx, false, func(m *wsdir.Meta) error {
+	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
 			return rec.Note(m)
 		}

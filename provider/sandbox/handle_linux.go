@@ -65,7 +65,7 @@ func (h *handle) via(ctx context.Context) (*driver.FS, error) {
 
 // connect attaches to the guest of the workspace, or starts it; see keep.Attachment.
 func (h *handle) connect(ctx context.Context) (*live, error) {
-	m := h.plot.Meta()
+	m := h.plot.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
@@ -74,7 +74,7 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	want.gate = h.plot.Gate(&m)
+	want.gate = h.plot.CommitGuard(&m)
 	if !l.plain { // which has no port to reach it by
 		if err := h.proxy.Take(ctx, h.p.ways(), h.id, h.p.places(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
@@ -118,7 +118,7 @@ func (h *handle) find(ctx context.Context, want *launchSpec) (g *live, err error
 // update changes the policy. A guest that does not run under the new one ends.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
-	if now := h.plot.Meta(); err == nil {
+	if now := h.plot.State(); err == nil {
 		if err = checkLeast(policy.Limits); err == nil {
 			err = checkDisk(&now, policy)
 		}
@@ -137,7 +137,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the guest if it does not run as m says.
-func (h *handle) renew(ctx context.Context, l *level, m *wsdir.Meta) error {
+func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)

@@ -19,7 +19,7 @@ import (
 const watchedSection = wsdir.Section[watched]("watched")
 
 // noteIn puts what was found into a state that is being changed.
-func (w *watched) noteIn(m *wsdir.Meta) error {
+func (w *watched) noteIn(m *wsdir.State) error {
 	if len(w.Dirs) == 0 {
 		w = nil
 	}
@@ -51,7 +51,7 @@ const mostTold = 100
 // event and to the caller. Looks cost at most a tenth of the time, but for the one
 // that must be.
 func (h *handle) planted(must bool) []string {
-	if h.plot.Meta().Dir == "" && len(h.shape().Binds) == 0 {
+	if h.plot.State().Dir == "" && len(h.shape().Binds) == 0 {
 		return nil
 	}
 	h.looking.mu.Lock()
@@ -110,7 +110,7 @@ func (h *handle) tellPlanted(name string, err error) {
 
 // telling makes the result of a session say what was planted.
 func (h *handle) telling(s *driver.Session, err error) (*driver.Session, error) {
-	if err != nil || h.plot.Meta().Dir == "" && len(h.shape().Binds) == 0 {
+	if err != nil || h.plot.State().Dir == "" && len(h.shape().Binds) == 0 {
 		return s, err
 	}
 	told := *s
@@ -127,7 +127,7 @@ type teller struct {
 func (t teller) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := t.Process.Wait(ctx)
 	if err == nil {
-		res.Planted = t.h.planted(false)
+		res.AutorunChanges = t.h.planted(false)
 	}
 	return res, err
 }

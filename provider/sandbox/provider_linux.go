@@ -25,12 +25,12 @@ import (
 
 // Provider opens workspaces behind a fence of the kernel.
 type Provider struct {
-	ground *wsdir.Ground
+	ground *wsdir.Store
 	log    *slog.Logger
 	cfg    Config
 	ids    ids
 	binary func() (*guestbin.Binary, error)
-	ways   func() *proxies.Outlets
+	ways   func() *proxies.Set
 	maps   owners
 	ctx    context.Context // of what runs for the provider, such as proxies, until Close
 	cancel context.CancelFunc
@@ -387,7 +387,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 }
 
 // attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "attach", err)
@@ -399,7 +399,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
 		return nil, fmt.Errorf("sandbox: attach: the state of the workspace is not valid: %w", fault.Failed)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, wsdir.Directory); err != nil {
+	if h.plot, err = p.ground.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
 	h.caps = caps
@@ -424,7 +424,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 		files.Import, files.Protect = h.importDir(files.Import), h.protect
 	}
 	if h.opts.Template != "" {
-		files.Touched = h.touched
+		files.ChangedPaths = h.touched
 	}
 	return &driver.Workspace{
 		Ref:    ref,
@@ -435,11 +435,11 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 	}, nil
 }
 
-func newRef(m *wsdir.Meta, caps driver.Capabilities) (driver.Ref, error) {
+func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(l *level, m *wsdir.Meta, opts options) driver.Traits {
+func (p *Provider) traits(l *level, m *wsdir.State, opts options) driver.Traits {
 	t := p.traitsOf(l, diskFor(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lower()) == 0

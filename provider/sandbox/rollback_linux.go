@@ -18,7 +18,7 @@ import (
 const rollbackName = "rollback" // the journal
 
 // rollback brings files that a mount shows to another state.
-func (h *handle) rollback(ctx context.Context, to *snapshot.Return) error {
+func (h *handle) rollback(ctx context.Context, to *snapshot.RollbackTarget) error {
 	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return err
@@ -71,10 +71,10 @@ func (h *handle) completeRollback(ctx context.Context, g *live) error {
 // write brings what a mount shows to what is in a tree: exactly, but for a directory
 // in place, whose owner is the user.
 func (h *handle) write(ctx context.Context, g *live, t snapshot.Tree, paths []string) error {
-	if h.plot.Meta().Dir != "" {
+	if h.plot.State().Dir != "" {
 		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})
 	}
-	root, err := g.root.With(&files.Options{Sync: h.plot.Meta().Policy.Durable, Exact: true})
+	root, err := g.root.With(&files.Options{Sync: h.plot.State().Policy.Durable, Exact: true})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func inodeOf(path string) (uint64, error) {
 
 // seal turns the files of a workspace, in which nothing runs, into a layer.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
-	m, o := h.plot.Meta(), h.shape()
+	m, o := h.plot.State(), h.shape()
 	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers || h.staged() {
 		return snapshot.Base{}, false, nil
 	}
@@ -104,14 +104,14 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 		return err
 	}
 	note := func(j *sealing) error {
-		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.Meta) error { return seal.Set(m, j) })
+		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.State) error { return seal.Set(m, j) })
 		return err
 	}
 	if err := note(j); err != nil {
 		return errors.Join(err, os.Remove(j.Layer))
 	}
 	driver.Step(ctx, "seal begun")
-	err = h.plot.Reshape(ctx, func(m *wsdir.Meta) error {
+	err = h.plot.ChangeState(ctx, func(m *wsdir.State) error {
 		m.Own = j.Own
 		return errors.Join(seal.Set(m, nil), exchange(ctx, files, j.Layer))
 	})
@@ -175,7 +175,7 @@ func exchange(ctx context.Context, a, b string) error {
 
 // recoverSeal completes a seal that was cut short, or drops one that moved nothing,
 // and returns what the workspace is then. Who is in the middle of one is waited for.
-func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta, error) {
+func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
 	if !seal.In(m) {
 		return m, nil
 	}
@@ -197,7 +197,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta,
 		if err := p.end(ctx, dir.Path); err != nil {
 			return nil, err
 		}
-		return p.ground.Reshape(ctx, m.ID, func(m *wsdir.Meta) error {
+		return p.ground.ChangeState(ctx, m.ID, func(m *wsdir.State) error {
 			m.Own = j.Own
 			return seal.Set(m, nil)
 		})
@@ -206,7 +206,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta,
 			return nil, err
 		}
 	}
-	return dir.Update(ctx, false, func(m *wsdir.Meta) error { return seal.Set(m, nil) })
+	return dir.Update(ctx, false, func(m *wsdir.State) error { return seal.Set(m, nil) })
 }
 
 // keepShape notes, in the options of a workspace that is there, what it was sealed

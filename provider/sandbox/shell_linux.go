@@ -21,7 +21,7 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		moment := refused.Now()
 		res, err := run(ctx, cmd)
 		if err == nil {
-			res.Planted, res.Refused = h.planted(false), refused.Since(moment)
+			res.AutorunChanges, res.Refused = h.planted(false), refused.Since(moment)
 		}
 		return res, err
 	}

@@ -115,7 +115,7 @@ func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, err
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		return "", err
 	}
-	err := snapshot.Fill(ctx, p.cfg.Snapshots.StoredTree(m.Root), fresh, nil)
+	err := snapshot.Extract(ctx, p.cfg.Snapshots.StoredTree(m.Root), fresh, nil)
 	if err == nil {
 		driver.Step(ctx, "layer filled")
 		err = os.Rename(fresh, dir)
@@ -143,7 +143,7 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
 		return nil
 	case opts.Template == "":
-		return snapshot.Fill(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
+		return snapshot.Extract(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
 	}
 	layer := filepath.Join(dir, layerName)
 	if err := p.freshLayer(layer); err != nil {
@@ -153,12 +153,12 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	if p.ids.root {
 		fill.Owner = &snapshot.Owner{UID: p.ids.base + workloadUID, GID: p.ids.base + workloadUID}
 	}
-	return snapshot.Fill(ctx, o.tree, filepath.Join(layer, "upper"), fill)
+	return snapshot.Extract(ctx, o.tree, filepath.Join(layer, "upper"), fill)
 }
 
 // recover completes what a process that died had begun: a seal, or a rollback of
 // files that are plainly in their directory. It returns what the workspace is then.
-func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta, error) {
+func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
 		return m, nil
 	}
@@ -175,8 +175,8 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.Meta) (*wsdir.Meta, err
 }
 
 // keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(l *level, m *wsdir.Meta) *snapshot.Keeper {
-	return &snapshot.Keeper{
+func (h *handle) keeper(l *level, m *wsdir.State) *snapshot.Adapter {
+	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
 		Become: h.become,
@@ -203,7 +203,7 @@ func (l *level) noCheckpoint() string {
 }
 
 // now returns the files as they are, frozen if that can be.
-func (h *handle) now(ctx context.Context, l *level, m *wsdir.Meta) (v snapshot.View, err error) {
+func (h *handle) now(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
 	if err := h.plot.Current(); err != nil {
 		return v, err
 	}
@@ -224,7 +224,7 @@ func (h *handle) now(ctx context.Context, l *level, m *wsdir.Meta) (v snapshot.V
 }
 
 // tree is the directory that holds what is the workspace's own.
-func (h *handle) tree(m *wsdir.Meta) snapshot.View {
+func (h *handle) tree(m *wsdir.State) snapshot.View {
 	o := h.shape()
 	lower := o.lower()
 	if len(lower) == 0 {
@@ -240,11 +240,11 @@ func (h *handle) tree(m *wsdir.Meta) snapshot.View {
 
 // become brings the files to another state. Plain ones are changed in their
 // directory, those that a mount shows through it; either has a journal.
-func (h *handle) become(ctx context.Context, to *snapshot.Return) error {
+func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("sandbox: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}

@@ -58,7 +58,7 @@ type point struct {
 // stages reports whether a workspace can have such mounts while nothing lies below
 // its files: those in their directory, behind namespaces that this process may
 // enter.
-func (p *Provider) stages(l *level, m *wsdir.Meta) bool {
+func (p *Provider) stages(l *level, m *wsdir.State) bool {
 	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.limitedDisk(l, m.Policy)
 }
 
@@ -68,7 +68,7 @@ func (h *handle) stagedPath(elem ...string) string {
 
 // staged reports whether there may be mounts below the files.
 func (h *handle) staged() bool {
-	m := h.plot.Meta()
+	m := h.plot.State()
 	return h.stages && stagedSection.In(&m)
 }
 
@@ -87,7 +87,7 @@ func (h *handle) readStaged() ([]staged, error) {
 // writeStaged replaces the list. Without mounts files are plainly in their directory
 // again.
 func (h *handle) writeStaged(ctx context.Context, list []staged) error {
-	_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.Meta) error {
+	_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.State) error {
 		if len(list) == 0 {
 			return stagedSection.Set(m, nil)
 		}
@@ -201,7 +201,7 @@ func (h *handle) protect(ctx context.Context, name string) error {
 // stage makes a mount at name, where nothing may be unless the source is "", which
 // is what is there. Unsupported means that nothing was made.
 func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) (res driver.ImportResult, err error) {
-	if h.plot.Meta().Policy.ReadOnly {
+	if h.plot.State().Policy.ReadOnly {
 		return res, fmt.Errorf("sandbox: import %s: %w: the workspace is read-only", name, fault.PermissionDenied)
 	}
 	if source != "" {
@@ -322,7 +322,7 @@ func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
 	if !rec.Lives() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	is, err := files.Identify(h.p.ground.Files(&m))
 	if err != nil {
 		return err
@@ -342,8 +342,8 @@ func (g *live) show(h *handle) error {
 	if g.files != nil {
 		return nil
 	}
-	m := h.plot.Meta()
-	return g.use(g.top, nil, launchSpec{policy: m.Policy, gate: h.plot.Gate(&m)})
+	m := h.plot.State()
+	return g.use(g.top, nil, launchSpec{policy: m.Policy, gate: h.plot.CommitGuard(&m)})
 }
 
 // remount makes the mounts that a guest does not have. The lock of the guest is
@@ -398,7 +398,7 @@ func (h *handle) mount(g *live, s staged, at *os.File) error {
 // stagedTree returns a detached mount of what is to be shown.
 func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
 	attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
-	if s.ReadOnly || h.plot.Meta().Policy.ReadOnly {
+	if s.ReadOnly || h.plot.State().Policy.ReadOnly {
 		attr |= unix.MOUNT_ATTR_RDONLY
 	}
 	var tree *os.File
@@ -423,7 +423,7 @@ func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
 		if err := h.p.freshLayer(h.stagedPath(s.Layer)); err != nil {
 			return nil, err
 		}
-		if tree, err = overlayOf(lower, h.stagedPath(s.Layer), h.plot.Meta().Policy.Durable); err != nil {
+		if tree, err = overlayOf(lower, h.stagedPath(s.Layer), h.plot.State().Policy.Durable); err != nil {
 			return nil, err
 		}
 	}
@@ -526,7 +526,7 @@ func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
 
 // where returns where the mount point of a mount is by now; "" is nowhere.
 func (h *handle) where(s staged) (string, error) {
-	m := h.plot.Meta()
+	m := h.plot.State()
 	root := h.p.ground.Files(&m)
 	is := func(name string) bool {
 		dir, err := os.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)

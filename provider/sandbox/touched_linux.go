@@ -22,11 +22,11 @@ import (
 const mostTouched = 100_000
 
 // touched lists where the workspace differs from its template.
-func (h *handle) touched(ctx context.Context) ([]driver.Touch, error) {
+func (h *handle) touched(ctx context.Context) ([]driver.ChangedPath, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
-	o, m := h.shape(), h.plot.Meta()
+	o, m := h.shape(), h.plot.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (h *handle) touched(ctx context.Context) ([]driver.Touch, error) {
 // touches is a walk through an upper layer, in which the workload may be at work.
 type touches struct {
 	ctx  context.Context
-	list []driver.Touch
+	list []driver.ChangedPath
 }
 
 // walk looks at a directory, by a descriptor that it closes, and at all below.
@@ -71,15 +71,15 @@ func (t *touches) walk(fd int, rel string, depth int) error {
 	for _, e := range entries {
 		at := path.Join(rel, e.Name())
 		if !e.IsDir() {
-			t.list = append(t.list, driver.Touch{Path: at, Whole: true})
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
 			continue
 		}
 		sub, err := unix.Openat(fd, e.Name(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil { // gone, or replaced, or nobody's to read
-			t.list = append(t.list, driver.Touch{Path: at, Whole: true})
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
 			continue
 		}
-		t.list = append(t.list, driver.Touch{Path: at, Whole: opaque(sub)})
+		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: opaque(sub)})
 		if err := t.walk(sub, at, depth+1); err != nil {
 			return err
 		}

@@ -221,8 +221,8 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res := script(t, ws, "echo x > ordinary; mkdir -p node_modules/x/.vscode"); len(res.Planted) > 0 {
-		t.Errorf("ordinary work is told: %q", res.Planted)
+	if res := script(t, ws, "echo x > ordinary; mkdir -p node_modules/x/.vscode"); len(res.AutorunChanges) > 0 {
+		t.Errorf("ordinary work is told: %q", res.AutorunChanges)
 	}
 	sess, err := ws.Shell.Start(t.Context(), driver.Command{Argv: []string{"true"}})
 	if err != nil {
@@ -235,7 +235,7 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	for i, name := range want {
 		want[i] = filepath.Join(dir, name)
 	}
-	if diff := cmp.Diff(want, res.Planted); diff != "" {
+	if diff := cmp.Diff(want, res.AutorunChanges); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, told.paths()); diff != "" {

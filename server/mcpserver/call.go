@@ -64,8 +64,8 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	if err == nil {
 		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
 		switch {
-		case res.Beside != nil:
-			out.Meta = mcp.Meta{dataMeta: res.Beside}
+		case res.DataOnly != nil:
+			out.Meta = mcp.Meta{dataMeta: res.DataOnly}
 		case res.Structured != nil:
 			out.StructuredContent = res.Structured
 		}

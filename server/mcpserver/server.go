@@ -46,18 +46,18 @@ func (t Toolset) has(name string, family tool.Family) bool {
 
 // Options are what a Server needs. Env is required.
 type Options struct {
-	Env     *tool.Env
-	Version string
-	Toolset Toolset       // "" is Coding; a request over HTTP may name another
-	Vanish  time.Duration // how long calls go on without their client; 0 is DefaultVanish
-	Idle    time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
-	Log     *slog.Logger  // nil is silent
+	Env            *tool.Env
+	Version        string
+	Toolset        Toolset       // "" is Coding; a request over HTTP may name another
+	ReconnectGrace time.Duration // how long calls go on without their client; 0 is DefaultVanish
+	Idle           time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
+	Log            *slog.Logger  // nil is silent
 }
 
 // Defaults of Options.
 const (
-	DefaultVanish = 15 * time.Second
-	DefaultIdle   = 30 * time.Minute
+	DefaultReconnectGrace = 15 * time.Second
+	DefaultIdle           = 30 * time.Minute
 )
 
 // A Server serves an Env. It is safe for concurrent use.
@@ -92,8 +92,8 @@ func New(ctx context.Context, opts Options) *Server {
 	if opts.Toolset == "" {
 		opts.Toolset = Coding
 	}
-	if opts.Vanish == 0 {
-		opts.Vanish = DefaultVanish
+	if opts.ReconnectGrace == 0 {
+		opts.ReconnectGrace = DefaultReconnectGrace
 	}
 	if opts.Idle == 0 {
 		opts.Idle = DefaultIdle

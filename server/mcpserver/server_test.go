@@ -262,7 +262,7 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	block, begun, ended := blocks()
-	s, _ := serve(t, set, mcpserver.Options{Vanish: 10 * time.Millisecond}, block)
+	s, _ := serve(t, set, mcpserver.Options{ReconnectGrace: 10 * time.Millisecond}, block)
 	t.Run("streamable", func(t *testing.T) {
 		web := listen(t, s.Handler())
 		res := post(t.Context(), t, web.URL, "", initialize)

@@ -68,7 +68,7 @@ func (s *Server) Handler() http.Handler {
 		r, end := s.untilDrain(r)
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-			leave := s.calls.connect(id, s.opts.Vanish)
+			leave := s.calls.connect(id, s.opts.ReconnectGrace)
 			defer func() { leave(r.Context().Err() != nil) }()
 			if r.Method == http.MethodDelete {
 				s.calls.end(id)

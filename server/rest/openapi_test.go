@@ -43,7 +43,6 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/glob",
 	"GET /v1/workspaces/{id}/grep",
 	"GET /v1/workspaces/{id}/list",
-	"GET /v1/workspaces/{id}/memory",
 	"GET /v1/workspaces/{id}/profile",
 	"GET /v1/workspaces/{id}/readdir",
 	"GET /v1/workspaces/{id}/sessions",
@@ -56,6 +55,7 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/snapshots/{snapshot}/files",
 	"GET /v1/workspaces/{id}/snapshots/{snapshot}/readdir",
 	"GET /v1/workspaces/{id}/snapshots/{snapshot}/stat",
+	"GET /v1/workspaces/{id}/staging",
 	"GET /v1/workspaces/{id}/stat",
 	"GET /v1/workspaces/{id}/watch",
 	"PATCH /v1/workspaces/{id}",
@@ -78,8 +78,6 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/exec",
 	"POST /v1/workspaces/{id}/fork",
 	"POST /v1/workspaces/{id}/import",
-	"POST /v1/workspaces/{id}/memory/lock",
-	"POST /v1/workspaces/{id}/memory/outputs",
 	"POST /v1/workspaces/{id}/mkdir",
 	"POST /v1/workspaces/{id}/pause",
 	"POST /v1/workspaces/{id}/rename",
@@ -96,10 +94,12 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/sessions/{sid}/stdin/close",
 	"POST /v1/workspaces/{id}/snapshots",
 	"POST /v1/workspaces/{id}/snapshots/{snapshot}/rollback",
+	"POST /v1/workspaces/{id}/staging/lock",
+	"POST /v1/workspaces/{id}/staging/outputs",
 	"POST /v1/workspaces/{id}/symlink",
 	"PUT /v1/workspaces/{id}/artifacts/content",
 	"PUT /v1/workspaces/{id}/files",
-	"PUT /v1/workspaces/{id}/memory",
+	"PUT /v1/workspaces/{id}/staging",
 }
 
 func TestOpenAPI(t *testing.T) {

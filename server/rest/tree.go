@@ -25,14 +25,14 @@ func (s *Server) treeRoutes() {
 
 type statInput struct {
 	Target
-	Path     string `query:"path" doc:"empty is the workspace itself"`
-	NoFollow bool   `query:"nofollow" doc:"describe a symlink itself"`
-	Digest   bool   `query:"digest" doc:"with the digest of a file's content"`
-	Mark     bool   `query:"mark" doc:"with what tells whether it was changed, where there is such a thing"`
+	Path        string `query:"path" doc:"empty is the workspace itself"`
+	NoFollow    bool   `query:"nofollow" doc:"describe a symlink itself"`
+	Digest      bool   `query:"digest" doc:"with the digest of a file's content"`
+	ChangeToken bool   `query:"changeToken" doc:"with the change token, where the provider has one"`
 }
 
 func (s *Server) stat(ctx context.Context, ws *workspace.Workspace, in *statInput) (*body[driver.Info], error) {
-	return reply(ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, Mark: in.Mark}))
+	return reply(ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, ChangeToken: in.ChangeToken}))
 }
 
 // Entries is the answer of /readdir.
@@ -50,15 +50,15 @@ func (s *Server) readDir(ctx context.Context, ws *workspace.Workspace, in *pathI
 
 type listDirInput struct {
 	Target
-	Path  string `query:"path"`
-	Depth int    `query:"depth" doc:"levels below; 0 is 1, and -1 is all"`
-	Limit int    `query:"limit" doc:"entries in a page; 0 is 1000"`
-	After string `query:"after" doc:"the next of the page before"`
-	Mark  bool   `query:"mark" doc:"with what tells whether each was changed, where there is such a thing"`
+	Path        string `query:"path"`
+	Depth       int    `query:"depth" doc:"levels below; 0 is 1, and -1 is all"`
+	Limit       int    `query:"limit" doc:"entries in a page; 0 is 1000"`
+	After       string `query:"after" doc:"the next of the page before"`
+	ChangeToken bool   `query:"changeToken" doc:"with the change token of each, where the provider has one"`
 }
 
 func (s *Server) listDir(ctx context.Context, ws *workspace.Workspace, in *listDirInput) (*body[driver.Listing], error) {
-	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, Mark: in.Mark})
+	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, ChangeToken: in.ChangeToken})
 	if page.Entries == nil {
 		page.Entries = []driver.Info{}
 	}

@@ -45,7 +45,7 @@ func (s *Server) routes() {
 	s.shellRoutes()
 	s.sessionRoutes()
 	s.codeRoutes()
-	s.memoryRoutes()
+	s.stagingRoutes()
 	s.snapshotRoutes()
 	s.templateRoutes()
 	s.storeRoutes()

@@ -57,7 +57,7 @@ func exercise(t *testing.T, b *blob.Bucket, tick time.Duration) {
 	if got.Digest != m.Digest {
 		t.Errorf("the manifest has the digest %s, want %s", got.Digest, m.Digest)
 	}
-	if err := snapshot.Fill(ctx, tree, out, nil); err != nil {
+	if err := snapshot.Extract(ctx, tree, out, nil); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := snapshot.Digest(ctx, snapshot.HostDir(out, nil)); err != nil || now != m.Digest {

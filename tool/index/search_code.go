@@ -71,7 +71,7 @@ func searchCode() *tool.Tool {
 
 // of returns the index of the call's workspace.
 func of(c *tool.Call) (*Index, error) {
-	return tool.Keep(c, func() (*Index, error) { return New(c.Workspace), nil })
+	return tool.PerWorkspace(c, func() (*Index, error) { return New(c.Workspace), nil })
 }
 
 func search(ctx context.Context, c *tool.Call, in input) (output, error) {

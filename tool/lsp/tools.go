@@ -46,7 +46,7 @@ func ask[I, O any](name, description string, check func(I, context.Context, *too
 // of returns the servers of the call's workspace. None is started before it is
 // asked.
 func of(c *tool.Call) (*Set, error) {
-	return tool.Keep(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
+	return tool.PerWorkspace(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
 }
 
 // Servers returns the language servers of a call's workspace, for those who want

@@ -54,7 +54,7 @@ type family struct{ opts Options }
 type staged struct{ *stage.Stage }
 
 func (f *family) stage(c *tool.Call) (*stage.Stage, error) {
-	s, err := tool.Keep(c, func() (staged, error) {
+	s, err := tool.PerWorkspace(c, func() (staged, error) {
 		opts := &stage.Options{State: f.opts.State}
 		if f.opts.Artifacts != nil {
 			opts.Artifacts = f.opts.Artifacts.In(c.Workspace.ID())

@@ -18,7 +18,7 @@ func Around(wanted func(ctx context.Context, c *tool.Call) (history.Limits, bool
 		if !ok || !c.Workspace.Capabilities().Has(driver.CapSnapshot) {
 			return nothing, nil
 		}
-		points, err := tool.Keep(c, func() (*history.Checkpoints, error) { return history.NewCheckpoints(c.Workspace, limits), nil })
+		points, err := tool.PerWorkspace(c, func() (*history.Checkpoints, error) { return history.NewCheckpoints(c.Workspace, limits), nil })
 		if err != nil {
 			return nil, err
 		}

@@ -147,7 +147,7 @@ type memory struct {
 }
 
 func recall(c *tool.Call) *memory {
-	m, err := tool.Keep(c, func() (*memory, error) { return new(memory), nil })
+	m, err := tool.PerWorkspace(c, func() (*memory, error) { return new(memory), nil })
 	if err != nil {
 		return new(memory) // making one does not fail
 	}

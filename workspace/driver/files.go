@@ -56,10 +56,10 @@ type FS struct {
 	// without permission to write. Unsupported leaves that to the modes.
 	Protect func(ctx context.Context, name string) error
 
-	// Touched lists where the workspace may differ from the template that it
+	// ChangedPaths lists where the workspace may differ from the template that it
 	// started from; elsewhere it does not. Unsupported means that only a look at
 	// everything tells.
-	Touched func(ctx context.Context) ([]Touch, error)
+	ChangedPaths func(ctx context.Context) ([]ChangedPath, error)
 }
 
 func (f *FS) core() any {
@@ -137,11 +137,11 @@ type Info struct {
 	Target  string      `json:"target,omitempty"` // of a symlink, as it is written there
 	Digest  string      `json:"digest,omitempty"` // where it was asked for
 
-	// Mark is other than it was where the entry may have been changed or replaced,
+	// ChangeToken is other than it was where the entry may have been changed or replaced,
 	// whatever times and sizes say: of an inode, its number and when it changed,
 	// which programs can't set. It is there where it was asked for and the provider
 	// has one, and means nothing else.
-	Mark string `json:"mark,omitempty"`
+	ChangeToken string `json:"changeToken,omitempty"`
 }
 
 // Name returns the last element of Path.
@@ -149,9 +149,9 @@ func (i Info) Name() string { return i.Path[strings.LastIndexByte(i.Path, '/')+1
 
 // StatOptions are the options of Stat.
 type StatOptions struct {
-	NoFollow bool // describe a symlink itself
-	Digest   bool // fill Info.Digest of a regular file
-	Mark     bool // fill Info.Mark, where the provider can
+	NoFollow    bool // describe a symlink itself
+	Digest      bool // fill Info.Digest of a regular file
+	ChangeToken bool // fill Info.Mark, where the provider can
 }
 
 // ReadOptions are the options of Read.
@@ -205,22 +205,22 @@ type CopyOptions struct {
 	Parents    bool
 }
 
-// A Touch is a place where a workspace may differ from what it started from.
-type Touch struct {
+// A ChangedPath is a place where a workspace may differ from what it started from.
+type ChangedPath struct {
 	Path string
 
-	// Whole says that nothing which was at Path or below it shows any more: there
+	// Replaced says that nothing which was at Path or below it shows any more: there
 	// is something else now, or nothing. Otherwise Path is a directory, and what
 	// differs below it is listed as well.
-	Whole bool
+	Replaced bool
 }
 
 // ListOptions are the options of List.
 type ListOptions struct {
-	Depth int    // levels below name; 0 is 1, and -1 is all
-	Limit int    // at most so many entries in a page; 0 is 1000, and MaxListLimit the most
-	After string // the Next of the page before
-	Mark  bool   // fill Info.Mark, where the provider can
+	Depth       int    // levels below name; 0 is 1, and -1 is all
+	Limit       int    // at most so many entries in a page; 0 is 1000, and MaxListLimit the most
+	After       string // the Next of the page before
+	ChangeToken bool   // fill Info.Mark, where the provider can
 }
 
 // Listing is one page of List, parents before children, siblings sorted by name.

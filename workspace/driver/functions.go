@@ -15,7 +15,7 @@ func (f *FS) Functions() []string {
 		{"list", f.List != nil}, {"edit", f.Edit != nil}, {"rename", f.Rename != nil}, {"copy", f.Copy != nil},
 		{"chmod", f.Chmod != nil}, {"symlink", f.Symlink != nil}, {"glob", f.Glob != nil}, {"grep", f.Grep != nil},
 		{"watch", f.Watch != nil}, {"digest", f.Digest != nil}, {"import", f.Import != nil},
-		{"protect", f.Protect != nil}, {"touched", f.Touched != nil},
+		{"protect", f.Protect != nil}, {"changedPaths", f.ChangedPaths != nil},
 	} {
 		if fn.set {
 			names = append(names, fn.name)

@@ -37,10 +37,10 @@ type Provider interface {
 	Sweep(ctx context.Context, live []string) error
 }
 
-// A Capable is a provider, or what is wrapped around one, that knows which
+// A CapabilityReporter is a provider, or what is wrapped around one, that knows which
 // capabilities its workspaces have before one is opened. Who chooses a provider
 // by need asks it.
-type Capable interface {
+type CapabilityReporter interface {
 	// Capabilities is what Open builds for a spec that wants nothing special.
 	Capabilities() Capabilities
 }

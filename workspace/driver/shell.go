@@ -179,10 +179,10 @@ type Result struct {
 	CallbackErrors []string `json:"callbackErrors,omitempty"`
 	Usage          Usage    `json:"usage,omitzero"`
 
-	// Planted are paths of the host, in a directory in place, that others run or
+	// AutorunChanges are paths of the host, in a directory in place, that others run or
 	// take configuration from, such as a new .git, and that were made or changed
 	// while this or an earlier command ran. Each is told once.
-	Planted []string `json:"planted,omitempty"`
+	AutorunChanges []string `json:"autorunChanges,omitempty"`
 
 	// Refused is what the network policy of the workspace refused while the command
 	// ran, by whatever ran there: each host and reason once.

@@ -139,7 +139,7 @@ func capsWrapped(t testing.TB, e *Env) {
 // that it opens.
 func capsAnnounced(t testing.TB, e *Env) {
 	p := e.open(t)
-	capable, ok := driver.Find[driver.Capable](e.use(t))
+	capable, ok := driver.Find[driver.CapabilityReporter](e.use(t))
 	if !ok {
 		return // it announces nothing
 	}

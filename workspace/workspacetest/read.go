@@ -79,28 +79,28 @@ func statMark(t testing.TB, e *Env) {
 	p.write(t, "file", "good")
 	marked := func() (stat, listed workspace.Info) {
 		t.Helper()
-		stat, err := p.Stat(t.Context(), "file", &workspace.StatOptions{Mark: true})
+		stat, err := p.Stat(t.Context(), "file", &workspace.StatOptions{ChangeToken: true})
 		wantNil(t, "Stat", err)
-		page, err := p.List(t.Context(), ".", &workspace.ListOptions{Mark: true})
+		page, err := p.List(t.Context(), ".", &workspace.ListOptions{ChangeToken: true})
 		if !wantNil(t, "List", err) || len(page.Entries) != 1 {
 			t.Fatalf("List gives %+v", page.Entries)
 		}
 		return stat, page.Entries[0]
 	}
 	before, listed := marked()
-	if again, _ := marked(); again.Mark != before.Mark || listed.Mark != before.Mark {
-		t.Errorf("the mark is %q, then %q, and %q in a list", before.Mark, again.Mark, listed.Mark)
+	if again, _ := marked(); again.ChangeToken != before.ChangeToken || listed.ChangeToken != before.ChangeToken {
+		t.Errorf("the mark is %q, then %q, and %q in a list", before.ChangeToken, again.ChangeToken, listed.ChangeToken)
 	}
 	p.tick(t)
 	_, err := p.Write(t.Context(), "file", strings.NewReader("evil"), &workspace.WriteOptions{ModTime: before.ModTime, InPlace: true})
 	wantNil(t, "Write", err)
 	after, _ := marked()
-	if before.Mark != "" && after.Mark == before.Mark {
-		t.Errorf("the mark is %q also after the content was changed", after.Mark)
+	if before.ChangeToken != "" && after.ChangeToken == before.ChangeToken {
+		t.Errorf("the mark is %q also after the content was changed", after.ChangeToken)
 	}
 	plain, err := p.Stat(t.Context(), "file", nil)
-	if wantNil(t, "Stat", err) && plain.Mark != "" {
-		t.Errorf("the mark is %q where it was not asked for", plain.Mark)
+	if wantNil(t, "Stat", err) && plain.ChangeToken != "" {
+		t.Errorf("the mark is %q where it was not asked for", plain.ChangeToken)
 	}
 }
 

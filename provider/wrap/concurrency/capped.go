@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Cap counts commands that run. Any number of providers may share one.
-type Cap struct {
+// A Limit counts commands that run. Any number of providers may share one.
+type Limit struct {
 	most int
 
 	mu   sync.Mutex
@@ -27,14 +27,14 @@ type Cap struct {
 }
 
 // New returns a cap of so many commands. Close ends it.
-func New(ctx context.Context, most int) *Cap {
-	c := &Cap{most: most}
+func New(ctx context.Context, most int) *Limit {
+	c := &Limit{most: most}
 	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	return c
 }
 
 // Close lets go of the sessions that still run, which goes on without counting.
-func (c *Cap) Close() error {
+func (c *Limit) Close() error {
 	c.mu.Lock()
 	c.done = true
 	c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Cap) Close() error {
 }
 
 // take counts one more command, or refuses it.
-func (c *Cap) take() error {
+func (c *Limit) take() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.now >= c.most {
@@ -54,14 +54,14 @@ func (c *Cap) take() error {
 	return nil
 }
 
-func (c *Cap) give() {
+func (c *Limit) give() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now--
 }
 
 // until gives back what was taken when a session ends.
-func (c *Cap) until(s *driver.Session) {
+func (c *Limit) until(s *driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
@@ -74,12 +74,12 @@ func (c *Cap) until(s *driver.Session) {
 }
 
 // Wrap returns p with its commands counted.
-func (c *Cap) Wrap(p driver.Provider) *Provider { return &Provider{Provider: p, cap: c} }
+func (c *Limit) Wrap(p driver.Provider) *Provider { return &Provider{Provider: p, cap: c} }
 
 // A Provider is one whose commands count.
 type Provider struct {
 	driver.Provider
-	cap *Cap
+	cap *Limit
 }
 
 // Unwrap returns the provider itself.
@@ -124,7 +124,7 @@ func (p *Provider) Close() error {
 
 // A starter is a driver.Starter whose commands count.
 type starter struct {
-	cap  *Cap
+	cap  *Limit
 	next driver.Starter
 }
 

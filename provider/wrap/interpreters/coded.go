@@ -52,7 +52,7 @@ func (p *Provider) Close() error {
 // Capabilities adds ours to what the provider behind it has, nil where that does
 // not say.
 func (p *Provider) Capabilities() driver.Capabilities {
-	inner, ok := driver.Find[driver.Capable](p.Provider)
+	inner, ok := driver.Find[driver.CapabilityReporter](p.Provider)
 	if !ok {
 		return nil
 	}

@@ -14,26 +14,26 @@ import (
 
 const artifactHeader = "Croft-Artifact"
 
-type memory struct {
+type staging struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // Memory returns what the server remembers of what was staged, prepared and
 // collected in a workspace: a stage.Metadata, or nil.
 func (c *Client) Memory(ctx context.Context, nameOrID string) (json.RawMessage, error) {
-	m, err := get[memory](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/memory")})
+	m, err := get[staging](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/staging")})
 	return m.Metadata, err
 }
 
 // SaveMemory replaces that; nil forgets it.
 func (c *Client) SaveMemory(ctx context.Context, nameOrID string, metadata json.RawMessage) error {
-	return c.call(ctx, request{method: http.MethodPut, path: at(nameOrID, "/memory"), json: memory{metadata}}, nil)
+	return c.call(ctx, request{method: http.MethodPut, path: at(nameOrID, "/staging"), json: staging{metadata}}, nil)
 }
 
 // RecordOutput adds a collection, a stage.OutputRecord, to it. It needs no lock.
 func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.RawMessage) error {
 	body := map[string]json.RawMessage{"output": output}
-	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/memory/outputs"), json: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/staging/outputs"), json: body}, nil)
 }
 
 // LockMemory waits until nobody else prepares the workspace. Who has the lock has
@@ -42,7 +42,7 @@ func (c *Client) LockMemory(ctx context.Context, nameOrID string) (unlock func()
 	// The call must not end with ctx, which may be that of one step alone.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	res, err := c.send(life, request{method: http.MethodPost, path: at(nameOrID, "/memory/lock")}) //nolint:bodyclose // unlocking closes it
+	res, err := c.send(life, request{method: http.MethodPost, path: at(nameOrID, "/staging/lock")}) //nolint:bodyclose // unlocking closes it
 	if err == nil {
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err != nil {
 			res.Body.Close()

@@ -5,37 +5,37 @@ import (
 	"fmt"
 )
 
-// A Ground is a place where providers keep what they hold, such as a data
+// A DataDirOwner is a place where providers keep what they hold, such as a data
 // directory. Sweeping removes there what the store does not know, which is all
 // that another store knows: a ground tells whose it is, so that a store that is
 // lost, or mistaken for another one, takes no workspace with it.
 //
 // Stores are told apart by the id that Store.ID returns.
-type Ground interface {
-	// Enter notes that workspaces of a store are on the ground, before one is
+type DataDirOwner interface {
+	// LockShared notes that workspaces of a store are on the ground, before one is
 	// opened there. Nobody else has the ground alone until leave is called.
-	Enter(ctx context.Context, store string) (leave func(), err error)
+	LockShared(ctx context.Context, store string) (leave func(), err error)
 
-	// Alone returns when the ground is the store's alone, and keeps others from
+	// LockExclusive returns when the ground is the store's alone, and keeps others from
 	// entering until leave is called. Where another store has workspaces on the
 	// ground, or nobody knows whose they are, it is fault.WrongState.
-	Alone(ctx context.Context, store string) (leave func(), err error)
+	LockExclusive(ctx context.Context, store string) (leave func(), err error)
 }
 
-// openGround is a ground that belongs to whoever asks.
-type openGround struct{}
+// unowned is a ground that belongs to whoever asks.
+type unowned struct{}
 
-func (openGround) Enter(context.Context, string) (func(), error) { return func() {}, nil }
-func (openGround) Alone(context.Context, string) (func(), error) { return func() {}, nil }
+func (unowned) LockShared(context.Context, string) (func(), error)    { return func() {}, nil }
+func (unowned) LockExclusive(context.Context, string) (func(), error) { return func() {}, nil }
 
 // enter keeps sweeping out of the store and of the ground.
 func (r *Registry) enter(ctx context.Context) (func(), error) {
-	return r.lock(ctx, false, r.opts.Ground.Enter)
+	return r.lock(ctx, false, r.opts.Owner.LockShared)
 }
 
 // alone keeps opening out of the store and of the ground.
 func (r *Registry) alone(ctx context.Context) (func(), error) {
-	return r.lock(ctx, true, r.opts.Ground.Alone)
+	return r.lock(ctx, true, r.opts.Owner.LockExclusive)
 }
 
 func (r *Registry) lock(ctx context.Context, exclusive bool, ground func(context.Context, string) (func(), error)) (func(), error) {

@@ -24,12 +24,12 @@ import (
 // evalDir is where evaluations have their ground, in the data directory.
 const evalDir = "eval"
 
-// An EvalGround is the ground of one evaluation: a sandbox provider with a
+// An EvalSystem is the ground of one evaluation: a sandbox provider with a
 // directory of its own. Its workspaces are many, short-lived and nobody else's, so
 // no registry knows them: the directory itself is the record, held by a lock as
 // long as the process lives, and whoever evaluates next removes what a dead one
 // left.
-type EvalGround struct {
+type EvalSystem struct {
 	Provider driver.Provider
 
 	provider *sandbox.Provider
@@ -47,7 +47,7 @@ type EvalConfig struct {
 
 // OpenEval makes the ground of an evaluation, and removes what others left that
 // are dead.
-func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
+func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	data, err := prepare(cfg.Settings.Data)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
 		return nil, fmt.Errorf("system: make %s: %w: %w", root, fault.Of(err), err)
 	}
 	sweepEvals(ctx, root, cfg.Log)
-	g := &EvalGround{dir: filepath.Join(root, driver.NewID())}
+	g := &EvalSystem{dir: filepath.Join(root, driver.NewID())}
 	g.lock = flock.New(lockOf(g.dir))
 	if ok, err := g.lock.TryLock(); err != nil || !ok {
 		return nil, fmt.Errorf("system: lock %s: %w: %w", g.dir, fault.Unavailable, err)
@@ -84,7 +84,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalGround, error) {
 func lockOf(dir string) string { return dir + ".lock" }
 
 // Close ends all that is left in the ground, and removes it.
-func (g *EvalGround) Close(ctx context.Context) error {
+func (g *EvalSystem) Close(ctx context.Context) error {
 	var errs []error
 	if g.provider != nil {
 		errs = append(errs, g.provider.Sweep(context.WithoutCancel(ctx), nil), g.provider.Close())

@@ -26,20 +26,20 @@ const (
 	nobodyKnows = "unknown"
 )
 
-// ground is the data directory as registry.Ground. The file store-id has the id
+// dataDirOwner is the data directory as registry.Ground. The file store-id has the id
 // of every store that has workspaces in the directory, one on a line; the lock
 // beside it keeps opening and sweeping apart also between stores.
-type ground struct {
+type dataDirOwner struct {
 	dir       string
 	providers []driver.Provider
 	fresh     bool // the store had no record when it was opened
 }
 
-// newGround judges whose a directory is that nobody has marked. A store that
+// newDataDirOwner judges whose a directory is that nobody has marked. A store that
 // knows no workspace can't be the one of those that are there. Where the mark
 // can't be written it is tried again when it is needed.
-func newGround(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*ground, error) {
-	g := &ground{dir: dir, providers: providers}
+func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*dataDirOwner, error) {
+	g := &dataDirOwner{dir: dir, providers: providers}
 	stores, err := g.read()
 	if err != nil || slices.Equal(stores, []string{store.ID()}) {
 		return g, err
@@ -60,8 +60,8 @@ func newGround(ctx context.Context, dir string, providers []driver.Provider, sto
 	return g, nil
 }
 
-// Enter adds the store to those that have workspaces here.
-func (g *ground) Enter(ctx context.Context, store string) (func(), error) {
+// LockShared adds the store to those that have workspaces here.
+func (g *dataDirOwner) LockShared(ctx context.Context, store string) (func(), error) {
 	if stores, err := g.read(); err != nil {
 		return nil, err
 	} else if !slices.Contains(stores, store) {
@@ -72,7 +72,7 @@ func (g *ground) Enter(ctx context.Context, store string) (func(), error) {
 	return g.lock(ctx, false)
 }
 
-func (g *ground) add(ctx context.Context, store string) error {
+func (g *dataDirOwner) add(ctx context.Context, store string) error {
 	leave, err := g.lock(ctx, true)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (g *ground) add(ctx context.Context, store string) error {
 	return g.write(append(stores, store))
 }
 
-// Alone refuses where anyone else has workspaces here.
-func (g *ground) Alone(ctx context.Context, store string) (func(), error) {
+// LockExclusive refuses where anyone else has workspaces here.
+func (g *dataDirOwner) LockExclusive(ctx context.Context, store string) (func(), error) {
 	leave, err := g.lock(ctx, true)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func without(stores []string, store string) []string {
 
 // settle returns the stores of the directory, with the lock held. A directory
 // that holds nothing becomes the store's.
-func (g *ground) settle(ctx context.Context, store string) ([]string, error) {
+func (g *dataDirOwner) settle(ctx context.Context, store string) ([]string, error) {
 	stores, err := g.read()
 	if err != nil || slices.Equal(stores, []string{store}) {
 		return stores, err
@@ -130,7 +130,7 @@ func (g *ground) settle(ctx context.Context, store string) ([]string, error) {
 }
 
 // held reports whether a provider has a workspace.
-func (g *ground) held(ctx context.Context) (bool, error) {
+func (g *dataDirOwner) held(ctx context.Context) (bool, error) {
 	for _, p := range g.providers {
 		persistent, ok := driver.Find[driver.Persistent](p)
 		if !ok {
@@ -143,7 +143,7 @@ func (g *ground) held(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (g *ground) read() ([]string, error) {
+func (g *dataDirOwner) read() ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(g.dir, groundFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -152,13 +152,13 @@ func (g *ground) read() ([]string, error) {
 }
 
 // write replaces the file, so that whoever reads it never sees a part.
-func (g *ground) write(stores []string) error {
+func (g *dataDirOwner) write(stores []string) error {
 	path := filepath.Join(g.dir, groundFile)
 	err := atomicfile.Write(path, []byte(strings.Join(stores, "\n")+"\n"), atomicfile.Options{Durable: true, Temp: path + ".new"})
 	return hostError("write whose data it is", err)
 }
 
-func (g *ground) lock(ctx context.Context, exclusive bool) (func(), error) {
+func (g *dataDirOwner) lock(ctx context.Context, exclusive bool) (func(), error) {
 	take := flockfile.RLock
 	if exclusive {
 		take = flockfile.Lock

@@ -21,17 +21,17 @@ import (
 const ArtifactHeader = "Croft-Artifact"
 
 const (
-	memoryPath    = onePath + "/memory"
+	stagingPath    = onePath + "/staging"
 	artifactsPath = onePath + "/artifacts"
 	artifactPath  = artifactsPath + "/content"
 	allArtifacts  = "/v1/artifacts"
 )
 
-func (s *Server) memoryRoutes() {
-	handle(s, s.op(http.MethodGet, memoryPath, "load-memory", "What was staged, prepared and collected in a workspace"), s.loadMemory)
-	handle(s, s.op(http.MethodPut, memoryPath, "save-memory", "Replace that; for who holds the lock"), s.saveMemory)
-	handle(s, s.op(http.MethodPost, memoryPath+"/outputs", "record-output", "Add a collection to that; waits for nobody"), s.recordOutput)
-	lock := s.op(http.MethodPost, memoryPath+"/lock", "lock-memory", "Keep others from preparing a workspace meanwhile")
+func (s *Server) stagingRoutes() {
+	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "What was staged, prepared and collected in a workspace"), s.loadStaging)
+	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace that; the caller holds the lock"), s.saveStaging)
+	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to that; does not wait for the lock"), s.recordOutput)
+	lock := s.op(http.MethodPost, stagingPath+"/lock", "lock-staging", "Lock the staging metadata of a workspace while the request lasts")
 	lock.Description = "The answer begins when nobody else has the lock, and does not end: the client has the lock until it closes the connection. " +
 		"A byte is sent every few seconds."
 	lock.Responses["200"] = octets("the lock")
@@ -49,21 +49,21 @@ func (s *Server) memoryRoutes() {
 	handle(s, s.op(http.MethodDelete, artifactPath, "delete-artifact", "Delete a version of an artifact, or all of them"), s.deleteArtifact)
 }
 
-// memory returns the id of a workspace, and its artifacts.
-func (s *Server) memory(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
+// staging returns the id of a workspace, and its artifacts.
+func (s *Server) staging(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
 	rec, err := s.lookup(ctx, t)
 	if err != nil {
 		return "", nil, err
 	}
 	if s.cfg.Memory == nil || s.cfg.Artifacts == nil {
-		return "", nil, fmt.Errorf("memory of workspaces: %w: this server has none", fault.Unsupported)
+		return "", nil, fmt.Errorf("staging metadata: %w: this server keeps none", fault.Unsupported)
 	}
 	return rec.ID, s.cfg.Artifacts.In(rec.ID), nil
 }
 
 // artifacts returns the artifacts of a workspace, which may be gone: they outlive it.
 func (s *Server) artifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
-	_, a, err := s.memory(ctx, t)
+	_, a, err := s.staging(ctx, t)
 	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
 		return a, err
 	}
@@ -80,8 +80,8 @@ type Memory struct {
 	Metadata *stage.Metadata `json:"metadata,omitempty"`
 }
 
-func (s *Server) loadMemory(ctx context.Context, in *Target) (*body[Memory], error) {
-	id, _, err := s.memory(ctx, *in)
+func (s *Server) loadStaging(ctx context.Context, in *Target) (*body[Memory], error) {
+	id, _, err := s.staging(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ func (s *Server) loadMemory(ctx context.Context, in *Target) (*body[Memory], err
 	return &body[Memory]{Memory{m}}, err
 }
 
-type memoryInput struct {
+type stagingInput struct {
 	Target
 	Body Memory
 }
 
-func (s *Server) saveMemory(ctx context.Context, in *memoryInput) (*none, error) {
-	id, _, err := s.memory(ctx, in.Target)
+func (s *Server) saveStaging(ctx context.Context, in *stagingInput) (*none, error) {
+	id, _, err := s.staging(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ type recordInput struct {
 }
 
 func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, error) {
-	id, _, err := s.memory(ctx, in.Target)
+	id, _, err := s.staging(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, erro
 }
 
 func (s *Server) lockMemory(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	id, _, err := s.memory(ctx, *in)
+	id, _, err := s.staging(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ type saveInput struct {
 }
 
 func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
-	_, a, err := s.memory(ctx, in.Target)
+	_, a, err := s.staging(ctx, in.Target)
 	var art stage.Artifact
 	if err == nil {
 		art, err = a.Save(ctx, in.Name, in.stream, in.MIME)

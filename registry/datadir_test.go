@@ -16,7 +16,7 @@ type marked struct {
 	stores []string
 }
 
-func (m *marked) Enter(_ context.Context, store string) (func(), error) {
+func (m *marked) LockShared(_ context.Context, store string) (func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Contains(m.stores, store) {
@@ -25,7 +25,7 @@ func (m *marked) Enter(_ context.Context, store string) (func(), error) {
 	return func() {}, nil
 }
 
-func (m *marked) Alone(_ context.Context, store string) (func(), error) {
+func (m *marked) LockExclusive(_ context.Context, store string) (func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.stores {
@@ -40,10 +40,10 @@ func (m *marked) Alone(_ context.Context, store string) (func(), error) {
 // one knows no workspace, and must not take them all for leftovers.
 func TestSweepKeepsWhatAnotherStoreKnows(t *testing.T) {
 	ground := new(marked)
-	g := newRig(t, &Options{Ground: ground})
+	g := newRig(t, &Options{Owner: ground})
 	id := g.create(nil)
 	g.acquireOK(id)
-	other := newRigOn(t, sqliteURL(t), g.p, &Options{Ground: ground})
+	other := newRigOn(t, sqliteURL(t), g.p, &Options{Owner: ground})
 	wantCode(t, "Sweep by another store", other.Sweep(t.Context()), fault.WrongState)
 	rec, err := g.store.Get(t.Context(), id)
 	if err != nil {
