@@ -164,7 +164,7 @@ func TestErrorsHaveOneForm(t *testing.T) {
 	}{
 		{"no such route", "GET", "/v1/nope", "", nil, fault.NotFound, []string{"/v1/nope"}},
 		{"root", "GET", "/", "", nil, fault.NotFound, nil},
-		{"unknown parameter", "GET", one + "/stat?path=a&colour=red", "", nil, fault.InvalidArgument, []string{"colour", "allowed are digest, mark, nofollow, owner, path"}},
+		{"unknown parameter", "GET", one + "/stat?path=a&colour=red", "", nil, fault.InvalidArgument, []string{"colour", "allowed are changeToken, digest, nofollow, owner, path"}},
 		{"missing parameter", "GET", one + "/files", "", nil, fault.InvalidArgument, []string{"path"}},
 		{"no number", "GET", one + "/files?path=a&offset=x", "", nil, fault.InvalidArgument, []string{"offset"}},
 		{"negative offset", "GET", one + "/files?path=a&offset=-1", "", nil, fault.InvalidArgument, []string{"offset"}},
