@@ -27,7 +27,7 @@ func (a *command) artifactCommand() *cobra.Command {
 		Long: `List, take and remove artifacts: what croft collect --save and agents saved of workspaces, each
 with versions that count from 0. They outlive their workspaces: one that is gone is named by its id.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.artifactListCommand(), a.artifactGetCommand(), a.artifactRmCommand())
 	return cmd
@@ -50,11 +50,11 @@ workspace; with ARTIFACT, all versions of it.`,
 }
 
 func (a *command) artifactList(ctx context.Context, c *client.Client, args []string) error {
-	list, err := artifacts(ctx, c, args)
+	list, err := listArtifacts(ctx, c, args)
 	if err != nil {
 		return err
 	}
-	return a.answer(list, func(w io.Writer) error {
+	return a.printAnswer(list, func(w io.Writer) error {
 		var rows [][]string
 		for _, art := range list {
 			row := []string{fmt.Sprintf("%s@%d", printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
@@ -63,18 +63,18 @@ func (a *command) artifactList(ctx context.Context, c *client.Client, args []str
 			}
 			rows = append(rows, row)
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }
 
-// keptArtifact is an artifact, and whose it is.
-type keptArtifact struct {
+// workspaceArtifact is an artifact, and whose it is.
+type workspaceArtifact struct {
 	Workspace string `json:"workspace"` // name or id
 	stage.Artifact
 }
 
-// artifacts lists all of them, those of a workspace, or the versions of one.
-func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArtifact, error) {
+// listArtifacts lists all of them, those of a workspace, or the versions of one.
+func listArtifacts(ctx context.Context, c *client.Client, args []string) ([]workspaceArtifact, error) {
 	var data json.RawMessage
 	var err error
 	switch len(args) {
@@ -91,7 +91,7 @@ func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArti
 	if err != nil {
 		return nil, err
 	}
-	list := []keptArtifact{}
+	list := []workspaceArtifact{}
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("artifacts: %w: the server answered in a form that is not known", fault.Unavailable)
 	}
@@ -138,7 +138,7 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
-		body, art, err := servedArtifacts{c, workspace}.Open(ctx, name, version)
+		body, art, err := remoteArtifacts{c, workspace}.Open(ctx, name, version)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		if err != nil {
 			return hostError("write", dest, err)
 		}
-		return a.answer(art, func(io.Writer) error { return nil })
+		return a.printAnswer(art, func(io.Writer) error { return nil })
 	})
 }
 
@@ -185,7 +185,7 @@ func (a *command) artifactRmCommand() *cobra.Command {
 func (a *command) artifactRm(ctx context.Context, workspace string, refs []string) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		if len(refs) == 0 {
-			list, err := artifacts(ctx, c, []string{workspace})
+			list, err := listArtifacts(ctx, c, []string{workspace})
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func (a *command) artifactRm(ctx context.Context, workspace string, refs []strin
 		if len(removed) == 0 && failed != nil {
 			return failed
 		}
-		return errors.Join(failed, a.done(map[string][]string{"removed": removed}))
+		return errors.Join(failed, a.printJSONOnly(map[string][]string{"removed": removed}))
 	})
 }
 
@@ -214,7 +214,7 @@ func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string
 	if err != nil {
 		return err
 	}
-	list, err := artifacts(ctx, c, []string{workspace, name})
+	list, err := listArtifacts(ctx, c, []string{workspace, name})
 	if err != nil {
 		return err
 	}
@@ -238,11 +238,11 @@ func (a *command) completeArtifact(cmd *cobra.Command, args []string, word strin
 	if len(args) == 0 {
 		names, directive = a.completeName(cmd, args, word)
 	}
-	if a.settle(cmd, nil) != nil {
+	if a.resolveTarget(cmd, nil) != nil {
 		return names, directive
 	}
-	a.quietly(cmd.Context(), func(c *client.Client) error {
-		list, err := artifacts(cmd.Context(), c, args[:min(len(args), 1)])
+	a.withClientQuietly(cmd.Context(), func(c *client.Client) error {
+		list, err := listArtifacts(cmd.Context(), c, args[:min(len(args), 1)])
 		seen := map[string]bool{}
 		for _, art := range list {
 			name := art.Name

@@ -28,7 +28,7 @@ func (a *command) withClient(ctx context.Context, f func(c *client.Client) error
 		defer c.Close()
 		return f(c)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func (a *command) withClient(ctx context.Context, f func(c *client.Client) error
 
 // withWorkspace runs f with the workspace of the given name or id.
 func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
-	return a.withShell(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+	return a.withAttached(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 }
 
-// withShell is withWorkspace for commands that need the client, too.
-func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
+// withAttached is withWorkspace for commands that need the client, too.
+func (a *command) withAttached(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		d, rec, err := c.Attach(ctx, nameOrID)
 		if err != nil {
@@ -59,7 +59,7 @@ func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *clie
 		}
 		err = f(c, ws)
 		// How it ended counts, also where the user asked to stop.
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		return errors.Join(err, ws.Close(after))
 	})
@@ -108,8 +108,8 @@ func (a *command) resolveConfig(file string) (*config.Config, error) {
 	return config.Resolve(opts)
 }
 
-// logger writes what an operator should see and no answer holds.
-func (a *command) logger(level slog.Level) *slog.Logger {
+// newLogger writes what an operator should see and no answer holds.
+func (a *command) newLogger(level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.Err, opts))

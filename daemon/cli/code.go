@@ -49,10 +49,10 @@ Text goes to the standard streams, the last value to standard output; of other o
 1 for an exception; 125 is a failure of Croft's own.`,
 		Example: "  croft code -c 'print(6 * 7)'\n  croft code -w demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return ours(a.code(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
 	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "what is given is a text, such as a model's reply: run the blocks of code in it, each by its interpreter")
-	opts.register(cmd, "python, or another one for which a kernel is installed there (default python)")
+	opts.registerFlags(cmd, "python, or another one for which a kernel is installed there (default python)")
 	return cmd
 }
 
@@ -69,13 +69,13 @@ The exit status is that of process.exit, and 1 for an exception; 125 is a failur
 Croft's own.`,
 		Example: "  croft script -c '6 * 7'\n  croft script -w demo -c 'fs.readdirSync(\".\")'\n  croft script -w demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return ours(a.script(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runScript(ctx, opts, args)) }),
 	}
-	opts.register(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
+	opts.registerFlags(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
 	return cmd
 }
 
-func (o *codeOptions) register(cmd *cobra.Command, languages string) {
+func (o *codeOptions) registerFlags(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
 	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default one of its own)")
 	f.StringVar(&o.provider, "provider", "", "kind of the workspace of its own (default sandbox for code, memory for scripts)")
@@ -87,8 +87,8 @@ func (o *codeOptions) register(cmd *cobra.Command, languages string) {
 	f.DurationVar(&o.timeout, "timeout", 0, "interrupt it after this long (default 2m for code, 10s for scripts)")
 }
 
-// source returns the code to run; ok is false where a dialogue is meant.
-func (a *command) source(opts codeOptions, args []string) (source string, ok bool, err error) {
+// readSource returns the code to run; ok is false where a dialogue is meant.
+func (a *command) readSource(opts codeOptions, args []string) (source string, ok bool, err error) {
 	if opts.code != "" && len(args) > 0 {
 		return "", false, usagef("give -c or FILE, not both")
 	}
@@ -106,8 +106,8 @@ func (a *command) source(opts codeOptions, args []string) (source string, ok boo
 	return string(data), true, err
 }
 
-func (a *command) code(ctx context.Context, opts codeOptions, args []string) error {
-	source, ok, err := a.source(opts, args)
+func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) error {
+	source, ok, err := a.readSource(opts, args)
 	if err != nil {
 		return err
 	}
@@ -118,21 +118,21 @@ func (a *command) code(ctx context.Context, opts codeOptions, args []string) err
 	if err != nil {
 		return err
 	}
-	spec := workspace.Spec{Kind: fenced, Want: driver.NewCapabilities(driver.CapCode)}
+	spec := workspace.Spec{Kind: sandboxKind, Want: driver.NewCapabilities(driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		if opts.blocks {
 			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Dir: opts.dir, Env: env, Timeout: opts.timeout})
 		}
 		code := driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}
 		if ok {
-			return a.ranCode(ctx, code, ws.RunCode)
+			return a.executeCode(ctx, code, ws.RunCode)
 		}
-		return a.dialogue(ctx, ws, code)
+		return a.runREPL(ctx, ws, code)
 	})
 }
 
-func (a *command) script(ctx context.Context, opts codeOptions, args []string) error {
-	source, ok, err := a.source(opts, args)
+func (a *command) runScript(ctx context.Context, opts codeOptions, args []string) error {
+	source, ok, err := a.readSource(opts, args)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *command) script(ctx context.Context, opts codeOptions, args []string) e
 	}
 	spec := workspace.Spec{Kind: "memory", Want: driver.NewCapabilities(driver.CapScript)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
-		return a.ranCode(ctx, driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}, ws.RunScript)
+		return a.executeCode(ctx, driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}, ws.RunScript)
 	})
 }
 
@@ -158,7 +158,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		if opts.provider != "" || opts.options != "" {
 			return usagef("--provider and --options are for a workspace of its own: they can't be given with -w")
 		}
-		return a.withShell(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 	}
 	if opts.provider != "" {
 		spec.Kind = opts.provider
@@ -170,7 +170,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		spec.Config = json.RawMessage(opts.options)
 	}
 	spec.Labels = map[string]string{runLabel: "true"}
-	if me := processMark("self"); me != "" && a.server == "" {
+	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
 	}
 	spec.Policy.Idle = runIdle
@@ -182,7 +182,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.discard(ctx, c, rec.ID)) }()
+		defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, rec.ID)) }()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
 			return err
@@ -195,42 +195,42 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	})
 }
 
-// ranCode runs code with the streams of this program, and returns how it ended.
-func (a *command) ranCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
+// executeCode runs code with the streams of this program, and returns how it ended.
+func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
 	if !a.json {
-		code.OnOutput = a.shown
+		code.OnOutput = a.writeOutput
 	}
 	res, err := runs(ctx, code)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		if err := a.answer(res, nil); err != nil {
+		if err := a.printAnswer(res, nil); err != nil {
 			return err
 		}
 	}
-	a.complain(res)
+	a.reportException(res)
 	switch {
 	case res.Cause == driver.CauseCanceled:
 		return ctx.Err()
 	case res.ExitCode < 0:
-		return &outcome{status: exitOurs}
+		return &outcome{status: exitCroft}
 	case res.ExitCode > 0:
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
 }
 
-// shown writes an output where it belongs.
-func (a *command) shown(o driver.Output) error {
+// writeOutput writes an output where it belongs.
+func (a *command) writeOutput(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout:
-		return text(a.Out, o.Text)
+		return writeText(a.Out, o.Text)
 	case driver.OutputStderr:
-		return text(a.Err, o.Text)
+		return writeText(a.Err, o.Text)
 	}
 	if plain, ok := o.Data["text/plain"]; ok {
-		if err := text(a.Out, string(plain)+"\n"); err != nil {
+		if err := writeText(a.Out, string(plain)+"\n"); err != nil {
 			return err
 		}
 	}
@@ -242,13 +242,13 @@ func (a *command) shown(o driver.Output) error {
 	return nil
 }
 
-func text(w io.Writer, s string) error {
+func writeText(w io.Writer, s string) error {
 	_, err := io.WriteString(w, s)
 	return err
 }
 
-// complain tells of an exception, and of what was left out.
-func (a *command) complain(res driver.CodeResult) {
+// reportException tells of an exception, and of what was left out.
+func (a *command) reportException(res driver.CodeResult) {
 	if e := res.Error; e != nil {
 		trace := strings.Join(e.Traceback, "\n")
 		if !strings.Contains(trace, e.Name+": "+e.Value) {
@@ -287,9 +287,9 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 	if err != nil {
 		return err
 	}
-	err = a.answer(newBlocksAnswer(res), func(w io.Writer) error {
+	err = a.printAnswer(newBlocksAnswer(res), func(w io.Writer) error {
 		for _, b := range res.Blocks {
-			if err := errors.Join(text(w, string(b.Result.Stdout)), text(a.Err, string(b.Result.Stderr))); err != nil {
+			if err := errors.Join(writeText(w, string(b.Result.Stdout)), writeText(a.Err, string(b.Result.Stderr))); err != nil {
 				return err
 			}
 		}
@@ -301,7 +301,7 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 	if err != nil || len(res.Blocks) == 0 {
 		return err
 	}
-	return a.passed(res.Blocks[len(res.Blocks)-1].Result)
+	return a.commandOutcome(res.Blocks[len(res.Blocks)-1].Result)
 }
 
 // blocksAnswer is how blocks ran as JSON, with output that can be read.
@@ -324,30 +324,30 @@ func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
 	return out
 }
 
-// dialogue runs one piece of code after the other in one context.
-func (a *command) dialogue(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
+// runREPL runs one piece of code after the other in one context.
+func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
 	c, err := ws.CreateContext(ctx, code.Language, &driver.ContextOptions{Dir: code.Dir, Env: code.Env})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		_ = ws.DeleteContext(ctx, c.ID) // it ends with the workspace, or when it was idle for long
 	}()
 	a.note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
-	t := a.talk()
+	t := a.newREPLInput()
 	defer t.stop()
 	for {
-		source, more := t.piece(a.Err)
+		source, more := t.readPiece(a.Err)
 		if !more {
-			return t.why()
+			return t.endCause()
 		}
 		if strings.TrimSpace(source) == "" {
 			continue
 		}
-		err := t.during(context.WithoutCancel(ctx), func(ctx context.Context) error {
-			return a.ranCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
+		err := t.runInterruptible(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			return a.executeCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
 		})
 		if failed := new(outcome); err != nil && !errors.As(err, &failed) {
 			return err

@@ -36,7 +36,7 @@ are given; one beyond them is told and not written.`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.spec.Globs = args[0], args[1:]
-			return a.collect(ctx, opts)
+			return a.runCollect(ctx, opts)
 		}),
 	}
 	f := cmd.Flags()
@@ -50,7 +50,7 @@ are given; one beyond them is told and not written.`,
 	return cmd
 }
 
-func (a *command) collect(ctx context.Context, opts collectOptions) error {
+func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 	switch {
 	case opts.spec.NameTemplate != "" && !opts.spec.Save:
 		return usagef("--name-template names artifacts: it needs --save")
@@ -58,7 +58,7 @@ func (a *command) collect(ctx context.Context, opts collectOptions) error {
 		return usagef("--inline puts content into the answer: it needs --json")
 	}
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
-		sink, done, err := sinkOf(opts.to)
+		sink, done, err := newDirSink(opts.to)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (a *command) collect(ctx context.Context, opts collectOptions) error {
 		if man.LimitsHit {
 			a.note("a limit was reached: %s", beyondLimits(man))
 		}
-		return errors.Join(failed, a.answer(man, func(w io.Writer) error { return table(w, collected(man)) }))
+		return errors.Join(failed, a.printAnswer(man, func(w io.Writer) error { return writeTable(w, collectRows(man)) }))
 	})
 }
 
@@ -97,8 +97,8 @@ func beyondLimits(man stage.Manifest) string {
 	return fmt.Sprintf("files beyond it: %d; files that were left: %d", cut, man.Left)
 }
 
-// collected are the rows of a manifest.
-func collected(man stage.Manifest) [][]string {
+// collectRows are the rows of a manifest.
+func collectRows(man stage.Manifest) [][]string {
 	var rows [][]string
 	for _, f := range man.Files {
 		told := printable(f.Error)
@@ -114,9 +114,9 @@ func collected(man stage.Manifest) [][]string {
 	return rows
 }
 
-// sinkOf writes files below a directory of the host, whole, and never outside of it;
+// newDirSink writes files below a directory of the host, whole, and never outside of it;
 // nil for no directory.
-func sinkOf(to string) (sink stage.Sink, done func(), err error) {
+func newDirSink(to string) (sink stage.Sink, done func(), err error) {
 	if to == "" {
 		return nil, func() {}, nil
 	}

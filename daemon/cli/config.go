@@ -23,7 +23,7 @@ else of $CROFT_CONFIG, else croft.yaml in the data directory, else
 A croft.yaml in the current directory is not read unless it is named: whoever put it
 there would decide what agents may do.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.configPrintCommand(), a.configCheckCommand(), a.configSchemaCommand())
 	return cmd
@@ -38,14 +38,14 @@ func (a *command) namedConfig(args []string) (*config.Config, error) {
 	}
 	c, err := a.resolveConfig(file)
 	if err == nil && file == "" {
-		a.mentionLocal(c)
+		a.noteIgnoredConfig(c)
 	}
 	return c, err
 }
 
-// mentionLocal says that a file in the current directory is not the one in force,
+// noteIgnoredConfig says that a file in the current directory is not the one in force,
 // to someone who would think so.
-func (a *command) mentionLocal(c *config.Config) {
+func (a *command) noteIgnoredConfig(c *config.Config) {
 	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
 		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
 	}
@@ -64,7 +64,7 @@ func (a *command) configPrintCommand() *cobra.Command {
 			if a.server != "" {
 				a.note("croft: this is the configuration here, in which the server at %s has no part; croft config print on its host prints its own", a.server)
 			}
-			return a.answer(c, func(w io.Writer) error {
+			return a.printAnswer(c, func(w io.Writer) error {
 				_, err := w.Write(c.YAML())
 				return err
 			})
@@ -90,7 +90,7 @@ func (a *command) configCheckCommand() *cobra.Command {
 			for _, w := range out.Warnings {
 				a.note("warning: %s", w)
 			}
-			return a.answer(out, func(w io.Writer) error {
+			return a.printAnswer(out, func(w io.Writer) error {
 				file := out.File
 				if file == "" {
 					file = "no file: the defaults"

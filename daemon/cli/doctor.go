@@ -26,7 +26,7 @@ template enters. With --server, of the server's host.`,
 				if err != nil {
 					return err
 				}
-				return a.answer(d, func(w io.Writer) error { return printDiagnosis(w, d) })
+				return a.printAnswer(d, func(w io.Writer) error { return printDiagnosis(w, d) })
 			})
 		}),
 	}
@@ -47,12 +47,12 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 	if len(d.Levels) == 0 {
 		rows = append(rows, []string{"none", "yes", "no provider here has a fence"})
 	}
-	if err := table(w, rows); err != nil {
+	if err := writeTable(w, rows); err != nil {
 		return err
 	}
 	for _, p := range d.Providers {
 		fmt.Fprintf(w, "\nprovider %s\n", p.Kind)
-		if err := table(w, providerDetails(p)); err != nil {
+		if err := writeTable(w, providerDetails(p)); err != nil {
 			return err
 		}
 	}
@@ -69,20 +69,20 @@ func providerDetails(p client.ProviderInfo) [][]string {
 	}
 	t := p.Traits
 	rows := [][]string{
-		{"  isolation", orDash(string(t.Isolation)), enforced(t.IsolatedBy)},
-		{"  network", orDash(string(t.Network)), enforced(t.NetworkBy)},
+		{"  isolation", orDash(string(t.Isolation)), enforcementText(t.IsolatedBy)},
+		{"  network", orDash(string(t.Network)), enforcementText(t.NetworkBy)},
 		{"  survives", orDash(string(t.Durability))},
-		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforced(t.ReadOnly)},
+		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforcementText(t.ReadOnly)},
 		{"  copy-on-write", orDash(t.CopyOnWrite)},
 	}
 	for _, r := range driver.Resources {
 		l := t.Limits[r.Name]
-		rows = append(rows, []string{"  limit " + string(r.Name), yesNo(l.Enforced()), enforced(l)})
+		rows = append(rows, []string{"  limit " + string(r.Name), yesNo(l.Enforced()), enforcementText(l)})
 	}
 	return rows
 }
 
-func enforced(e driver.Enforcement) string {
+func enforcementText(e driver.Enforcement) string {
 	if e.Enforced() {
 		return "by " + oneLine(e.By)
 	}

@@ -30,7 +30,7 @@ func (a *command) evalCommand() *cobra.Command {
 workspace, and see what the agents did. Suites and configurations are skillgym's, as they
 are, or YAML; see docs/eval.md.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
 	return cmd
@@ -53,7 +53,7 @@ type envFlags struct {
 	policy    policyFlags
 }
 
-func (p *envFlags) register(f *pflag.FlagSet) {
+func (p *envFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence; local, on the plain host; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
@@ -76,7 +76,7 @@ func (p *envFlags) apply(opts *eval.Options) error {
 		}
 		opts.Read = append(opts.Read, abs)
 	}
-	opts.Limits = p.policy.asked()
+	opts.Limits = p.policy.requestedLimits()
 	return nil
 }
 
@@ -100,12 +100,12 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	case "local":
 		opts.Envs = eval.Host{}
 		return f()
-	case "", fenced:
+	case "", sandboxKind:
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
 	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalInside}
-	ground, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
+	ground, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ const evalLabel = "croft-eval"
 
 // withProvider runs f with workspaces of any provider as where executions work.
 func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
 		ws, err := sys.Registry.Acquire(ctx, rec.ID)
 		if err != nil {
-			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
 			return nil, nil, errors.Join(err, destroy(after))
 		}
@@ -162,7 +162,7 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 	if err != nil {
 		return nil, "", err
 	}
-	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, name, nil
+	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
 }
 
 // A loadedSuite is a suite with its temporary directory, which the configuration,
@@ -197,8 +197,8 @@ func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *sui
 	return &loadedSuite{s, tmp}, cfg, nil
 }
 
-// split takes values that are repeated, or separated by commas.
-func split(flag string, values []string) ([]string, error) {
+// splitValues takes values that are repeated, or separated by commas.
+func splitValues(flag string, values []string) ([]string, error) {
 	var list []string
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {

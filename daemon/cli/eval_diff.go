@@ -44,5 +44,5 @@ func (a *command) evalDiff(first, second, page string) error {
 		}
 	}
 	c := eval.Compare(x, y)
-	return a.answer(c, c.Write)
+	return a.printAnswer(c, c.Write)
 }

@@ -28,7 +28,7 @@ or one above it. Answers are kept; --rerun asks again.`,
 	}
 	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again, although there are answers")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
-	env.register(cmd.Flags())
+	env.registerFlags(cmd.Flags())
 	return cmd
 }
 
@@ -54,7 +54,7 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 		if err != nil {
 			return err
 		}
-		return a.answer(x, func(w io.Writer) error {
+		return a.printAnswer(x, func(w io.Writer) error {
 			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
 			for _, q := range x.Explanations {
 				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))

@@ -54,7 +54,7 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 	for _, r := range cfg.Runners {
 		l.Runners = append(l.Runners, evalListRunner{r.ID, r.Agent.Type, r.Agent.Model})
 	}
-	return a.answer(l, func(w io.Writer) error {
+	return a.printAnswer(l, func(w io.Writer) error {
 		rows := [][]string{{"CASE", "TAGS", "EXPECTED"}}
 		for _, c := range l.Cases {
 			expected := "pass"
@@ -67,6 +67,6 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 		for _, r := range l.Runners {
 			rows = append(rows, []string{printable(r.ID), r.Agent, orDash(r.Model)})
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }

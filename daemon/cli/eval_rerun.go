@@ -22,7 +22,7 @@ The exit status is that of croft eval run; where nothing failed there is nothing
 		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	opts.register(f)
+	opts.registerFlags(f)
 	f.BoolVar(&all, "all", false, "all executions, not only those that failed")
 	_ = f.MarkHidden("resume") // it is defined above
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
@@ -32,7 +32,7 @@ The exit status is that of croft eval run; where nothing failed there is nothing
 }
 
 func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
-	opts, err := o.options(f)
+	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err
 	}
@@ -70,5 +70,5 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 		return err
 	}
 	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
-	return a.evaluate(ctx, s, cfg, opts, &o)
+	return a.runSuite(ctx, s, cfg, opts, &o)
 }

@@ -50,7 +50,7 @@ could not be run.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	f := cmd.Flags()
-	opts.register(f)
+	opts.registerFlags(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && opts.resume == "" {
 			return usagef("name a suite, or --resume the directory of a run")
@@ -62,7 +62,7 @@ could not be run.`,
 	return cmd
 }
 
-func (o *evalRunOptions) register(f *pflag.FlagSet) {
+func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "configuration of the suite (default the nearest one to it); Croft's own is then $CROFT_CONFIG or the usual one")
 	f.StringVar(&o.cwd, "cwd", "", "where agents work, for workspaces in place")
 	f.StringVar(&o.outputDir, "output-dir", "", "where the run has its directory (default run.outputDir, else .skillgym-results)")
@@ -80,18 +80,18 @@ func (o *evalRunOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.resume, "resume", "", "go on with the run in this directory, which was cut short")
 	f.StringVar(&o.record, "record", "", "record what agents and judges and their models say to each other in this directory (default croft.record)")
 	f.StringVar(&o.replay, "replay", "", "answer agents and judges from what was recorded in this directory, without any network to a model (default croft.replay)")
-	o.env.register(f)
+	o.env.registerFlags(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
 
-// options are the options of a run that the flags say.
-func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
+// evalOptions are the options of a run that the flags say.
+func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	e := &eval.Options{MaxParallel: o.maxParallel, Repeat: o.repeat, Baselines: o.snapshots, UpdateBaselines: o.update, Resume: o.resume, UserHome: userHome()}
 	var err error
 	for flag, into := range map[string]struct{ from, to *[]string }{
 		"case": {&o.cases, &e.Cases}, "tag": {&o.tags, &e.Tags}, "runner": {&o.runners, &e.Runners},
 	} {
-		if *into.to, err = split(flag, *into.from); err != nil {
+		if *into.to, err = splitValues(flag, *into.from); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +122,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 }
 
 func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
-	opts, err := o.options(f)
+	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 		if config == "" {
 			config = begun.Config
 		}
-		o.goOn(begun.Made, opts, f)
+		o.applyResumed(begun.Made, opts, f)
 	}
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
@@ -146,12 +146,12 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 	}
 	defer locktmp.Sweep(suite.ScratchPrefix) // once nobody waits for the first case
 	defer s.Close()                          //nolint:errcheck // its temporary files are told of nowhere
-	return a.evaluate(ctx, s, cfg, opts, &o)
+	return a.runSuite(ctx, s, cfg, opts, &o)
 }
 
-// goOn takes over how a run was made, but for what the flags say: of those some are
+// applyResumed takes over how a run was made, but for what the flags say: of those some are
 // refused later, because the run must go on as it was begun.
-func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.FlagSet) {
+func (o *evalRunOptions) applyResumed(made *eval.Made, opts *eval.Options, f *pflag.FlagSet) {
 	if made == nil {
 		return
 	}
@@ -177,11 +177,11 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 	}
 }
 
-// evaluate runs a suite and turns its result into a status.
-func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+// runSuite runs a suite and turns its result into a status.
+func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
-	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
+	closeAll, err := a.openReporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err
 	}
@@ -201,8 +201,8 @@ func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 // moduleSuffixes end the names of reporters that are modules.
 var moduleSuffixes = []string{".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
 
-// reporters makes those that were asked for.
-func (a *command) reporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+// openReporters makes those that were asked for.
+func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}
 	}
@@ -220,10 +220,10 @@ func (a *command) reporters(ctx context.Context, names []string, cfg *suite.Conf
 		}
 		return errors.Join(errs...)
 	}
-	_, live := terminal(a.Out)
+	_, live := terminalFile(a.Out)
 	opts.Interactive = live
 	for _, name := range names {
-		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.size().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name)) {
 			m, err := eval.NewModule(ctx, name, a.Out)

@@ -37,7 +37,7 @@ func (a *command) eventsCommand() *cobra.Command {
 --server it is read from the data directory, where all programs that work on it write;
 with --server it is what the daemon still has in memory. --json prints one event per line.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.events(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.printEvents(ctx, opts) }),
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&opts.follow, "follow", "f", false, "go on with what happens, until Ctrl-C")
@@ -47,7 +47,7 @@ with --server it is what the daemon still has in memory. --json prints one event
 	return cmd
 }
 
-func (a *command) events(ctx context.Context, opts eventsOptions) error {
+func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	if opts.lines < 0 {
 		return usagef("--lines %d: it is a number of lines, not negative; 0 is all", opts.lines)
 	}
@@ -107,11 +107,11 @@ func (a *command) serverEvents(ctx context.Context, opts eventsOptions) error {
 		filter.Follow, filter.After = true, fmt.Sprint(seen)
 		err = c.Events(ctx, filter, take(a.printEvent))
 	}
-	return ended(ctx, opts, err)
+	return ignoreFollowEnd(ctx, opts, err)
 }
 
-// ended makes the end of following, which the user asked for, no error.
-func ended(ctx context.Context, opts eventsOptions, err error) error {
+// ignoreFollowEnd makes the end of following, which the user asked for, no error.
+func ignoreFollowEnd(ctx context.Context, opts eventsOptions, err error) error {
 	if opts.follow && ctx.Err() != nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 		case err != nil:
 			return err
 		default:
-			follower.met(e)
+			follower.markSeen(e)
 			if !filter.Match(e) {
 				continue
 			}
@@ -150,7 +150,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 	if err := last.flush(); err != nil || follower == nil {
 		return err
 	}
-	return ended(ctx, opts, follower.run(ctx, func(e event.Event) error {
+	return ignoreFollowEnd(ctx, opts, follower.run(ctx, func(e event.Event) error {
 		if !filter.Match(e) {
 			return nil
 		}
@@ -238,9 +238,9 @@ func newFollower(path string) (*follower, error) {
 	return f, nil
 }
 
-// met notes an event that was read from the files, and that the follower leaves
+// markSeen notes an event that was read from the files, and that the follower leaves
 // out if it comes after the place where that begins.
-func (f *follower) met(e event.Event) {
+func (f *follower) markSeen(e event.Event) {
 	const written = 10 * time.Second // between an event and its line, at the very most
 	if f != nil && e.Time.After(f.since.Add(-written)) {
 		f.known[string(event.Marshal(e))] = true
@@ -278,7 +278,7 @@ func (f *follower) run(ctx context.Context, pass func(event.Event) error) error 
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if f.rotated() {
+		if f.isRotated() {
 			if err := f.read(pass); err != nil { // what came last to the old one
 				return err
 			}
@@ -312,7 +312,7 @@ func (f *follower) read(pass func(event.Event) error) error {
 	return nil
 }
 
-func (f *follower) rotated() bool {
+func (f *follower) isRotated() bool {
 	now, err := os.Stat(f.path)
 	if err != nil {
 		return false

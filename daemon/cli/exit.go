@@ -52,8 +52,8 @@ func exitStatus(err error) int {
 	}
 }
 
-// report tells of err and returns the exit status.
-func (a *command) report(cmd *cobra.Command, err error) int {
+// reportError tells of err and returns the exit status.
+func (a *command) reportError(cmd *cobra.Command, err error) int {
 	status := exitStatus(err)
 	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status
@@ -86,7 +86,7 @@ func exitHelp() string {
 	row(0, "success")
 	row(1, "of eval: cases failed; of code and script: an exception")
 	row(exitUsage, "usage: the command line makes no sense; of eval also: the suite could not be run")
-	row(exitOurs, "of run, code, script, ws exec and ws shell, which pass on another status: a failure of Croft's own")
+	row(exitCroft, "of run, code, script, ws exec and ws shell, which pass on another status: a failure of Croft's own")
 	codes := fault.All()
 	slices.SortFunc(codes, func(x, y fault.Code) int { return x.Exit() - y.Exit() })
 	for _, c := range codes {

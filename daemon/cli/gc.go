@@ -31,7 +31,7 @@ removes.)`,
 				if err != nil {
 					return err
 				}
-				return a.answer(removed, func(w io.Writer) error {
+				return a.printAnswer(removed, func(w io.Writer) error {
 					for _, c := range removed.Containers {
 						what := "container"
 						if c.Volume {

@@ -23,7 +23,7 @@ func (a *command) imageCommand() *cobra.Command {
 docker are made (croft ws open --provider docker --options '{"image":"NAME"}'). Without a name they are
 made of debian:stable-slim.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.imageListCommand(), a.imageImportCommand(), a.imageRmCommand())
 	return cmd
@@ -34,7 +34,7 @@ func (a *command) withSystem(ctx context.Context, what string, f func(s *app.Sys
 	if a.server != "" {
 		return usagef("%s of this host: run it where the server is, without --server", what)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (a *command) imageListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, imageRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list)) })
 			})
 		}),
 	}
@@ -97,7 +97,7 @@ template. No registry is needed, unless a Dockerfile names an image that is not 
 				if err := s.ImportImage(ctx, from, args[0]); err != nil {
 					return err
 				}
-				return a.answer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
+				return a.printAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, args[0])
 					return err
 				})
@@ -116,7 +116,7 @@ func (a *command) imageRmCommand() *cobra.Command {
 				if err := s.RemoveImage(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"removed": args[0]})
+				return a.printJSONOnly(map[string]string{"removed": args[0]})
 			})
 		}),
 	}

@@ -45,7 +45,7 @@ type toolFlags struct {
 	empty      bool // an empty workspace instead of the current directory
 }
 
-func (t *toolFlags) register(f *pflag.FlagSet) {
+func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.workspace, "workspace", "", "directory to work in, in place (default the current one)")
 	f.StringVar(&t.workspaces, "workspaces", "", "several directories, as NAME=DIR,NAME=DIR; the name may be left out")
 	f.StringArrayVar(&t.names, "ws", nil, "a workspace that is open already, by its name or id, instead of a directory; may be given several times")
@@ -53,7 +53,7 @@ func (t *toolFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&t.readOnly, "read-only", false, "nothing in the workspaces can be changed, and only tools that change nothing are offered")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
-	t.policy.register(f)
+	t.policy.registerFlags(f)
 }
 
 // registerCheckpoints adds the flag that asks for checkpoints.
@@ -90,11 +90,11 @@ says is passed on. --ws names one of its workspaces.`,
   croft mcp --http 127.0.0.1:7071 --read-only
   claude mcp add croft -- croft mcp --workspace .`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.mcp(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.runMCP(ctx, opts) }),
 	}
 	opts.announce = true
 	f := cmd.Flags()
-	opts.register(f)
+	opts.registerFlags(f)
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
 	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a name of this host by which it is reached; may be given several times")
 	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
@@ -102,7 +102,7 @@ says is passed on. --ws names one of its workspaces.`,
 	return cmd
 }
 
-func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
+func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
 		return usagef("--read-tracker %q is not process or session", opts.tracker)
 	}
 	if a.server != "" {
-		return a.relay(ctx, opts)
+		return a.relayMCP(ctx, opts)
 	}
 	if opts.http == "" && len(opts.hosts) > 0 {
 		return usagef("--host is for --http: over standard input and output nobody asks by a name")
@@ -124,7 +124,7 @@ func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
 	}
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *app.System, env *tool.Env) error {
 		server := mcpserver.New(ctx, mcpserver.Options{
-			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError),
+			Env: env, Version: version(), Toolset: toolset, Log: a.newLogger(slog.LevelError),
 		})
 		defer server.Close()
 		if opts.http != "" {
@@ -144,7 +144,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	mux.Handle(mcpserver.Path, server.Handler())
 	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
 	mux.HandleFunc("/", mcpserver.Missing)
-	hosts := upHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	hosts := allowedHosts(upOptions{addr: opts.http, hosts: opts.hosts})
 	web := &http.Server{
 		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
@@ -161,7 +161,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	case <-ctx.Done():
 	}
 	server.Close()
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := web.Shutdown(after); err != nil {
 		err = errors.Join(err, web.Close())
@@ -182,7 +182,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
 		return usagef("--ws names workspaces that are open: --workspace and --workspaces make no sense with it")
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
-		if cfg.Workspaces, err = a.named(ctx, sys, opts); err != nil {
+		if cfg.Workspaces, err = a.namedWorkspaces(ctx, sys, opts); err != nil {
 			return err
 		}
 	} else {
@@ -205,7 +205,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, dirs.end(ctx)) }()
+		defer func() { err = errors.Join(err, dirs.destroyAll(ctx)) }()
 		cfg.Workspaces, cfg.Fork = dirs.set, dirs.fork
 	}
 	env, err := sys.ToolEnv(cfg)
@@ -213,7 +213,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		return err
 	}
 	defer func() {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		err = errors.Join(err, env.Close(after))
 	}()
@@ -264,8 +264,8 @@ func parseApproval(rules []string) (*tool.Approval, error) {
 	return a, nil
 }
 
-// named returns the workspaces that --ws names.
-func (a *command) named(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
+// namedWorkspaces returns the workspaces that --ws names.
+func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
 	for _, name := range opts.names {
 		rec, err := sys.Registry.Lookup(ctx, "", name)
 		if err != nil {
@@ -287,9 +287,9 @@ type dirSet struct {
 	ids []string // guarded by mu
 }
 
-// end destroys the workspaces; the directories stay.
-func (d *dirSet) end(ctx context.Context) error {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+// destroyAll destroys the workspaces; the directories stay.
+func (d *dirSet) destroyAll(ctx context.Context) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -317,14 +317,14 @@ func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) 
 	if err != nil {
 		return "", err
 	}
-	d.made(ws.ID())
+	d.addID(ws.ID())
 	if name == "" {
 		name = ws.ID()
 	}
 	return name, d.set.Add(name, ws)
 }
 
-func (d *dirSet) made(id string) {
+func (d *dirSet) addID(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ids = append(d.ids, id)
@@ -349,7 +349,7 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 			err = d.set.Add(name, ws)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.end(ctx))
+			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.destroyAll(ctx))
 		}
 	}
 	if opts.announce {
@@ -367,7 +367,7 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	if kind == fenced {
+	if kind == sandboxKind {
 		spec.Config = json.RawMessage(`{"throwaway": true}`)
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
@@ -378,6 +378,6 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	d.made(rec.ID)
+	d.addID(rec.ID)
 	return d.sys.Registry.Acquire(ctx, rec.ID)
 }

@@ -23,7 +23,7 @@ import (
 // serverTools returns how the tools of a server are reached, with one workspace or
 // all of them.
 func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableClientTransport, error) {
-	if err := opts.forServer(); err != nil {
+	if err := opts.checkForServer(); err != nil {
 		return nil, err
 	}
 	token, err := a.serverToken()
@@ -36,12 +36,12 @@ func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableCl
 	}
 	return &mcp.StreamableClientTransport{
 		Endpoint:   strings.TrimSuffix(a.server, "/") + mcpserver.Path + "?" + q.Encode(),
-		HTTPClient: &http.Client{Transport: withToken{token}},
+		HTTPClient: &http.Client{Transport: tokenTransport{token}},
 	}, nil
 }
 
-// forServer refuses flags that speak of workspaces which are made here.
-func (t toolFlags) forServer() error {
+// checkForServer refuses flags that speak of workspaces which are made here.
+func (t toolFlags) checkForServer() error {
 	p := t.policy
 	switch {
 	case t.workspace != "" || t.workspaces != "":
@@ -57,10 +57,10 @@ func (t toolFlags) forServer() error {
 	return nil
 }
 
-// withToken bears a token.
-type withToken struct{ token string }
+// tokenTransport bears a token.
+type tokenTransport struct{ token string }
 
-func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+w.token)
 	res, err := http.DefaultTransport.RoundTrip(r)
@@ -82,9 +82,9 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// relay is croft mcp on a server: what the agent says on standard input goes to
+// relayMCP is croft mcp on a server: what the agent says on standard input goes to
 // the server, and what that says to standard output, until either ends.
-func (a *command) relay(ctx context.Context, opts mcpOptions) error {
+func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
 		return usagef("the server serves HTTP itself: give agents %s%s", a.server, mcpserver.Path)
 	}
@@ -114,7 +114,7 @@ func (a *command) relay(ctx context.Context, opts mcpOptions) error {
 				if r, ok := msg.(*jsonrpc.Request); err != nil && ok && r.ID.IsValid() && to == there {
 					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, serverError(a.server, err))})
 				} else if ok && err == nil && r.Method == "notifications/initialized" && to == there {
-					unasked.Go(func() { announcements(ctx, transport, here) })
+					unasked.Go(func() { relayListChanges(ctx, transport, here) })
 				}
 			}
 			if err != nil {
@@ -132,13 +132,13 @@ func (a *command) relay(ctx context.Context, opts mcpOptions) error {
 	return err
 }
 
-// announcePause is how long is waited before a server is connected to again.
-const announcePause = time.Second
+// reconnectDelay is how long is waited before a server is connected to again.
+const reconnectDelay = time.Second
 
-// announcements tells the agent when the server's tools, prompts or resources change,
+// relayListChanges tells the agent when the server's tools, prompts or resources change,
 // until ctx ends. The SDK opens the stream on which a server speaks unasked for its
 // own clients alone, so this is one.
-func announcements(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
+func relayListChanges(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
 	tell := func(method string) { _ = agent.Write(ctx, &jsonrpc.Request{Method: method}) } // the relay sees an agent that is gone
 	client := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { tell("notifications/tools/list_changed") },
@@ -153,7 +153,7 @@ func announcements(ctx context.Context, transport *mcp.StreamableClientTransport
 			stop()
 		}
 		select {
-		case <-time.After(announcePause):
+		case <-time.After(reconnectDelay):
 		case <-ctx.Done():
 		}
 	}
@@ -225,9 +225,9 @@ func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []str
 	return a.showResult(res)
 }
 
-// dataOf is the data of an answer. A tool that sends its text once has all but
+// structuredData is the data of an answer. A tool that sends its text once has all but
 // that beside it.
-func dataOf(res *mcp.CallToolResult, text string) any {
+func structuredData(res *mcp.CallToolResult, text string) any {
 	beside, ok := res.Meta["croft.run/data"].(map[string]any)
 	if res.StructuredContent != nil || !ok {
 		return res.StructuredContent
@@ -246,7 +246,7 @@ func (a *command) showResult(res *mcp.CallToolResult) error {
 	}
 	text := strings.Join(texts, "\n")
 	if !res.IsError {
-		return a.showAnswer(dataOf(res, text), text)
+		return a.showAnswer(structuredData(res, text), text)
 	}
 	var wire fault.Wire
 	if data, err := json.Marshal(res.Meta["croft.run/error"]); err != nil || json.Unmarshal(data, &wire) != nil || wire.Code == "" {

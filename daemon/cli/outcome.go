@@ -8,9 +8,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// exitOurs is the exit status of a command that passes on another's, where
+// exitCroft is the exit status of a command that passes on another's, where
 // Croft itself could not do its part.
-const exitOurs = 125
+const exitCroft = 125
 
 // An outcome ends the program with the status of a command. err, if any, is what
 // Croft has to say about it.
@@ -28,34 +28,34 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// ours makes an error of Croft's own one with the status 125. A command line that
+// withCroftStatus makes an error of Croft's own one with the status 125. A command line that
 // makes no sense stays what it is.
-func ours(err error) error {
+func withCroftStatus(err error) error {
 	usage, passed := new(usageError), new(outcome)
 	if err == nil || errors.As(err, &passed) || errors.As(err, &usage) {
 		return err
 	}
-	return &outcome{exitOurs, err}
+	return &outcome{exitCroft, err}
 }
 
-// passed says how a command ended, and returns what ends the program likewise.
-func (a *command) passed(res workspace.Result) error {
+// commandOutcome says how a command ended, and returns what ends the program likewise.
+func (a *command) commandOutcome(res workspace.Result) error {
 	if res.Cause != "" {
-		a.note("croft: the command was ended: %s", told(res.Cause))
+		a.note("croft: the command was ended: %s", causeText(res.Cause))
 	}
-	a.warnPlanted(res.AutorunChanges)
+	a.warnAutorunChanges(res.AutorunChanges)
 	switch {
 	case res.ExitCode < 0:
-		return &outcome{status: exitOurs}
+		return &outcome{status: exitCroft}
 	case res.ExitCode > 0:
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
 }
 
-// warnPlanted tells of what others run later and a command has left in a
+// warnAutorunChanges tells of what others run later and a command has left in a
 // directory of the user's.
-func (a *command) warnPlanted(names []string) {
+func (a *command) warnAutorunChanges(names []string) {
 	const most = 10
 	for i, name := range names {
 		if i == most {
@@ -66,8 +66,8 @@ func (a *command) warnPlanted(names []string) {
 	}
 }
 
-// told is a cause with what it means, for people.
-func told(c driver.Cause) string {
+// causeText is a cause with what it means, for people.
+func causeText(c driver.Cause) string {
 	if why := map[driver.Cause]string{
 		driver.CauseTimeout: "its time ran out",
 		driver.CauseOOM:     "it needed more memory than its limit",

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// answer prints v as JSON with --json, and otherwise what text prints.
-func (a *command) answer(v any, text func(w io.Writer) error) error {
+// printAnswer prints v as JSON with --json, and otherwise what text prints.
+func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
 	if !a.json {
 		return text(a.Out)
 	}
@@ -25,15 +25,15 @@ func (a *command) answer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// done answers, with --json, for a command that has nothing else to say.
-func (a *command) done(v any) error {
-	return a.answer(v, func(io.Writer) error { return nil })
+// printJSONOnly answers, with --json, for a command that has nothing else to say.
+func (a *command) printJSONOnly(v any) error {
+	return a.printAnswer(v, func(io.Writer) error { return nil })
 }
 
-// removed says that something was forgotten, by the name that it was called by.
+// printRemoved says that something was forgotten, by the name that it was called by.
 // The key deleted is what it was first called.
-func (a *command) removed(name string) error {
-	return a.answer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+func (a *command) printRemoved(name string) error {
+	return a.printAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "removed", printable(name))
 		return err
 	})
@@ -47,8 +47,8 @@ func (a *command) note(format string, args ...any) {
 	}
 }
 
-// table prints rows in columns.
-func table(w io.Writer, rows [][]string) error {
+// writeTable prints rows in columns.
+func writeTable(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, row := range rows {

@@ -27,7 +27,7 @@ type policyFlags struct {
 	env        []string
 }
 
-func (p *policyFlags) register(f *pflag.FlagSet) {
+func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.name, "policy", "", "policy of the configuration, by its name; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
 	f.StringVar(&p.template, "template", "", "start with the files of this template, by its name, or of this directory, without copying them")
@@ -47,18 +47,18 @@ func (p *policyFlags) apply(spec *workspace.Spec, onServer bool) error {
 	if spec.Policy.Env, err = parseEnv(p.env); err != nil {
 		return err
 	}
-	if spec.From.Template, err = p.from(onServer); err != nil {
+	if spec.From.Template, err = p.templatePath(onServer); err != nil {
 		return err
 	}
-	if err := p.network(&spec.Policy.Network); err != nil {
+	if err := p.applyNetwork(&spec.Policy.Network); err != nil {
 		return err
 	}
-	spec.Policy.Limits = p.asked()
+	spec.Policy.Limits = p.requestedLimits()
 	return nil
 }
 
-// from is the template: a name, or an absolute path.
-func (p *policyFlags) from(onServer bool) (string, error) {
+// templatePath is the template: a name, or an absolute path.
+func (p *policyFlags) templatePath(onServer bool) (string, error) {
 	written := strings.Contains(p.template, "/") || p.template == "." || p.template == ".."
 	switch {
 	case onServer && written && !filepath.IsAbs(p.template):
@@ -69,7 +69,7 @@ func (p *policyFlags) from(onServer bool) (string, error) {
 	return p.template, nil
 }
 
-func (p *policyFlags) network(n *workspace.Network) error {
+func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 	n.Open = p.openNet
 	for _, host := range p.allowNet {
 		rule, err := parseRule("--allow-net", host)
@@ -138,8 +138,8 @@ func limitFlagName(r driver.ResourceInfo) string {
 	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(string(r.Name), func(c string) string { return "-" + strings.ToLower(c) })
 }
 
-// asked returns the limits that the flags ask for.
-func (p *policyFlags) asked() workspace.Limits {
+// requestedLimits returns the limits that the flags ask for.
+func (p *policyFlags) requestedLimits() workspace.Limits {
 	asked := p.limits.With(nil)
 	for name, l := range asked {
 		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}

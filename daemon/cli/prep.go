@@ -40,7 +40,7 @@ What was done is printed also where an entry fails.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.file = args[0]
-			return a.prep(ctx, opts)
+			return a.runPrep(ctx, opts)
 		}),
 	}
 	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
@@ -49,7 +49,7 @@ What was done is printed also where an entry fails.`,
 	return cmd
 }
 
-func (a *command) prep(ctx context.Context, opts prepOptions) error {
+func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (a *command) prep(ctx context.Context, opts prepOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := withinRoots(spec, settings.HostRoots, slices.Concat(settings.Skills, []string{dir})); err != nil {
+	if err := checkHostRoots(spec, settings.HostRoots, slices.Concat(settings.Skills, []string{dir})); err != nil {
 		return err
 	}
 	return a.withStage(ctx, opts.workspace, func(ctx context.Context, st *stage.Stage) error {
@@ -79,19 +79,19 @@ func (a *command) prep(ctx context.Context, opts prepOptions) error {
 		if err != nil && len(report.Steps) == 0 {
 			return err
 		}
-		return errors.Join(err, a.answer(report, func(w io.Writer) error {
+		return errors.Join(err, a.printAnswer(report, func(w io.Writer) error {
 			var rows [][]string
 			for _, s := range report.Steps {
 				rows = append(rows, []string{string(s.Action), s.Kind, printable(s.Key), printable(s.Reason)})
 			}
-			return table(w, rows)
+			return writeTable(w, rows)
 		}))
 	})
 }
 
-// withinRoots refuses directories of the host that are not below those that the
+// checkHostRoots refuses directories of the host that are not below those that the
 // operator allows, nor below one of others. Without any allowed, all are.
-func withinRoots(spec bootstrap.Spec, allowed, others []string) error {
+func checkHostRoots(spec bootstrap.Spec, allowed, others []string) error {
 	if len(allowed) == 0 {
 		return nil
 	}
@@ -148,8 +148,8 @@ func (a *command) withStage(ctx context.Context, name string, f func(ctx context
 	if err != nil {
 		return err
 	}
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		opts := &stage.Options{State: served{c}, HostRoots: settings.HostRoots}
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		opts := &stage.Options{State: remoteStaging{c}, HostRoots: settings.HostRoots}
 		if len(opts.HostRoots) == 0 {
 			opts.HostRoots = []string{"/"} // who runs this command may read what they may read
 		}
@@ -157,6 +157,6 @@ func (a *command) withStage(ctx context.Context, name string, f func(ctx context
 		if err != nil {
 			return err
 		}
-		return f(stage.WithArtifacts(ctx, servedArtifacts{c, ws.ID()}), st)
+		return f(stage.WithArtifacts(ctx, remoteArtifacts{c, ws.ID()}), st)
 	})
 }

@@ -27,12 +27,12 @@ workspace, see croft ws profile.`,
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return a.profile(dir)
+			return a.printDirProfile(dir)
 		}),
 	}
 }
 
-func (a *command) profile(dir string) error {
+func (a *command) printDirProfile(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *command) profile(dir string) error {
 	if err != nil {
 		return err
 	}
-	return a.answer(p, func(w io.Writer) error { return a.printProfile(w, p) })
+	return a.printAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
 }
 
 func (a *command) wsProfileCommand() *cobra.Command {
@@ -67,7 +67,7 @@ func (a *command) wsProfileCommand() *cobra.Command {
 				if err := json.Unmarshal(data, &p); err != nil {
 					return fmt.Errorf("profile %s: %w: %w", args[0], fault.Unavailable, err)
 				}
-				return a.answer(data, func(w io.Writer) error { return a.printProfile(w, p) })
+				return a.printAnswer(data, func(w io.Writer) error { return a.printProfile(w, p) })
 			})
 		}),
 	}
@@ -96,7 +96,7 @@ func (a *command) printProfile(w io.Writer, p profile.Profile) error {
 				rows = append(rows, []string{c.name, printable(c.command.String()), printable(c.command.Proof)})
 			}
 		}
-		if err := table(w, rows); err != nil {
+		if err := writeTable(w, rows); err != nil {
 			return err
 		}
 		for _, warning := range q.Warnings {

@@ -20,7 +20,7 @@ func (a *command) providerCommand() *cobra.Command {
 		Use:   "provider",
 		Short: "Say what kinds of workspaces there are",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
 	return cmd
@@ -37,7 +37,7 @@ func (a *command) providerListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return printProviders(w, list) })
+				return a.printAnswer(list, func(w io.Writer) error { return printProviders(w, list) })
 			})
 		}),
 	}
@@ -57,13 +57,13 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
-	if err := table(w, rows); err != nil || len(unusable) == 0 {
+	if err := writeTable(w, rows); err != nil || len(unusable) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return table(w, unusable)
+	return writeTable(w, unusable)
 }
 
 // enforcedLimits names the limits that something enforces.
@@ -96,7 +96,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 					}
 					return fmt.Errorf("provider %.80q: %w: there are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
 				}
-				return a.answer(list[i], func(w io.Writer) error { return table(w, traitRows(list[i])) })
+				return a.printAnswer(list[i], func(w io.Writer) error { return writeTable(w, traitRows(list[i])) })
 			})
 		}),
 	}
@@ -110,13 +110,13 @@ func traitRows(p client.ProviderInfo) [][]string {
 	}
 	t := p.Traits
 	rows = append(rows,
-		[]string{"isolation", orDash(string(t.Isolation)), by(t.IsolatedBy)},
-		[]string{"network", orDash(string(t.Network)), by(t.NetworkBy)},
-		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), by(t.ReadOnly)},
+		[]string{"isolation", orDash(string(t.Isolation)), enforcementReason(t.IsolatedBy)},
+		[]string{"network", orDash(string(t.Network)), enforcementReason(t.NetworkBy)},
+		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), enforcementReason(t.ReadOnly)},
 	)
 	for _, r := range driver.Resources {
 		l := t.Limits[r.Name]
-		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), by(l)})
+		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), enforcementReason(l)})
 	}
 	return append(rows,
 		[]string{"survives", orDash(string(t.Durability))},
@@ -125,7 +125,7 @@ func traitRows(p client.ProviderInfo) [][]string {
 	)
 }
 
-func by(e driver.Enforcement) string {
+func enforcementReason(e driver.Enforcement) string {
 	switch {
 	case e.By != "":
 		return "by " + e.By

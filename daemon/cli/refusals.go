@@ -15,8 +15,8 @@ import (
 // mostRefusals bounds what is said of hosts that were refused.
 const mostRefusals = 5
 
-// noteRefused says what was refused while a command ran in a workspace that stays.
-func (a *command) noteRefused(refused []driver.Refusal) {
+// noteResultRefusals says what was refused while a command ran in a workspace that stays.
+func (a *command) noteResultRefusals(refused []driver.Refusal) {
 	for i, r := range refused {
 		if i == mostRefusals {
 			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
@@ -40,10 +40,10 @@ func refusalText(at, reason, hint string) string {
 	return line + "; " + fmt.Sprintf(hint, at)
 }
 
-// noteRefusals says what a workspace was not let reach over the network. A
+// noteEventRefusals says what a workspace was not let reach over the network. A
 // program often says no more of it than that it failed.
-func (a *command) noteRefusals(ctx context.Context, c *client.Client, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+func (a *command) noteEventRefusals(ctx context.Context, c *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	told := map[string]bool{}
 	filter := client.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}

@@ -42,7 +42,7 @@ type Streams struct {
 // its exit status.
 func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
 	a := &command{Streams: streams, program: args[0], providers: providers}
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(args[1:])
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -57,7 +57,7 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
 		err = &failure{errInterrupted} // whatever it was that noticed
 	}
-	return a.report(cmd, err)
+	return a.reportError(cmd, err)
 }
 
 // An command is one run of the program: its streams and what the global flags say.
@@ -76,7 +76,7 @@ type command struct {
 	system   *app.System    // that is open, without --server
 }
 
-func (a *command) root() *cobra.Command {
+func (a *command) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "croft",
 		Short:         "Workspaces for agents",
@@ -84,10 +84,10 @@ func (a *command) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          group,
+		RunE:          runGroup,
 		Version:       versionLine(),
 
-		PersistentPreRunE: a.settle,
+		PersistentPreRunE: a.resolveTarget,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -106,19 +106,19 @@ func (a *command) root() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, group
+			c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
 		}
 	}
-	plain(root)
-	a.complete(root)
+	checkArguments(root)
+	a.registerCompletions(root)
 	return root
 }
 
 const rootHelp = `Commands work on a data directory, or with --server on a daemon (croft up); both
 may be used at once. A workspace is named by its name or its id.`
 
-// group is what a command that only has commands below it does.
-func group(cmd *cobra.Command, args []string) error {
+// runGroup is what a command that only has commands below it does.
+func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}

@@ -56,11 +56,11 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		words, err := argv(cmd, args, 0)
+		words, err := commandAfterDash(cmd, args, 0)
 		if err != nil {
 			return err
 		}
-		return run(func(ctx context.Context, _ []string) error { return ours(a.run(ctx, opts, words)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.runInNewWorkspace(ctx, opts, words)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
@@ -68,12 +68,12 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 	f.StringVar(&opts.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"tools:1\"} for docker")
 	f.StringArrayVar(&opts.rw, "rw", nil, "show this directory of the host, writable; the command runs in the first one; may be given several times")
 	f.StringArrayVar(&opts.ro, "ro", nil, "show this directory of the host, read-only; the command runs in it if it is the only one; may be given several times")
-	opts.policy.register(f)
-	opts.command.register(f)
+	opts.policy.registerFlags(f)
+	opts.command.registerFlags(f)
 	return cmd
 }
 
-func (a *command) run(ctx context.Context, opts runOptions, words []string) error {
+func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words []string) error {
 	spec, err := a.runSpec(opts)
 	if err != nil {
 		return err
@@ -87,10 +87,10 @@ func (a *command) run(ctx context.Context, opts runOptions, words []string) erro
 			return err
 		}
 		defer func() {
-			if err := a.discard(ctx, c, rec.ID); err != nil {
+			if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
 				a.note("croft: remove the workspace %s: %v", rec.ID, err)
 			}
-			a.noteRefusals(ctx, c, rec.ID) // when it is gone, all of them are known
+			a.noteEventRefusals(ctx, c, rec.ID) // when it is gone, all of them are known
 		}()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
@@ -100,14 +100,14 @@ func (a *command) run(ctx context.Context, opts runOptions, words []string) erro
 		if err != nil {
 			return err
 		}
-		_, err = a.foreground(ctx, c, ws, opts.command.command(words), opts.command.tty || a.onTerminal())
+		_, err = a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
 		return err
 	})
 }
 
 func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
-	if me := processMark("self"); me != "" && a.server == "" {
+	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
 	}
 	spec.Policy.Idle = runIdle
@@ -118,11 +118,11 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
-	return spec, a.runPlace(opts, kind, &spec)
+	return spec, a.setRunDirs(opts, kind, &spec)
 }
 
-// A shownDir is a directory of the host, as the sandbox wants to be told of it.
-type shownDir struct {
+// A boundDir is a directory of the host, as the sandbox wants to be told of it.
+type boundDir struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
@@ -130,14 +130,14 @@ type shownDir struct {
 // sandboxOptions are the options of the sandbox for a run.
 type sandboxOptions struct {
 	Throwaway bool       `json:"throwaway,omitempty"`
-	Binds     []shownDir `json:"binds,omitempty"`
+	Binds     []boundDir `json:"binds,omitempty"`
 }
 
-// runPlace says where the command runs and which directories it sees: the first
+// setRunDirs says where the command runs and which directories it sees: the first
 // writable one is the workspace, in place, and so is a read-only one that is
 // alone. Others are shown beside it.
-func (a *command) runPlace(opts runOptions, kind string, spec *workspace.Spec) error {
-	var dirs []shownDir
+func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) error {
+	var dirs []boundDir
 	for i, dir := range slices.Concat(opts.rw, opts.ro) {
 		if a.server != "" && !filepath.IsAbs(dir) {
 			return usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
@@ -146,24 +146,24 @@ func (a *command) runPlace(opts runOptions, kind string, spec *workspace.Spec) e
 		if err != nil {
 			return err
 		}
-		dirs = append(dirs, shownDir{abs, i >= len(opts.rw)})
+		dirs = append(dirs, boundDir{abs, i >= len(opts.rw)})
 	}
 	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) {
 		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
 		dirs = dirs[1:]
 	}
-	if kind != fenced {
+	if kind != sandboxKind {
 		if len(dirs) > 0 {
 			return fmt.Errorf("run: %w: a workspace of kind %s is one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
-		return runConfig(opts.options, nil, spec)
+		return setProviderOptions(opts.options, nil, spec)
 	}
-	return runConfig(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
+	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
 }
 
-// runConfig sets the options of the provider: those that were given, and those of
+// setProviderOptions sets the options of the provider: those that were given, and those of
 // the run itself, which win.
-func runConfig(given string, own any, spec *workspace.Spec) error {
+func setProviderOptions(given string, own any, spec *workspace.Spec) error {
 	all := map[string]json.RawMessage{}
 	if given != "" && (json.Unmarshal([]byte(given), &all) != nil || all == nil) {
 		return usagef("--options %s: it is a JSON object, such as {\"image\":\"tools:1\"} for docker", given)
@@ -185,8 +185,8 @@ func runConfig(given string, own any, spec *workspace.Spec) error {
 	return err
 }
 
-// fenced is the kind that a run has unless it is told otherwise.
-const fenced = "sandbox"
+// sandboxKind is the kind that a run has unless it is told otherwise.
+const sandboxKind = "sandbox"
 
 // runProvider sets the provider of a run, and returns its kind. A run has a
 // fence unless its own flag says otherwise, whatever other workspaces have.
@@ -194,7 +194,7 @@ func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, e
 	spec.Kind = name
 	if a.server != "" {
 		if name == "" {
-			spec.Kind = fenced
+			spec.Kind = sandboxKind
 		}
 		return spec.Kind, nil
 	}
@@ -207,16 +207,16 @@ func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, e
 	}
 	if name == "" {
 		spec.Kind = settings.Defaults.Provider
-		if kind != fenced {
-			spec.Kind, kind = fenced, fenced
+		if kind != sandboxKind {
+			spec.Kind, kind = sandboxKind, sandboxKind
 		}
 	}
 	return kind, nil
 }
 
-// discard ends the workspace, also where the user asked to stop.
-func (a *command) discard(ctx context.Context, c *client.Client, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+// destroyWorkspace ends the workspace, also where the user asked to stop.
+func (a *command) destroyWorkspace(ctx context.Context, c *client.Client, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := c.Destroy(ctx, id)
 	if fault.Of(err) == fault.NotFound {
@@ -225,9 +225,9 @@ func (a *command) discard(ctx context.Context, c *client.Client, id string) erro
 	return err
 }
 
-// processMark tells a process from all others that this host ever had, "" where
+// processIdentity tells a process from all others that this host ever had, "" where
 // that can't be known or there is none: boot, id and time of start.
-func processMark(pid string) string {
+func processIdentity(pid string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -245,11 +245,11 @@ func processMark(pid string) string {
 	return fmt.Sprintf("%.8s-%s-%s", boot, id, fields[19])
 }
 
-// killed reports whether a mark is that of a process of this boot that is no more.
-func killed(mark string) bool {
-	me := strings.Split(processMark("self"), "-")
+// isKilled reports whether a mark is that of a process of this boot that is no more.
+func isKilled(mark string) bool {
+	me := strings.Split(processIdentity("self"), "-")
 	it := strings.Split(mark, "-")
-	return len(me) == 3 && len(it) == 3 && me[0] == it[0] && processMark(it[1]) != mark
+	return len(me) == 3 && len(it) == 3 && me[0] == it[0] && processIdentity(it[1]) != mark
 }
 
 // sweepOrphans removes what no record tells of: a run that was killed while it
@@ -287,12 +287,12 @@ func (a *command) sweepRuns(ctx context.Context, c *client.Client) {
 	}
 	defer a.sweepOrphans(ctx)
 	for _, ws := range list {
-		over := killed(ws.Labels[runByLabel])
+		over := isKilled(ws.Labels[runByLabel])
 		if !over && time.Since(ws.CreatedAt) < time.Minute {
 			continue // between being recorded and being held
 		}
 		if d, err := c.Describe(ctx, ws.ID); err == nil && (over || len(d.Holders) == 0) {
-			if err := a.discard(ctx, c, ws.ID); err != nil {
+			if err := a.destroyWorkspace(ctx, c, ws.ID); err != nil {
 				a.note("croft: remove the workspace %s of an earlier run: %v", ws.ID, err)
 			}
 		}

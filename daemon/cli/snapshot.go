@@ -22,7 +22,7 @@ func (a *command) snapshotCommand() *cobra.Command {
 		Short: "Look after the store of snapshots",
 		Long:  "Look after the store of snapshots, which outlive their workspaces. croft ws snapshot takes one.",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand(), a.snapshotImportCommand(), a.snapshotRmCommand())
 	return cmd
@@ -39,7 +39,7 @@ func (a *command) snapshotListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
 			})
 		}),
 	}
@@ -91,7 +91,7 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(gone, func(w io.Writer) error {
+		return a.printAnswer(gone, func(w io.Writer) error {
 			for _, s := range gone {
 				if _, err := fmt.Fprintln(w, s.ID); err != nil {
 					return err
@@ -102,8 +102,8 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 	})
 }
 
-// decoded reads an answer of the store.
-func decoded[T any](data json.RawMessage, err error) (*T, error) {
+// decodeAnswer reads an answer of the store.
+func decodeAnswer[T any](data json.RawMessage, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
-				res, err := decoded[snapshot.GCResult](c.GCSnapshots(ctx))
+				res, err := decodeAnswer[snapshot.GCResult](c.GCSnapshots(ctx))
 				if err != nil {
 					return err
 				}
-				return a.answer(res, func(w io.Writer) error {
+				return a.printAnswer(res, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "%d snapshots need %d objects; removed %d packs, wrote %d anew, freed %d bytes\n",
 						res.Snapshots, res.Objects, res.Removed, res.Rewritten, res.Freed)
 					return err
@@ -144,11 +144,11 @@ snapshots that can't be restored for it. Nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
-				report, err := decoded[snapshot.Report](c.CheckSnapshots(ctx))
+				report, err := decodeAnswer[snapshot.Report](c.CheckSnapshots(ctx))
 				if err != nil {
 					return err
 				}
-				if err := a.answer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
+				if err := a.printAnswer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
 					return err
 				}
 				return fmt.Errorf("snapshot fsck: %w: %d problems", fault.Failed, len(report.Problems))
@@ -211,7 +211,7 @@ func (a *command) snapshotExport(ctx context.Context, id, to string, credentials
 			}
 			a.note("left out, since they are known to hold credentials (--credentials takes them along): %s", strings.Join(names, ", "))
 		}
-		return a.answer(res, func(w io.Writer) error {
+		return a.printAnswer(res, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, res.Snapshot.ID)
 			return err
 		})
@@ -248,9 +248,9 @@ func (a *command) snapshotImport(ctx context.Context, ids []string, from string)
 			return err
 		}
 		if id == "" {
-			return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+			return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
 		}
-		return a.answer(list[0], func(w io.Writer) error {
+		return a.printAnswer(list[0], func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, list[0].ID)
 			return err
 		})
@@ -272,7 +272,7 @@ croft snapshot gc.`,
 						return err
 					}
 				}
-				return a.answer(map[string][]string{"removed": ids}, func(w io.Writer) error {
+				return a.printAnswer(map[string][]string{"removed": ids}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, "removed", strings.Join(ids, ", "))
 					return err
 				})

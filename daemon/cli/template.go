@@ -22,7 +22,7 @@ func (a *command) templateCommand() *cobra.Command {
 workspaces start from it (croft ws open --template NAME, croft run --template NAME), and in the
 sandbox they share its files until they write to them.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.templateCreateCommand(), a.templateListCommand(), a.templateShowCommand(), a.templateRmCommand())
 	return cmd
@@ -77,7 +77,7 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 		if err != nil {
 			return err
 		}
-		return a.answer(made, func(w io.Writer) error {
+		return a.printAnswer(made, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, made.Name)
 			return err
 		})
@@ -103,12 +103,12 @@ func (a *command) templateListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error {
+				return a.printAnswer(list, func(w io.Writer) error {
 					rows := [][]string{{"NAME", "CREATED", "FILES", "BYTES", "SOURCE"}}
 					for _, t := range list {
 						rows = append(rows, []string{t.Name, timeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), printable(t.Source)})
 					}
-					return table(w, rows)
+					return writeTable(w, rows)
 				})
 			})
 		}),
@@ -124,8 +124,8 @@ func (a *command) templateShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(t, func(w io.Writer) error {
-					return table(w, [][]string{
+				return a.printAnswer(t, func(w io.Writer) error {
+					return writeTable(w, [][]string{
 						{"name", t.Name}, {"snapshot", t.Snapshot}, {"source", printable(t.Source)}, {"created", timeText(t.Created)},
 						{"files", strconv.FormatInt(t.Files, 10)}, {"bytes", strconv.FormatInt(t.Bytes, 10)}, {"digest", t.Digest},
 					})
@@ -143,7 +143,7 @@ func (a *command) templateRmCommand() *cobra.Command {
 				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.removed(args[0])
+				return a.printRemoved(args[0])
 			})
 		}),
 	}

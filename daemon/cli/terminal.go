@@ -15,23 +15,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// terminal returns the file of a stream that is a terminal.
-func terminal(stream any) (*os.File, bool) {
+// terminalFile returns the file of a stream that is a terminal.
+func terminalFile(stream any) (*os.File, bool) {
 	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
 // onTerminal reports whether somebody sits at both ends.
 func (a *command) onTerminal() bool {
-	_, in := terminal(a.In)
-	_, out := terminal(a.Out)
+	_, in := terminalFile(a.In)
+	_, out := terminalFile(a.Out)
 	return in && out
 }
 
-// size returns the size of the terminal, or of a usual one.
-func (a *command) size() driver.Size {
+// terminalSize returns the size of the terminal, or of a usual one.
+func (a *command) terminalSize() driver.Size {
 	for _, stream := range []any{a.Out, a.In} {
-		if f, ok := terminal(stream); ok {
+		if f, ok := terminalFile(stream); ok {
 			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
 				return driver.Size{Rows: rows, Cols: cols}
 			}
@@ -43,12 +43,12 @@ func (a *command) size() driver.Size {
 // errDetached says that the user left a session that goes on.
 var errDetached = errors.New("detached")
 
-// interact connects the user with a session until that ends, whose result it
+// attachTerminal connects the user with a session until that ends, whose result it
 // returns, or the user leaves with ctrl-] or ~. (errDetached).
-func (a *command) interact(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
+func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if f, ok := terminal(a.In); ok {
+	if f, ok := terminalFile(a.In); ok {
 		old, err := term.MakeRaw(int(f.Fd()))
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func (a *command) interact(ctx context.Context, t *client.Terminal, detachable b
 	defer stop()
 	// Nothing can make a read of the terminal return: it ends with the program.
 	go func() {
-		if a.keys(ctx, t, detachable) {
+		if a.forwardKeys(ctx, t, detachable) {
 			cancel(errDetached)
 		}
 	}()
@@ -79,8 +79,8 @@ func (a *command) interact(ctx context.Context, t *client.Terminal, detachable b
 	}
 }
 
-// keys types what the user types; it reports whether that was to leave.
-func (a *command) keys(ctx context.Context, t *client.Terminal, detachable bool) bool {
+// forwardKeys types what the user types; it reports whether that was to leave.
+func (a *command) forwardKeys(ctx context.Context, t *client.Terminal, detachable bool) bool {
 	escapes := newEscapes()
 	buf := make([]byte, 4096)
 	for {

@@ -10,9 +10,9 @@ import (
 
 // watchSize tells a session the size of the user's terminal, once: there is no
 // signal for a change.
-func (a *app) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
-	if _, ok := terminal(a.Out); ok {
-		t.Resize(ctx, a.size()) //nolint:errcheck // receiving tells
+func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
+	if _, ok := terminalFile(a.Out); ok {
+		t.Resize(ctx, a.terminalSize()) //nolint:errcheck // receiving tells
 	}
 	return func() {}
 }

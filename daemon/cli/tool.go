@@ -39,14 +39,14 @@ tool is to change is read first, as an agent has to.`,
   croft tool Bash '{"command": "make test"}' --workspace ~/src/app
   croft tool Edit --schema`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error { return a.tool(ctx, opts, args) }),
+		RunE: run(func(ctx context.Context, args []string) error { return a.runTool(ctx, opts, args) }),
 	}
-	opts.register(cmd.Flags())
+	opts.registerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print what the tool takes and answers, as JSON Schema, instead of running it")
 	return cmd
 }
 
-func (a *command) tool(ctx context.Context, opts toolOptions, args []string) error {
+func (a *command) runTool(ctx context.Context, opts toolOptions, args []string) error {
 	input := json.RawMessage("{}")
 	if len(args) == 2 {
 		input = json.RawMessage(args[1])
@@ -100,7 +100,7 @@ func unknownTool(known []toolAnswer, name string) error {
 
 // showAnswer prints what a tool answered.
 func (a *command) showAnswer(data any, text string) error {
-	return a.answer(data, func(w io.Writer) error {
+	return a.printAnswer(data, func(w io.Writer) error {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
@@ -172,5 +172,5 @@ func (a *command) showTools(known []toolAnswer, names []string, schema bool) err
 		_, err = fmt.Fprintln(a.Out, string(data))
 		return err
 	}
-	return a.answer(out, func(w io.Writer) error { return table(w, rows) })
+	return a.printAnswer(out, func(w io.Writer) error { return writeTable(w, rows) })
 }

@@ -38,14 +38,14 @@ type leftOut struct {
 	Message string `json:"message"`
 }
 
-// one goes on after an entry, at path of the source, that was moved or not. It
+// recordEntry goes on after an entry, at path of the source, that was moved or not. It
 // returns the errors that end the whole.
-func (t *transfer) one(ctx context.Context, path string, err error) error {
+func (t *transfer) recordEntry(ctx context.Context, path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	code := fault.Of(err)
-	if ctx.Err() != nil || !aboutEntry(code) {
+	if ctx.Err() != nil || !isEntryError(code) {
 		return fmt.Errorf("%s: %w", printable(path), err)
 	}
 	var inner *fs.PathError
@@ -60,9 +60,9 @@ func (t *transfer) one(ctx context.Context, path string, err error) error {
 	return nil
 }
 
-// aboutEntry tells the errors that concern one entry from those that the next
+// isEntryError tells the errors that concern one entry from those that the next
 // would meet as well.
-func aboutEntry(code fault.Code) bool {
+func isEntryError(code fault.Code) bool {
 	switch code {
 	case fault.InvalidArgument, fault.NotFound, fault.AlreadyExists, fault.PermissionDenied,
 		fault.SandboxViolation, fault.Conflict, fault.Unsupported:
@@ -78,22 +78,22 @@ func (t *transfer) finish(err error) error {
 	if err != nil && d.Files+d.Dirs+d.Symlinks == 0 && len(d.LeftOut) == 0 {
 		return err // there is nothing to account for
 	}
-	t.a.note("%s %s, %s, %s, %s", t.verb, counted(d.Files, "file"), counted(d.Dirs, "directory"), counted(d.Symlinks, "symlink"), counted(d.Bytes, "byte"))
+	t.a.note("%s %s, %s, %s, %s", t.verb, countText(d.Files, "file"), countText(d.Dirs, "directory"), countText(d.Symlinks, "symlink"), countText(d.Bytes, "byte"))
 	if d.BrokeLinks > 0 {
-		t.a.note("cut off from other hard links: %s", counted(d.BrokeLinks, "file"))
+		t.a.note("cut off from other hard links: %s", countText(d.BrokeLinks, "file"))
 	}
 	if t.a.json {
-		err = errors.Join(err, t.a.answer(d, nil))
+		err = errors.Join(err, t.a.printAnswer(d, nil))
 	}
 	if err == nil && len(d.LeftOut) > 0 {
 		all := d.Files + d.Dirs + d.Symlinks + len(d.LeftOut)
-		err = fmt.Errorf("%w: left out %d of %s", t.code, len(d.LeftOut), counted(all, "entry"))
+		err = fmt.Errorf("%w: left out %d of %s", t.code, len(d.LeftOut), countText(all, "entry"))
 	}
 	return err
 }
 
-// below returns the path of an entry as the user would write it.
-func below(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+// hostPath returns the path of an entry as the user would write it.
+func hostPath(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 
 // hostError gives an error of the host's files its code.
 func hostError(verb, name string, err error) error {

@@ -34,14 +34,14 @@ the token, which is made once and kept in the data directory.
 An address beyond loopback is refused unless a token of your own is given with --token
 or CROFT_TOKEN, and the host is written out: ":7070" is never taken.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.up(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.runUp(ctx, opts) }),
 	}
 	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 takes a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a name of this host by which it is reached; may be given several times")
 	return cmd
 }
 
-func (a *command) up(ctx context.Context, opts upOptions) (err error) {
+func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if a.server != "" {
 		return usagef("up serves a data directory: --server and CROFT_SERVER make no sense with it")
 	}
@@ -49,14 +49,14 @@ func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	a.mentionLocal(settings)
+	a.noteIgnoredConfig(settings)
 	if opts.addr == "" {
 		opts.addr = settings.Server.Addr
 	}
 	if err := app.CheckAddr(opts.addr, a.givenToken() != ""); err != nil {
 		return err
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: upHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.logger(slog.LevelWarn)})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.newLogger(slog.LevelWarn)})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	if err := sys.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := a.announce(ctx, sys, l.Addr()); err != nil {
+	if err := a.printServing(ctx, sys, l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := sys.Serve(ctx, l); err != nil {
@@ -83,8 +83,8 @@ func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	return nil
 }
 
-// upHosts returns the names that requests may be for, beside addresses.
-func upHosts(opts upOptions) []string {
+// allowedHosts returns the names that requests may be for, beside addresses.
+func allowedHosts(opts upOptions) []string {
 	hosts := opts.hosts
 	if host, _, err := net.SplitHostPort(opts.addr); err == nil && net.ParseIP(host) == nil {
 		hosts = append(hosts, host)
@@ -102,7 +102,7 @@ type upAnswer struct {
 	Try       []string `json:"try"`
 }
 
-func (a *command) announce(ctx context.Context, sys *app.System, addr net.Addr) error {
+func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr) error {
 	url := "http://" + addr.String()
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
 	token := "as given by --token or CROFT_TOKEN"
@@ -115,7 +115,7 @@ func (a *command) announce(ctx context.Context, sys *app.System, addr net.Addr) 
 		return err
 	}
 	out.Try = a.tryCommands(sys, name)
-	return a.answer(out, func(w io.Writer) error {
+	return a.printAnswer(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "croft %s serves workspaces and their files\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
 			"Try in another terminal:\n\n  %s\n\nPress Ctrl-C to stop.\n",
 			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "))

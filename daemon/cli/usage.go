@@ -13,9 +13,9 @@ import (
 	"github.com/croft-run/croft/internal/suggest"
 )
 
-// settle decides, from flags and environment, what the command works on. A flag
+// resolveTarget decides, from flags and environment, what the command works on. A flag
 // beats a variable: who says --data does not mean the server of CROFT_SERVER.
-func (a *command) settle(cmd *cobra.Command, _ []string) error {
+func (a *command) resolveTarget(cmd *cobra.Command, _ []string) error {
 	flags := cmd.Flags()
 	if err := emptyFlag(flags); err != nil {
 		return err
@@ -78,10 +78,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("--%s %q: it is %s", f.Name, bad.GetValue(), what)
 }
 
-// plain makes the commands at and below cmd refuse arguments in plain words.
-func plain(cmd *cobra.Command) {
+// checkArguments makes the commands at and below cmd refuse arguments in plain words.
+func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		plain(sub)
+		checkArguments(sub)
 	}
 	check := cmd.Args
 	if check == nil || cmd.HasSubCommands() {
@@ -92,7 +92,7 @@ func plain(cmd *cobra.Command) {
 	free := strings.Contains(words, "-- ")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) != nil {
-			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), counted(len(args), "argument"))
+			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"))
 		}
 		for i, arg := range args {
 			if arg == "" && !free {
@@ -110,8 +110,8 @@ func orNone(words string) string {
 	return words
 }
 
-// counted says how many there are of something.
-func counted[N int | int64](n N, one string) string {
+// countText says how many there are of something.
+func countText[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}

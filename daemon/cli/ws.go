@@ -8,7 +8,7 @@ func (a *command) wsCommand() *cobra.Command {
 		Aliases: []string{"workspace"},
 		Short:   "Open, list and end workspaces, work on their files, and run commands in them",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+		RunE:    runGroup,
 	}
 	cmd.AddCommand(
 		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),

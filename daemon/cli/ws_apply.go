@@ -99,11 +99,11 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(res, func(w io.Writer) error { return lines(w, res.Paths) })
+		return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.progress(ctx, c, ws.ID(), "comparing")
-		base, theirs, err := a.sides(ctx, c, ws, &opts)
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
+		base, theirs, err := a.comparedTrees(ctx, c, ws, &opts)
 		stop()
 		if err != nil || base == nil {
 			return err
@@ -113,7 +113,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		}
 		opts.apply.Undo = store
 		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", "croft.apply.dir": dir}}
-		here, stop := a.progressHere(ctx, "merging")
+		here, stop := a.showLocalProgress(ctx, "merging")
 		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
 		stop()
 		if err != nil {
@@ -122,7 +122,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		if res.Undo != "" {
 			a.note("to take it back: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
 		}
-		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
 	})
 }
 
@@ -146,8 +146,8 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.progress(ctx, c, opts.dir, "merging")
-		res, err := decoded[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
+		stop := a.showProgress(ctx, c, opts.dir, "merging")
+		res, err := decodeAnswer[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 		}))
 		stop()
@@ -157,18 +157,18 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 		if res.Undo != "" {
 			a.note("to take it back: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
 		}
-		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
 	})
 }
 
-// sides returns the trees between which the changes are, and makes the paths at
+// comparedTrees returns the trees between which the changes are, and makes the paths at
 // which there are any those that are looked at.
-func (a *command) sides(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
+func (a *command) comparedTrees(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
 	from := opts.from
 	if from == "" {
 		from = "@origin"
 	}
-	d, err := compare(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
+	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +177,7 @@ func (a *command) sides(ctx context.Context, c *client.Client, ws *workspace.Wor
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed")
-		return nil, nil, a.done(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
+		return nil, nil, a.printJSONOnly(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
 	}
 	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
 		for _, ch := range d.Changes {
@@ -213,17 +213,17 @@ func (a *command) applyBranch(ctx context.Context, base, theirs snapshot.Tree, d
 	if res.Done {
 		a.note("branch %s is at %s", res.Branch, res.Commit)
 	}
-	return a.merged(res, res.Merged, res.Done || len(res.Conflicts) == 0)
+	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0)
 }
 
-// merged prints the outcome of a merge. Conflicts that kept it from being carried
+// printMerge prints the outcome of a merge. Conflicts that kept it from being carried
 // out are an error.
-func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
-	err := a.answer(v, func(w io.Writer) error {
+func (a *command) printMerge(v any, m *snapshot.Merged, done bool) error {
+	err := a.printAnswer(v, func(w io.Writer) error {
 		if !done {
 			return nil
 		}
-		return lines(w, m.Applied)
+		return writeLines(w, m.Applied)
 	})
 	if len(m.Conflicts) == 0 {
 		return err
@@ -237,7 +237,7 @@ func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
 	return errors.Join(err, fmt.Errorf("apply: %w: %d conflicts, and nothing was changed; --markers writes them into the files", fault.Conflict, len(m.Conflicts)))
 }
 
-func lines(w io.Writer, paths []string) error {
+func writeLines(w io.Writer, paths []string) error {
 	for _, p := range paths {
 		if _, err := fmt.Fprintln(w, printable(p)); err != nil {
 			return err

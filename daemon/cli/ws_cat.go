@@ -58,6 +58,6 @@ func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
 		if !utf8.Valid(data) {
 			out.Content, out.ContentB64 = "", data
 		}
-		return a.answer(out, nil)
+		return a.printAnswer(out, nil)
 	})
 }

@@ -26,7 +26,7 @@ func (a *command) wsDelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.done(map[string]string{"removed": args[1]})
+				return a.printJSONOnly(map[string]string{"removed": args[1]})
 			})
 		}),
 	}

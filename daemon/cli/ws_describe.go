@@ -23,7 +23,7 @@ func (a *command) wsDescribeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(d, func(w io.Writer) error { return table(w, describeRows(d)) })
+				return a.printAnswer(d, func(w io.Writer) error { return writeTable(w, describeRows(d)) })
 			})
 		}),
 	}

@@ -45,14 +45,14 @@ not take: --binary=false says only that they differ, as on a terminal, where --b
 			}
 			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
 				var err error
-				if *side, err = a.sideOf(flag, *side); err != nil {
+				if *side, err = a.resolveSide(flag, *side); err != nil {
 					return err
 				}
 			}
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
 			if !cmd.Flags().Changed("binary") {
-				_, screen := terminal(a.Out)
+				_, screen := terminalFile(a.Out)
 				opts.Binary = !screen && !a.json && !opts.stat && !opts.nameOnly
 			}
 			return a.wsDiff(ctx, args[0], opts)
@@ -69,9 +69,9 @@ not take: --binary=false says only that they differ, as on a terminal, where --b
 	return cmd
 }
 
-// sideOf names one side of a comparison as a server does: a directory by its
+// resolveSide names one side of a comparison as a server does: a directory by its
 // absolute path.
-func (a *command) sideOf(flag, side string) (string, error) {
+func (a *command) resolveSide(flag, side string) (string, error) {
 	dir, named := strings.CutPrefix(side, "dir:")
 	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
 		return side, nil
@@ -85,13 +85,13 @@ func (a *command) sideOf(flag, side string) (string, error) {
 
 func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.progress(ctx, c, name, "comparing")
-		d, err := compare(ctx, c, name, opts.DiffOptions)
+		stop := a.showProgress(ctx, c, name, "comparing")
+		d, err := fetchDiff(ctx, c, name, opts.DiffOptions)
 		stop()
 		if err != nil {
 			return err
 		}
-		return a.answer(d, func(w io.Writer) error {
+		return a.printAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
 				return a.writeStat(w, d)
@@ -126,7 +126,7 @@ func (a *command) noteLeftOut(d *snapshot.Comparison) {
 
 // writePatch writes a patch, in colour on a terminal.
 func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
-	if !a.coloured(w) {
+	if !a.useColour(w) {
 		return d.WriteUnified(w)
 	}
 	var b bytes.Buffer
@@ -158,7 +158,7 @@ func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
 func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
-	if !a.coloured(w) {
+	if !a.useColour(w) {
 		return d.WriteStat(w)
 	}
 	var b bytes.Buffer
@@ -181,7 +181,7 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-func compare(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	data, err := c.Diff(ctx, name, opts)
 	if err != nil {
 		return nil, err
@@ -193,11 +193,11 @@ func compare(ctx context.Context, c *client.Client, name string, opts client.Dif
 	return d, nil
 }
 
-// coloured reports whether w is a terminal whose user did not ask for plain text.
-func (a *command) coloured(w io.Writer) bool {
+// useColour reports whether w is a terminal whose user did not ask for plain text.
+func (a *command) useColour(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
 	}
-	_, ok := terminal(w)
+	_, ok := terminalFile(w)
 	return ok
 }

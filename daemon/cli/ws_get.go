@@ -79,7 +79,7 @@ func (g *getter) get(ctx context.Context) error {
 	case info.Type == driver.TypeDir && g.opts.dest == "-":
 		return fmt.Errorf("%s: %w: it is a directory, and standard output takes a file", g.opts.path, fault.InvalidArgument)
 	case info.Type == driver.TypeDir:
-		return g.tree(ctx, info)
+		return g.getTree(ctx, info)
 	case g.opts.dest == "-":
 		body, _, err := g.ws.Read(ctx, g.opts.path, nil)
 		if err != nil {
@@ -89,11 +89,11 @@ func (g *getter) get(ctx context.Context) error {
 		_, err = io.Copy(g.a.Out, body)
 		return err
 	default:
-		return g.single(ctx, info)
+		return g.getFile(ctx, info)
 	}
 }
 
-func (g *getter) single(ctx context.Context, info driver.Info) error {
+func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 	dest := g.opts.dest
 	if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
 		dest = filepath.Join(dest, path.Base(path.Clean("/"+g.opts.path)))
@@ -104,12 +104,12 @@ func (g *getter) single(ctx context.Context, info driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	return g.file(ctx, g.opts.path, filepath.Base(dest))
+	return g.copyFile(ctx, g.opts.path, filepath.Base(dest))
 }
 
-// tree takes a directory. All writing goes through an os.Root of DEST, since
+// getTree takes a directory. All writing goes through an os.Root of DEST, since
 // what is in a workspace is not to be trusted.
-func (g *getter) tree(ctx context.Context, dir driver.Info) error {
+func (g *getter) getTree(ctx context.Context, dir driver.Info) error {
 	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
 		return hostError("get to", g.opts.dest, err)
 	}
@@ -119,11 +119,11 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	if err := g.dir(ctx, dir.Path, dir.Path); err != nil {
+	if err := g.getDir(ctx, dir.Path, dir.Path); err != nil {
 		return err
 	}
 	for _, l := range g.links {
-		if err := g.one(ctx, l.Path, g.symlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
+		if err := g.recordEntry(ctx, l.Path, g.makeSymlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
 			return err
 		}
 	}
@@ -131,27 +131,27 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 		g.modes = append([]dirMode{{".", dir.Mode.Perm()}}, g.modes...)
 	}
 	for _, m := range slices.Backward(g.modes) {
-		if err := g.one(ctx, below(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
+		if err := g.recordEntry(ctx, hostPath(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dir takes what is in a directory. Each is listed by itself, so that one that
+// getDir takes what is in a directory. Each is listed by itself, so that one that
 // can't be does not end the whole.
-func (g *getter) dir(ctx context.Context, top, dir string) error {
+func (g *getter) getDir(ctx context.Context, top, dir string) error {
 	return eachEntry(ctx, g.ws, dir, 1, func(e driver.Info) error {
 		name := relativeTo(top, e.Path)
-		err := g.entry(ctx, e, name)
+		err := g.getEntry(ctx, e, name)
 		if err == nil && e.Type == driver.TypeDir {
-			err = g.dir(ctx, top, e.Path)
+			err = g.getDir(ctx, top, e.Path)
 		}
-		return g.one(ctx, e.Path, err)
+		return g.recordEntry(ctx, e.Path, err)
 	})
 }
 
-func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
+func (g *getter) getEntry(ctx context.Context, e driver.Info, name string) error {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return fmt.Errorf("%w: the name is not one for this system", fault.SandboxViolation)
 	}
@@ -170,7 +170,7 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 		g.done.Dirs++
 		return nil
 	case driver.TypeFile:
-		return g.file(ctx, e.Path, name)
+		return g.copyFile(ctx, e.Path, name)
 	case driver.TypeSymlink:
 		g.links = append(g.links, e)
 		return nil
@@ -179,9 +179,9 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 	}
 }
 
-// file takes one file: into a temporary one beside it, and then by renaming, so
+// copyFile takes one file: into a temporary one beside it, and then by renaming, so
 // that a get that is cut short leaves what was there.
-func (g *getter) file(ctx context.Context, from, name string) error {
+func (g *getter) copyFile(ctx context.Context, from, name string) error {
 	body, info, err := g.ws.Read(ctx, from, nil)
 	if err != nil {
 		return err
@@ -218,8 +218,8 @@ func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, 
 	return n, nil
 }
 
-// symlink makes a symlink that stays inside DEST.
-func (g *getter) symlink(target, name string) error {
+// makeSymlink makes a symlink that stays inside DEST.
+func (g *getter) makeSymlink(target, name string) error {
 	if err := g.staysInside(target, name); err != nil {
 		return fmt.Errorf("symlink %s to %s: %w: %w", name, target, fault.SandboxViolation, err)
 	}

@@ -51,7 +51,7 @@ func (a *command) wsGlob(ctx context.Context, opts wsGlobOptions) error {
 		case len(res.Entries) == 0:
 			a.note("no match")
 		}
-		return a.answer(res, func(out io.Writer) error {
+		return a.printAnswer(res, func(out io.Writer) error {
 			w := bufio.NewWriter(out)
 			for _, e := range res.Entries {
 				fmt.Fprintln(w, printable(e.Path))

@@ -66,7 +66,7 @@ func (a *command) wsGrep(ctx context.Context, opts wsGrepOptions) error {
 			return err
 		}
 		a.grepNotes(res)
-		return a.answer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
+		return a.printAnswer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
 	})
 }
 

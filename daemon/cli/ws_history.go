@@ -57,7 +57,7 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 		}
 		list = append(list, one)
 	}
-	return a.answer(list, func(w io.Writer) error {
+	return a.printAnswer(list, func(w io.Writer) error {
 		rows := [][]string{{"", "ID", "CREATED", "WHAT", "FROM"}}
 		for _, s := range list {
 			mark := ""
@@ -66,7 +66,7 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 			}
 			rows = append(rows, []string{mark, s.ID, timeText(s.Created), orDash(printable(stateText(s.SnapshotInfo))), orDash(s.Parent)})
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }
 
@@ -88,9 +88,9 @@ func (a *command) wsUndoCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if redo {
-				return a.wsMove(ctx, args[0], history.Redo)
+				return a.wsUndoRedo(ctx, args[0], history.Redo)
 			}
-			return a.wsMove(ctx, args[0], history.Undo)
+			return a.wsUndoRedo(ctx, args[0], history.Undo)
 		}),
 	}
 	cmd.Flags().BoolVar(&redo, "redo", false, "return to what was there before the last undo")
@@ -103,21 +103,21 @@ func (a *command) wsRedoCommand() *cobra.Command {
 		Short: "Take the last undo back, unless something changed since",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.wsMove(ctx, args[0], history.Redo)
+			return a.wsUndoRedo(ctx, args[0], history.Redo)
 		}),
 	}
 }
 
-func (a *command) wsMove(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.progress(ctx, c, ws.ID(), "going back")
+func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)
 		stop()
 		if err != nil {
 			return err
 		}
 		a.note("it is as in snapshot %s of %s (%s); what was there is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
-		return a.answer(m, func(w io.Writer) error {
+		return a.printAnswer(m, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, m.To.ID)
 			return err
 		})

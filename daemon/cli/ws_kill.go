@@ -19,7 +19,7 @@ func (a *command) wsKillCommand() *cobra.Command {
 		Short: "End a session with all that it started, or send it a signal",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withShell(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
 				session, err := ws.Attach(ctx, args[1])
 				if err != nil {
 					return err
@@ -32,7 +32,7 @@ func (a *command) wsKillCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.done(map[string]string{"session": args[1]})
+				return a.printJSONOnly(map[string]string{"session": args[1]})
 			})
 		}),
 	}

@@ -45,7 +45,7 @@ func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 	if opts.stderr {
 		stream = driver.Stderr
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
 		session, err := ws.Attach(ctx, opts.session)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 func (a *command) noteDropped(ctx context.Context, session *workspace.Session) {
 	info, err := session.State(ctx)
 	if err == nil && info.LogDropped > 0 {
-		a.note("croft: the log is at its cap: it lacks %s of both streams", counted(info.LogDropped, "byte"))
+		a.note("croft: the log is at its cap: it lacks %s of both streams", countText(info.LogDropped, "byte"))
 	}
 }
 
@@ -88,7 +88,7 @@ func (a *command) printLog(ctx context.Context, session *workspace.Session, stre
 			return nil
 		}
 		if chunk.Offset > offset {
-			a.note("croft: the log is at its cap: %s were not kept here", counted(chunk.Offset-offset, "byte"))
+			a.note("croft: the log is at its cap: %s were not kept here", countText(chunk.Offset-offset, "byte"))
 		}
 		if _, err := a.Out.Write(chunk.Data); err != nil {
 			return fmt.Errorf("print log: %w", err)

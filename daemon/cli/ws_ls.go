@@ -45,12 +45,12 @@ func (a *command) wsLs(ctx context.Context, opts wsLsOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(entries, func(w io.Writer) error {
+		return a.printAnswer(entries, func(w io.Writer) error {
 			var rows [][]string
 			for _, e := range entries {
 				rows = append(rows, lsRow(dir, e, opts.long))
 			}
-			return table(w, rows)
+			return writeTable(w, rows)
 		})
 	})
 }

@@ -19,7 +19,7 @@ func (a *command) wsMkdirCommand() *cobra.Command {
 				if err := ws.Mkdir(ctx, args[1], &driver.MkdirOptions{Parents: true}); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"made": args[1]})
+				return a.printJSONOnly(map[string]string{"made": args[1]})
 			})
 		}),
 	}

@@ -22,7 +22,7 @@ there is replaced; TO is the new path itself, never a directory to move into.`,
 				if err := ws.Rename(ctx, args[1], args[2], &opts); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"from": args[1], "to": args[2]})
+				return a.printJSONOnly(map[string]string{"from": args[1], "to": args[2]})
 			})
 		}),
 	}

@@ -56,13 +56,13 @@ and must not be that of another workspace.`,
 	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
 	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
 	registerCheckpoints(f, &opts.points)
-	opts.policy.register(f)
+	opts.policy.registerFlags(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this long without use, such as 30m; 0 is never")
 	return cmd
 }
 
 func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
-	spec, err := a.spec(opts)
+	spec, err := a.openSpec(opts)
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 			return fmt.Errorf("provider %s: %w: its workspaces end with the process that holds them, which would be this one; open it on a daemon with --server",
 				ws.Kind, fault.Unsupported)
 		}
-		return a.answer(ws, func(w io.Writer) error {
+		return a.printAnswer(ws, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, ws.ID)
 			return err
 		})
 	})
 }
 
-func (a *command) spec(opts wsOpenOptions) (workspace.Spec, error) {
+func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},

@@ -18,7 +18,7 @@ func (a *command) wsPauseCommand() *cobra.Command {
 				if err := c.Pause(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"paused": args[0]})
+				return a.printJSONOnly(map[string]string{"paused": args[0]})
 			})
 		}),
 	}
@@ -34,7 +34,7 @@ func (a *command) wsResumeCommand() *cobra.Command {
 				if err := c.Resume(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"resumed": args[0]})
+				return a.printJSONOnly(map[string]string{"resumed": args[0]})
 			})
 		}),
 	}

@@ -21,7 +21,7 @@ func (a *command) wsResetCommand() *cobra.Command {
 				}
 				a.note("%s is tried again when it is next used", args[0])
 				if a.json {
-					return a.answer(ws, nil)
+					return a.printAnswer(ws, nil)
 				}
 				return nil
 			})

@@ -29,7 +29,7 @@ func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) er
 			return err
 		}
 		a.note("removed %s", names[0])
-		return a.done(map[string]string{"removed": names[0]})
+		return a.printJSONOnly(map[string]string{"removed": names[0]})
 	}
 	var removed []string
 	var errs []error
@@ -42,7 +42,7 @@ func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) er
 		removed = append(removed, name)
 	}
 	if len(removed) > 0 {
-		errs = append(errs, a.done(map[string][]string{"removed": removed}))
+		errs = append(errs, a.printJSONOnly(map[string][]string{"removed": removed}))
 	}
 	return errors.Join(errs...)
 }

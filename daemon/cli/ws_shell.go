@@ -30,7 +30,7 @@ The exit status is that of the shell; 125 is a failure of Croft's own.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name = args[0]
-			return ours(a.wsShell(ctx, opts))
+			return withCroftStatus(a.wsShell(ctx, opts))
 		}),
 	}
 	f := cmd.Flags()
@@ -39,16 +39,16 @@ The exit status is that of the shell; 125 is a failure of Croft's own.`,
 	return cmd
 }
 
-// replayed is how much of what a session wrote is shown again.
-const replayed = 16 << 10
+// replayBytes is how much of what a session wrote is shown again.
+const replayBytes = 16 << 10
 
 func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		id, from := opts.session, client.TerminalOptions{Tail: replayed}
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		id, from := opts.session, client.TerminalOptions{Tail: replayBytes}
 		if id == "" {
 			if id, err = a.startShell(ctx, ws, env); err != nil {
 				return err
@@ -60,7 +60,7 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 			return err
 		}
 		defer t.Close()
-		res, err := a.interact(ctx, t, true)
+		res, err := a.attachTerminal(ctx, t, true)
 		if errors.Is(err, errDetached) {
 			a.note("\r\nleft session %s, which goes on; come back with: croft ws shell %s --session %s", id, opts.name, id)
 			return nil
@@ -68,13 +68,13 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.passed(*res)
+		return a.commandOutcome(*res)
 	})
 }
 
 // startShell starts the best shell there is.
 func (a *command) startShell(ctx context.Context, ws *workspace.Workspace, env map[string]string) (string, error) {
-	size := a.size()
+	size := a.terminalSize()
 	session, err := ws.Start(ctx, driver.Command{
 		Script: `if command -v bash > /dev/null; then exec bash -i; else exec sh -i; fi`,
 		Env:    env, TTY: &size, Interactive: true, Detached: true, Labels: map[string]string{"croft-shell": "true"},

@@ -49,7 +49,7 @@ can't be read; --complete makes those an error.`,
 }
 
 func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
 		take := ws.Snapshot
 		switch {
 		case seal:
@@ -57,7 +57,7 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 		case processes:
 			take = ws.Checkpoint
 		}
-		stop := a.progress(ctx, c, ws.ID(), "taking a snapshot")
+		stop := a.showProgress(ctx, c, ws.ID(), "taking a snapshot")
 		info, err := take(ctx, opts)
 		stop()
 		if err != nil {
@@ -70,7 +70,7 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 			a.note("left out: %d pipes, sockets and devices", info.Skipped)
 		}
 		a.noteMissing(info)
-		return a.answer(info, func(w io.Writer) error {
+		return a.printAnswer(info, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, info.ID)
 			return err
 		})
@@ -103,7 +103,7 @@ func (a *command) wsSnapshotsCommand() *cobra.Command {
 					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {
 						return err
 					}
-					return a.removed(remove)
+					return a.printRemoved(remove)
 				}
 				return a.printSnapshots(ctx, ws, &opts)
 			})
@@ -121,7 +121,7 @@ func (a *command) printSnapshots(ctx context.Context, ws *workspace.Workspace, o
 	if err != nil {
 		return err
 	}
-	return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+	return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
 }
 
 func snapshotRows(list []driver.SnapshotInfo) [][]string {
@@ -163,8 +163,8 @@ before becomes a snapshot, whose id is printed.`,
 }
 
 func (a *command) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.progress(ctx, c, ws.ID(), "going back")
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "going back")
 		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
 		stop()
 		if err != nil {
@@ -172,7 +172,7 @@ func (a *command) wsRollback(ctx context.Context, name, id string, crossSession 
 		}
 		a.note("what was there is snapshot %s", before.ID)
 		a.noteMissing(before)
-		return a.answer(before, func(w io.Writer) error {
+		return a.printAnswer(before, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, before.ID)
 			return err
 		})
@@ -207,13 +207,13 @@ func (a *command) wsForkCommand() *cobra.Command {
 
 func (a *command) wsFork(ctx context.Context, name string, opts client.ForkOptions) error {
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.progress(ctx, c, name, "forking")
+		stop := a.showProgress(ctx, c, name, "forking")
 		res, err := c.Fork(ctx, name, opts)
 		stop()
 		if err != nil {
 			return err
 		}
-		return a.answer(res, func(w io.Writer) error {
+		return a.printAnswer(res, func(w io.Writer) error {
 			for _, ws := range res.Workspaces {
 				if _, err := fmt.Fprintln(w, ws.ID); err != nil {
 					return err

@@ -23,7 +23,7 @@ func (a *command) wsStatCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(info, func(w io.Writer) error { return table(w, statRows(info)) })
+				return a.printAnswer(info, func(w io.Writer) error { return writeTable(w, statRows(info)) })
 			})
 		}),
 	}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// A talk is what someone types, line by line, with Ctrl-C as one of the words.
-type talk struct {
+// A replInput is what someone types, line by line, with Ctrl-C as one of the words.
+type replInput struct {
 	lines   chan string
 	signals chan os.Signal
 	quit    chan struct{}
@@ -21,10 +21,10 @@ type talk struct {
 	asked   error // to end, by a signal
 }
 
-// talk listens to standard input and to signals until it is stopped. A read that
+// newREPLInput listens to standard input and to signals until it is stopped. A read that
 // nobody answers ends with the process: a terminal can't be told to give up.
-func (a *command) talk() *talk {
-	t := &talk{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
+func (a *command) newREPLInput() *replInput {
+	t := &replInput{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
 	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		defer close(t.lines)
@@ -43,22 +43,22 @@ func (a *command) talk() *talk {
 	return t
 }
 
-func (t *talk) stop() {
+func (t *replInput) stop() {
 	signal.Stop(t.signals)
 	close(t.quit)
 }
 
-// why says why there is no more to come.
-func (t *talk) why() error {
+// endCause says why there is no more to come.
+func (t *replInput) endCause() error {
 	if t.asked != nil {
 		return t.asked
 	}
 	return t.err
 }
 
-// piece reads one line, or a block up to an empty line. Ctrl-C drops what was
+// readPiece reads one line, or a block up to an empty line. Ctrl-C drops what was
 // typed of it.
-func (t *talk) piece(prompt io.Writer) (source string, more bool) {
+func (t *replInput) readPiece(prompt io.Writer) (source string, more bool) {
 	fmt.Fprint(prompt, ">>> ")
 	block := false
 	for {
@@ -88,8 +88,8 @@ func (t *talk) piece(prompt io.Writer) (source string, more bool) {
 	}
 }
 
-// during calls f with a context that Ctrl-C ends. What ends by it is no error.
-func (t *talk) during(ctx context.Context, f func(context.Context) error) error {
+// runInterruptible calls f with a context that Ctrl-C ends. What ends by it is no error.
+func (t *replInput) runInterruptible(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done, heard := make(chan struct{}), make(chan os.Signal, 1)

@@ -12,17 +12,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// served is the memory of workspaces as the server keeps it, so that all who
+// remoteStaging is the memory of workspaces as the server keeps it, so that all who
 // prepare one workspace know of each other.
-type served struct{ c *client.Client }
+type remoteStaging struct{ c *client.Client }
 
-var _ stage.State = served{}
+var _ stage.State = remoteStaging{}
 
 // Lock waits until nobody else prepares the workspace.
-func (s served) Lock(ctx context.Context, id string) (func(), error) { return s.c.LockMemory(ctx, id) }
+func (s remoteStaging) Lock(ctx context.Context, id string) (func(), error) { return s.c.LockMemory(ctx, id) }
 
 // Load returns the metadata of a workspace.
-func (s served) Load(ctx context.Context, id string) (*stage.Metadata, error) {
+func (s remoteStaging) Load(ctx context.Context, id string) (*stage.Metadata, error) {
 	data, err := s.c.Memory(ctx, id)
 	if err != nil || data == nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s served) Load(ctx context.Context, id string) (*stage.Metadata, error) {
 }
 
 // Save keeps the metadata of a workspace.
-func (s served) Save(ctx context.Context, id string, m *stage.Metadata) error {
+func (s remoteStaging) Save(ctx context.Context, id string, m *stage.Metadata) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("prep: encode metadata: %w: %w", fault.Internal, err)
@@ -44,7 +44,7 @@ func (s served) Save(ctx context.Context, id string, m *stage.Metadata) error {
 }
 
 // Record adds a collection; the server knows how many it keeps.
-func (s served) Record(ctx context.Context, id string, rec stage.OutputRecord, _ int) error {
+func (s remoteStaging) Record(ctx context.Context, id string, rec stage.OutputRecord, _ int) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("collect: encode a record: %w: %w", fault.Internal, err)
@@ -53,18 +53,18 @@ func (s served) Record(ctx context.Context, id string, rec stage.OutputRecord, _
 }
 
 // Delete forgets a workspace.
-func (s served) Delete(ctx context.Context, id string) error { return s.c.SaveMemory(ctx, id, nil) }
+func (s remoteStaging) Delete(ctx context.Context, id string) error { return s.c.SaveMemory(ctx, id, nil) }
 
-// servedArtifacts are the artifacts of a workspace as the server keeps them.
-type servedArtifacts struct {
+// remoteArtifacts are the artifacts of a workspace as the server keeps them.
+type remoteArtifacts struct {
 	c  *client.Client
 	id string
 }
 
-var _ stage.ArtifactStore = servedArtifacts{}
+var _ stage.ArtifactStore = remoteArtifacts{}
 
 // Save saves a new version.
-func (a servedArtifacts) Save(ctx context.Context, name string, body io.Reader, mime string) (art stage.Artifact, err error) {
+func (a remoteArtifacts) Save(ctx context.Context, name string, body io.Reader, mime string) (art stage.Artifact, err error) {
 	data, err := a.c.SaveArtifact(ctx, a.id, name, mime, body)
 	if err == nil {
 		err = json.Unmarshal(data, &art)
@@ -73,7 +73,7 @@ func (a servedArtifacts) Save(ctx context.Context, name string, body io.Reader, 
 }
 
 // Open opens a version, or the latest.
-func (a servedArtifacts) Open(ctx context.Context, name string, version int) (io.ReadCloser, stage.Artifact, error) {
+func (a remoteArtifacts) Open(ctx context.Context, name string, version int) (io.ReadCloser, stage.Artifact, error) {
 	var art stage.Artifact
 	body, data, err := a.c.OpenArtifact(ctx, a.id, name, version)
 	if err != nil {
@@ -87,7 +87,7 @@ func (a servedArtifacts) Open(ctx context.Context, name string, version int) (io
 }
 
 // Versions lists the versions of a name.
-func (a servedArtifacts) Versions(ctx context.Context, name string) ([]int, error) {
+func (a remoteArtifacts) Versions(ctx context.Context, name string) ([]int, error) {
 	data, err := a.c.ArtifactVersions(ctx, a.id, name)
 	if err != nil {
 		return nil, err
