@@ -39,20 +39,20 @@ func (a *command) codeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "code [flags] [FILE]",
 		Short: "Run code in a Jupyter kernel inside a workspace",
-		Long: `Run the code of FILE, of -c, or of standard input in a Jupyter kernel inside a workspace: in
-that of -w, or in one of its own, which is destroyed afterwards. On a terminal, without
-code, it is a dialogue: every piece is run in the same kernel, and sees what came before.
-A piece is a line, or, where that ends in a colon or a backslash, all up to an empty line.
+		Long: `Run the code of FILE, of -c, or of standard input in a Jupyter kernel inside a workspace: the
+workspace of -w, or a temporary one. On a terminal, without code, it is a REPL: every piece runs
+in the same kernel and keeps its state. A piece is a line or, if that ends in a colon or a
+backslash, all lines up to an empty one.
 
-Text goes to the standard streams, the last value to standard output; of other outputs
-(pictures, HTML) it is told that they came, and --json has them whole. The exit status is
-1 for an exception; 125 is a failure of Croft's own.`,
+Text goes to the standard streams, the last value to standard output. Other outputs (pictures,
+HTML) are only mentioned; --json contains them. The exit status is 1 for an exception and 125
+for an error of croft itself.`,
 		Example: "  croft code -c 'print(6 * 7)'\n  croft code -w demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
-	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "what is given is a text, such as a model's reply: run the blocks of code in it, each by its interpreter")
-	opts.registerFlags(cmd, "python, or another one for which a kernel is installed there (default python)")
+	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "the input is a text, such as a model's reply: run the code blocks in it, each by its interpreter")
+	opts.registerFlags(cmd, "python, or another language with an installed kernel (default python)")
 	return cmd
 }
 
@@ -61,12 +61,12 @@ func (a *command) scriptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script [flags] [FILE]",
 		Short: "Run JavaScript or TypeScript over the files of a workspace",
-		Long: `Run the script of FILE, of -c, or of standard input in an isolate inside Croft, which is
-thrown away afterwards: no network, no processes, and no files but those of the workspace
-of -w, or of an empty one that lives as long as the script. FILE is a file of this host.
+		Long: `Run the script of FILE, of -c, or of standard input in an isolate inside croft. The isolate has
+no network, no processes, and only the files of the workspace of -w, or of an empty temporary
+one. FILE is a file of this host.
 
-The exit status is that of process.exit, and 1 for an exception; 125 is a failure of
-Croft's own.`,
+The exit status is that of process.exit, 1 for an exception, and 125 for an error of croft
+itself.`,
 		Example: "  croft script -c '6 * 7'\n  croft script -w demo -c 'fs.readdirSync(\".\")'\n  croft script -w demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runScript(ctx, opts, args)) }),
@@ -77,17 +77,17 @@ Croft's own.`,
 
 func (o *codeOptions) registerFlags(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
-	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default one of its own)")
-	f.StringVar(&o.provider, "provider", "", "kind of the workspace of its own (default sandbox for code, memory for scripts)")
-	f.StringVar(&o.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
+	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default a temporary one)")
+	f.StringVar(&o.provider, "provider", "", "kind of the temporary workspace (default sandbox for code, memory for scripts)")
+	f.StringVar(&o.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
-	f.StringVarP(&o.code, "code", "c", "", "what to run, instead of FILE")
-	f.StringVar(&o.dir, "dir", "", "where in the workspace it runs")
+	f.StringVarP(&o.code, "code", "c", "", "code to run, instead of FILE")
+	f.StringVar(&o.dir, "dir", "", "working directory in the workspace")
 	f.StringArrayVar(&o.env, "env", nil, "K=V; may be given several times")
 	f.DurationVar(&o.timeout, "timeout", 0, "interrupt it after this long (default 2m for code, 10s for scripts)")
 }
 
-// readSource returns the code to run; ok is false where a dialogue is meant.
+// readSource returns the code to run; ok is false for a REPL.
 func (a *command) readSource(opts codeOptions, args []string) (source string, ok bool, err error) {
 	if opts.code != "" && len(args) > 0 {
 		return "", false, usagef("give -c or FILE, not both")
@@ -112,7 +112,7 @@ func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) 
 		return err
 	}
 	if !ok && opts.blocks {
-		return usagef("there is nothing to run: give FILE, or -c TEXT, or - for standard input")
+		return usagef("nothing to run: give FILE, -c TEXT, or - for standard input")
 	}
 	env, err := parseEnv(opts.env)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 		return err
 	}
 	if !ok {
-		return usagef("there is nothing to run: give FILE, or -c CODE, or - for standard input")
+		return usagef("nothing to run: give FILE, -c CODE, or - for standard input")
 	}
 	env, err := parseEnv(opts.env)
 	if err != nil {
@@ -152,11 +152,11 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 	})
 }
 
-// inWorkspace calls f with the workspace that is named, or with one made for it.
+// inWorkspace calls f with the named workspace, or with a temporary one.
 func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
 		if opts.provider != "" || opts.options != "" {
-			return usagef("--provider and --options are for a workspace of its own: they can't be given with -w")
+			return usagef("--provider and --options are for a temporary workspace: leave them out with -w")
 		}
 		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 	}
@@ -165,7 +165,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return usagef("--options is not valid JSON")
+			return usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
@@ -195,7 +195,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	})
 }
 
-// executeCode runs code with the streams of this program, and returns how it ended.
+// executeCode runs code with the streams of this program and returns its outcome.
 func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
 	if !a.json {
 		code.OnOutput = a.writeOutput
@@ -221,7 +221,7 @@ func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(c
 	return nil
 }
 
-// writeOutput writes an output where it belongs.
+// writeOutput writes text to the standard streams and mentions other outputs.
 func (a *command) writeOutput(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout:
@@ -247,7 +247,7 @@ func writeText(w io.Writer, s string) error {
 	return err
 }
 
-// reportException tells of an exception, and of what was left out.
+// reportException prints the traceback, and how much output was dropped.
 func (a *command) reportException(res driver.CodeResult) {
 	if e := res.Error; e != nil {
 		trace := strings.Join(e.Traceback, "\n")
@@ -268,20 +268,20 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 		return err
 	}
 	if len(blocks) == 0 {
-		return usagef("there is no block of code in the text")
+		return usagef("the text has no code block")
 	}
 	for _, b := range blocks {
 		switch {
 		case b.Runnable(opts.Language):
 		case b.Language == "":
-			a.note("croft: the block at line %d names no language, and is left out; --language says which it is", b.Line)
+			a.note("croft: the block at line %d names no language and is skipped; set it with --language", b.Line)
 		default:
-			a.note("croft: the block at line %d is %s, and is left out", b.Line, printable(b.Language))
+			a.note("croft: the block at line %d is %s and is skipped", b.Line, printable(b.Language))
 		}
 	}
 	blocks = slices.DeleteFunc(blocks, func(b codeblock.Block) bool { return !b.Runnable(opts.Language) })
 	if len(blocks) == 0 {
-		return usagef("there is no block that can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
+		return usagef("no block can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
 	}
 	res, err := codeblock.Run(ctx, ws, blocks, &opts)
 	if err != nil {
@@ -304,7 +304,7 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 	return a.commandOutcome(res.Blocks[len(res.Blocks)-1].Result)
 }
 
-// blocksAnswer is how blocks ran as JSON, with output that can be read.
+// blocksAnswer is the JSON of the results of blocks, with output as text.
 type blocksAnswer struct {
 	Blocks  []blockAnswer `json:"blocks"`
 	Outputs []driver.Info `json:"outputs"`
@@ -324,7 +324,8 @@ func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
 	return out
 }
 
-// runREPL runs one piece of code after the other in one context.
+// runREPL is a read-eval-print loop: it runs one piece of code after the other in
+// one context.
 func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
 	c, err := ws.CreateContext(ctx, code.Language, &driver.ContextOptions{Dir: code.Dir, Env: code.Env})
 	if err != nil {
@@ -333,7 +334,7 @@ func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code dri
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		_ = ws.DeleteContext(ctx, c.ID) // it ends with the workspace, or when it was idle for long
+		_ = ws.DeleteContext(ctx, c.ID) // otherwise it ends with the workspace or by its idle time-out
 	}()
 	a.note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
 	t := a.newREPLInput()

@@ -23,15 +23,14 @@ func (a *command) collectCommand() *cobra.Command {
 	var opts collectOptions
 	cmd := &cobra.Command{
 		Use:   "collect NAME [GLOB...]",
-		Short: "Take files out of a workspace by patterns, with limits",
-		Long: `Take the files that the patterns match out of a workspace: into a directory, as artifacts
-with versions, or into the answer. Without a pattern that is out/**. Patterns know * ? [a-z]
-{a,b} and **, and may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or
-$WORKSPACE_DIR. No symlink is followed out of the workspace. What can't be taken is told,
-and does not keep the rest from it.
+		Short: "Copy files that match patterns out of a workspace, within limits",
+		Long: `Copy the files that match the patterns (default out/**) out of a workspace: to a directory, as
+artifacts with versions, or into the answer. A pattern may contain * ? [a-z] {a,b} and **, and
+may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or $WORKSPACE_DIR. No symlink is
+followed out of the workspace. A file that can't be read is reported; the others are copied.
 
-Into a directory, files of any size are written unless --max-file-bytes or --max-total-bytes
-are given; one beyond them is told and not written.`,
+In a directory, files of any size are written unless --max-file-bytes or --max-total-bytes is
+given; a larger file is reported and not written.`,
 		Example: "  croft collect demo '$OUTPUT_DIR/**' --to ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -41,12 +40,12 @@ are given; one beyond them is told and not written.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.to, "to", "", "write the files below this directory")
-	f.BoolVar(&opts.spec.Save, "save", false, "save them as artifacts of the workspace, in the data directory")
+	f.BoolVar(&opts.spec.Save, "save", false, "save the files as artifacts of the workspace, in the data directory")
 	f.StringVar(&opts.spec.NameTemplate, "name-template", "", "name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID")
-	f.BoolVar(&opts.spec.Inline, "inline", false, "content in the answer, with --json")
-	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "at most so many files (default 100)")
-	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "at most so many bytes of each (default 4 MiB with --inline or --save)")
-	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "at most so many bytes of all (default 64 MiB with --inline or --save)")
+	f.BoolVar(&opts.spec.Inline, "inline", false, "put the content into the answer; needs --json")
+	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "maximum number of files (default 100)")
+	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "maximum bytes of each file (default 4 MiB with --inline or --save)")
+	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "maximum bytes of all files (default 64 MiB with --inline or --save)")
 	return cmd
 }
 
@@ -83,7 +82,7 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 	})
 }
 
-// beyondLimits says what the limits kept from being taken.
+// beyondLimits describes the files that the limits excluded.
 func beyondLimits(man stage.Manifest) string {
 	cut := 0
 	for _, f := range man.Files {
@@ -92,9 +91,9 @@ func beyondLimits(man stage.Manifest) string {
 		}
 	}
 	if cut+man.Left == 0 {
-		return "more files match than are looked for"
+		return "more files match than the search returns"
 	}
-	return fmt.Sprintf("files beyond it: %d; files that were left: %d", cut, man.Left)
+	return fmt.Sprintf("files cut at the limit: %d; files not copied: %d", cut, man.Left)
 }
 
 // collectRows are the rows of a manifest.
@@ -114,13 +113,14 @@ func collectRows(man stage.Manifest) [][]string {
 	return rows
 }
 
-// newDirSink writes files below a directory of the host, whole, and never outside of it;
-// nil for no directory.
+// newDirSink returns a sink that writes files atomically below a directory of the
+// host, through an os.Root, so that no file name or symlink leads outside. It is nil
+// for "".
 func newDirSink(to string) (sink stage.Sink, done func(), err error) {
 	if to == "" {
 		return nil, func() {}, nil
 	}
-	if err := os.MkdirAll(to, 0o777); err != nil { // as the umask says
+	if err := os.MkdirAll(to, 0o777); err != nil { // less the umask
 		return nil, nil, err
 	}
 	root, err := os.OpenRoot(to)
@@ -135,5 +135,5 @@ func newDirSink(to string) (sink stage.Sink, done func(), err error) {
 		_, err := replaceBelow(root, ref.Name, body, info.Mode.Perm()|readable, false)
 		return err
 	}
-	return sink, func() { _ = root.Close() }, nil // files are closed by themselves
+	return sink, func() { _ = root.Close() }, nil // replaceBelow closes the files
 }

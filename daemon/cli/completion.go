@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/registry"
 )
 
-// registerCompletions lets the shell complete what commands take: the names of workspaces
-// where the usage says NAME first, kinds for --provider, and states for --state.
-// It is told of no error, since it asked nothing that somebody reads.
+// registerCompletions adds shell completion to cmd and the commands below it: names
+// of workspaces where the usage has NAME first, kinds for --provider, states for
+// --state. Errors are dropped: a shell shows none.
 func (a *command) registerCompletions(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.registerCompletions(c)
@@ -23,7 +23,7 @@ func (a *command) registerCompletions(cmd *cobra.Command) {
 	}
 	for flag, values := range map[string]func(context.Context) []string{"provider": a.providerKinds, "state": stateNames} {
 		if cmd.Flags().Lookup(flag) != nil {
-			// It fails for a flag that is not there.
+			// It fails only for a flag that does not exist.
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 				if a.resolveTarget(cmd, nil) != nil {
 					return nil, cobra.ShellCompDirectiveNoFileComp
@@ -34,8 +34,8 @@ func (a *command) registerCompletions(cmd *cobra.Command) {
 	}
 }
 
-// completeName offers the names of workspaces for the first argument, and the ids
-// of those without; for later ones the shell offers files.
+// completeName offers the names (or else ids) of workspaces for the first argument;
+// for later arguments the shell offers files.
 func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -75,8 +75,8 @@ func stateNames(context.Context) (names []string) {
 	return names
 }
 
-// withClientQuietly runs f with a client, unless that would make a data directory: to ask
-// for a completion changes nothing.
+// withClientQuietly runs f with a client and drops errors. It does nothing without a
+// data directory, since a completion must not create one.
 func (a *command) withClientQuietly(ctx context.Context, f func(*client.Client) error) {
 	if a.server == "" {
 		settings, err := a.settings()
@@ -87,5 +87,5 @@ func (a *command) withClientQuietly(ctx context.Context, f func(*client.Client) 
 			return
 		}
 	}
-	_ = a.withClient(ctx, f) // the shell offers nothing then
+	_ = a.withClient(ctx, f) // the shell then offers nothing
 }

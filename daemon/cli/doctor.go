@@ -15,10 +15,10 @@ import (
 func (a *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host gives, proven by trying",
-		Long: `Say what this host gives: every level of isolation with its proof or the reason why it
-fails, and for each provider its limits and what enforces them, its network, and how a
-template enters. With --server, of the server's host.`,
+		Short: "Report what this host supports, tested by trying",
+		Long: `Report what this host supports: each level of isolation, with the test that it passed or why it
+fails; and for each provider its limits and what enforces them, its network, and its
+copy-on-write. With --server, report on the server's host.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -45,7 +45,7 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 		}
 	}
 	if len(d.Levels) == 0 {
-		rows = append(rows, []string{"none", "yes", "no provider here has a fence"})
+		rows = append(rows, []string{"none", "yes", "no provider here isolates processes"})
 	}
 	if err := writeTable(w, rows); err != nil {
 		return err
@@ -59,10 +59,10 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 	return nil
 }
 
-// providerDetails says what a provider enforces, or why it does not.
+// providerDetails are the rows of a provider: what it enforces, or why it does not.
 func providerDetails(p client.ProviderInfo) [][]string {
 	if p.Error != nil {
-		return [][]string{{"  can't work here", oneLine(p.Error.Message)}}
+		return [][]string{{"  unusable here", oneLine(p.Error.Message)}}
 	}
 	if p.Traits == nil {
 		return nil

@@ -12,13 +12,13 @@ func (a *command) evalListCommand() *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "list SUITE",
-		Short: "List the cases and runners of a suite, and run nothing",
+		Short: "List the cases and runners of a suite",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return notRun(a.evalList(ctx, args[0], config))
 		}),
 	}
-	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
+	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
 	return cmd
 }
 
@@ -46,7 +46,7 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	defer s.Close() //nolint:errcheck // only temporary files are lost
 	l := evalListing{Suite: s.Path, Config: cfg.Path, Cases: []evalListCase{}, Runners: []evalListRunner{}}
 	for _, c := range s.Cases {
 		l.Cases = append(l.Cases, evalListCase{c.ID, append([]string{}, c.Tags...), c.ExpectedFail})

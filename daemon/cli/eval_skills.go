@@ -13,7 +13,7 @@ import (
 func (a *command) evalSkillsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Texts for agents that write suites",
+		Short: "Instructions for agents that write suites",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runGroup,
 	}

@@ -60,7 +60,9 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 		if err != nil {
 			return err
 		}
-		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.runInNewWorkspace(ctx, opts, words)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error {
+			return withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
+		})(cmd, args)
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)

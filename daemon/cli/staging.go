@@ -19,11 +19,13 @@ type remoteStaging struct{ c *client.Client }
 var _ stage.State = remoteStaging{}
 
 // Lock waits until nobody else prepares the workspace.
-func (s remoteStaging) Lock(ctx context.Context, id string) (func(), error) { return s.c.LockMemory(ctx, id) }
+func (s remoteStaging) Lock(ctx context.Context, id string) (func(), error) {
+	return s.c.LockStaging(ctx, id)
+}
 
 // Load returns the metadata of a workspace.
 func (s remoteStaging) Load(ctx context.Context, id string) (*stage.Metadata, error) {
-	data, err := s.c.Memory(ctx, id)
+	data, err := s.c.Staging(ctx, id)
 	if err != nil || data == nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func (s remoteStaging) Save(ctx context.Context, id string, m *stage.Metadata) e
 	if err != nil {
 		return fmt.Errorf("prep: encode metadata: %w: %w", fault.Internal, err)
 	}
-	return s.c.SaveMemory(ctx, id, data)
+	return s.c.SaveStaging(ctx, id, data)
 }
 
 // Record adds a collection; the server knows how many it keeps.
@@ -53,7 +55,9 @@ func (s remoteStaging) Record(ctx context.Context, id string, rec stage.OutputRe
 }
 
 // Delete forgets a workspace.
-func (s remoteStaging) Delete(ctx context.Context, id string) error { return s.c.SaveMemory(ctx, id, nil) }
+func (s remoteStaging) Delete(ctx context.Context, id string) error {
+	return s.c.SaveStaging(ctx, id, nil)
+}
 
 // remoteArtifacts are the artifacts of a workspace as the server keeps them.
 type remoteArtifacts struct {
