@@ -46,7 +46,7 @@ type Client struct {
 func NewClient(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("remote: server %q: %w: it is written http://HOST:PORT or https://HOST", redact(cfg.URL), fault.InvalidArgument)
+		return nil, fmt.Errorf("remote: server %q: %w: it is written http://HOST:PORT or https://HOST", redactURL(cfg.URL), fault.InvalidArgument)
 	}
 	if cfg.Token == "" {
 		return nil, fmt.Errorf("remote: server %s: %w: a token is required", cfg.URL, fault.InvalidArgument)
@@ -61,8 +61,8 @@ func NewClient(cfg Config) (*Client, error) {
 	}}, nil
 }
 
-// redact hides the password that somebody may have put into a URL.
-func redact(raw string) string {
+// redactURL hides the password that somebody may have put into a URL.
+func redactURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "(unreadable)"
@@ -127,11 +127,11 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, c.transportError(ctx, err)
 	}
 	if res.StatusCode/100 != 2 {
 		defer res.Body.Close()
-		return nil, c.refusal(res)
+		return nil, c.answerError(res)
 	}
 	return res, nil
 }
@@ -150,8 +150,8 @@ func checkName(path string) error {
 	return nil
 }
 
-// unreachable classifies an error of the transport.
-func (c *Client) unreachable(ctx context.Context, err error) error {
+// transportError classifies an error of the transport.
+func (c *Client) transportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("remote: server %s: %w", c.base, ctx.Err())
 	}
@@ -162,8 +162,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return fault.Transient(fmt.Errorf("remote: server %s: %w: %w", c.base, fault.Unavailable, err))
 }
 
-// refusal turns an error answer into an error.
-func (c *Client) refusal(res *http.Response) error {
+// answerError turns an error answer into an error.
+func (c *Client) answerError(res *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	var p struct {
 		Error *fault.Wire `json:"error"`
@@ -187,7 +187,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		err = json.NewDecoder(res.Body).Decode(out)
 	}
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.transportError(ctx, err)
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ func get[T any](ctx context.Context, c *Client, r request) (T, error) {
 	return out, err
 }
 
-// field sends r and returns one field of the answer.
-func field[T any](ctx context.Context, c *Client, name string, r request) (T, error) {
+// getField sends r and returns one field of the answer.
+func getField[T any](ctx context.Context, c *Client, name string, r request) (T, error) {
 	var out T
 	all, err := get[map[string]json.RawMessage](ctx, c, r)
 	if err == nil && len(all[name]) > 0 {
 		if err := json.Unmarshal(all[name], &out); err != nil {
-			return out, c.unreachable(ctx, err)
+			return out, c.transportError(ctx, err)
 		}
 	}
 	return out, err
@@ -217,35 +217,35 @@ type module struct {
 	id string
 }
 
-// ask is get for a route of the workspace.
-func ask[T any](ctx context.Context, m module, method, route string, q params) (T, error) {
-	out, err := get[T](ctx, m.c, request{method: method, path: at(m.id, route), query: q.Values})
-	return out, evicted(err)
+// callRoute is get for a route of the workspace.
+func callRoute[T any](ctx context.Context, m module, method, route string, q params) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: method, path: workspacePath(m.id, route), query: q.Values})
+	return out, evictedError(err)
 }
 
-// post is get for a route of the workspace that takes JSON.
-func post[T any](ctx context.Context, m module, route string, q params, body any) (T, error) {
-	out, err := get[T](ctx, m.c, request{method: http.MethodPost, path: at(m.id, route), query: q.Values, json: body})
-	return out, evicted(err)
+// postRoute is get for a route of the workspace that takes JSON.
+func postRoute[T any](ctx context.Context, m module, route string, q params, body any) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: http.MethodPost, path: workspacePath(m.id, route), query: q.Values, json: body})
+	return out, evictedError(err)
 }
 
-// askField is field for a route of the workspace.
-func askField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
-	out, err := field[T](ctx, m.c, name, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
-	return out, evicted(err)
+// callRouteField is field for a route of the workspace.
+func callRouteField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
+	out, err := getField[T](ctx, m.c, name, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})
+	return out, evictedError(err)
 }
 
-// do calls a route of the workspace that answers nothing.
-func (m module) do(ctx context.Context, method, route string, q params) error {
-	return evicted(m.c.call(ctx, request{method: method, path: at(m.id, route), query: q.Values}, nil))
+// callNoAnswer calls a route of the workspace that answers nothing.
+func (m module) callNoAnswer(ctx context.Context, method, route string, q params) error {
+	return evictedError(m.c.call(ctx, request{method: method, path: workspacePath(m.id, route), query: q.Values}, nil))
 }
 
 // open sends a request for the content of a file, which the header describes.
 func (m module) open(ctx context.Context, route, name string, q params) (io.ReadCloser, driver.Info, error) {
 	var info driver.Info
-	res, err := m.c.send(ctx, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
+	res, err := m.c.send(ctx, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})
 	if err != nil {
-		return nil, info, evicted(err)
+		return nil, info, evictedError(err)
 	}
 	if err := json.Unmarshal([]byte(res.Header.Get(infoHeader)), &info); err != nil {
 		res.Body.Close()

@@ -49,9 +49,9 @@ type EventFilter struct {
 // f returns an error, or ctx ends.
 func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.RawMessage) error) error {
 	q := url.Values{"kind": filter.Kinds}
-	set(q, "workspace", filter.Workspace)
-	set(q, "session", filter.Session)
-	set(q, "after", filter.After)
+	setParam(q, "workspace", filter.Workspace)
+	setParam(q, "session", filter.Session)
+	setParam(q, "after", filter.After)
 	if !filter.Follow {
 		q.Set("follow", "false")
 	}
@@ -68,7 +68,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 			if !filter.Follow && len(line) == 0 && ctx.Err() == nil {
 				return nil // all that is kept
 			}
-			return c.unreachable(ctx, err)
+			return c.transportError(ctx, err)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		switch text := string(line); {

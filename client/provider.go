@@ -92,10 +92,10 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	}
 	ws, err := p.Create(ctx, spec)
 	if err != nil {
-		return nil, started("open", spec.ID, err)
+		return nil, startError("open", spec.ID, err)
 	}
 	driver.Step(ctx, "remote: opened")
-	return p.build(ws)
+	return p.buildWorkspace(ws)
 }
 
 // Resolve attaches to the workspace with the id that ref holds.
@@ -112,17 +112,17 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, fault.WithCause(fmt.Errorf("remote: resolve %s: %w: the server does not know it", pl.ID, fault.Failed), fault.CauseGone)
 	}
 	if err != nil {
-		return nil, started("resolve", pl.ID, err)
+		return nil, startError("resolve", pl.ID, err)
 	}
 	if err := driver.CheckRevision(ref, ws.Revision); err != nil {
 		return nil, err
 	}
-	return p.build(ws)
+	return p.buildWorkspace(ws)
 }
 
-// started makes an unreachable server what Open and Resolve may answer with; the
+// startError makes an unreachable server what Open and Resolve may answer with; the
 // transient mark stays. Everything else is the server's own word.
-func started(verb, id string, err error) error {
+func startError(verb, id string, err error) error {
 	switch fault.Of(err) {
 	case fault.Unavailable, fault.Unauthenticated:
 		return fmt.Errorf("remote: %s %s: %w: %w", verb, id, fault.Failed, err)
@@ -137,12 +137,12 @@ func (c *Client) Attach(ctx context.Context, nameOrID string) (*driver.Workspace
 	if err != nil {
 		return nil, ws, err
 	}
-	d, err := c.build(ws)
+	d, err := c.buildWorkspace(ws)
 	return d, ws, err
 }
 
-// build is how Open and Resolve end.
-func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
+// buildWorkspace is how Open and Resolve end.
+func (c *Client) buildWorkspace(ws Workspace) (*driver.Workspace, error) {
 	caps := driver.NewCapabilities()
 	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot} { // the modules that the API has routes for
 		if ws.Capabilities.Has(c) {
@@ -153,32 +153,32 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	sh := c.shell(ws.ID)
-	d := &driver.Workspace{Ref: ref, Life: c.life(ws.ID, caps, sh)}
+	sh := c.newShell(ws.ID)
+	d := &driver.Workspace{Ref: ref, Life: c.lifecycle(ws.ID, caps, sh)}
 	if ws.Traits != nil {
 		d.Traits = *ws.Traits
 	}
 	if caps.Has(driver.CapFS) {
-		d.FS = c.fs(ws)
+		d.FS = c.filesModule(ws)
 	}
 	if caps.Has(driver.CapCode) {
-		d.Code = c.code(ws)
+		d.Code = c.codeModule(ws)
 	}
 	if caps.Has(driver.CapScript) {
 		d.Script = &driver.Interpreter{Coder: &coder{module{c, ws.ID}, "/script"}, Languages: ws.ScriptLanguages}
 	}
 	if caps.Has(driver.CapSnapshot) {
-		d.Life.Snapshot = c.snapshots(ws)
+		d.Life.Snapshot = c.snapshotsModule(ws)
 	}
 	if caps.Has(driver.CapShell) {
-		d.Shell = sh.driver()
-		d.Life.Pause = func(ctx context.Context) error { return evicted(c.Pause(ctx, ws.ID)) }
-		d.Life.Resume = func(ctx context.Context) error { return evicted(c.Resume(ctx, ws.ID)) }
+		d.Shell = sh.driverModule()
+		d.Life.Pause = func(ctx context.Context) error { return evictedError(c.Pause(ctx, ws.ID)) }
+		d.Life.Resume = func(ctx context.Context) error { return evictedError(c.Resume(ctx, ws.ID)) }
 	}
 	return d, nil
 }
 
-func (c *Client) life(id string, caps driver.Capabilities, sh *shell) driver.Life {
+func (c *Client) lifecycle(id string, caps driver.Capabilities, sh *shell) driver.Life {
 	return driver.Life{
 		Close: func(context.Context) error {
 			sh.close()
@@ -195,7 +195,7 @@ func (c *Client) life(id string, caps driver.Capabilities, sh *shell) driver.Lif
 		Update: func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 			ws, err := c.Change(ctx, id, Change{Policy: &policy})
 			if err != nil {
-				return driver.Ref{}, evicted(err)
+				return driver.Ref{}, evictedError(err)
 			}
 			driver.Step(ctx, "remote: updated")
 			return driver.NewRef(kind, payload{ID: id}, caps, ws.Revision)
@@ -225,9 +225,9 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	return errors.Join(errs...)
 }
 
-// evicted tells a workspace that the server no longer knows from a file that is
+// evictedError tells a workspace that the server no longer knows from a file that is
 // not there.
-func evicted(err error) error {
+func evictedError(err error) error {
 	if fault.Of(err) == fault.NotFound && fault.CauseOf(err) == fault.CauseGone {
 		return fmt.Errorf("remote: %w: %w", fault.Evicted, err)
 	}

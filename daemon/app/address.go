@@ -24,7 +24,7 @@ func CheckAddr(addr string, explicitToken bool) error {
 		return fmt.Errorf("system: address %q: %w: write the host out, such as 127.0.0.1%s; 0.0.0.0%s binds every interface",
 			addr, fault.InvalidArgument, addr, addr)
 	}
-	if !loopback(host) && !explicitToken {
+	if !isLoopbackHost(host) && !explicitToken {
 		return fmt.Errorf("system: address %q is beyond loopback: %w: give a token of your own with --token or CROFT_TOKEN", addr, fault.PermissionDenied)
 	}
 	return nil
@@ -33,10 +33,10 @@ func CheckAddr(addr string, explicitToken bool) error {
 // Loopback reports whether an address, HOST:PORT, is of this host alone.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	return err == nil && loopback(host)
+	return err == nil && isLoopbackHost(host)
 }
 
-func loopback(host string) bool {
+func isLoopbackHost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}

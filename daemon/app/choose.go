@@ -13,20 +13,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// preferred is the order in which providers are tried where the configuration
+// defaultOrder is the order in which providers are tried where the configuration
 // has none: the fence first, and what keeps nothing last.
-var preferred = []string{"sandbox", "docker", "local", "filestore", "memory"}
+var defaultOrder = []string{"sandbox", "docker", "local", "filestore", "memory"}
 
-// choose returns the name of the first provider that gives what is wished for:
+// chooseProvider returns the name of the first provider that gives what is wished for:
 // its isolation, its limits, its network, its durability, its capabilities, and
 // files that outlive the process where the workspace should persist. Where none
 // does, the error says of each why not.
-func (s *System) choose(ctx context.Context, spec driver.Spec) (string, error) {
+func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, error) {
 	var reasons []error
-	for _, name := range s.candidates() {
+	for _, name := range s.candidateProviders() {
 		kind, _, err := s.settings.Provider(name)
 		if err == nil {
-			err = s.suits(ctx, kind, spec)
+			err = s.checkProvider(ctx, kind, spec)
 		}
 		if err == nil {
 			return name, nil
@@ -39,25 +39,25 @@ func (s *System) choose(ctx context.Context, spec driver.Spec) (string, error) {
 	return "", fmt.Errorf("system: choose a provider: %w: none gives what is asked for:\n%w", fault.Unsupported, errors.Join(reasons...))
 }
 
-// candidates lists the names of providers, best first.
-func (s *System) candidates() []string {
+// candidateProviders lists the names of providers, best first.
+func (s *System) candidateProviders() []string {
 	if names := s.settings.Defaults.Prefer; len(names) > 0 {
 		return names
 	}
 	kinds := s.Mux.Kinds()
 	slices.Sort(kinds)
 	rank := func(kind string) int {
-		if i := slices.Index(preferred, kind); i >= 0 {
+		if i := slices.Index(defaultOrder, kind); i >= 0 {
 			return i
 		}
-		return len(preferred)
+		return len(defaultOrder)
 	}
 	slices.SortStableFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
 	return kinds
 }
 
-// suits says why a provider can't give what is wished for, if it can't.
-func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error {
+// checkProvider says why a provider can't give what is wished for, if it can't.
+func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spec) error {
 	p, err := s.Mux.Provider(kind)
 	if err != nil {
 		return err
@@ -80,13 +80,13 @@ func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error
 	}
 	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
 		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
-			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, names(missing))
+			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, joinCapabilities(missing))
 		}
 	}
 	return nil
 }
 
-func names(caps []driver.Capability) string {
+func joinCapabilities(caps []driver.Capability) string {
 	var out []string
 	for _, c := range caps {
 		out = append(out, string(c))
@@ -94,9 +94,9 @@ func names(caps []driver.Capability) string {
 	return strings.Join(out, ", ")
 }
 
-// byNeed puts the provider that suits in the place of Auto. The policy of the
+// resolveAuto puts the provider that suits in the place of Auto. The policy of the
 // wish is complete.
-func (s *System) byNeed(ctx context.Context, spec *driver.Spec) error {
+func (s *System) resolveAuto(ctx context.Context, spec *driver.Spec) error {
 	name := spec.Kind
 	if name == "" {
 		name = s.settings.Defaults.Provider
@@ -104,7 +104,7 @@ func (s *System) byNeed(ctx context.Context, spec *driver.Spec) error {
 	if name != config.Auto {
 		return nil
 	}
-	chosen, err := s.choose(ctx, *spec)
+	chosen, err := s.chooseProvider(ctx, *spec)
 	spec.Kind = chosen
 	return err
 }

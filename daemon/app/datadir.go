@@ -52,9 +52,9 @@ func DataDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// prepare makes the data directory, or checks the one that is there, and returns
+// prepareDataDir makes the data directory, or checks the one that is there, and returns
 // its absolute path.
-func prepare(dir string) (string, error) {
+func prepareDataDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("system: data directory %s: %w", dir, err)
@@ -62,7 +62,7 @@ func prepare(dir string) (string, error) {
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", fmt.Errorf("system: make data directory: %w", err)
 	}
-	info, err := own("data directory", abs, fs.ModeDir)
+	info, err := checkOwned("data directory", abs, fs.ModeDir)
 	if err != nil {
 		return "", err
 	}
@@ -78,10 +78,10 @@ func prepare(dir string) (string, error) {
 	return abs, nil
 }
 
-// own returns what there is at path if it has the given type and belongs to the
+// checkOwned returns what there is at path if it has the given type and belongs to the
 // user that the program runs as: what others made they can also fill, with a
 // token that they know, or with links to where they like data to go.
-func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
+func checkOwned(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, fmt.Errorf("system: %s: %w", what, err)
@@ -92,7 +92,7 @@ func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 	case got != want:
 		return nil, fmt.Errorf("system: %s %s: %w: it is of another type (%s)", what, path, fault.InvalidArgument, info.Mode())
 	}
-	if owner, ok := ours(info); !ok {
+	if owner, ok := isOwnedByUser(info); !ok {
 		return nil, fmt.Errorf("system: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
 			what, path, fault.PermissionDenied, owner, os.Geteuid())
 	}
@@ -104,12 +104,12 @@ func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 func checkVersion(dir string) error {
 	path := filepath.Join(dir, versionFile)
 	const what = "version of the data directory"
-	_, err := own(what, path, 0)
+	_, err := checkOwned(what, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if marked := mark(dir, path); !errors.Is(marked, fs.ErrExist) {
+		if marked := writeVersion(dir, path); !errors.Is(marked, fs.ErrExist) {
 			return marked
 		}
-		_, err = own(what, path, 0) // it came meanwhile
+		_, err = checkOwned(what, path, 0) // it came meanwhile
 	}
 	if err != nil {
 		return err
@@ -133,9 +133,9 @@ func checkVersion(dir string) error {
 	return nil
 }
 
-// mark makes the version of an empty directory, or fails with fs.ErrExist where
+// writeVersion makes the version of an empty directory, or fails with fs.ErrExist where
 // another croft did, maybe while the directory was looked at.
-func mark(dir, path string) error {
+func writeVersion(dir, path string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("system: data directory: %w", err)
@@ -153,15 +153,15 @@ func mark(dir, path string) error {
 		return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
 			dir, fault.InvalidArgument, e.Name(), versionFile)
 	}
-	if err := once(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
+	if err := createFile(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
 		return fmt.Errorf("system: mark data directory: %w", err)
 	}
 	return nil
 }
 
-// once makes a file with all its content, or fails with fs.ErrExist: whoever
+// createFile makes a file with all its content, or fails with fs.ErrExist: whoever
 // reads it never sees a part.
-func once(path, content string, mode fs.FileMode) error {
+func createFile(path, content string, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -186,15 +186,15 @@ func once(path, content string, mode fs.FileMode) error {
 // loadToken returns the token of the data directory, which it makes once.
 func loadToken(dir string) (string, error) {
 	path := filepath.Join(dir, tokenFile)
-	info, err := own("token", path, 0)
+	info, err := checkOwned("token", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		var raw [32]byte
 		rand.Read(raw[:]) // never fails
-		err = once(path, base64.RawURLEncoding.EncodeToString(raw[:])+"\n", 0o600)
+		err = createFile(path, base64.RawURLEncoding.EncodeToString(raw[:])+"\n", 0o600)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("system: make token: %w", err)
 		}
-		info, err = own("token", path, 0)
+		info, err = checkOwned("token", path, 0)
 	}
 	if err != nil {
 		return "", err

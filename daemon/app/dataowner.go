@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	groundFile = "store-id"
-	groundLock = "store-id.lock"
+	ownerFile = "store-id"
+	ownerLock = "store-id.lock"
 
-	// nobodyKnows stands in the file for a store that can't be named.
-	nobodyKnows = "unknown"
+	// unknownStore stands in the file for a store that can't be named.
+	unknownStore = "unknown"
 )
 
 // dataDirOwner is the data directory as registry.Ground. The file store-id has the id
@@ -40,7 +40,7 @@ type dataDirOwner struct {
 // can't be written it is tried again when it is needed.
 func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*dataDirOwner, error) {
 	g := &dataDirOwner{dir: dir, providers: providers}
-	stores, err := g.read()
+	stores, err := g.readStores()
 	if err != nil || slices.Equal(stores, []string{store.ID()}) {
 		return g, err
 	}
@@ -52,7 +52,7 @@ func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provide
 	leave, err := g.lock(ctx, true)
 	if err == nil {
 		defer leave()
-		_, err = g.settle(ctx, store.ID())
+		_, err = g.claim(ctx, store.ID())
 	}
 	if err != nil {
 		log.Warn("mark the data directory", "error", err)
@@ -62,27 +62,27 @@ func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provide
 
 // LockShared adds the store to those that have workspaces here.
 func (g *dataDirOwner) LockShared(ctx context.Context, store string) (func(), error) {
-	if stores, err := g.read(); err != nil {
+	if stores, err := g.readStores(); err != nil {
 		return nil, err
 	} else if !slices.Contains(stores, store) {
-		if err := g.add(ctx, store); err != nil {
+		if err := g.addStore(ctx, store); err != nil {
 			return nil, err
 		}
 	}
 	return g.lock(ctx, false)
 }
 
-func (g *dataDirOwner) add(ctx context.Context, store string) error {
+func (g *dataDirOwner) addStore(ctx context.Context, store string) error {
 	leave, err := g.lock(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	stores, err := g.settle(ctx, store)
+	stores, err := g.claim(ctx, store)
 	if err != nil || slices.Contains(stores, store) {
 		return err
 	}
-	return g.write(append(stores, store))
+	return g.writeStores(append(stores, store))
 }
 
 // LockExclusive refuses where anyone else has workspaces here.
@@ -91,11 +91,11 @@ func (g *dataDirOwner) LockExclusive(ctx context.Context, store string) (func(),
 	if err != nil {
 		return nil, err
 	}
-	stores, err := g.settle(ctx, store)
+	stores, err := g.claim(ctx, store)
 	if err == nil && !slices.Equal(stores, []string{store}) {
 		err = fmt.Errorf("system: data directory %s: %w: it holds workspaces of store %s, and this is store %s; nothing is removed. "+
 			"Bring back the store that knows them, or move them away, or give them up: write %s alone into %s",
-			g.dir, fault.WrongState, strings.Join(without(stores, store), ", "), store, store, filepath.Join(g.dir, groundFile))
+			g.dir, fault.WrongState, strings.Join(withoutStore(stores, store), ", "), store, store, filepath.Join(g.dir, ownerFile))
 	}
 	if err != nil {
 		leave()
@@ -104,33 +104,33 @@ func (g *dataDirOwner) LockExclusive(ctx context.Context, store string) (func(),
 	return leave, nil
 }
 
-func without(stores []string, store string) []string {
+func withoutStore(stores []string, store string) []string {
 	return slices.DeleteFunc(slices.Clone(stores), func(s string) bool { return s == store })
 }
 
-// settle returns the stores of the directory, with the lock held. A directory
+// claim returns the stores of the directory, with the lock held. A directory
 // that holds nothing becomes the store's.
-func (g *dataDirOwner) settle(ctx context.Context, store string) ([]string, error) {
-	stores, err := g.read()
+func (g *dataDirOwner) claim(ctx context.Context, store string) ([]string, error) {
+	stores, err := g.readStores()
 	if err != nil || slices.Equal(stores, []string{store}) {
 		return stores, err
 	}
-	held, err := g.held(ctx)
+	held, err := g.hasWorkspaces(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case !held, len(stores) == 0 && !g.fresh:
 		stores = []string{store}
 	case len(stores) == 0:
-		stores = []string{nobodyKnows}
+		stores = []string{unknownStore}
 	default:
 		return stores, nil
 	}
-	return stores, g.write(stores)
+	return stores, g.writeStores(stores)
 }
 
-// held reports whether a provider has a workspace.
-func (g *dataDirOwner) held(ctx context.Context) (bool, error) {
+// hasWorkspaces reports whether a provider has a workspace.
+func (g *dataDirOwner) hasWorkspaces(ctx context.Context) (bool, error) {
 	for _, p := range g.providers {
 		persistent, ok := driver.Find[driver.Persistent](p)
 		if !ok {
@@ -143,17 +143,17 @@ func (g *dataDirOwner) held(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (g *dataDirOwner) read() ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(g.dir, groundFile))
+func (g *dataDirOwner) readStores() ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, ownerFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return strings.Fields(string(data)), hostError("read whose data it is", err)
 }
 
-// write replaces the file, so that whoever reads it never sees a part.
-func (g *dataDirOwner) write(stores []string) error {
-	path := filepath.Join(g.dir, groundFile)
+// writeStores replaces the file, so that whoever reads it never sees a part.
+func (g *dataDirOwner) writeStores(stores []string) error {
+	path := filepath.Join(g.dir, ownerFile)
 	err := atomicfile.Write(path, []byte(strings.Join(stores, "\n")+"\n"), atomicfile.Options{Durable: true, Temp: path + ".new"})
 	return hostError("write whose data it is", err)
 }
@@ -163,7 +163,7 @@ func (g *dataDirOwner) lock(ctx context.Context, exclusive bool) (func(), error)
 	if exclusive {
 		take = flockfile.Lock
 	}
-	l, err := take(ctx, filepath.Join(g.dir, groundLock))
+	l, err := take(ctx, filepath.Join(g.dir, ownerLock))
 	if err != nil {
 		return nil, hostError("lock whose data it is", err)
 	}

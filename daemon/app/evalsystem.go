@@ -48,7 +48,7 @@ type EvalConfig struct {
 // OpenEval makes the ground of an evaluation, and removes what others left that
 // are dead.
 func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
-	data, err := prepare(cfg.Settings.Data)
+	data, err := prepareDataDir(cfg.Settings.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	}
 	sweepEvals(ctx, root, cfg.Log)
 	g := &EvalSystem{dir: filepath.Join(root, driver.NewID())}
-	g.lock = flock.New(lockOf(g.dir))
+	g.lock = flock.New(lockPath(g.dir))
 	if ok, err := g.lock.TryLock(); err != nil || !ok {
 		return nil, fmt.Errorf("system: lock %s: %w: %w", g.dir, fault.Unavailable, err)
 	}
@@ -71,7 +71,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
-		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events, Inside: cfg.Inside,
+		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Events: cfg.Events, Inside: cfg.Inside,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
@@ -80,8 +80,8 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	return g, nil
 }
 
-// lockOf is beside the directory, which goes while it is held.
-func lockOf(dir string) string { return dir + ".lock" }
+// lockPath is beside the directory, which goes while it is held.
+func lockPath(dir string) string { return dir + ".lock" }
 
 // Close ends all that is left in the ground, and removes it.
 func (g *EvalSystem) Close(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (g *EvalSystem) Close(ctx context.Context) error {
 	if g.provider != nil {
 		errs = append(errs, g.provider.Sweep(context.WithoutCancel(ctx), nil), g.provider.Close())
 	}
-	errs = append(errs, files.RemoveTree(g.dir), os.Remove(lockOf(g.dir)), g.lock.Close())
+	errs = append(errs, files.RemoveTree(g.dir), os.Remove(lockPath(g.dir)), g.lock.Close())
 	return errors.Join(errs...)
 }
 
@@ -104,13 +104,13 @@ func sweepEvals(ctx context.Context, root string, log *slog.Logger) {
 			continue
 		}
 		dir := filepath.Join(root, e.Name())
-		lock := flock.New(lockOf(dir))
+		lock := flock.New(lockPath(dir))
 		if ok, err := lock.TryLock(); err != nil || !ok {
 			continue // it lives
 		}
 		p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Log: log})
 		if err == nil {
-			err = errors.Join(p.Sweep(ctx, nil), p.Close(), files.RemoveTree(dir), os.Remove(lockOf(dir)))
+			err = errors.Join(p.Sweep(ctx, nil), p.Close(), files.RemoveTree(dir), os.Remove(lockPath(dir)))
 		}
 		if err != nil && log != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Warn("system: remove what an evaluation left", "dir", dir, "error", err)

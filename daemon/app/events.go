@@ -81,8 +81,8 @@ func (e *events) Emit(ev event.Event) {
 	}
 }
 
-// announce has f called with each workspace that becomes ready, one at a time.
-func (e *events) announce(ctx context.Context, f func(context.Context, string)) {
+// startAnnouncer has f called with each workspace that becomes ready, one at a time.
+func (e *events) startAnnouncer(ctx context.Context, f func(context.Context, string)) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.done.Go(func() {
 		for {
@@ -114,11 +114,11 @@ func (e *events) next() (id string, over bool) {
 	return id, false
 }
 
-// announceBound is how long shutting down waits for what is to be announced.
-const announceBound = 10 * time.Second
+// announceTimeout is how long shutting down waits for what is to be announced.
+const announceTimeout = 10 * time.Second
 
-// quiet ends announcing: what is in the queue is told of, within a bound.
-func (e *events) quiet() {
+// stopAnnouncer ends announcing: what is in the queue is told of, within a bound.
+func (e *events) stopAnnouncer() {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *events) quiet() {
 	case e.wake <- struct{}{}:
 	default:
 	}
-	late := time.AfterFunc(announceBound, e.stop)
+	late := time.AfterFunc(announceTimeout, e.stop)
 	e.done.Wait()
 	late.Stop()
 	e.stop()
@@ -139,22 +139,22 @@ func (e *events) close() error {
 	return e.file.Close()
 }
 
-// levels tries every level of isolation that a provider has.
-func (s *System) levels(ctx context.Context) []rest.Level {
+// isolationLevels tries every level of isolation that a provider has.
+func (s *System) isolationLevels(ctx context.Context) []rest.Level {
 	var out []rest.Level
 	for _, kind := range s.Mux.Kinds() {
 		p, err := s.Mux.Provider(kind)
 		if err != nil {
 			continue // it was taken away meanwhile
 		}
-		for _, r := range levelsOf(ctx, p) {
+		for _, r := range providerLevels(ctx, p) {
 			out = append(out, rest.Level{Provider: kind, Level: r.Level, Works: r.Works, Proof: r.Proof, Reason: r.Reason, Lacks: r.Lacks})
 		}
 	}
 	return out
 }
 
-func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
+func providerLevels(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
 	type levelled interface {
 		Levels(ctx context.Context) []sandbox.LevelReport
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/croft-run/croft/snapshot/bucket"
 )
 
-// export copies a snapshot to a store in a bucket. One in a directory of this host
+// exportFunc copies a snapshot to a store in a bucket. One in a directory of this host
 // lies where workspaces may use directories, and never in our own.
-func (s *System) export(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
+func (s *System) exportFunc(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
 	return func(ctx context.Context, id, to string, credentials bool) (_ *snapshot.Manifest, err error) {
-		if err := s.permitExport(to, roots); err != nil {
+		if err := s.checkBucket(to, roots); err != nil {
 			return nil, err
 		}
 		b, err := bucket.Open(ctx, to)
@@ -31,12 +31,12 @@ func (s *System) export(roots []string) func(ctx context.Context, id, to string,
 	}
 }
 
-// imported returns what brings snapshots back from buckets, which for those in
+// importFunc returns what brings snapshots back from buckets, which for those in
 // directories must lie in one of roots, unless that is nil. Without an id nothing
 // is brought, and the answer is what there is.
-func (s *System) imported(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
+func (s *System) importFunc(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
 	return func(ctx context.Context, id, from string) (_ []*snapshot.Manifest, err error) {
-		if err := s.permitExport(from, roots); err != nil {
+		if err := s.checkBucket(from, roots); err != nil {
 			return nil, err
 		}
 		b, err := bucket.Open(ctx, from)
@@ -48,7 +48,7 @@ func (s *System) imported(roots []string) func(ctx context.Context, id, from str
 		if id == "" {
 			return there.List(ctx)
 		}
-		m, err := s.bring(ctx, there, id)
+		m, err := s.importSnapshot(ctx, there, id)
 		if err != nil {
 			return nil, err
 		}
@@ -56,10 +56,10 @@ func (s *System) imported(roots []string) func(ctx context.Context, id, from str
 	}
 }
 
-// bring copies a snapshot from a store that others may have written: what it says
+// importSnapshot copies a snapshot from a store that others may have written: what it says
 // to lie over is no directory of this host, and labels that mean something to
 // Croft are not taken from it.
-func (s *System) bring(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
+func (s *System) importSnapshot(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
 	tree, m, err := there.Tree(ctx, id)
 	if err != nil {
 		return nil, err
@@ -72,21 +72,21 @@ func (s *System) bring(ctx context.Context, there *snapshot.Store, id string) (*
 	return s.snapshots.Take(ctx, tree, &snapshot.TakeOptions{Info: info})
 }
 
-func (s *System) permitExport(to string, roots []string) error {
+func (s *System) checkBucket(to string, roots []string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "file" {
 		return nil // bucket.Open judges it
 	}
 	path := files.Resolve(u.Path)
-	if within(files.Resolve(s.Dir), path) || within(path, files.Resolve(s.Dir)) {
+	if isWithin(files.Resolve(s.Dir), path) || isWithin(path, files.Resolve(s.Dir)) {
 		return fmt.Errorf("system: bucket %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
 	}
-	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(files.Resolve(root), path) }) {
+	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return isWithin(files.Resolve(root), path) }) {
 		return fmt.Errorf("system: bucket %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
 	}
 	return nil
 }
 
-func within(root, path string) bool {
+func isWithin(root, path string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }

@@ -19,18 +19,18 @@ type ImageSource struct {
 	Template string // a template, by its name
 }
 
-// engined is a provider that has an engine of containers.
-type engined interface {
+// imageProvider is a provider that has an engine of containers.
+type imageProvider interface {
 	Images() docker.Images
 	Collect(ctx context.Context) ([]docker.Leftover, error)
 }
 
-func (s *System) engine() (engined, error) {
+func (s *System) dockerEngine() (imageProvider, error) {
 	p, err := s.Mux.Provider(docker.Kind)
 	if err != nil {
 		return nil, err
 	}
-	e, ok := driver.Find[engined](p)
+	e, ok := driver.Find[imageProvider](p)
 	if !ok {
 		return nil, fmt.Errorf("system: images: %w: the provider %q has no engine on this system", fault.Unsupported, docker.Kind)
 	}
@@ -39,7 +39,7 @@ func (s *System) engine() (engined, error) {
 
 // Images lists the images of the engine.
 func (s *System) Images(ctx context.Context) ([]Image, error) {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (s *System) Images(ctx context.Context) ([]Image, error) {
 
 // ImportImage brings an image in under a name.
 func (s *System) ImportImage(ctx context.Context, from ImageSource, name string) error {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *System) ImportImage(ctx context.Context, from ImageSource, name string)
 
 // RemoveImage takes a name from an image.
 func (s *System) RemoveImage(ctx context.Context, name string) error {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ type Collected struct {
 func (s *System) Collect(ctx context.Context) (Collected, error) {
 	err := s.Registry.Sweep(ctx)
 	c := Collected{Containers: []docker.Leftover{}}
-	e, eerr := s.engine()
+	e, eerr := s.dockerEngine()
 	if fault.Of(eerr) == fault.Unsupported {
 		return c, err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// lock makes this process the one that serves the data directory. The lock ends
+// lockDataDir makes this process the one that serves the data directory. The lock ends
 // with the process, however that ends.
-func lock(dir string) (unlock func(), err error) {
+func lockDataDir(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockFile)
 	l := flock.New(path, flock.SetPermissions(0o600))
 	ok, err := l.TryLock()

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// ours reports whether a file belongs to the user that the program runs as, and
+// isOwnedByUser reports whether a file belongs to the user that the program runs as, and
 // to whom it does otherwise. To root everything is open, so that a mode says
 // nothing of who may have written what it reads.
-func ours(info fs.FileInfo) (owner uint32, ok bool) {
+func isOwnedByUser(info fs.FileInfo) (owner uint32, ok bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
 		return 0, true

@@ -32,7 +32,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 // Lock makes this system the one that serves its data directory; another one
 // that does is AlreadyExists, with its process id.
-func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
+func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order; meanwhile it sweeps
 // what crashes left behind and keeps leases and expiry going. It closes l. The
@@ -46,7 +46,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	ran := make(chan error, 1)
 	go func() { ran <- s.background(background) }()
 
-	server := s.server(ctx)
+	server := s.newHTTPServer(ctx)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -55,11 +55,11 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		s.API.Drain()
 		s.agents.drain()
-		if err := bounded(ctx, requestsBound, server.Shutdown); err != nil {
+		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
 		}
-		if err := bounded(ctx, requestsBound, s.API.Wait); err != nil {
+		if err := withTimeout(ctx, requestsTimeout, s.API.Wait); err != nil {
 			s.log.Warn("connections were cut off", "error", err)
 		}
 		<-served
@@ -73,17 +73,17 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	return ignoreClosed(errors.Join(errs...))
 }
 
-// leastToken is how long a token must be that others may try to guess.
-const leastToken = 16
+// minTokenLength is how long a token must be that others may try to guess.
+const minTokenLength = 16
 
 // CheckToken refuses a token that is too short for an address beyond loopback.
 func (s *System) CheckToken(addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= leastToken {
+	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= minTokenLength {
 		return nil
 	}
 	return fmt.Errorf("system: serve on %s: %w: beyond loopback a token has at least %d characters, and this one has %d",
-		addr, fault.InvalidArgument, leastToken, len(s.Token))
+		addr, fault.InvalidArgument, minTokenLength, len(s.Token))
 }
 
 // background sweeps and keeps leases and expiry going. Opening waits for the

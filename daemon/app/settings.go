@@ -42,9 +42,9 @@ func (s *System) hostRoots(beyond bool) []string {
 	return nil
 }
 
-// rules returns what is judged of the commands of a kind, beyond what its
+// commandPolicy returns what is judged of the commands of a kind, beyond what its
 // provider does by itself.
-func (s *System) rules(kind string) *cmdpolicy.Options {
+func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	rules := new(cmdpolicy.Options)
 	if kind == sandbox.Kind {
 		rules = cmdpolicy.Sandbox()
@@ -55,8 +55,8 @@ func (s *System) rules(kind string) *cmdpolicy.Options {
 	return rules
 }
 
-// credentials says how those of the configuration are sent.
-func credentials(c *config.Config) map[string]egress.Credential {
+// egressCredentials says how those of the configuration are sent.
+func egressCredentials(c *config.Config) map[string]egress.Credential {
 	all := map[string]egress.Credential{}
 	for name, cred := range c.Credentials() {
 		all[name] = egress.Credential{
@@ -88,25 +88,25 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 	})
 }
 
-// admit makes the wish for a workspace complete as the configuration says: its
+// admitSpec makes the wish for a workspace complete as the configuration says: its
 // provider by name, with the options that it has there, and its policy.
-func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) error {
+func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string) error {
 	var err error
 	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
 		return err
 	}
-	if err := s.byNeed(ctx, spec); err != nil {
+	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
 	kind, options, err := s.settings.Provider(spec.Kind)
 	if err != nil {
 		return err
 	}
-	if spec.Config, err = merge(options, spec.Config); err != nil {
+	if spec.Config, err = mergeObjects(options, spec.Config); err != nil {
 		return fmt.Errorf("system: options of provider %s: %w", spec.Kind, err)
 	}
 	spec.Kind = kind
-	if err := s.startFrom(ctx, spec); err != nil {
+	if err := s.resolveTemplate(ctx, spec); err != nil {
 		return err
 	}
 	whose := ""
@@ -116,9 +116,9 @@ func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) er
 	return s.checkCredentials(ctx, whose, spec.Policy)
 }
 
-// startFrom finds the template that a wish names, which is a snapshot. A path is
+// resolveTemplate finds the template that a wish names, which is a snapshot. A path is
 // the provider's to judge.
-func (s *System) startFrom(ctx context.Context, spec *driver.Spec) error {
+func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 	if spec.From.Template == "" || filepath.IsAbs(spec.From.Template) {
 		return nil
 	}
@@ -141,12 +141,12 @@ func (s *System) admitPolicy(ctx context.Context, id string, policy driver.Polic
 // checkCredentials refuses a policy with a credential that can't be had, so that
 // it fails now and not at a request in the middle of somebody's work.
 func (s *System) checkCredentials(ctx context.Context, whose string, policy driver.Policy) error {
-	known := credentials(s.settings)
+	known := egressCredentials(s.settings)
 	for _, r := range policy.Network.Allow {
 		if r.Credential == "" {
 			continue
 		}
-		name := secretOf(known, r.Credential)
+		name := secretName(known, r.Credential)
 		if err := s.settings.CheckHost(name, r.Host); err != nil {
 			return err
 		}
@@ -163,16 +163,16 @@ func (s *System) checkCredentials(ctx context.Context, whose string, policy driv
 	return nil
 }
 
-// secretOf returns the secret that a credential is, by default the one of its name.
-func secretOf(known map[string]egress.Credential, credential string) string {
+// secretName returns the secret that a credential is, by default the one of its name.
+func secretName(known map[string]egress.Credential, credential string) string {
 	if name := known[credential].Secret; name != "" {
 		return name
 	}
 	return credential
 }
 
-// merge returns the object with the keys of both; those of the second win.
-func merge(base, over json.RawMessage) (json.RawMessage, error) {
+// mergeObjects returns the object with the keys of both; those of the second win.
+func mergeObjects(base, over json.RawMessage) (json.RawMessage, error) {
 	if len(base) == 0 || len(over) == 0 {
 		return append(base, over...), nil
 	}

@@ -50,8 +50,8 @@ type Config struct {
 // How long the steps of shutting down may take: requests that go on, whose clients may
 // never be done, and our own work, which is cut off only where it hangs.
 const (
-	requestsBound = 10 * time.Second
-	ownBound      = 30 * time.Second
+	requestsTimeout = 10 * time.Second
+	stepTimeout     = 30 * time.Second
 )
 
 // A System is an open data directory with all that works on it.
@@ -67,18 +67,18 @@ type System struct {
 	secrets  *secret.Store
 	events   *events
 	store    registry.Store
-	agents   *agents
+	agents   *toolServer
 
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
-	memory    *stage.DirState  // of what was staged
+	staging   *stage.DirState  // of what was staged
 	artifacts *stage.Artifacts // of all workspaces, by their ids
 	open      []io.Closer      // providers that hold something open, and what they share
 
 	mu     sync.Mutex
-	inside *inside // guarded by mu
-	closed bool    // guarded by mu
+	local  *localAPI // guarded by mu
+	closed bool      // guarded by mu
 }
 
 // TokenPath returns where the token of the data directory is kept.
@@ -102,7 +102,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
 		return nil, fmt.Errorf("system: token: %w: it is blank", fault.InvalidArgument)
 	}
-	dir, err := prepare(cfg.DataDir)
+	dir, err := prepareDataDir(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +135,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log})
-	providers, err := s.providers(ctx, cfg)
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
+	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -156,22 +156,22 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
+		Log: s.log, Events: s.events, Owner: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
 	})
 	if err != nil {
 		return err
 	}
-	s.agents = &agents{system: s}
+	s.agents = &toolServer{system: s}
 	s.API, err = rest.New(rest.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
-		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
-		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)), Import: s.imported(s.hostRoots(cfg.Beyond)),
-		Memory: s.memory, Artifacts: s.artifacts,
+		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy,
+		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Staging: s.staging, Artifacts: s.artifacts,
 	})
 	if err != nil {
 		return err
 	}
-	s.events.announce(ctx, s.API.Announce)
+	s.events.startAnnouncer(ctx, s.API.Announce)
 	return nil
 }
 
@@ -190,19 +190,19 @@ func (s *System) storeURL(url string) string {
 	return url
 }
 
-// needed reports whether a workspace that is there started from a snapshot: what
+// isSnapshotNeeded reports whether a workspace that is there started from a snapshot: what
 // changed in it is told by comparing the two.
-func (s *System) needed(ctx context.Context, snapshot string) (bool, error) {
+func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, error) {
 	recs, err := s.store.List(ctx, registry.Filter{From: snapshot})
 	return len(recs) > 0, err
 }
 
-// providers returns ours and the caller's; of one kind there may be one. The
+// openProviders returns ours and the caller's; of one kind there may be one. The
 // rules and the cap of the configuration hold for all of them.
-func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, error) {
+func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.needed, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: credentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 		}
 	}
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
-	s.open = append(s.open, closer(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
+	s.open = append(s.open, closerFunc(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
 	var limit *concurrency.Limit
 	if most := int(s.settings.Caps.MaxCommands); most > 0 {
 		limit = concurrency.New(ctx, most)
@@ -226,13 +226,13 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
 		}
 		seen[p.Kind()] = true
-		if p, err = s.wrapped(ctx, p); err != nil {
+		if p, err = s.wrapProvider(ctx, p); err != nil {
 			return nil, err
 		}
 		if limit != nil {
 			p = limit.Wrap(p)
 		}
-		ruled, err := cmdpolicy.Wrap(p, s.rules(p.Kind()))
+		ruled, err := cmdpolicy.Wrap(p, s.commandPolicy(p.Kind()))
 		if err != nil {
 			return nil, err
 		}
@@ -241,7 +241,7 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 	return providers, nil
 }
 
-func lower(names []string) []string {
+func lowercaseAll(names []string) []string {
 	var out []string
 	for _, n := range names {
 		out = append(out, strings.ToLower(n))
@@ -249,8 +249,8 @@ func lower(names []string) []string {
 	return out
 }
 
-// An inside is the API served within the process.
-type inside struct {
+// An localAPI is the API served within the process.
+type localAPI struct {
 	client   *client.Client
 	server   *http.Server
 	listener *pipeListener
@@ -264,8 +264,8 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if s.closed {
 		return nil, fmt.Errorf("system: %w: it is closed", fault.WrongState)
 	}
-	if s.inside != nil {
-		return s.inside.client, nil
+	if s.local != nil {
+		return s.local.client, nil
 	}
 	l := newPipeListener()
 	client, err := client.NewClient(client.Config{
@@ -275,17 +275,17 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inside{client: client, listener: l, server: s.server(ctx), done: make(chan struct{})}
+	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx), done: make(chan struct{})}
 	go func() {
 		defer close(in.done)
 		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
 	}()
-	s.inside = in
+	s.local = in
 	return client, nil
 }
 
 // close ends the requests under way and waits for the server.
-func (in *inside) close(ctx context.Context) error {
+func (in *localAPI) close(ctx context.Context) error {
 	in.client.Close()
 	err := in.server.Shutdown(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func (in *inside) close(ctx context.Context) error {
 	return err
 }
 
-func (s *System) server(ctx context.Context) *http.Server {
+func (s *System) newHTTPServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.API,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -313,8 +313,8 @@ func (s *System) server(ctx context.Context) *http.Server {
 // Close shuts the system down in order. Closing twice is closing once.
 func (s *System) Close(ctx context.Context) error {
 	s.mu.Lock()
-	in, done := s.inside, s.closed
-	s.inside, s.closed = nil, true
+	in, done := s.local, s.closed
+	s.local, s.closed = nil, true
 	s.mu.Unlock()
 	if done {
 		return nil
@@ -323,11 +323,11 @@ func (s *System) Close(ctx context.Context) error {
 	s.agents.drain()
 	var errs []error
 	if in != nil {
-		errs = append(errs, bounded(ctx, requestsBound, in.close))
+		errs = append(errs, withTimeout(ctx, requestsTimeout, in.close))
 	}
-	errs = append(errs, bounded(ctx, ownBound, s.API.Wait), bounded(ctx, ownBound, s.agents.close))
-	s.events.quiet()
-	errs = append(errs, bounded(ctx, ownBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
+	errs = append(errs, withTimeout(ctx, stepTimeout, s.API.Wait), withTimeout(ctx, stepTimeout, s.agents.close))
+	s.events.stopAnnouncer()
+	errs = append(errs, withTimeout(ctx, stepTimeout, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
 	return errors.Join(errs...)
 }
 
@@ -352,9 +352,9 @@ func (s *System) closeProviders() error {
 	return errors.Join(errs...)
 }
 
-// bounded runs a step of shutting down with a bound of its own, also where the
+// withTimeout runs a step of shutting down with a bound of its own, also where the
 // context has ended: that is why we shut down.
-func bounded(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+func withTimeout(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	return step(ctx)

@@ -16,10 +16,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// wrapped puts around a provider what the configuration says of its kind: the
+// wrapProvider puts around a provider what the configuration says of its kind: the
 // pool innermost, since it opens in the ordinary way what it keeps warm, and the
 // record outermost, since it tells what was asked.
-func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provider, error) {
+func (s *System) wrapProvider(ctx context.Context, p driver.Provider) (driver.Provider, error) {
 	cfg, ok := s.settings.Wrapped(p.Kind())
 	if !ok {
 		return p, nil
@@ -34,7 +34,7 @@ func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provide
 			return nil, err
 		}
 		// What is warm ends before the provider that holds it does.
-		s.open = append([]io.Closer{closer(func() error { pooled.Drain(); return nil })}, s.open...)
+		s.open = append([]io.Closer{closerFunc(func() error { pooled.Drain(); return nil })}, s.open...)
 		p = pooled
 	}
 	if cfg.Retry.Retries > 0 {

@@ -238,9 +238,9 @@ func (c *Config) Policy(name string) (driver.Policy, error) {
 		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: there are %s",
 			name, fault.NotFound, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
-	p, err := c.flatten(name, nil)
+	p, err := c.flattenPolicy(name, nil)
 	if err != nil {
 		return driver.Policy{}, err
 	}
-	return p.driver(), nil
+	return p.driverPolicy(), nil
 }

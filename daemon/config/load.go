@@ -28,10 +28,10 @@ const EnvFile = "CROFT_CONFIG"
 // this user or to root.
 func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
-		return explicit, exists(explicit, "the file that was named")
+		return explicit, checkExists(explicit, "the file that was named")
 	}
 	if path := getenv(EnvFile); path != "" {
-		return path, exists(path, "the file that $"+EnvFile+" names")
+		return path, checkExists(path, "the file that $"+EnvFile+" names")
 	}
 	var candidates []string
 	if data != "" {
@@ -42,7 +42,7 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	}
 	for _, path := range candidates {
 		switch info, err := os.Stat(path); {
-		case err == nil && !ours(info):
+		case err == nil && !isTrustedOwner(info):
 			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; name it with --config to use it all the same", path, fault.PermissionDenied)
 		case err == nil:
 			return path, nil
@@ -53,7 +53,7 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-func exists(path, what string) error {
+func checkExists(path, what string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("config: find %s, %s: %w", path, what, err)
 	}
@@ -127,14 +127,14 @@ func (c *Config) resolvePaths() {
 	if h, err := os.UserHomeDir(); err == nil {
 		home = h
 	}
-	c.Data = c.resolve(c.Data, home)
-	c.Secrets.Dir = c.resolve(c.Secrets.Dir, home)
+	c.Data = c.resolvePath(c.Data, home)
+	c.Secrets.Dir = c.resolvePath(c.Secrets.Dir, home)
 	for name, set := range c.Secrets.Workspaces {
-		set.Dir = c.resolve(set.Dir, home)
+		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
 	for i, dir := range c.Skills {
-		c.Skills[i] = c.resolve(dir, home)
+		c.Skills[i] = c.resolvePath(dir, home)
 	}
 	for i, root := range c.HostRoots {
 		c.HostRoots[i] = expandHome(root, home)
@@ -142,7 +142,7 @@ func (c *Config) resolvePaths() {
 	c.Events.File = expandHome(c.Events.File, home)
 }
 
-func (c *Config) resolve(path, home string) string {
+func (c *Config) resolvePath(path, home string) string {
 	path = expandHome(path, home)
 	if path == "" || filepath.IsAbs(path) || c.file == "" {
 		return path

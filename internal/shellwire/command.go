@@ -46,7 +46,7 @@ func Encode(cmd driver.Command) Exec {
 	}
 	for _, arg := range cmd.Argv {
 		if !utf8.ValidString(arg) {
-			c.Argv, c.ArgvB64 = nil, raw(cmd.Argv)
+			c.Argv, c.ArgvB64 = nil, toBytes(cmd.Argv)
 			break
 		}
 	}
@@ -60,7 +60,7 @@ func Encode(cmd driver.Command) Exec {
 	return c
 }
 
-func raw(words []string) [][]byte {
+func toBytes(words []string) [][]byte {
 	out := make([][]byte, len(words))
 	for i, w := range words {
 		out[i] = []byte(w)
@@ -106,13 +106,13 @@ func (c Exec) Decode() (driver.Command, error) {
 	}
 	cmd.Script += string(c.ScriptB64)
 	cmd.Dir += string(c.DirB64)
-	cmd.Stdin = c.input()
+	cmd.Stdin = c.stdinReader()
 	var err error
-	cmd.Env, err = c.environment()
+	cmd.Env, err = c.decodeEnv()
 	return cmd, err
 }
 
-func (c Exec) input() io.Reader {
+func (c Exec) stdinReader() io.Reader {
 	switch {
 	case c.StdinB64 != nil:
 		return bytes.NewReader(c.StdinB64)
@@ -122,7 +122,7 @@ func (c Exec) input() io.Reader {
 	return nil
 }
 
-func (c Exec) environment() (map[string]string, error) {
+func (c Exec) decodeEnv() (map[string]string, error) {
 	if len(c.EnvB64) == 0 {
 		return c.Env, nil
 	}

@@ -14,23 +14,23 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// call returns the handler of a tool. Where the user must be asked first, the
+// toolHandler returns the handler of a tool. Where the user must be asked first, the
 // result asks instead.
-func (s *Server) call(t *tool.Tool, v view) mcp.ToolHandler {
+func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
+		ctx, done, err := s.calls.beginCall(ctx, req.Session.ID())
 		if err != nil {
-			return result(tool.Result{}, err)
+			return toolResult(tool.Result{}, err)
 		}
 		defer done()
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
 			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
-			Progress: progress(ctx, req), Ask: ask.function(),
+			Progress: progressFunc(ctx, req), Ask: ask.askFunc(),
 		})
 		if ask.question != "" && err != nil {
-			return ask.result(), nil
+			return ask.askResult(), nil
 		}
 		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
 			// It may have opened a workspace, of which all clients are told.
@@ -38,8 +38,8 @@ func (s *Server) call(t *tool.Tool, v view) mcp.ToolHandler {
 				s.log.Warn("tell clients of workspaces", "error", rerr)
 			}
 		}
-		note(ctx, req, t.Name, time.Since(start), err)
-		return result(res, err)
+		logCall(ctx, req, t.Name, time.Since(start), err)
+		return toolResult(res, err)
 	}
 }
 
@@ -58,9 +58,9 @@ func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 // would otherwise send its text twice.
 const dataMeta = "croft.run/data"
 
-// result is an answer in the words of the protocol. What the model can act on is
+// toolResult is an answer in the words of the protocol. What the model can act on is
 // a result; a defect of the server ends the exchange.
-func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
+func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	if err == nil {
 		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
 		switch {
@@ -91,8 +91,8 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	return out, nil
 }
 
-// progress tells a client how a call goes, if it asked to be told.
-func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
+// progressFunc tells a client how a call goes, if it asked to be told.
+func progressFunc(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return nil
@@ -111,8 +111,8 @@ func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress)
 	}
 }
 
-// note writes to the log of a client that wants one.
-func note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
+// logCall writes to the log of a client that wants one.
+func logCall(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
 	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
 	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
 	if err != nil {
@@ -138,8 +138,8 @@ type textContent struct {
 	Text string `json:"text"`
 }
 
-// encodeOnce makes a callResult of what a tool answered.
-func encodeOnce(next mcp.MethodHandler) mcp.MethodHandler {
+// encodeMiddleware makes a callResult of what a tool answered.
+func encodeMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		r, ok := res.(*mcp.CallToolResult)
@@ -176,7 +176,7 @@ const approval = "approval"
 
 func newAsker(req *mcp.CallToolRequest) *asker { return &asker{req: req} }
 
-func (a *asker) function() func(context.Context, string) (bool, error) {
+func (a *asker) askFunc() func(context.Context, string) (bool, error) {
 	if caps := a.req.ClientCapabilities(); caps == nil || caps.Elicitation == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (a *asker) function() func(context.Context, string) (bool, error) {
 	}
 }
 
-func (a *asker) result() *mcp.CallToolResult {
+func (a *asker) askResult() *mcp.CallToolResult {
 	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{approval: &mcp.ElicitParams{
 		Mode: "form", Message: a.question,
 		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"allow":{"type":"boolean","title":"Allow it","default":true}}}`),

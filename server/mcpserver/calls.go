@@ -20,17 +20,17 @@ type calls struct {
 
 // A session is a client, as long as it has a connection or a call.
 type session struct {
-	conns int
-	calls map[*call]bool
-	gone  *time.Timer // set while it has calls and no connection
-	ended bool        // the client has said so
+	conns     int
+	calls     map[*call]bool
+	goneTimer *time.Timer // set while it has calls and no connection
+	ended     bool        // the client has said so
 }
 
 type call struct{ cancel context.CancelCauseFunc }
 
 var (
-	errVanished = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
-	errEnded    = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
+	errClientGone = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
+	errEnded      = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
 )
 
 func (c *calls) sessionLocked(id string) *session {
@@ -45,11 +45,11 @@ func (c *calls) sessionLocked(id string) *session {
 	return s
 }
 
-// tidyLocked forgets a session with nothing left.
-func (c *calls) tidyLocked(id string, s *session) {
+// removeIdleLocked forgets a session with nothing left.
+func (c *calls) removeIdleLocked(id string, s *session) {
 	if s.conns == 0 && len(s.calls) == 0 {
-		if s.gone != nil {
-			s.gone.Stop()
+		if s.goneTimer != nil {
+			s.goneTimer.Stop()
 		}
 		delete(c.sessions, id)
 	}
@@ -71,8 +71,8 @@ func withStream(ctx context.Context) (context.Context, stream) {
 	return context.WithValue(ctx, streamKey{}, s), s
 }
 
-// begin notes a call. done must be called when it has ended.
-func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done func(), err error) {
+// beginCall notes a call. done must be called when it has ended.
+func (c *calls) beginCall(ctx context.Context, id string) (_ context.Context, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -88,56 +88,56 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	c.running.Add(1)
 	stop := func() bool { return true }
 	if stream, ok := ctx.Value(streamKey{}).(stream); ok {
-		stop = context.AfterFunc(stream, func() { cancel(errVanished) })
+		stop = context.AfterFunc(stream, func() { cancel(errClientGone) })
 	}
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		c.mu.Lock()
 		delete(s.calls, one)
-		c.tidyLocked(id, s)
+		c.removeIdleLocked(id, s)
 		c.mu.Unlock()
 		c.running.Done()
 	}, nil
 }
 
-// connect notes a connection of a client. leave must be called at its end, and
+// addConnection notes a connection of a client. leave must be called at its end, and
 // says whether the client itself broke it off.
-func (c *calls) connect(id string, patience time.Duration) (leave func(broken bool)) {
+func (c *calls) addConnection(id string, patience time.Duration) (leave func(broken bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessionLocked(id)
 	s.conns++
-	if s.gone != nil {
-		s.gone.Stop()
-		s.gone = nil
+	if s.goneTimer != nil {
+		s.goneTimer.Stop()
+		s.goneTimer = nil
 	}
 	return func(broken bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.conns--
 		if s.conns == 0 && len(s.calls) > 0 && broken {
-			s.gone = time.AfterFunc(patience, func() { c.abandon(id, s) })
+			s.goneTimer = time.AfterFunc(patience, func() { c.cancelAbandoned(id, s) })
 		}
-		c.tidyLocked(id, s)
+		c.removeIdleLocked(id, s)
 	}
 }
 
-// abandon ends the calls of a client that has not come back.
-func (c *calls) abandon(id string, s *session) {
+// cancelAbandoned ends the calls of a client that has not come back.
+func (c *calls) cancelAbandoned(id string, s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.conns > 0 || c.sessions[id] != s {
 		return
 	}
 	for one := range s.calls {
-		one.cancel(errVanished)
+		one.cancel(errClientGone)
 	}
 }
 
-// end ends the calls of a client that ends its session, over a connection that it
+// endSession ends the calls of a client that ends its session, over a connection that it
 // has, and lets no other begin. The library waits for them.
-func (c *calls) end(id string) {
+func (c *calls) endSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessionLocked(id)
@@ -153,7 +153,7 @@ func (c *calls) close() {
 	c.closed = true
 	for _, s := range c.sessions {
 		for one := range s.calls {
-			one.cancel(errVanished)
+			one.cancel(errClientGone)
 		}
 	}
 	c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 // for a model: line numbers, findings, what to do next. They get the text alone.
 var textClients = []string{"claude-code", "codex-mcp-client"}
 
-// textAlone leaves the data, and the schemas that promise it, out of what such a
+// textOnlyMiddleware leaves the data, and the schemas that promise it, out of what such a
 // program gets.
-func textAlone(next mcp.MethodHandler) mcp.MethodHandler {
+func textOnlyMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		if err != nil {

@@ -30,32 +30,32 @@ var flows = []flow{
 }
 
 // refreshPrompts offers the flows whose tools a view has now.
-func refreshPrompts(m *served) {
+func refreshPrompts(m *viewServer) {
 	var names []string
 	for _, f := range flows {
-		if len(missing(f.tools, m.tools)) > 0 {
+		if len(removedNames(f.tools, m.tools)) > 0 {
 			continue
 		}
 		names = append(names, f.name)
 		if !slices.Contains(m.prompts, f.name) {
-			m.AddPrompt(f.prompt(), f.handler())
+			m.AddPrompt(f.mcpPrompt(), f.promptHandler())
 		}
 	}
-	if gone := missing(m.prompts, names); len(gone) > 0 {
+	if gone := removedNames(m.prompts, names); len(gone) > 0 {
 		m.RemovePrompts(gone...)
 	}
 	m.prompts = names
 }
 
-// prompt is a flow in the words of the protocol.
-func (f flow) prompt() *mcp.Prompt {
+// mcpPrompt is a flow in the words of the protocol.
+func (f flow) mcpPrompt() *mcp.Prompt {
 	return &mcp.Prompt{
 		Name: f.name, Description: f.description,
 		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
 	}
 }
 
-func (f flow) handler() mcp.PromptHandler {
+func (f flow) promptHandler() mcp.PromptHandler {
 	return func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		where := ""
 		if name := req.Params.Arguments["workspace"]; name != "" {

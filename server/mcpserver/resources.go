@@ -32,7 +32,7 @@ func (s *Server) addTemplates(m *mcp.Server, v view) {
 }
 
 // refreshResources lists each workspace as a resource: its top directory.
-func (s *Server) refreshResources(ctx context.Context, v view, m *served) error {
+func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Entries(ctx, v.only)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Server) refreshResources(ctx context.Context, v view, m *served) error 
 			m.AddResource(&mcp.Resource{URI: uri, Name: e.Name, MIMEType: "text/plain", Description: "What is in workspace " + e.Name + "."}, s.readFile(v))
 		}
 	}
-	if gone := missing(m.resources, uris); len(gone) > 0 {
+	if gone := removedNames(m.resources, uris); len(gone) > 0 {
 		m.RemoveResources(gone...)
 	}
 	m.resources = uris
@@ -70,7 +70,7 @@ func (s *Server) readFile(v view) mcp.ResourceHandler {
 		default:
 			return nil, err
 		}
-		return contents(uri, mediaType(file), data), nil
+		return resourceContents(uri, mediaType(file), data), nil
 	}
 }
 
@@ -80,11 +80,11 @@ func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*m
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	return contents(req.Params.URI, "text/plain", []byte(text)), nil
+	return resourceContents(req.Params.URI, "text/plain", []byte(text)), nil
 }
 
-// contents is text where it is, and else bytes.
-func contents(uri, media string, data []byte) *mcp.ReadResourceResult {
+// resourceContents is text where it is, and else bytes.
+func resourceContents(uri, media string, data []byte) *mcp.ReadResourceResult {
 	c := &mcp.ResourceContents{URI: uri, MIMEType: media}
 	if utf8.Valid(data) {
 		c.Text = string(data)

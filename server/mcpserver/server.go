@@ -37,9 +37,9 @@ func ParseToolset(s string) (Toolset, error) {
 	return "", fmt.Errorf("mcpserver: toolset %q: %w: choose coding, workspace or both", s, fault.InvalidArgument)
 }
 
-// has reports whether a tool is in the set. What workspaces bring themselves is
+// contains reports whether a tool is in the set. What workspaces bring themselves is
 // in every one.
-func (t Toolset) has(name string, family tool.Family) bool {
+func (t Toolset) contains(name string, family tool.Family) bool {
 	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
 	return t == Both || family == tool.Extra || plain == (t == Workspace)
 }
@@ -70,7 +70,7 @@ type Server struct {
 	drain   context.CancelFunc
 
 	mu    sync.Mutex
-	views map[view]*served // guarded by mu
+	views map[view]*viewServer // guarded by mu
 }
 
 // A view is what a client chose to see.
@@ -79,8 +79,8 @@ type view struct {
 	only    string // one workspace; "" is all
 }
 
-// served is the MCP server of a view, and what it has now.
-type served struct {
+// viewServer is the MCP server of a view, and what it has now.
+type viewServer struct {
 	*mcp.Server
 	tools     []string
 	prompts   []string
@@ -98,7 +98,7 @@ func New(ctx context.Context, opts Options) *Server {
 	if opts.Idle == 0 {
 		opts.Idle = DefaultIdle
 	}
-	s := &Server{opts: opts, log: opts.Log, views: map[view]*served{}}
+	s := &Server{opts: opts, log: opts.Log, views: map[view]*viewServer{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -106,14 +106,14 @@ func New(ctx context.Context, opts Options) *Server {
 	return s
 }
 
-// served returns the MCP server of a view, as the workspaces are now.
-func (s *Server) served(ctx context.Context, v view) (*served, error) {
+// openView returns the MCP server of a view, as the workspaces are now.
+func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.views[v]; ok {
 		return m, nil
 	}
-	m := &served{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
+	m := &viewServer{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.log,
 		KeepAlive:    0,
@@ -124,10 +124,10 @@ func (s *Server) served(ctx context.Context, v view) (*served, error) {
 			Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 		},
 	})}
-	if err := s.refresh(ctx, v, m); err != nil {
+	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(encodeOnce, textAlone)
+	m.AddReceivingMiddleware(encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -141,7 +141,7 @@ func (s *Server) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for v, m := range s.views {
-		if err := s.refresh(ctx, v, m); err != nil {
+		if err := s.refreshView(ctx, v, m); err != nil {
 			return err
 		}
 	}
@@ -160,23 +160,23 @@ func (s *Server) Connected() bool {
 	return false
 }
 
-// refresh brings a served view up to date.
-func (s *Server) refresh(ctx context.Context, v view, m *served) error {
+// refreshView brings a served view up to date.
+func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Available(ctx, v.only)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.has(t.Name, t.Family) {
+		if !v.toolset.contains(t.Name, t.Family) {
 			continue
 		}
 		names = append(names, t.Name)
 		if !slices.Contains(m.tools, t.Name) {
-			m.AddTool(describe(t), s.call(t, v))
+			m.AddTool(mcpTool(t), s.toolHandler(t, v))
 		}
 	}
-	if gone := missing(m.tools, names); len(gone) > 0 {
+	if gone := removedNames(m.tools, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
 	}
 	m.tools = names
@@ -184,8 +184,8 @@ func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 	return s.refreshResources(ctx, v, m)
 }
 
-// missing returns what of before is not in now.
-func missing(before, now []string) []string {
+// removedNames returns what of before is not in now.
+func removedNames(before, now []string) []string {
 	var out []string
 	for _, name := range before {
 		if !slices.Contains(now, name) {
@@ -195,8 +195,8 @@ func missing(before, now []string) []string {
 	return out
 }
 
-// describe is a tool in the words of the protocol.
-func describe(t *tool.Tool) *mcp.Tool {
+// mcpTool is a tool in the words of the protocol.
+func mcpTool(t *tool.Tool) *mcp.Tool {
 	d := &mcp.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: t.Input,
 		Annotations: &mcp.ToolAnnotations{

@@ -45,7 +45,7 @@ func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
 		r := bufio.NewReader(s.in)
 		for err := error(nil); err == nil; {
 			var list []jsonrpc.Message
-			if list, err = s.next(r); err != nil {
+			if list, err = s.readMessages(r); err != nil {
 				list = []jsonrpc.Message{nil}
 			}
 			for _, msg := range list {
@@ -60,16 +60,16 @@ func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
 	return s, nil
 }
 
-// next returns the messages of the next line. One that is no message is answered.
-func (s *stdio) next(r *bufio.Reader) ([]jsonrpc.Message, error) {
+// readMessages returns the messages of the next line. One that is no message is answered.
+func (s *stdio) readMessages(r *bufio.Reader) ([]jsonrpc.Message, error) {
 	data, err := readLine(r)
 	if err != nil {
 		return nil, err
 	}
-	list, err := decode(data)
+	list, err := decodeMessages(data)
 	if err != nil {
 		refusal := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("%.300s", err)}
-		return nil, s.put(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": refusal}))
+		return nil, s.writeLine(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": refusal}))
 	}
 	return list, nil
 }
@@ -91,9 +91,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// decode reads the messages of a line: none, one, or a batch, which older versions
+// decodeMessages reads the messages of a line: none, one, or a batch, which older versions
 // of the protocol have. The SDK bounds the depth of each.
-func decode(data []byte) ([]jsonrpc.Message, error) {
+func decodeMessages(data []byte) ([]jsonrpc.Message, error) {
 	long := len(data) > maxMessage
 	data = bytes.TrimSpace(data)
 	list := []json.RawMessage{data}
@@ -135,13 +135,13 @@ func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (s *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
 	r, ok := msg.(*jsonrpc.Response)
 	if !ok || r.Error != nil {
-		return s.put(jsonrpc.EncodeMessage(msg))
+		return s.writeLine(jsonrpc.EncodeMessage(msg))
 	}
 	id, err := json.Marshal(r.ID.Raw())
-	return s.put(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, r.Result), err)
+	return s.writeLine(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, r.Result), err)
 }
 
-func (s *stdio) put(data []byte, err error) error {
+func (s *stdio) writeLine(data []byte, err error) error {
 	if err != nil {
 		return err
 	}

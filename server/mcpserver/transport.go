@@ -31,7 +31,7 @@ const maxMessage = 32 << 20
 // or ctx does. The calls that are under way then have ended when it returns.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer s.calls.close()
-	m, err := s.served(ctx, view{toolset: s.opts.Toolset})
+	m, err := s.openView(ctx, view{toolset: s.opts.Toolset})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // Handler is streamable HTTP. A request may choose with ?workspace=NAME to have
 // that one alone, and with ?toolset= the names of its tools.
 func (s *Server) Handler() http.Handler {
-	h := mcp.NewStreamableHTTPHandler(s.choose, &mcp.StreamableHTTPOptions{
+	h := mcp.NewStreamableHTTPHandler(s.chooseServer, &mcp.StreamableHTTPOptions{
 		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
 		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // Guard knows the names of this host
@@ -68,10 +68,10 @@ func (s *Server) Handler() http.Handler {
 		r, end := s.untilDrain(r)
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-			leave := s.calls.connect(id, s.opts.ReconnectGrace)
+			leave := s.calls.addConnection(id, s.opts.ReconnectGrace)
 			defer func() { leave(r.Context().Err() != nil) }()
 			if r.Method == http.MethodDelete {
-				s.calls.end(id)
+				s.calls.endSession(id)
 			}
 		}
 		h.ServeHTTP(w, r)
@@ -105,7 +105,7 @@ func (s *Server) Drain() { s.drain() }
 // SSEHandler is the transport of older clients: a stream of events, and messages
 // that are posted. Its session ends with the stream.
 func (s *Server) SSEHandler() http.Handler {
-	h := mcp.NewSSEHandler(s.choose, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
+	h := mcp.NewSSEHandler(s.chooseServer, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.checkView(w, r, sessionParameter) {
 			r, end := s.untilDrain(r)
@@ -120,8 +120,8 @@ func (s *Server) SSEHandler() http.Handler {
 	})
 }
 
-// viewOf returns what a request chose.
-func (s *Server) viewOf(r *http.Request) (view, error) {
+// requestView returns what a request chose.
+func (s *Server) requestView(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
 	if name := q.Get("toolset"); name != "" {
@@ -167,22 +167,22 @@ func checkParameters(r *http.Request, known ...string) error {
 func (s *Server) checkView(w http.ResponseWriter, r *http.Request, known ...string) bool {
 	err := checkParameters(r, known...)
 	if err == nil {
-		_, err = s.viewOf(r)
+		_, err = s.requestView(r)
 	}
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 	}
 	return err == nil
 }
 
-// choose returns the server that a new session of a request gets; nil where the
+// chooseServer returns the server that a new session of a request gets; nil where the
 // workspaces can't be listed.
-func (s *Server) choose(r *http.Request) *mcp.Server {
-	v, err := s.viewOf(r)
+func (s *Server) chooseServer(r *http.Request) *mcp.Server {
+	v, err := s.requestView(r)
 	if err != nil {
 		return nil
 	}
-	m, err := s.served(r.Context(), v)
+	m, err := s.openView(r.Context(), v)
 	if err != nil {
 		s.log.Error("serve a client", "error", err)
 		return nil
@@ -196,7 +196,7 @@ func Guard(h http.Handler, token string, hosts []string) http.Handler {
 	g := httpguard.Guard{Token: token, Hosts: hosts}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Check(r); err != nil {
-			refuse(w, err)
+			writeError(w, err)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -205,11 +205,11 @@ func Guard(h http.Handler, token string, hosts []string) http.Handler {
 
 // Missing answers requests for what is not served.
 func Missing(w http.ResponseWriter, r *http.Request) {
-	refuse(w, fmt.Errorf("route %.100q: %w: there are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
+	writeError(w, fmt.Errorf("route %.100q: %w: there are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, err error) {
+// writeError answers with an error.
+func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if fault.Of(err) == fault.Unauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")

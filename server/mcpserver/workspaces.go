@@ -20,7 +20,7 @@ func ParseWorkspaces(one, many string) (map[string]string, error) {
 		return nil, fmt.Errorf("--workspace %q and --workspaces %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
 	}
 	if many == "" {
-		return single(one)
+		return singleWorkspace(one)
 	}
 	out := map[string]string{}
 	i := 0
@@ -44,12 +44,12 @@ func ParseWorkspaces(one, many string) (map[string]string, error) {
 	return out, nil
 }
 
-// single is the set of one directory, under the name of that directory.
-func single(dir string) (map[string]string, error) {
+// singleWorkspace is the set of one directory, under the name of that directory.
+func singleWorkspace(dir string) (map[string]string, error) {
 	if dir == "" {
 		dir = "."
 	}
-	abs, err := directory(dir)
+	abs, err := resolveDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	if dir == "" {
 		return "", "", fmt.Errorf("workspaces: empty path in entry %q: %w", entry, fault.InvalidArgument)
 	}
-	if dir, err = directory(dir); err != nil {
+	if dir, err = resolveDir(dir); err != nil {
 		return "", "", err
 	}
 	if name == "" {
@@ -81,9 +81,9 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	return name, dir, tool.CheckName(name)
 }
 
-// directory returns the absolute path of a directory that exists. A ~ that a shell
+// resolveDir returns the absolute path of a directory that exists. A ~ that a shell
 // left, as it does in NAME=~/DIR, is the home directory.
-func directory(dir string) (string, error) {
+func resolveDir(dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == filepath.Separator) {
 		if home, err := os.UserHomeDir(); err == nil {
 			dir = home + rest

@@ -36,14 +36,14 @@ type importInput struct {
 }
 
 func (s *Server) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {
-	ws, err := s.workspace(ctx, in.Target)
+	ws, err := s.liveWorkspace(ctx, in.Target)
 	var res driver.ImportResult
 	if err == nil {
 		opts := &workspace.ImportOptions{ReadOnly: in.ReadOnly, MaxFiles: in.MaxFiles, MaxBytes: in.MaxBytes}
 		res, err = ws.ImportArchive(ctx, clientBody{in.stream}, in.Path, opts)
 	}
-	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
-		err = fmt.Errorf("import to %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.isExpired() {
+		err = fmt.Errorf("import to %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.timeout)
 	}
 	if err != nil {
 		in.end()

@@ -21,7 +21,7 @@ func (s *Server) attachOp() huma.Operation {
 		"Text messages are {\"type\": \"resize\", \"size\": {\"rows\", \"cols\"}} and {\"type\": \"eof\"} to the server, and " +
 		"{\"type\": \"exit\", \"result\": ...} or {\"type\": \"error\", \"error\": ...} from it, as the last. " +
 		"The session goes on when the connection ends, and any number may attach to it."
-	return switching(op)
+	return websocketOp(op)
 }
 
 type attachInput struct {
@@ -30,7 +30,7 @@ type attachInput struct {
 	Tail   int64 `query:"tail" doc:"begin so many bytes before the end instead; -1 is all that comes from now on"`
 }
 
-func (s *Server) attach(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
+func (s *Server) attachSession(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
 	offset := in.Offset
 	if in.Tail != 0 {
 		chunk, err := session.Log(ctx, driver.Stdout, 0, 1)
@@ -42,17 +42,17 @@ func (s *Server) attach(ctx context.Context, session *workspace.Session, in *att
 	if _, err := session.Log(ctx, driver.Stdout, offset, 1); err != nil {
 		return nil, err
 	}
-	return s.upgrade(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
+	return s.upgradeToWebSocket(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
 		c.SetReadLimit(shellwire.MaxRequest)
-		s.terminal(ctx, cancel, c, session, offset)
+		s.copyTerminal(ctx, cancel, c, session, offset)
 	}), nil
 }
 
-// terminal copies between a session and a connection until one of them ends.
-func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
+// copyTerminal copies between a session and a connection until one of them ends.
+func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
 	typed := make(chan error, 1)
 	go func() {
-		err := typing(ctx, c, session)
+		err := forwardInput(ctx, c, session)
 		cancel()
 		typed <- err
 	}()
@@ -69,7 +69,7 @@ func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *web
 	}
 	if ctx.Err() == nil {
 		if err != nil {
-			wire := s.problem(requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
+			wire := s.newProblem(requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
 			last = shellwire.Message{Type: shellwire.TypeError, Error: &wire}
 		}
 		if data, err := json.Marshal(last); err == nil && c.Write(ctx, websocket.MessageText, data) == nil {
@@ -82,8 +82,8 @@ func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *web
 	}
 }
 
-// typing hands on what the client sends until it is gone.
-func typing(ctx context.Context, c *websocket.Conn, session *workspace.Session) error {
+// forwardInput hands on what the client sends until it is gone.
+func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Session) error {
 	for {
 		typ, data, err := c.Read(ctx)
 		if err != nil {

@@ -22,9 +22,9 @@ const (
 )
 
 func (s *Server) codeRoutes() {
-	code := s.streamed(codePath, "run-code", "Run code in a context that keeps state, or in one of its own")
+	code := s.streamOp(codePath, "run-code", "Run code in a context that keeps state, or in one of its own")
 	onWorkspace(s, code, s.runCode((*workspace.Workspace).RunCode))
-	script := s.streamed(scriptPath, "run-script", "Run a script in an isolate that is thrown away after it")
+	script := s.streamOp(scriptPath, "run-script", "Run a script in an isolate that is thrown away after it")
 	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
 	onWorkspace(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
 	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
@@ -33,13 +33,13 @@ func (s *Server) codeRoutes() {
 	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Stop what a context runs, and keep its state"), contextVerb((*workspace.Workspace).InterruptContext))
 }
 
-// streamed is an operation that answers with a stream of CodeEvents.
-func (s *Server) streamed(path, id, summary string) huma.Operation {
+// streamOp is an operation that answers with a stream of CodeEvents.
+func (s *Server) streamOp(path, id, summary string) huma.Operation {
 	op := s.op(http.MethodPost, path, id, summary)
 	op.Description = "The answer is a stream of JSON objects, one per line (CodeEvent). It begins with the first output or with the end: " +
 		"code that can't be run is an ordinary error, and an exception in it a result. A client that goes away interrupts the code."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
-		"application/x-ndjson": {Schema: s.schema(CodeEvent{})},
+		"application/x-ndjson": {Schema: s.schemaOf(CodeEvent{})},
 	}}
 	return op
 }
@@ -86,9 +86,9 @@ func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Worksp
 				res.Outputs = nil
 				lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // nobody is left to tell
 			case !lines.begun:
-				s.fail(w, r, err)
+				s.writeError(w, r, err)
 			default:
-				wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
+				wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
 				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
 			}
 		}}, nil

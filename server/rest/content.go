@@ -31,18 +31,18 @@ func (s *Server) contentRoutes() {
 	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
 	read.Description = "The header " + InfoHeader + " describes the file. An answer that is cut short was not read to its end. " +
 		"With digest=true ETag is the digest of the content. A range that is not in the file has the status 416."
-	read.Responses["200"] = octets("the content")
-	read.Responses["206"] = octets("the range that was asked for by Range")
-	onWorkspace(s, read, s.read)
+	read.Responses["200"] = octetResponse("the content")
+	read.Responses["206"] = octetResponse("the range that was asked for by Range")
+	onWorkspace(s, read, s.readContent)
 	write := s.op(http.MethodPut, filesPath, "write-file", "Make or replace a file, atomically")
-	write.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	write.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
-	handle(s, write, s.write)
+	handle(s, write, s.writeFile)
 	s.archiveRoutes()
-	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
+	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.removeFile)
 }
 
-func octets(description string) *huma.Response {
+func octetResponse(description string) *huma.Response {
 	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
@@ -57,7 +57,7 @@ type readInput struct {
 	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
 }
 
-func (s *Server) read(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
+func (s *Server) readContent(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
@@ -83,7 +83,7 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 		}
 		if !in.Digest || was.Size == info.Size && was.ModTime.Equal(info.ModTime) {
 			info.Digest = was.Digest
-			return s.stream(body, info, status, contentRange), nil
+			return s.streamFile(body, info, status, contentRange), nil
 		}
 		body.Close()
 		if try == tries {
@@ -92,9 +92,9 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 	}
 }
 
-// stream sends a body. Where reading it fails the connection is cut, since the
+// streamFile sends a body. Where reading it fails the connection is cut, since the
 // status has been sent: a client never takes a part for the whole.
-func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
+func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		defer body.Close()
 		r, w := humago.Unwrap(ctx)
@@ -228,13 +228,13 @@ type streamBody struct {
 // Resolve takes the body as a stream.
 func (b *streamBody) Resolve(ctx huma.Context) []error {
 	r, w := humago.Unwrap(ctx)
-	b.stream, b.end = r.Body, func() { drain(w, r) }
+	b.stream, b.end = r.Body, func() { drainBody(w, r) }
 	return nil
 }
 
-// drain reads on for a little while after an error, so that a client which is
+// drainBody reads on for a little while after an error, so that a client which is
 // still sending gets to read the answer. The connection ends unless the body did.
-func drain(w http.ResponseWriter, r *http.Request) {
+func drainBody(w http.ResponseWriter, r *http.Request) {
 	const most, patience = 8 << 20, 2 * time.Second
 	conn := http.NewResponseController(w)
 	if conn.SetReadDeadline(time.Now().Add(patience)) == nil {
@@ -245,7 +245,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 }
 
-func (in *writeInput) options() (*driver.WriteOptions, error) {
+func (in *writeInput) writeOptions() (*driver.WriteOptions, error) {
 	o := &driver.WriteOptions{
 		SetMode: in.SetMode, Parents: in.Parents, InPlace: in.InPlace, Sync: in.Sync, MaxSize: in.Max,
 		IfMatch: strings.Trim(in.IfMatch, `"`),
@@ -255,18 +255,18 @@ func (in *writeInput) options() (*driver.WriteOptions, error) {
 		return nil, err
 	}
 	if in.Max < 0 {
-		return nil, refused("max", "%d is negative", in.Max)
+		return nil, badParameter("max", "%d is negative", in.Max)
 	}
 	switch in.IfNoneMatch {
 	case "":
 	case "*":
 		o.CreateOnly = true
 	default:
-		return nil, refused("If-None-Match", "%q is not *", in.IfNoneMatch)
+		return nil, badParameter("If-None-Match", "%q is not *", in.IfNoneMatch)
 	}
 	if in.ModTime != "" {
 		if o.ModTime, err = time.Parse(time.RFC3339Nano, in.ModTime); err != nil {
-			return nil, refused("mtime", "%q is no time as RFC 3339 writes it", in.ModTime)
+			return nil, badParameter("mtime", "%q is no time as RFC 3339 writes it", in.ModTime)
 		}
 	}
 	return o, nil
@@ -278,18 +278,18 @@ func parseMode(s string) (fs.FileMode, error) {
 	}
 	mode, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || fs.FileMode(mode) > driver.MaxMode {
-		return 0, refused("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
+		return 0, badParameter("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
 	}
 	return fs.FileMode(mode), nil
 }
 
-// written is the answer to a write.
-type written struct {
+// writeAnswer is the answer to a write.
+type writeAnswer struct {
 	ETag string `header:"ETag" doc:"the digest of the new content"`
 	Body driver.WriteResult
 }
 
-func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
+func (s *Server) writeFile(ctx context.Context, in *writeInput) (*writeAnswer, error) {
 	res, err := s.writeBody(ctx, in)
 	if err != nil {
 		in.end()
@@ -298,22 +298,22 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
 		}
 		return nil, err
 	}
-	return &written{ETag: etag(res.Digest), Body: res}, nil
+	return &writeAnswer{ETag: etag(res.Digest), Body: res}, nil
 }
 
 func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {
-	opts, err := in.options()
+	opts, err := in.writeOptions()
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
-	ws, err := s.workspace(ctx, in.Target)
+	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
 	res, err := ws.Write(ctx, in.Path, clientBody{in.stream}, opts)
-	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.isExpired() {
 		// The HTTP server ends the request with the read, so err may be any.
-		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.timeout)
 	}
 	return res, err
 }
@@ -335,6 +335,6 @@ type removeInput struct {
 	Recursive bool   `query:"recursive"`
 }
 
-func (s *Server) remove(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
+func (s *Server) removeFile(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
 	return nil, ws.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive})
 }

@@ -65,8 +65,8 @@ func documentDurations(schemas map[string]*huma.Schema) {
 	}
 }
 
-// schema returns the schema of a type that no input or output names.
-func (s *Server) schema(v any) *huma.Schema {
+// schemaOf returns the schema of a type that no input or output names.
+func (s *Server) schemaOf(v any) *huma.Schema {
 	t := reflect.TypeOf(v)
 	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }

@@ -57,9 +57,9 @@ type Config struct {
 	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
 	Import    func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error)
 
-	// Memory keeps what was staged, prepared and collected in workspaces, and
+	// Staging keeps what was staged, prepared and collected in workspaces, and
 	// Artifacts what was saved of them. Nil are for a server without.
-	Memory    stage.State
+	Staging   stage.State
 	Artifacts *stage.Artifacts
 
 	// Mounts are further handlers by path, behind the same guard.
@@ -85,13 +85,13 @@ type Server struct {
 	drain sync.Once
 	done  chan struct{} // closed by Drain
 
-	mu       sync.Mutex
-	patience time.Duration // with a body that pauses
+	mu          sync.Mutex
+	bodyTimeout time.Duration // with a body that pauses
 
 	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
 	draining bool           // guarded by mu; no further one is taken
 
-	told map[string]event.Profile // guarded by mu; by id: the project that was told of last
+	announced map[string]event.Profile // guarded by mu; by id: the project that was told of last
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -108,13 +108,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{told: map[string]event.Profile{}, patience: bodyPatience, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.api = humago.New(s.mux, s.humaConfig())
-	s.api.UseMiddleware(wrapContext, s.onceEach)
-	s.routes()
+	s.api.UseMiddleware(wrapContext, s.refuseRepeated)
+	s.registerRoutes()
 	for path, h := range cfg.Mounts {
 		s.mux.Handle(path, h)
 	}
@@ -183,7 +183,7 @@ func (s *Server) humaConfig() huma.Config {
 	cfg.RejectUnknownQueryParameters = true
 	strict := huma.Format{Marshal: encode, Unmarshal: decode}
 	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
-	cfg.Transformers = []huma.Transformer{s.transform}
+	cfg.Transformers = []huma.Transformer{s.transformError}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "the token that croft up prints"},
 	}
@@ -207,25 +207,25 @@ func decode(data []byte, v any) error {
 
 // ServeHTTP guards and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.recovered(w, r)
-	if err := s.guard(r); err != nil {
-		turnAway(w)
-		s.fail(w, r, err)
+	defer s.recoverPanic(w, r)
+	if err := s.checkRequest(r); err != nil {
+		closeAfterAnswer(w)
+		s.writeError(w, r, err)
 		return
 	}
-	r, answered := watchBody(w, r, s.patience)
+	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
-		s.unmatched(w, r, h)
+		s.answerUnmatched(w, r, h)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// recovered makes a panic the answer of the request that met it. The one that
+// recoverPanic makes a panic the answer of the request that met it. The one that
 // cuts a connection on purpose passes.
-func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -234,7 +234,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	}
 	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	s.fail(w, r, fmt.Errorf("panic: %w", fault.Internal))
+	s.writeError(w, r, fmt.Errorf("panic: %w", fault.Internal))
 }
 
 // op describes a route. Every one documents the same error.

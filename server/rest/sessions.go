@@ -28,7 +28,7 @@ func (s *Server) sessionRoutes() {
 	onSession(s, s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor"), s.readLog)
 	onSession(s, s.followOp(), s.followLog)
 	input := s.op(http.MethodPost, sessionPath+"/stdin", "write-stdin", "Write the body to standard input; waits while the pipe is full")
-	input.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	input.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	input.MaxBodyBytes = 0 // it is a stream
 	onSession(s, input, s.writeStdin)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), s.closeStdin)
@@ -36,7 +36,7 @@ func (s *Server) sessionRoutes() {
 	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
 	onSession(s, s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included"), s.waitSession)
-	onSession(s, s.attachOp(), s.attach)
+	onSession(s, s.attachOp(), s.attachSession)
 }
 
 // SessionTarget addresses a session; the inputs of its routes embed it.
@@ -131,7 +131,7 @@ func (s *Server) readLog(ctx context.Context, session *workspace.Session, in *lo
 
 func (s *Server) followOp() huma.Operation {
 	op := s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "A log and then what comes, as it comes, until the command has ended")
-	op.Responses["200"] = octets("the output")
+	op.Responses["200"] = octetResponse("the output")
 	return op
 }
 

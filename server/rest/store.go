@@ -25,15 +25,15 @@ func (s *Server) storeRoutes() {
 	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
 }
 
-// store returns the store of snapshots.
-func (s *Server) store() (*snapshot.Store, error) {
+// snapshotStore returns the store of snapshots.
+func (s *Server) snapshotStore() (*snapshot.Store, error) {
 	if s.cfg.Snapshots == nil {
 		return nil, fmt.Errorf("the store of snapshots: %w: this server has none", fault.Unsupported)
 	}
 	return s.cfg.Snapshots, nil
 }
 
-func infos(all []*snapshot.Manifest) []driver.SnapshotInfo {
+func snapshotInfos(all []*snapshot.Manifest) []driver.SnapshotInfo {
 	list := []driver.SnapshotInfo{}
 	for _, m := range all {
 		list = append(list, m.SnapshotInfo)
@@ -42,7 +42,7 @@ func infos(all []*snapshot.Manifest) []driver.SnapshotInfo {
 }
 
 func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +50,11 @@ func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], erro
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // check tells of those
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
 }
 
 func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult]
 }
 
 func (s *Server) storeCheck(ctx context.Context, _ *none) (*body[snapshot.Report], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,20 @@ type Prune client.Retention
 type pruneInput struct{ Body Prune }
 
 func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
 	rule := snapshot.Retention{Keep: in.Body.Keep}
 	if in.Body.MaxAge != "" {
 		if rule.MaxAge, err = time.ParseDuration(in.Body.MaxAge); err != nil || rule.MaxAge <= 0 {
-			return nil, refused("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
+			return nil, badParameter("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
 		}
 	}
 	if rule.Keep < 0 || rule.Keep == 0 && rule.MaxAge == 0 {
-		return nil, refused("keep", "a rule is required: keep, a number of at least 1, or maxAge")
+		return nil, badParameter("keep", "a rule is required: keep, a number of at least 1, or maxAge")
 	}
-	if rule.Spare, err = s.origins(ctx); err != nil {
+	if rule.Spare, err = s.originSnapshots(ctx); err != nil {
 		return nil, err
 	}
 	gone, err := store.PruneEach(ctx, rule, func(m *snapshot.Manifest) bool {
@@ -102,12 +102,12 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 	if err != nil {
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(gone)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(gone)}}, nil
 }
 
-// origins are the snapshots that workspaces which are there started from, by id:
+// originSnapshots are the snapshots that workspaces which are there started from, by id:
 // what changed in those is told by comparing them with it.
-func (s *Server) origins(ctx context.Context) (map[string]bool, error) {
+func (s *Server) originSnapshots(ctx context.Context) (map[string]bool, error) {
 	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ type storeDeleteInput struct {
 // storeDelete forgets a snapshot, unless it is a template, or workspaces that are
 // there started from it.
 func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, 
 	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
 		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; croft template rm forgets it", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
 	}
-	needed, err := s.origins(ctx)
+	needed, err := s.originSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +181,9 @@ type Import struct {
 	Snapshot string `json:"snapshot,omitempty" doc:"id that it has there; without one nothing is brought, and the answer lists what is there"`
 }
 
-type bringInput struct{ Body Import }
+type importSnapshotInput struct{ Body Import }
 
-func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapshots], error) {
+func (s *Server) storeImport(ctx context.Context, in *importSnapshotInput) (*body[Snapshots], error) {
 	if s.cfg.Import == nil {
 		return nil, fmt.Errorf("import: %w: this server knows no buckets", fault.Unsupported)
 	}
@@ -191,5 +191,5 @@ func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapsho
 	if err != nil {
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
 }

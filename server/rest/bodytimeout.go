@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// bodyPatience is how long a body may pause. There is no limit to how long
+	// defaultBodyTimeout is how long a body may pause. There is no limit to how long
 	// one takes as a whole.
-	bodyPatience = time.Minute
+	defaultBodyTimeout = time.Minute
 
-	// endPatience is how long a connection is read from once its request is
+	// drainTimeout is how long a connection is read from once its request is
 	// answered, so that a client which is still sending gets to see the answer.
-	endPatience = 2 * time.Second
+	drainTimeout = 2 * time.Second
 )
 
-// turnAway has the connection end soon after the answer, whatever the client
+// closeAfterAnswer has the connection end soon after the answer, whatever the client
 // still owes of its body.
-func turnAway(w http.ResponseWriter) {
+func closeAfterAnswer(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	endSoon(w)
+	boundDrain(w)
 }
 
-// endSoon bounds how long the HTTP server reads what is left of a body. It sets
+// boundDrain bounds how long the HTTP server reads what is left of a body. It sets
 // its own bounds for the next request.
-func endSoon(w http.ResponseWriter) {
+func boundDrain(w http.ResponseWriter) {
 	// Without a connection there is nothing to bound.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(endPatience))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeout))
 }
 
 // watchBody returns the request with a body that fails when it pauses for too
@@ -38,14 +38,14 @@ func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (
 	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
 		return r, func() {}
 	}
-	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), patience: patience}
+	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: patience}
 	b.timer = time.AfterFunc(patience, b.expire)
 	b.timer.Stop()
 	r = r.WithContext(r.Context())
 	r.Body = b
 	return r, func() {
 		if !b.hasEnded() {
-			endSoon(w)
+			boundDrain(w)
 		}
 	}
 }
@@ -54,9 +54,9 @@ func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (
 // others set their own, and one that stays would end what comes later.
 type watchedBody struct {
 	io.ReadCloser
-	conn     *http.ResponseController
-	patience time.Duration
-	timer    *time.Timer
+	conn    *http.ResponseController
+	timeout time.Duration
+	timer   *time.Timer
 
 	mu      sync.Mutex
 	reading int  // reads under way: one that was given up, and one that drains; guarded by mu
@@ -68,7 +68,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	b.reading++
 	b.mu.Unlock()
-	b.timer.Reset(b.patience)
+	b.timer.Reset(b.timeout)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
 	b.mu.Lock()
@@ -84,8 +84,8 @@ func (b *watchedBody) hasEnded() bool {
 	return b.ended
 }
 
-// late reports whether the body paused for too long.
-func (b *watchedBody) late() bool {
+// isExpired reports whether the body paused for too long.
+func (b *watchedBody) isExpired() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.expired
