@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// commandFlags are the flags by which a user says how a command runs.
+// commandFlags are the flags for how a command runs.
 type commandFlags struct {
 	dir     string
 	timeout time.Duration
@@ -22,17 +22,17 @@ type commandFlags struct {
 }
 
 func (c *commandFlags) registerFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.dir, "dir", "", "where in the workspace it runs")
-	f.DurationVar(&c.timeout, "timeout", 0, "end it after this long, such as 1m; 0 is never")
-	f.DurationVar(&c.grace, "grace", 0, "between SIGTERM and SIGKILL at the time-out")
-	f.BoolVarP(&c.tty, "tty", "t", false, "run it on a terminal")
+	f.StringVar(&c.dir, "dir", "", "working directory in the workspace")
+	f.DurationVar(&c.timeout, "timeout", 0, "kill the command after this time, such as 1m; 0 is never")
+	f.DurationVar(&c.grace, "grace", 0, "time between SIGTERM and SIGKILL at the time-out")
+	f.BoolVarP(&c.tty, "tty", "t", false, "run the command on a terminal")
 }
 
 func (c *commandFlags) driverCommand(argv []string) driver.Command {
 	return driver.Command{Argv: argv, Dir: c.dir, Timeout: c.timeout, Grace: c.grace}
 }
 
-// commandAfterDash returns the command that follows --.
+// commandAfterDash returns the arguments after --.
 func commandAfterDash(cmd *cobra.Command, args []string, before int) ([]string, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash >= 0 && dash != before || len(args) <= before {
@@ -41,8 +41,8 @@ func commandAfterDash(cmd *cobra.Command, args []string, before int) ([]string, 
 	return args[before:], nil
 }
 
-// runForeground runs a command with the streams of this program, and returns the
-// result, empty for a terminal, and what ends the program as the command ended.
+// runForeground runs a command with the streams of this program. It returns the
+// result, which is empty for a terminal, and the outcome for the exit status.
 func (a *command) runForeground(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
 	if tty && !a.json {
 		return workspace.Result{}, a.runOnTerminal(ctx, c, ws, cmd)
@@ -50,7 +50,7 @@ func (a *command) runForeground(ctx context.Context, c *client.Client, ws *works
 	cmd.Stdin = a.In
 	if !a.json {
 		cmd.OnStdout, cmd.OnStderr = writeTo(a.Out), writeTo(a.Err)
-		cmd.MaxOutput = 1 // it is shown as it comes
+		cmd.MaxOutput = 1 // the callbacks print the output
 	}
 	res, err := ws.Run(ctx, cmd)
 	if err != nil {
@@ -71,8 +71,7 @@ func writeTo(w io.Writer) func([]byte) error {
 	}
 }
 
-// runOnTerminal runs a command on a terminal of its own, which ends with this
-// program.
+// runOnTerminal runs a command on a terminal. The command ends with this program.
 func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command) error {
 	size := a.terminalSize()
 	cmd.TTY, cmd.Interactive = &size, true
@@ -87,7 +86,7 @@ func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *works
 	defer t.Close()
 	res, err := a.attachTerminal(ctx, t, false)
 	if err != nil && ctx.Err() != nil {
-		// It was ended from outside: what the command came to is worth telling.
+		// A signal ended us: the command's result still decides the exit status.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		var last driver.Result
@@ -101,5 +100,5 @@ func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *works
 	return a.commandOutcome(*res)
 }
 
-// stopTimeout bounds what is done after the user has asked to stop.
+// stopTimeout bounds the cleanup after an interrupt.
 const stopTimeout = 30 * time.Second

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// printAnswer prints v as JSON with --json, and otherwise what text prints.
+// printAnswer prints v as JSON with --json, and else calls text.
 func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
 	if !a.json {
 		return text(a.Out)
@@ -25,13 +25,13 @@ func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// printJSONOnly answers, with --json, for a command that has nothing else to say.
+// printJSONOnly prints v with --json, and else nothing.
 func (a *command) printJSONOnly(v any) error {
 	return a.printAnswer(v, func(io.Writer) error { return nil })
 }
 
-// printRemoved says that something was forgotten, by the name that it was called by.
-// The key deleted is what it was first called.
+// printRemoved prints the name of a removed thing. The key deleted is an older name of
+// the key removed.
 func (a *command) printRemoved(name string) error {
 	return a.printAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "removed", printable(name))
@@ -39,8 +39,8 @@ func (a *command) printRemoved(name string) error {
 	})
 }
 
-// note writes commentary. With --json there is none: standard error is for an
-// error, which is JSON, too.
+// note prints a line to standard error, except with --json, where standard error has
+// only an error as JSON.
 func (a *command) note(format string, args ...any) {
 	if !a.json {
 		fmt.Fprintf(a.Err, format+"\n", args...)
@@ -64,8 +64,8 @@ func writeTable(w io.Writer, rows [][]string) error {
 	return out.Flush()
 }
 
-// printable returns a name as it can be shown on one line: as it is, or quoted
-// where it has bytes that a terminal would act on.
+// printable returns a name, quoted if it has control characters or invalid UTF-8,
+// which a terminal could interpret.
 func printable(name string) string {
 	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 	if plain {

@@ -17,10 +17,10 @@ import (
 func (a *command) profileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile [DIR]",
-		Short: "Tell which projects a directory holds, and their commands",
-		Long: `Tell which projects a directory of this host holds (the present one by default), and
-the commands they are worked on with, each with the file that proves it. For a
-workspace, see croft ws profile.`,
+		Short: "Detect the projects in a directory, and their commands",
+		Long: `Detect the projects in a directory of this host (default the current one) and the commands to
+build, test and lint them, each with the file that it was found in. For a workspace, see croft ws
+profile.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
 			dir := "."
@@ -55,7 +55,7 @@ func (a *command) printDirProfile(dir string) error {
 func (a *command) wsProfileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile NAME",
-		Short: "Tell which projects a workspace holds, and their commands",
+		Short: "Detect the projects in a workspace, and their commands",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {

@@ -16,11 +16,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// progressDelay is how long a command works in silence.
+// progressDelay is the time before progress is shown.
 const progressDelay = time.Second
 
-// showProgress shows on a terminal, while a command does long work on a workspace, how
-// long it has been and how far it is. stop ends it, and leaves no trace.
+// showProgress shows a progress line on a terminal, from the progress events of a
+// workspace. stop removes the line.
 func (a *command) showProgress(ctx context.Context, c *client.Client, id, what string) (stop func()) {
 	out, ok := terminalFile(a.Err)
 	if !ok || a.json {
@@ -31,7 +31,7 @@ func (a *command) showProgress(ctx context.Context, c *client.Client, id, what s
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		filter := client.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
-		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or there is no more to tell
+		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or progress is not shown
 			e, err := event.Unmarshal(data)
 			if err == nil {
 				now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
@@ -47,19 +47,19 @@ func (a *command) showProgress(ctx context.Context, c *client.Client, id, what s
 	}
 }
 
-// showLocalProgress is progress for work that this process does under the context that
-// it returns.
+// showLocalProgress is showProgress for work of this process, under the returned
+// context.
 func (a *command) showLocalProgress(ctx context.Context, what string) (_ context.Context, stop func()) {
 	out, ok := terminalFile(a.Err)
 	if !ok || a.json {
 		return ctx, func() {}
 	}
 	var now progressLine
-	told := driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
-	return told, now.startView(out, a.terminalSize().Cols, what).Stop
+	ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
+	return ctx, now.startView(out, a.terminalSize().Cols, what).Stop
 }
 
-// A progressLine says how far work is.
+// A progressLine is the newest line of progress.
 type progressLine struct{ atomic.Value }
 
 func (p *progressLine) set(files, bytes any) {
@@ -79,8 +79,7 @@ func (p *progressLine) startView(out io.Writer, width int, what string) *live.Vi
 	})
 }
 
-// sizeText returns a number of bytes, of whatever type an event has it, in a form for
-// people.
+// sizeText formats a number of bytes, of any type that an event has.
 func sizeText(v any) string {
 	n, err := strconv.ParseFloat(fmt.Sprint(v), 64)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func (a *command) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
-		Short: "Say what kinds of workspaces there are",
+		Short: "List the kinds of workspaces",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runGroup,
 	}
@@ -29,7 +29,7 @@ func (a *command) providerCommand() *cobra.Command {
 func (a *command) providerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List providers, and what the host gives them, proven by trying",
+		Short: "List providers and what the host supports, tested by trying",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -43,8 +43,8 @@ func (a *command) providerListCommand() *cobra.Command {
 	}
 }
 
-// printProviders prints a table of those that can be used here, and then why
-// others can't.
+// printProviders prints a table of the usable providers, and why the others are not
+// usable.
 func printProviders(w io.Writer, list []client.ProviderInfo) error {
 	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE", "LIMITS"}}
 	var unusable [][]string
@@ -66,7 +66,7 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 	return writeTable(w, unusable)
 }
 
-// enforcedLimits names the limits that something enforces.
+// enforcedLimits names the limits that are enforced.
 func enforcedLimits(limits driver.LimitTraits) string {
 	var names []string
 	for _, r := range driver.Resources {
@@ -80,7 +80,7 @@ func enforcedLimits(limits driver.LimitTraits) string {
 func (a *command) providerShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KIND",
-		Short: "Say what a provider gives, and what enforces it",
+		Short: "Show the traits of a provider, and what enforces them",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -94,7 +94,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 					for _, p := range list {
 						kinds = append(kinds, p.Kind)
 					}
-					return fmt.Errorf("provider %.80q: %w: there are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
+					return fmt.Errorf("provider %.80q: %w: the providers are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
 				}
 				return a.printAnswer(list[i], func(w io.Writer) error { return writeTable(w, traitRows(list[i])) })
 			})
@@ -102,7 +102,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 	}
 }
 
-// traitRows tells what a provider gives, with what enforces it, or why nothing does.
+// traitRows are the traits of a provider, with what enforces them or why nothing does.
 func traitRows(p client.ProviderInfo) [][]string {
 	rows := [][]string{{"kind", p.Kind}}
 	if p.Error != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// remoteStaging is the memory of workspaces as the server keeps it, so that all who
-// prepare one workspace know of each other.
+// remoteStaging is the staging metadata of workspaces on the server, so that all
+// programs that prepare a workspace share it.
 type remoteStaging struct{ c *client.Client }
 
 var _ stage.State = remoteStaging{}
 
-// Lock waits until nobody else prepares the workspace.
+// Lock waits for the server's lock on the workspace's staging metadata.
 func (s remoteStaging) Lock(ctx context.Context, id string) (func(), error) {
 	return s.c.LockStaging(ctx, id)
 }
@@ -31,12 +31,12 @@ func (s remoteStaging) Load(ctx context.Context, id string) (*stage.Metadata, er
 	}
 	m := new(stage.Metadata)
 	if err := driver.DecodeStrict(data, m); err != nil {
-		return nil, fmt.Errorf("prep: what the server remembers: %w: %v", fault.Failed, err) //nolint:errorlint // it is not the caller's argument that is invalid
+		return nil, fmt.Errorf("prep: staging metadata of the server: %w: %v", fault.Failed, err) //nolint:errorlint // it is not the caller's argument that is invalid
 	}
 	return m, nil
 }
 
-// Save keeps the metadata of a workspace.
+// Save replaces the metadata of a workspace.
 func (s remoteStaging) Save(ctx context.Context, id string, m *stage.Metadata) error {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s remoteStaging) Save(ctx context.Context, id string, m *stage.Metadata) e
 	return s.c.SaveStaging(ctx, id, data)
 }
 
-// Record adds a collection; the server knows how many it keeps.
+// Record adds a collection; the server bounds how many it keeps.
 func (s remoteStaging) Record(ctx context.Context, id string, rec stage.OutputRecord, _ int) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -54,12 +54,12 @@ func (s remoteStaging) Record(ctx context.Context, id string, rec stage.OutputRe
 	return s.c.RecordOutput(ctx, id, data)
 }
 
-// Delete forgets a workspace.
+// Delete removes the metadata of a workspace.
 func (s remoteStaging) Delete(ctx context.Context, id string) error {
 	return s.c.SaveStaging(ctx, id, nil)
 }
 
-// remoteArtifacts are the artifacts of a workspace as the server keeps them.
+// remoteArtifacts are the artifacts of a workspace on the server.
 type remoteArtifacts struct {
 	c  *client.Client
 	id string

@@ -21,14 +21,14 @@ func terminalFile(stream any) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// onTerminal reports whether somebody sits at both ends.
+// onTerminal reports whether standard input and output are terminals.
 func (a *command) onTerminal() bool {
 	_, in := terminalFile(a.In)
 	_, out := terminalFile(a.Out)
 	return in && out
 }
 
-// terminalSize returns the size of the terminal, or of a usual one.
+// terminalSize returns the size of the terminal, or 24x80 without one.
 func (a *command) terminalSize() driver.Size {
 	for _, stream := range []any{a.Out, a.In} {
 		if f, ok := terminalFile(stream); ok {
@@ -40,11 +40,11 @@ func (a *command) terminalSize() driver.Size {
 	return driver.Size{Rows: 24, Cols: 80}
 }
 
-// errDetached says that the user left a session that goes on.
+// errDetached reports that the user detached from a running session.
 var errDetached = errors.New("detached")
 
-// attachTerminal connects the user with a session until that ends, whose result it
-// returns, or the user leaves with ctrl-] or ~. (errDetached).
+// attachTerminal connects the user's terminal with a session. It returns the result
+// when the session ends, or errDetached after ctrl-] or ~.
 func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -53,11 +53,11 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 		if err != nil {
 			return nil, err
 		}
-		defer term.Restore(int(f.Fd()), old) //nolint:errcheck // nothing else can be done about it
+		defer term.Restore(int(f.Fd()), old) //nolint:errcheck // there is no other way to restore it
 	}
 	stop := a.watchSize(ctx, t)
 	defer stop()
-	// Nothing can make a read of the terminal return: it ends with the program.
+	// A blocked read of the terminal can't be interrupted: it ends with the program.
 	go func() {
 		if a.forwardKeys(ctx, t, detachable) {
 			cancel(errDetached)
@@ -79,7 +79,8 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 	}
 }
 
-// forwardKeys types what the user types; it reports whether that was to leave.
+// forwardKeys sends the user's input to the session; it reports whether the user
+// detached.
 func (a *command) forwardKeys(ctx context.Context, t *client.Terminal, detachable bool) bool {
 	escapes := newEscapes()
 	buf := make([]byte, 4096)
@@ -104,13 +105,12 @@ func (a *command) forwardKeys(ctx context.Context, t *client.Terminal, detachabl
 	}
 }
 
-// endInput says that nothing more is typed, until the session has ended: a
-// terminal forgets it when the program that reads changes its mode, as a shell
-// does that has just started.
+// endInput sends end-of-file every second until the session ends: a pending EOF is
+// lost when the reading program changes the terminal's mode, as a starting shell does.
 func endInput(ctx context.Context, t *client.Terminal) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for t.EOF(ctx) == nil { // receiving tells what else
+	for t.EOF(ctx) == nil { // Receive reports other errors
 		select {
 		case <-ctx.Done():
 			return
@@ -119,11 +119,11 @@ func endInput(ctx context.Context, t *client.Terminal) {
 	}
 }
 
-// escapes finds what leaves a session: ctrl-] anywhere, and ~. at the beginning
-// of a line, where ~~ is one tilde.
+// escapes finds the escape sequences that detach: ctrl-] anywhere, and ~. at the
+// beginning of a line, where ~~ is one tilde.
 type escapes struct {
 	fresh bool // at the beginning of a line
-	tilde bool // after a tilde there, which is held back
+	tilde bool // after a tilde at the beginning of a line, which is not sent yet
 }
 
 func newEscapes() *escapes { return &escapes{fresh: true} }

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/client"
 )
 
-// watchSize tells a session the size of the user's terminal, now and whenever it
-// changes.
+// watchSize sends the size of the user's terminal to a session, now and at each
+// SIGWINCH.
 func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
 	if _, ok := terminalFile(a.Out); !ok {
 		return func() {}

@@ -27,11 +27,10 @@ func (a *command) wsExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NAME [flags] -- PROGRAM [ARGUMENT]...",
 		Short: "Run a command in a workspace",
-		Long: `Run a command in a workspace, with the standard streams of this program. With --detach
-it is started as a session that goes on, whose id is printed; see croft ws ps, logs,
-shell and kill.
+		Long: `Run a command in a workspace, with the standard streams of this program. With --detach it is
+started as a background session, whose id is printed; see croft ws ps, logs, shell and kill.
 
-The exit status is that of the command; 125 is a failure of Croft's own.`,
+The exit status is that of the command; 125 is an error of croft itself.`,
 		Example: "  croft ws exec demo -- ls -l\n  croft ws exec demo --detach -- make serve",
 		Args:    cobra.MinimumNArgs(1),
 	}
@@ -43,8 +42,8 @@ The exit status is that of the command; 125 is a failure of Croft's own.`,
 		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.wsExec(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.detach, "detach", "d", false, "start it as a session and print its id")
-	f.StringArrayVar(&opts.env, "env", nil, "K=V, over the environment of the workspace; may be given several times")
+	f.BoolVarP(&opts.detach, "detach", "d", false, "start the command as a session and print its id")
+	f.StringArrayVar(&opts.env, "env", nil, "K=V, added to the environment of the workspace; may be given several times")
 	opts.command.registerFlags(f)
 	return cmd
 }
@@ -70,8 +69,8 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 	})
 }
 
-// beginCheckpoint remembers, in a workspace that was opened so, what is there before a
-// command and, by end, after it.
+// beginCheckpoint takes a checkpoint before a command and, by end, one after it, if the
+// workspace was opened with checkpoints.
 func (a *command) beginCheckpoint(ctx context.Context, c *client.Client, ws *workspace.Workspace, done string) (end func(), err error) {
 	rec, err := c.Show(ctx, ws.ID())
 	if err != nil {
@@ -98,7 +97,7 @@ func (a *command) beginCheckpoint(ctx context.Context, c *client.Client, ws *wor
 	}, nil
 }
 
-// startDetached starts a session that goes on and prints its id.
+// startDetached starts a background session and prints its id.
 func (a *command) startDetached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
 	cmd.Detached = true
 	if tty {

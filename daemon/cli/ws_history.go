@@ -18,7 +18,7 @@ import (
 // historyAnswer is a state of a workspace as ws history --json lists it.
 type historyAnswer struct {
 	driver.SnapshotInfo
-	Parent  string `json:"parent,omitempty"` // the state that it came from
+	Parent  string `json:"parent,omitempty"` // the state before it
 	Current bool   `json:"current,omitempty"`
 }
 
@@ -26,18 +26,18 @@ func (a *command) wsHistoryCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "List the states that a workspace can go back to, the newest first",
-		Long: `List the states that a workspace can go back to, the newest first, with what was done and
+		Short: "List the states that a workspace can return to, newest first",
+		Long: `List the states that a workspace can return to, newest first, with what was done and
 the state that each came from. The one that the workspace was in last is marked with *.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if limit < 0 {
-				return usagef("--limit %d: it is a number of states; 0 is all", limit)
+				return usagef("--limit %d: give a number of states, at least 0; 0 is all", limit)
 			}
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.wsHistory(ctx, ws, limit) })
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "the newest so many; 0 is all")
+	cmd.Flags().IntVar(&limit, "limit", 20, "only the newest N; 0 is all")
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 	})
 }
 
-// stateText says what a state is: its name, or what was done.
+// stateText describes a state: the step that led to it, its name, or its cause.
 func stateText(s driver.SnapshotInfo) string {
 	for _, text := range []string{s.Labels[history.StepLabel], s.Name, s.Labels[snapshot.CauseLabel]} {
 		if text != "" {
@@ -84,7 +84,7 @@ func (a *command) wsUndoCommand() *cobra.Command {
 	var redo bool
 	cmd := &cobra.Command{
 		Use:   "undo NAME",
-		Short: "Return to the newest snapshot or checkpoint before what is there; --redo takes that back",
+		Short: "Return to the newest snapshot or checkpoint before the present state; --redo reverts that",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if redo {
@@ -93,14 +93,14 @@ func (a *command) wsUndoCommand() *cobra.Command {
 			return a.wsUndoRedo(ctx, args[0], history.Undo)
 		}),
 	}
-	cmd.Flags().BoolVar(&redo, "redo", false, "return to what was there before the last undo")
+	cmd.Flags().BoolVar(&redo, "redo", false, "return to the state before the last undo")
 	return cmd
 }
 
 func (a *command) wsRedoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redo NAME",
-		Short: "Take the last undo back, unless something changed since",
+		Short: "Revert the last undo, unless files changed since",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.wsUndoRedo(ctx, args[0], history.Redo)
@@ -116,7 +116,7 @@ func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context
 		if err != nil {
 			return err
 		}
-		a.note("it is as in snapshot %s of %s (%s); what was there is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
+		a.note("returned to snapshot %s of %s (%s); the previous state is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
 		return a.printAnswer(m, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, m.To.ID)
 			return err

@@ -16,7 +16,7 @@ func (a *command) wsKillCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "kill NAME SESSION",
-		Short: "End a session with all that it started, or send it a signal",
+		Short: "Kill a session with all its processes, or send it a signal",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
@@ -36,8 +36,8 @@ func (a *command) wsKillCommand() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&signal, "signal", "", "send this signal, such as INT, to the foreground group, and nothing more")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "between SIGTERM and SIGKILL; 0 is SIGKILL at once")
+	cmd.Flags().StringVar(&signal, "signal", "", "only send this signal, such as INT, to the foreground process group")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time between SIGTERM and SIGKILL; 0 is SIGKILL at once")
 	return cmd
 }
 

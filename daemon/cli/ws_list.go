@@ -26,9 +26,9 @@ func (a *command) wsListCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&opts.labels, "label", nil, "only those with this label K=V; may be given several times")
-	f.StringVar(&opts.state, "state", "", "only those in this state")
-	f.StringVar(&opts.provider, "provider", "", "only those of this kind")
+	f.StringArrayVar(&opts.labels, "label", nil, "only workspaces with this label K=V; may be given several times")
+	f.StringVar(&opts.state, "state", "", "only workspaces in this state")
+	f.StringVar(&opts.provider, "provider", "", "only workspaces of this kind")
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 func (a *command) wsMkdirCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mkdir NAME PATH",
-		Short: "Make a directory in a workspace, with those above it; one that exists is fine",
+		Short: "Make a directory in a workspace, with its parents; it may exist already",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {

@@ -11,7 +11,7 @@ import (
 func (a *command) wsPauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Stop the processes of a workspace and free what they hold",
+		Short: "Stop the processes of a workspace and free their resources",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -27,7 +27,7 @@ func (a *command) wsPauseCommand() *cobra.Command {
 func (a *command) wsResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
-		Short: "Go on with a workspace that was paused",
+		Short: "Resume a paused workspace",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {

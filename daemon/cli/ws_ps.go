@@ -16,7 +16,7 @@ import (
 func (a *command) wsPsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ps NAME",
-		Short: "List the sessions of a workspace, those that ended and are remembered included",
+		Short: "List the sessions of a workspace, recently ended ones included",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
@@ -57,7 +57,7 @@ func psRows(list []workspace.SessionInfo) [][]string {
 	return rows
 }
 
-// sessionState says in a word how a session stands.
+// sessionState is the state of a session in a few words.
 func sessionState(s workspace.SessionInfo) string {
 	text := endState(s)
 	if s.LogDropped > 0 {

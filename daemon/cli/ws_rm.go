@@ -13,9 +13,9 @@ import (
 func (a *command) wsRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
-		Short: "End workspaces and remove all that belongs to them",
-		Long: `End workspaces and remove all that belongs to them. A directory that is used in place stays.
-One that can't be removed does not keep the others.`,
+		Short: "Destroy workspaces and all their files",
+		Long: `Destroy workspaces and all their files. A directory that is used in place stays. If one can't be
+removed, the others still are.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error { return a.wsRm(ctx, c, args) })

@@ -31,7 +31,7 @@ func (a *command) wsShowCommand() *cobra.Command {
 	}
 }
 
-// isolationRows tell what is asked for, and what the provider gives where that is known.
+// isolationRows show the policy, and the provider's traits where they are known.
 func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
 	if ws.Policy.Isolation != "" {
@@ -47,7 +47,7 @@ func isolationRows(ws client.Workspace) [][]string {
 	if ws.Policy.Network.None() && ws.Traits != nil {
 		network = "none"
 		if ws.Traits.Network == driver.NetworkOpen {
-			network = "open: the provider has no fence for it"
+			network = "open: the provider can't restrict it"
 		}
 	}
 	rows := [][]string{{"isolation", isolation}, {"network", network}}

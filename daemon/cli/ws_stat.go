@@ -27,7 +27,7 @@ func (a *command) wsStatCommand() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&opts.Digest, "digest", false, "with the digest of a file's content")
+	cmd.Flags().BoolVar(&opts.Digest, "digest", false, "print the digest of a file's content")
 	cmd.Flags().BoolVar(&opts.NoFollow, "no-follow", false, "describe a symlink itself")
 	return cmd
 }
