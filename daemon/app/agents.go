@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// toolServer is the MCP server over all workspaces. It is made when somebody first
-// asks for it, because most programs never do.
+// toolServer is the MCP server for all workspaces. It is created at the first request,
+// because most programs never need it.
 type toolServer struct {
 	system *System
 	once   sync.Once
@@ -25,7 +25,7 @@ type toolServer struct {
 	http   http.Handler
 	sse    http.Handler
 	events *event.Subscription
-	stop   context.CancelFunc // ends what watches
+	stop   context.CancelFunc // ends pollRegistry
 	wg     sync.WaitGroup
 }
 
@@ -47,7 +47,7 @@ func (a *toolServer) initOnce(ctx context.Context) error {
 	return a.err
 }
 
-// followEvents tells clients of workspaces that come and go in this process.
+// followEvents updates clients when workspaces of this process appear or end.
 func (a *toolServer) followEvents(ctx context.Context) {
 	for e := range a.events.C() {
 		if e.Fields[event.FieldTo] == string(registry.Destroyed) {
@@ -59,21 +59,21 @@ func (a *toolServer) followEvents(ctx context.Context) {
 
 func (a *toolServer) forgetWorkspace(ctx context.Context, id string) {
 	if err := a.env.Forget(ctx, id); err != nil {
-		a.system.log.Warn("forget what tools kept of a workspace", "workspace", id, "error", err)
+		a.system.log.Warn("drop the tools' state of a workspace", "workspace", id, "error", err)
 	}
 }
 
 func (a *toolServer) refreshClients(ctx context.Context) {
 	if err := a.server.Refresh(ctx); err != nil && ctx.Err() == nil {
-		a.system.log.Warn("tell agents of workspaces", "error", err)
+		a.system.log.Warn("update the MCP clients", "error", err)
 	}
 }
 
-// pollInterval is how often what other processes did is looked for.
+// pollInterval is how often the registry is polled for changes of other processes.
 const pollInterval = time.Second
 
-// pollRegistry does what follow does for workspaces that come and go in other processes,
-// which share the registry. Where there are no clients it looks at nothing.
+// pollRegistry is followEvents for the workspaces of other processes, which share the
+// registry. It polls only while clients are connected.
 func (a *toolServer) pollRegistry(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -94,13 +94,13 @@ func (a *toolServer) pollRegistry(ctx context.Context) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			a.system.log.Warn("look for workspaces of others", "error", err)
+			a.system.log.Warn("poll the registry for workspaces of other processes", "error", err)
 		}
 	}
 }
 
-// syncWorkspaces forgets the workspaces that are no longer there, tells clients of those
-// that are, and returns these.
+// syncWorkspaces drops the state of destroyed workspaces, updates clients, and returns
+// the existing workspaces.
 func (a *toolServer) syncWorkspaces(ctx context.Context, known map[string]bool) (map[string]bool, error) {
 	list, err := a.system.Registry.List(ctx, registry.Filter{})
 	if err != nil {
@@ -115,24 +115,24 @@ func (a *toolServer) syncWorkspaces(ctx context.Context, known map[string]bool) 
 			a.forgetWorkspace(ctx, id)
 		}
 	}
-	a.system.events.changes.Add(1) // what was listed before holds no longer
+	a.system.events.changes.Add(1) // invalidates the cached list
 	a.refreshClients(ctx)
 	return there, nil
 }
 
-// transportHandler serves one of the transports.
+// transportHandler serves one of the transports, and creates the server if needed.
 func (a *toolServer) transportHandler(which func(*toolServer) http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.initOnce(r.Context()); err != nil {
 			a.system.log.Error("serve agents", "error", err)
-			http.Error(w, "the tools can't be had; the server's log says why", http.StatusInternalServerError)
+			http.Error(w, "the tools are not available; see the server's log", http.StatusInternalServerError)
 			return
 		}
 		which(a).ServeHTTP(w, r)
 	})
 }
 
-// httpRoutes are the routes of agents.
+// httpRoutes returns the handlers of the MCP routes, by path.
 func (a *toolServer) httpRoutes() map[string]http.Handler {
 	return map[string]http.Handler{
 		mcpserver.Path:    a.transportHandler(func(a *toolServer) http.Handler { return a.http }),
@@ -149,7 +149,7 @@ func (a *toolServer) drain() {
 	}
 }
 
-// close ends what tools keep.
+// close drains the server and closes the tools.
 func (a *toolServer) close(ctx context.Context) error {
 	a.drain()
 	if a.env == nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// defaultOrder is the order in which providers are tried where the configuration
-// has none: the fence first, and what keeps nothing last.
+// defaultOrder is the order in which auto tries providers without defaults.prefer in
+// the configuration: the best isolation first, the provider without persistence last.
 var defaultOrder = []string{"sandbox", "docker", "local", "filestore", "memory"}
 
-// chooseProvider returns the name of the first provider that gives what is wished for:
-// its isolation, its limits, its network, its durability, its capabilities, and
-// files that outlive the process where the workspace should persist. Where none
-// does, the error says of each why not.
+// chooseProvider returns the name of the first provider that satisfies the spec:
+// isolation, limits, network, durability, capabilities, and persistence if requested.
+// If none does, the error has the reason of each.
 func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, error) {
 	var reasons []error
 	for _, name := range s.candidateProviders() {
@@ -32,11 +31,11 @@ func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, 
 			return name, nil
 		}
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("system: choose a provider: %w", err)
+			return "", fmt.Errorf("app: choose a provider: %w", err)
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", name, err))
 	}
-	return "", fmt.Errorf("system: choose a provider: %w: none gives what is asked for:\n%w", fault.Unsupported, errors.Join(reasons...))
+	return "", fmt.Errorf("app: choose a provider: %w: no provider satisfies the policy; change it, or name a provider:\n%w", fault.Unsupported, errors.Join(reasons...))
 }
 
 // candidateProviders lists the names of providers, best first.
@@ -56,7 +55,7 @@ func (s *System) candidateProviders() []string {
 	return kinds
 }
 
-// checkProvider says why a provider can't give what is wished for, if it can't.
+// checkProvider returns an error if a provider can't satisfy the spec.
 func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spec) error {
 	p, err := s.Mux.Provider(kind)
 	if err != nil {
@@ -70,13 +69,13 @@ func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spe
 		return err
 	}
 	if spec.Policy.Persist && !traits.Persists() {
-		return fmt.Errorf("persist: %w: what it keeps ends with the process", fault.Unsupported)
+		return fmt.Errorf("persist: %w: its workspaces end with the process", fault.Unsupported)
 	}
 	if spec.Dir != "" && !traits.InPlace {
-		return fmt.Errorf("a directory in place: %w: it has files of its own only", fault.Unsupported)
+		return fmt.Errorf("a directory in place: %w: it can't use a directory of the host", fault.Unsupported)
 	}
 	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
-		return fmt.Errorf("a template: %w: it starts from nothing", fault.Unsupported)
+		return fmt.Errorf("a template: %w: its workspaces start empty", fault.Unsupported)
 	}
 	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
 		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
@@ -94,8 +93,8 @@ func joinCapabilities(caps []driver.Capability) string {
 	return strings.Join(out, ", ")
 }
 
-// resolveAuto puts the provider that suits in the place of Auto. The policy of the
-// wish is complete.
+// resolveAuto replaces the provider name auto by the chosen provider. The policy of
+// spec must be complete.
 func (s *System) resolveAuto(ctx context.Context, spec *driver.Spec) error {
 	name := spec.Kind
 	if name == "" {

@@ -9,8 +9,7 @@ import (
 	"github.com/croft-run/croft/tool/skill"
 )
 
-// openStage opens the memory of what is staged, and the artifacts, which are in
-// the data directory.
+// openStage opens the staging metadata and the artifacts in the data directory.
 func (s *System) openStage() (err error) {
 	if s.staging, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
 		return err
@@ -29,7 +28,7 @@ func (s *System) skillTools() []*tool.Tool {
 	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings.Skills}, State: s.staging, Artifacts: s.artifacts})
 }
 
-// closerFunc makes an io.Closer of a function.
+// closerFunc is a function as an io.Closer.
 type closerFunc func() error
 
 func (c closerFunc) Close() error { return c() }

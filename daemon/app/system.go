@@ -32,29 +32,28 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Config says what to put together. Its zero value is a croft on the default
-// data directory.
+// Config configures a System. Its zero value uses the default data directory.
 type Config struct {
-	DataDir   string            // "" is that of Settings, and DefaultDataDir where those name none
-	Settings  *config.Config    // what croft.yaml says; nil is config.Default
-	StoreURL  string            // "" is that of Settings, and SQLite in the data directory where those name none
-	Providers []driver.Provider // beyond those of provider/all
+	DataDir   string            // "" is that of Settings, else DefaultDataDir
+	Settings  *config.Config    // the configuration; nil is config.Default
+	StoreURL  string            // "" is that of Settings, else SQLite in the data directory
+	Providers []driver.Provider // in addition to those of provider/all
 	Token     string            // "" is the one of the data directory
-	Hosts     []string          // names of this host that requests may be for, beside those of Settings
-	Beyond    bool              // it is served beyond this host: directories of the host must be listed to be used
-	Resolver  egress.Resolver   // resolves what workspaces ask for; nil is the host's
+	Hosts     []string          // allowed names in the Host header, in addition to those of Settings
+	Beyond    bool              // served beyond loopback: only listed directories of the host may be used
+	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
 }
 
-// How long the steps of shutting down may take: requests that go on, whose clients may
-// never be done, and our own work, which is cut off only where it hangs.
+// Time-outs of the steps of shutting down: requests, whose clients may never finish, and
+// our own steps, which are cut off only if they hang.
 const (
 	requestsTimeout = 10 * time.Second
 	stepTimeout     = 30 * time.Second
 )
 
-// A System is an open data directory with all that works on it.
+// A System is an open data directory with its store, providers, registry and API.
 type System struct {
 	Dir      string // absolute
 	Token    string
@@ -72,7 +71,7 @@ type System struct {
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
-	staging   *stage.DirState  // of what was staged
+	staging   *stage.DirState  // staging metadata of workspaces
 	artifacts *stage.Artifacts // of all workspaces, by their ids
 	open      []io.Closer      // providers that hold something open, and what they share
 
@@ -81,10 +80,10 @@ type System struct {
 	closed bool      // guarded by mu
 }
 
-// TokenPath returns where the token of the data directory is kept.
+// TokenPath returns the path of the data directory's token.
 func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
 
-// Open opens the data directory, making it where it is missing.
+// Open opens the data directory, and creates it if missing.
 func Open(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Settings == nil {
 		cfg.Settings = config.Default()
@@ -100,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		cfg.DataDir = dir
 	}
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
-		return nil, fmt.Errorf("system: token: %w: it is blank", fault.InvalidArgument)
+		return nil, fmt.Errorf("app: token: %w: it is blank; give at least one character", fault.InvalidArgument)
 	}
 	dir, err := prepareDataDir(cfg.DataDir)
 	if err != nil {
@@ -121,8 +120,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	return s, nil
 }
 
-// assemble makes the parts, from the bottom up. What was made of them is closed
-// where one fails.
+// assemble opens the parts, from the bottom up. If one fails, the others are closed.
 func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	defer func() {
 		if err != nil {
@@ -148,7 +146,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
-	ground, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
+	owner, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
 	if err != nil {
 		return err
 	}
@@ -156,7 +154,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
 	})
 	if err != nil {
 		return err
@@ -175,7 +173,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// storeURL returns where the records are. The path of a file is relative to the
+// storeURL returns the URL of the registry store. A SQLite path is relative to the
 // data directory.
 func (s *System) storeURL(url string) string {
 	if url == "" {
@@ -190,15 +188,15 @@ func (s *System) storeURL(url string) string {
 	return url
 }
 
-// isSnapshotNeeded reports whether a workspace that is there started from a snapshot: what
-// changed in it is told by comparing the two.
+// isSnapshotNeeded reports whether a snapshot is the origin of an existing workspace,
+// which is needed to compute the workspace's changes.
 func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, error) {
 	recs, err := s.store.List(ctx, registry.Filter{From: snapshot})
 	return len(recs) > 0, err
 }
 
-// openProviders returns ours and the caller's; of one kind there may be one. The
-// rules and the cap of the configuration hold for all of them.
+// openProviders opens Croft's providers and adds the caller's, at most one of a kind.
+// Each is wrapped with the command policy and concurrency limit of the configuration.
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
@@ -223,7 +221,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 	}
 	for i, p := range providers {
 		if seen[p.Kind()] {
-			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
+			return nil, fmt.Errorf("app: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
 		}
 		seen[p.Kind()] = true
 		if p, err = s.wrapProvider(ctx, p); err != nil {
@@ -249,7 +247,7 @@ func lowercaseAll(names []string) []string {
 	return out
 }
 
-// An localAPI is the API served within the process.
+// A localAPI is the HTTP API served within the process.
 type localAPI struct {
 	client   *client.Client
 	server   *http.Server
@@ -257,12 +255,12 @@ type localAPI struct {
 	done     chan struct{}
 }
 
-// Client returns a client of this very system, without a network.
+// Client returns a client of this system, over a pipe within the process.
 func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("system: %w: it is closed", fault.WrongState)
+		return nil, fmt.Errorf("app: %w: the system is closed; open it again", fault.WrongState)
 	}
 	if s.local != nil {
 		return s.local.client, nil
@@ -301,16 +299,16 @@ func (s *System) newHTTPServer(ctx context.Context) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,
-		// OPTIONS * is a request as any other, and wants the token.
+		// OPTIONS * needs the token, too.
 		DisableGeneralOptionsHandler: true,
 
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		// Requests end in their own time; shutting down bounds it.
+		// The end of ctx does not cancel requests; shutting down bounds them.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 }
 
-// Close shuts the system down in order. Closing twice is closing once.
+// Close shuts the system down in order. Further calls do nothing.
 func (s *System) Close(ctx context.Context) error {
 	s.mu.Lock()
 	in, done := s.local, s.closed
@@ -331,7 +329,7 @@ func (s *System) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeStores closes the store and the file of events.
+// closeStores closes the store and the events file.
 func (s *System) closeStores() error {
 	var errs []error
 	if s.store != nil {
@@ -343,7 +341,7 @@ func (s *System) closeStores() error {
 	return errors.Join(errs...)
 }
 
-// closeProviders closes those that hold something open.
+// closeProviders closes the providers and what they share.
 func (s *System) closeProviders() error {
 	var errs []error
 	for _, p := range s.open {
@@ -352,8 +350,7 @@ func (s *System) closeProviders() error {
 	return errors.Join(errs...)
 }
 
-// withTimeout runs a step of shutting down with a bound of its own, also where the
-// context has ended: that is why we shut down.
+// withTimeout runs a step of shutting down with its own time-out, even if ctx has ended.
 func withTimeout(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

@@ -23,8 +23,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ToolEnv returns an Env with every tool, with the secrets and the audit stream of
-// this system. What cfg sets stays.
+// ToolEnv returns an Env with every tool, with the secrets and the audit stream of this
+// system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
@@ -50,8 +50,8 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	return tool.NewEnv(cfg)
 }
 
-// withheldSecrets names the secrets that are credentials: of the configuration, and of
-// what the workspace's own policy adds to requests.
+// withheldSecrets names the secrets that no tool may ask for, because they are
+// credentials of the configuration or of the workspace's policy.
 func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
 	known := egressCredentials(s.settings)
 	var names []string
@@ -70,8 +70,8 @@ func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, erro
 	return names, nil
 }
 
-// secretForms finds secrets by what they look like: those of well-known services,
-// and what the configuration says.
+// secretForms finds secrets by pattern: those of well-known services and of the
+// configuration.
 func secretForms(settings *config.Config) (*secret.Patterns, error) {
 	list := secret.Providers()
 	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
@@ -80,8 +80,8 @@ func secretForms(settings *config.Config) (*secret.Patterns, error) {
 	return secret.NewPatterns(list)
 }
 
-// Create records the wish for a workspace, completed as the configuration says;
-// policy is the name of one.
+// Create records a workspace, with the spec completed from the configuration; policy
+// is the name of a policy, "" for the default one.
 func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
 	if err := s.admitSpec(ctx, &spec, policy); err != nil {
 		return registry.Record{}, err
@@ -89,7 +89,7 @@ func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string)
 	return s.Registry.Create(ctx, spec)
 }
 
-// Fork opens a workspace like another, which begins as a snapshot of it.
+// Fork opens a workspace with the spec of another one, from a snapshot of it.
 func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map[string]string) (*workspace.Workspace, error) {
 	of, err := s.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -108,7 +108,8 @@ func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map
 	return ws, nil
 }
 
-// checkpointLimits says whether calls in a workspace leave checkpoints: its label does.
+// checkpointLimits returns the limits of checkpoints from the workspace's label, false
+// without the label.
 func (s *System) checkpointLimits(ctx context.Context, c *tool.Call) (history.Limits, bool) {
 	rec, err := s.Registry.Lookup(ctx, "", c.Workspace.ID())
 	if err != nil || rec.Labels[history.LimitsLabel] == "" {
@@ -121,12 +122,11 @@ func (s *System) checkpointLimits(ctx context.Context, c *tool.Call) (history.Li
 	return limits, err == nil
 }
 
-// newWorkspaceGrace is how long a workspace that nobody holds may be between being
-// recorded and being held.
+// newWorkspaceGrace is how long a new workspace may be without a lease.
 const newWorkspaceGrace = time.Minute
 
-// Discard destroys the workspaces with a label that nobody holds: what programs
-// left that were killed.
+// Discard destroys the workspaces with a label and without a lease: leftovers of killed
+// programs.
 func (s *System) Discard(ctx context.Context, label string) error {
 	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
 	if err != nil {
@@ -146,34 +146,34 @@ func (s *System) Discard(ctx context.Context, label string) error {
 	return errors.Join(errs...)
 }
 
-// Workspaces returns the workspaces of this system for tools: by their names, or
-// by their ids where they have none that is unique. With names, those alone.
+// Workspaces returns the workspaces of this system for tools: by name, or by id if they
+// have no unique name. With names, it returns only those.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
 	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names}
 }
 
-// registryWorkspaces is the workspaces of a registry.
+// registryWorkspaces implements tool.Workspaces over a registry.
 type registryWorkspaces struct {
 	registry *registry.Registry
-	changes  *atomic.Int64 // counts what is known to happen to workspaces
+	changes  *atomic.Int64 // counts known changes of workspaces
 
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all
 	list listCache // guarded by mu
 }
 
-// A listCache is what List last answered.
+// A listCache is the last answer of List.
 type listCache struct {
 	entries []tool.Entry
 	changes int64
 	at      time.Time
 }
 
-// listCacheTTL is how long a listing holds where nothing happened in this process:
-// others may share the registry.
+// listCacheTTL is how long the cache is valid without changes in this process: other
+// processes may share the registry.
 const listCacheTTL = time.Second
 
-// addForked makes a workspace visible and returns how agents call it.
+// addForked makes a forked workspace visible and returns its name for agents.
 func (r *registryWorkspaces) addForked(id, name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +213,7 @@ func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {
 
 // Find looks one workspace up.
 func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry, error) {
-	missing := fmt.Errorf("system: workspace %q: %w", name, fault.NotFound)
+	missing := fmt.Errorf("app: workspace %q: %w", name, fault.NotFound)
 	if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
 		return tool.Entry{}, missing
 	}
@@ -230,7 +230,7 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	return tool.Entry{}, missing
 }
 
-// toolEntry is a record as agents see it, if they may.
+// toolEntry is a record as agents see it, false if they may not.
 func toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
 	e := tool.Entry{Name: toolName(rec)}
 	if rec.State == registry.Failed || rec.State == registry.Destroyed {
@@ -242,7 +242,8 @@ func toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
 
-// toolName is how agents call a workspace. The names of owners may be equal.
+// toolName is the name of a workspace for agents: its id if it has an owner, since two
+// owners may use the same name.
 func toolName(rec registry.Record) string {
 	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
 		return rec.ID

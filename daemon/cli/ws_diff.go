@@ -28,12 +28,13 @@ func (a *command) wsDiffCommand() *cobra.Command {
 	cmd = &cobra.Command{
 		Use:   "diff NAME [PATH...]",
 		Short: "Show the changes of a workspace as a patch",
-		Long: `Show the changes of a workspace as a patch that git apply and patch(1) understand. Written
-to a file or a pipe it has the content of binary files, too, as git diff --binary has it, which patch(1) does
-not take: --binary=false says only that they differ, as on a terminal, where --binary shows them. Without
---from, since what it started from: a snapshot or a template, or else its newest snapshot.
---from and --to take the id or name of a snapshot, template:NAME, workspace:NAME, or a directory
-(dir:PATH, or a path that begins with / or .), which with --server is one of the server's host.`,
+		Long: `Show the changes of a workspace as a patch for git apply or patch(1). In a file or a pipe the patch contains
+binary files in the format of git diff --binary, which patch(1) refuses: use --binary=false there. On a terminal it
+only says that binary files differ, unless --binary is given. Without --from, changes are those since the origin of
+the workspace: a snapshot, a template, or else its newest snapshot.
+
+--from and --to are the id or name of a snapshot, template:NAME, workspace:NAME, or a directory (dir:PATH, or a path
+that begins with / or .). With --server, it is a directory of the server's host.`,
 		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src\n  croft ws diff demo --from ~/src/app\n  croft ws diff demo --from workspace:other",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -27,8 +27,8 @@ func (a *command) wsHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "List the states that a workspace can return to, newest first",
-		Long: `List the states that a workspace can return to, newest first, with what was done and
-the state that each came from. The one that the workspace was in last is marked with *.`,
+		Long: `List the states that a workspace can return to, newest first, with the step that led to each and
+its parent state. The current state is marked with *.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if limit < 0 {

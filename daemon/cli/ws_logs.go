@@ -82,7 +82,7 @@ func (a *command) printLog(ctx context.Context, session *workspace.Session, stre
 			return err
 		}
 		if end < 0 {
-			end = chunk.Size // what comes meanwhile is for --follow
+			end = chunk.Size // later output needs --follow
 		}
 		if len(chunk.Data) == 0 {
 			return nil

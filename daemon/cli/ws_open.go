@@ -34,9 +34,9 @@ type wsOpenOptions struct {
 func (a *command) wsOpenCommand() *cobra.Command {
 	var opts wsOpenOptions
 	cmd := &cobra.Command{
-		Use:   "open [NAME]",
-		Short: "Open a workspace and print its id",
-		Long: `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.`,
+		Use:     "open [NAME]",
+		Short:   "Open a workspace and print its id",
+		Long:    `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.`,
 		Example: "  croft ws open demo\n  croft ws open --dir . --label team=web",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
