@@ -112,7 +112,7 @@ func sweepEvals(ctx context.Context, root string, log *slog.Logger) {
 			err = errors.Join(p.Sweep(ctx, nil), p.Close(), files.RemoveTree(dir), os.Remove(lockPath(dir)))
 		}
 		if err != nil && log != nil && !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("app: remove what an evaluation left", "dir", dir, "error", err)
+			log.Warn("remove the directory of a crashed evaluation", "dir", dir, "error", err)
 		}
 		lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Exec is driver.Command in JSON. Where a part is not UTF-8 its bytes are
-// under the key that ends in B64, and the other one is absent.
+// An Exec is driver.Command in JSON. A value that is not UTF-8 is under the key that
+// ends in B64 instead.
 type Exec struct {
 	Argv        []string          `json:"argv,omitempty" doc:"a program and its arguments, never through a shell"`
 	ArgvB64     [][]byte          `json:"argvB64,omitempty"`
@@ -36,8 +36,8 @@ type Exec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 }
 
-// Encode returns cmd as it travels. Callbacks and a reader for standard input do
-// not: they have streams of their own.
+// Encode returns cmd as JSON form. Callbacks and a reader for standard input are not
+// encoded: they use streams.
 func Encode(cmd driver.Command) Exec {
 	c := Exec{
 		Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, Env: cmd.Env, Clean: cmd.Clean, TTY: cmd.TTY,
@@ -68,7 +68,7 @@ func toBytes(words []string) [][]byte {
 	return out
 }
 
-// splitEnv parts what is UTF-8 from what is not.
+// splitEnv separates variables that are UTF-8 from others.
 func splitEnv(env map[string]string) (text map[string]string, rest [][]byte) {
 	for k, v := range env {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {

@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// toolHandler returns the handler of a tool. Where the user must be asked first, the
-// result asks instead.
+// toolHandler returns the handler of a tool. If the call needs approval, the result is
+// a question to the user.
 func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, done, err := s.calls.beginCall(ctx, req.Session.ID())
@@ -33,9 +33,9 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 			return ask.askResult(), nil
 		}
 		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
-			// It may have opened a workspace, of which all clients are told.
+			// It may have opened a workspace: update all clients.
 			if rerr := s.Refresh(ctx); rerr != nil {
-				s.log.Warn("tell clients of workspaces", "error", rerr)
+				s.log.Warn("update clients", "error", rerr)
 			}
 		}
 		logCall(ctx, req, t.Name, time.Since(start), err)
@@ -43,7 +43,7 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 	}
 }
 
-// sessionName is what events and the read tracker call a client.
+// sessionName identifies a client in events and in the read tracker.
 func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
@@ -54,12 +54,12 @@ func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	return "stdio"
 }
 
-// dataMeta is where the data of an answer is, but for its text, of a tool that
-// would otherwise send its text twice.
+// dataMeta is the key in _meta of data-only results: data without the text, which
+// would otherwise be sent twice.
 const dataMeta = "croft.run/data"
 
-// toolResult is an answer in the words of the protocol. What the model can act on is
-// a result; a defect of the server ends the exchange.
+// toolResult converts a result to MCP. An error that the model can act on becomes a
+// result; an internal error becomes a JSON-RPC error.
 func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	if err == nil {
 		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
@@ -91,7 +91,8 @@ func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	return out, nil
 }
 
-// progressFunc tells a client how a call goes, if it asked to be told.
+// progressFunc returns the function that sends progress notifications, nil if the
+// client did not request them.
 func progressFunc(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -103,15 +104,15 @@ func progressFunc(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progr
 		mu.Lock()
 		defer mu.Unlock()
 		if p.Done <= last {
-			p.Done = last + 1 // it must grow
+			p.Done = last + 1 // the protocol requires growing values
 		}
 		last = p.Done
-		// A client that does not hear it misses nothing that it needs.
+		// Progress is optional, so an error is ignored.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: p.Done, Total: p.Total, Message: p.Message})
 	}
 }
 
-// logCall writes to the log of a client that wants one.
+// logCall sends a log notification of a call to a client that requested logging.
 func logCall(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
 	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
 	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
@@ -122,9 +123,9 @@ func logCall(ctx context.Context, req *mcp.CallToolRequest, name string, took ti
 	_ = req.Session.Log(ctx, p) //nolint:staticcheck // as above
 }
 
-// A callResult is a [mcp.CallToolResult] that encoding/json writes in one pass. In
-// the SDK's type a MarshalJSON is within another, and encoding/json scans what each
-// returns again, which takes several times as long as to encode a large text.
+// A callResult is a [mcp.CallToolResult] that encoding/json writes in one pass. The
+// SDK's type nests MarshalJSON methods, and encoding/json scans the result of each
+// again, which takes several times as long for a large text.
 type callResult struct {
 	mcp.ResultBase
 	ResultType        string `json:"resultType,omitempty"`
@@ -138,7 +139,7 @@ type textContent struct {
 	Text string `json:"text"`
 }
 
-// encodeMiddleware makes a callResult of what a tool answered.
+// encodeMiddleware replaces the result of a tool by a callResult.
 func encodeMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
@@ -165,11 +166,11 @@ func encodeMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// An asker asks the user whether a call may go on. The answer comes with another
-// try of the call, whichever version of the protocol the client speaks.
+// An asker asks the user, by elicitation, whether a call is approved. The client sends
+// the answer with a second try of the call.
 type asker struct {
 	req      *mcp.CallToolRequest
-	question string // that was asked now
+	question string // of this try
 }
 
 const approval = "approval"
@@ -186,7 +187,7 @@ func (a *asker) askFunc() func(context.Context, string) (bool, error) {
 			a.question = question
 			return false, fmt.Errorf("mcpserver: %w", tool.ErrPending)
 		}
-		// Clients that show no more than a question accept it without a content.
+		// Clients that show only the question accept without content.
 		no := answer.Content["allow"] != nil && answer.Content["allow"] != true
 		return answer.Action == "accept" && !no, nil
 	}

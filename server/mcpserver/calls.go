@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// calls knows what runs for whom, so that it can be ended.
+// calls tracks the running calls of each session, so that they can be cancelled.
 type calls struct {
 	mu       sync.Mutex
 	closed   bool                // guarded by mu
@@ -18,18 +18,18 @@ type calls struct {
 	running  sync.WaitGroup
 }
 
-// A session is a client, as long as it has a connection or a call.
+// A session is a client with at least one connection or call.
 type session struct {
 	conns     int
 	calls     map[*call]bool
-	goneTimer *time.Timer // set while it has calls and no connection
-	ended     bool        // the client has said so
+	goneTimer *time.Timer // runs while it has calls and no connection
+	ended     bool        // the client ended it
 }
 
 type call struct{ cancel context.CancelCauseFunc }
 
 var (
-	errClientGone = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
+	errClientGone = fmt.Errorf("mcpserver: the client disconnected: %w", fault.Canceled)
 	errEnded      = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
 )
 
@@ -45,7 +45,7 @@ func (c *calls) sessionLocked(id string) *session {
 	return s
 }
 
-// removeIdleLocked forgets a session with nothing left.
+// removeIdleLocked removes a session without connections and calls.
 func (c *calls) removeIdleLocked(id string, s *session) {
 	if s.conns == 0 && len(s.calls) == 0 {
 		if s.goneTimer != nil {
@@ -57,26 +57,26 @@ func (c *calls) removeIdleLocked(id string, s *session) {
 
 type streamKey struct{}
 
-// A stream is the connection that is all of a session. The library knows no id of
-// such a session, so that it gets one here.
+// A stream is the single connection of an SSE session. The SDK has no id for such a
+// session, so it gets one here.
 type stream struct {
 	context.Context
 	id string
 }
 
-// withStream returns a context whose end is that of a client: the calls of the
-// session that begins with it end then. They have its values, not its end.
+// withStream returns a context for an SSE session. Calls of the session are cancelled
+// when ctx ends, although the SDK passes them only its values.
 func withStream(ctx context.Context) (context.Context, stream) {
 	s := stream{ctx, "sse-" + rand.Text()}
 	return context.WithValue(ctx, streamKey{}, s), s
 }
 
-// beginCall notes a call. done must be called when it has ended.
+// beginCall registers a call. done must be called at its end.
 func (c *calls) beginCall(ctx context.Context, id string) (_ context.Context, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, fmt.Errorf("mcpserver: %w: the server shuts down", fault.Unavailable)
+		return nil, nil, fmt.Errorf("mcpserver: %w: the server is shutting down; try again later", fault.Unavailable)
 	}
 	s := c.sessionLocked(id)
 	if s.ended {
@@ -101,9 +101,10 @@ func (c *calls) beginCall(ctx context.Context, id string) (_ context.Context, do
 	}, nil
 }
 
-// addConnection notes a connection of a client. leave must be called at its end, and
-// says whether the client itself broke it off.
-func (c *calls) addConnection(id string, patience time.Duration) (leave func(broken bool)) {
+// addConnection registers a connection of a client. leave must be called at its end;
+// broken means that the client dropped the connection. Without a new connection within
+// grace the client's calls are cancelled.
+func (c *calls) addConnection(id string, grace time.Duration) (leave func(broken bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessionLocked(id)
@@ -117,13 +118,13 @@ func (c *calls) addConnection(id string, patience time.Duration) (leave func(bro
 		defer c.mu.Unlock()
 		s.conns--
 		if s.conns == 0 && len(s.calls) > 0 && broken {
-			s.goneTimer = time.AfterFunc(patience, func() { c.cancelAbandoned(id, s) })
+			s.goneTimer = time.AfterFunc(grace, func() { c.cancelAbandoned(id, s) })
 		}
 		c.removeIdleLocked(id, s)
 	}
 }
 
-// cancelAbandoned ends the calls of a client that has not come back.
+// cancelAbandoned cancels the calls of a client that did not reconnect.
 func (c *calls) cancelAbandoned(id string, s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +136,8 @@ func (c *calls) cancelAbandoned(id string, s *session) {
 	}
 }
 
-// endSession ends the calls of a client that ends its session, over a connection that it
-// has, and lets no other begin. The library waits for them.
+// endSession cancels the calls of a client that ends its session, and refuses new ones.
+// The SDK waits for the calls.
 func (c *calls) endSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +148,7 @@ func (c *calls) endSession(id string) {
 	}
 }
 
-// close ends every call, lets none begin, and waits.
+// close cancels every call, refuses new ones, and waits.
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true

@@ -8,8 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A flow is a prompt for something that people often ask for. It is offered where
-// there are the tools that it takes.
+// A flow is a prompt for a common task. It is offered if its tools are available.
 type flow struct {
 	name, description, text string
 	tools                   []string
@@ -29,7 +28,7 @@ var flows = []flow{
 		[]string{"Read", "list", "profile"}},
 }
 
-// refreshPrompts offers the flows whose tools a view has now.
+// refreshPrompts updates the prompts of a view: the flows whose tools it has.
 func refreshPrompts(m *viewServer) {
 	var names []string
 	for _, f := range flows {
@@ -47,11 +46,11 @@ func refreshPrompts(m *viewServer) {
 	m.prompts = names
 }
 
-// mcpPrompt is a flow in the words of the protocol.
+// mcpPrompt converts a flow to MCP.
 func (f flow) mcpPrompt() *mcp.Prompt {
 	return &mcp.Prompt{
 		Name: f.name, Description: f.description,
-		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
+		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; optional if there is only one"}},
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	resultScheme    = "croft-result:///"
 )
 
-// addTemplates adds files of workspaces, and answers that were cut, as resources.
+// addTemplates adds resource templates for files of workspaces and truncated answers.
 func (s *Server) addTemplates(m *mcp.Server, v view) {
 	m.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: workspaceScheme + "{name}/{+path}", Name: "file",
@@ -31,7 +31,7 @@ func (s *Server) addTemplates(m *mcp.Server, v view) {
 	}, s.readResult)
 }
 
-// refreshResources lists each workspace as a resource: its top directory.
+// refreshResources updates the resources of a view: the top directory of each workspace.
 func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Entries(ctx, v.only)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) readFile(v view) mcp.ResourceHandler {
 	}
 }
 
-// readResult reads an answer that was cut.
+// readResult reads the whole text of a truncated answer.
 func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	text, err := s.opts.Env.Kept(strings.TrimPrefix(req.Params.URI, resultScheme))
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*m
 	return resourceContents(req.Params.URI, "text/plain", []byte(text)), nil
 }
 
-// resourceContents is text where it is, and else bytes.
+// resourceContents is text if data is UTF-8, and else a blob.
 func resourceContents(uri, media string, data []byte) *mcp.ReadResourceResult {
 	c := &mcp.ResourceContents{URI: uri, MIMEType: media}
 	if utf8.Valid(data) {

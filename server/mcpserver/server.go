@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Toolset says which names tools have.
+// A Toolset is a set of tool names.
 type Toolset string
 
 // Toolsets.
@@ -34,11 +34,11 @@ func ParseToolset(s string) (Toolset, error) {
 	case Coding, Workspace, Both:
 		return t, nil
 	}
-	return "", fmt.Errorf("mcpserver: toolset %q: %w: choose coding, workspace or both", s, fault.InvalidArgument)
+	return "", fmt.Errorf("mcpserver: toolset %q: %w: give coding, workspace or both", s, fault.InvalidArgument)
 }
 
-// contains reports whether a tool is in the set. What workspaces bring themselves is
-// in every one.
+// contains reports whether a tool is in the set. Tools of workspaces themselves are in
+// every set.
 func (t Toolset) contains(name string, family tool.Family) bool {
 	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
 	return t == Both || family == tool.Extra || plain == (t == Workspace)
@@ -49,8 +49,8 @@ type Options struct {
 	Env            *tool.Env
 	Version        string
 	Toolset        Toolset       // "" is Coding; a request over HTTP may name another
-	ReconnectGrace time.Duration // how long calls go on without their client; 0 is DefaultVanish
-	Idle           time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
+	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
+	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
 }
 
@@ -73,13 +73,13 @@ type Server struct {
 	views map[view]*viewServer // guarded by mu
 }
 
-// A view is what a client chose to see.
+// A view is a client's choice of toolset and workspace.
 type view struct {
 	toolset Toolset
 	only    string // one workspace; "" is all
 }
 
-// viewServer is the MCP server of a view, and what it has now.
+// viewServer is the MCP server of a view, with its present tools, prompts and resources.
 type viewServer struct {
 	*mcp.Server
 	tools     []string
@@ -87,7 +87,7 @@ type viewServer struct {
 	resources []string
 }
 
-// New returns a server. ctx is for values alone: the server ends with Close.
+// New returns a server. ctx is only used for its values: the server ends with Close.
 func New(ctx context.Context, opts Options) *Server {
 	if opts.Toolset == "" {
 		opts.Toolset = Coding
@@ -106,7 +106,7 @@ func New(ctx context.Context, opts Options) *Server {
 	return s
 }
 
-// openView returns the MCP server of a view, as the workspaces are now.
+// openView returns the MCP server of a view, and creates it if needed.
 func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,10 +133,10 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	return m, nil
 }
 
-const instructions = `These tools work in fenced workspaces. Paths are relative to the workspace. ` +
-	`Read a file before you change it. Where there are several workspaces, every call names one with "workspace".`
+const instructions = `These tools work in isolated workspaces. Paths are relative to the workspace. ` +
+	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call.`
 
-// Refresh tells clients of tools and workspaces that came or went.
+// Refresh updates tools, prompts and resources of all views, and notifies clients.
 func (s *Server) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Server) Connected() bool {
 	return false
 }
 
-// refreshView brings a served view up to date.
+// refreshView updates the tools, prompts and resources of a view.
 func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Available(ctx, v.only)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	return s.refreshResources(ctx, v, m)
 }
 
-// removedNames returns what of before is not in now.
+// removedNames returns the names of before that are not in now.
 func removedNames(before, now []string) []string {
 	var out []string
 	for _, name := range before {
@@ -195,7 +195,7 @@ func removedNames(before, now []string) []string {
 	return out
 }
 
-// mcpTool is a tool in the words of the protocol.
+// mcpTool converts a tool to MCP.
 func mcpTool(t *tool.Tool) *mcp.Tool {
 	d := &mcp.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: t.Input,
@@ -209,7 +209,7 @@ func mcpTool(t *tool.Tool) *mcp.Tool {
 	return d
 }
 
-// Close ends every stream and every call, and waits for the calls.
+// Close ends all streams, cancels all calls, and waits for the calls.
 func (s *Server) Close() {
 	s.drain()
 	s.calls.close()

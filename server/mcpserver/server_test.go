@@ -184,7 +184,7 @@ func TestViews(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?workspace=none":                   `unknown workspace "none"`,
-		"?toolset=none":                     "choose coding, workspace or both",
+		"?toolset=none":                     "give coding, workspace or both",
 		"?tolset=workspace":                 `unknown parameter "tolset"; known: workspace, toolset`,
 		"?sessionid=x":                      `unknown parameter "sessionid"; known: workspace, toolset`,
 		"?toolset=coding&toolset=workspace": "the parameter toolset is given 2 times",

@@ -12,9 +12,8 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// ParseWorkspaces returns the directories, as absolute paths by the names that
-// agents use, that the flags --workspace and --workspaces name. Neither is the
-// current directory.
+// ParseWorkspaces returns the directories of the flags --workspace and --workspaces, as
+// absolute paths by name. Without both it is the current directory.
 func ParseWorkspaces(one, many string) (map[string]string, error) {
 	if one != "" && many != "" {
 		return nil, fmt.Errorf("--workspace %q and --workspaces %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
@@ -44,7 +43,7 @@ func ParseWorkspaces(one, many string) (map[string]string, error) {
 	return out, nil
 }
 
-// singleWorkspace is the set of one directory, under the name of that directory.
+// singleWorkspace is one directory under its base name.
 func singleWorkspace(dir string) (map[string]string, error) {
 	if dir == "" {
 		dir = "."
@@ -81,8 +80,8 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	return name, dir, tool.CheckName(name)
 }
 
-// resolveDir returns the absolute path of a directory that exists. A ~ that a shell
-// left, as it does in NAME=~/DIR, is the home directory.
+// resolveDir returns the absolute path of an existing directory. It expands ~, which
+// shells leave in NAME=~/DIR.
 func resolveDir(dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == filepath.Separator) {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -105,7 +104,7 @@ func resolveDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// StartLine is what a server says of its workspaces when it starts.
+// StartLine is the line about its workspaces that a server prints at the start.
 func StartLine(dirs map[string]string) string {
 	names := slices.Sorted(maps.Keys(dirs))
 	if len(names) == 1 {
