@@ -21,7 +21,7 @@ import (
 func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return driver.ImportResult{}, fmt.Errorf("remote: import %s: %w: %w", dir, fault.Of(err), err)
+		return driver.ImportResult{}, fmt.Errorf("client: import %s: %w: %w", dir, fault.Of(err), err)
 	}
 	defer root.Close() //nolint:errcheck // only read from
 	ctx, cancel := context.WithCancel(ctx)
@@ -125,7 +125,7 @@ func (p *packer) packEntry(at string, typ iofs.FileMode) error {
 }
 
 func (p *packer) packFile(at string) error {
-	f, err := p.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO
+	f, err := p.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: the entry may have become a FIFO
 	if err != nil {
 		return packError(at, err)
 	}
@@ -143,7 +143,7 @@ func (p *packer) packFile(at string) error {
 	}
 	_, err = io.CopyN(p.out, f, info.Size())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("remote: import %q: %w: it became shorter while it was read", at, fault.Unavailable)
+		return fmt.Errorf("client: import %q: %w: it became shorter while it was read", at, fault.Unavailable)
 	}
 	return err
 }
@@ -165,5 +165,5 @@ func packError(at string, err error) error {
 	if errors.Is(err, io.ErrClosedPipe) {
 		return err // the other side has answered already
 	}
-	return fmt.Errorf("remote: import %q: %w: %w", at, fault.Of(err), err)
+	return fmt.Errorf("client: import %q: %w: %w", at, fault.Of(err), err)
 }

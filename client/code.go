@@ -50,8 +50,7 @@ type codeEvent struct {
 	Error  *fault.Wire        `json:"error"`
 }
 
-// RunCode runs code. Where the connection breaks nobody knows how it ended: that
-// is a result, too.
+// RunCode runs code. If the connection breaks, the result has the cause lost.
 func (x *coder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	began := time.Now()
 	res, err := x.c.send(ctx, request{method: http.MethodPost, path: workspacePath(x.id, x.route), json: map[string]any{

@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A connection carries one command: what it reads and writes, and how it ends.
+// A connection is the WebSocket of one command, with its streams and result.
 type connection struct {
 	s    *shell
 	conn *shellwire.Conn
@@ -30,7 +30,7 @@ type connection struct {
 	source  *upload // of standard input; nil without
 
 	startedOnce sync.Once
-	started     chan struct{} // closed with the message that says so
+	started     chan struct{} // closed when the message started arrives
 	session     atomic.Pointer[driver.SessionInfo]
 
 	mu             sync.Mutex
@@ -66,11 +66,11 @@ func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocke
 	return nil, c.transportError(ctx, err)
 }
 
-// sendCommand sends a command over a connection of its own. An error means that
-// nothing was sent.
+// sendCommand opens a connection and sends a command. An error means that nothing was
+// sent.
 func (s *shell) sendCommand(ctx context.Context, typ shellwire.Type, cmd driver.Command) (*connection, error) {
 	if cmd.Interactive && cmd.Stdin != nil {
-		return nil, fmt.Errorf("remote: %s: %w: stdin is either a reader or interactive", typ, fault.InvalidArgument)
+		return nil, fmt.Errorf("client: %s: %w: stdin is either a reader or interactive", typ, fault.InvalidArgument)
 	}
 	ws, err := s.c.dial(ctx, workspacePath(s.id, "/exec"), nil)
 	if err != nil {
@@ -121,8 +121,8 @@ func streamCallbacks(cmd driver.Command) map[string]func([]byte) error {
 	return map[string]func([]byte) error{shellwire.Stdout: cmd.OnStdout, shellwire.Stderr: cmd.OnStderr}
 }
 
-// runConnection is all that goes on on a connection: one receives, one feeds standard
-// input, and one for each stream calls back.
+// runConnection starts the goroutines of a connection: one receives, one sends standard
+// input, and one for each stream calls the callback.
 func (x *connection) runConnection(cmd driver.Command, over context.CancelFunc) {
 	defer over()
 	defer close(x.ended)
@@ -132,8 +132,8 @@ func (x *connection) runConnection(cmd driver.Command, over context.CancelFunc) 
 		calls.Go(func() { x.deliverStream(name, buffer, streamCallbacks(cmd)[name]) })
 	}
 	if x.source != nil {
-		// Nothing can make a reader return: one that is stuck is left behind, and
-		// reads no more once it comes back.
+		// A blocked reader can't be interrupted: its goroutine is left behind, and
+		// ends when the read returns.
 		go x.sendStdin()
 	}
 	x.receiveMessages()
@@ -143,12 +143,12 @@ func (x *connection) runConnection(cmd driver.Command, over context.CancelFunc) 
 	calls.Wait()
 	x.hangUp()
 	if x.source != nil {
-		x.source.stop(x.live) //nolint:errcheck // feed has told
+		x.source.stop(x.live) //nolint:errcheck // sendStdin has reported it
 	}
 	x.conn.Abort()
 }
 
-// receiveMessages handles what the server sends until it says goodbye or is gone.
+// receiveMessages handles the server's messages until the connection ends.
 func (x *connection) receiveMessages() {
 	for {
 		m, stream, data, err := x.conn.Receive(x.live)
@@ -177,7 +177,7 @@ func (x *connection) receiveMessages() {
 	}
 }
 
-// deliverStream hands a stream to its callback, and acknowledges what that has taken.
+// deliverStream passes a stream to its callback, and acknowledges consumed data.
 func (x *connection) deliverStream(stream string, buffer *shellwire.Buffer, callback func([]byte) error) {
 	data := make([]byte, shellwire.ChunkSize)
 	for {
@@ -188,11 +188,11 @@ func (x *connection) deliverStream(stream string, buffer *shellwire.Buffer, call
 		if err := callRecovered(callback, data[:n]); err != nil {
 			x.addCallbackError(stream, err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiving tells
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiveMessages notices it
 	}
 }
 
-// callRecovered calls back; a panic is an error of the callback.
+// callRecovered calls a callback; a panic becomes its error.
 func callRecovered(callback func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -202,18 +202,18 @@ func callRecovered(callback func([]byte) error, data []byte) (err error) {
 	return callback(data)
 }
 
-// maxCallbackErrors is how many errors of callbacks a result lists.
+// maxCallbackErrors bounds the callback errors in a result.
 const maxCallbackErrors = 16
 
-func (x *connection) addCallbackError(who string, err error) {
+func (x *connection) addCallbackError(stream string, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.callbackErrors) < maxCallbackErrors {
-		x.callbackErrors = append(x.callbackErrors, fmt.Sprintf("%s: %.500s", who, err.Error()))
+		x.callbackErrors = append(x.callbackErrors, fmt.Sprintf("%s: %.500s", stream, err.Error()))
 	}
 }
 
-// completeResult adds to a result what only this side knows.
+// completeResult adds the callback errors of this side to a result.
 func (x *connection) completeResult(res driver.Result) driver.Result {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -239,7 +239,7 @@ func (x *connection) sendStdin() {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 			x.addCallbackError("stdin", err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiving tells
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiveMessages notices it
 		return
 	}
 }

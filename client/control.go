@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Workspace is a workspace as the server tells of it.
+// Workspace is a workspace of the server.
 type Workspace struct {
 	ID           string              `json:"id"`
 	Name         string              `json:"name,omitempty"`
@@ -36,29 +36,28 @@ type Workspace struct {
 	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
 }
 
-// Description is all that an operator can learn of a workspace.
+// Description has all details of a workspace, for operators.
 type Description struct {
 	Workspace
 	Live    bool           `json:"live" doc:"the server has a handle on it"`
-	Holders []Holder       `json:"holders,omitempty" doc:"programs that hold it"`
+	Holders []Holder       `json:"holders,omitempty" doc:"processes with a lease on it"`
 	Moves   []string       `json:"moves" doc:"states that may come next"`
 	Pending *driver.Policy `json:"pending,omitempty" doc:"a policy that is not yet known to be in force"`
 }
 
-// Holder is a program that holds a workspace.
+// Holder is a process with a lease on a workspace.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
-	Died    bool      `json:"died,omitempty" doc:"there is no such process any more; what it holds is free once it expires"`
+	Died    bool      `json:"died,omitempty" doc:"the process has ended; its lease is free when it expires"`
 	Expires time.Time `json:"expires"`
 }
 
-// ProviderInfo is a provider of the server: what its host gives, or why it can't
-// work there.
+// ProviderInfo is a provider of the server, with its traits or why it is unusable.
 type ProviderInfo struct {
 	Kind   string         `json:"kind"`
-	Traits *driver.Traits `json:"traits,omitempty" doc:"what this host gives"`
-	Error  *fault.Wire    `json:"error,omitempty" doc:"why it can't work here"`
+	Traits *driver.Traits `json:"traits,omitempty" doc:"what this host supports"`
+	Error  *fault.Wire    `json:"error,omitempty" doc:"why it is unusable here"`
 }
 
 // Filter chooses workspaces; a zero field matches all.
@@ -113,7 +112,7 @@ func (c *Client) Show(ctx context.Context, nameOrID string) (Workspace, error) {
 	return get[Workspace](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "")})
 }
 
-// Acquire opens a workspace if need be and returns it with its traits.
+// Acquire opens a workspace if needed and returns it with its traits.
 func (c *Client) Acquire(ctx context.Context, nameOrID string) (Workspace, error) {
 	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/acquire")})
 }
@@ -123,12 +122,12 @@ func (c *Client) Destroy(ctx context.Context, nameOrID string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: workspacePath(nameOrID, "")}, nil)
 }
 
-// Describe returns what an operator wants to know.
+// Describe returns all details of a workspace.
 func (c *Client) Describe(ctx context.Context, nameOrID string) (Description, error) {
 	return get[Description](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/describe")})
 }
 
-// Reset lets a failed workspace be tried again.
+// Reset lets a failed workspace be opened again.
 func (c *Client) Reset(ctx context.Context, nameOrID string) (Workspace, error) {
 	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/reset")})
 }

@@ -77,7 +77,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 		case strings.HasPrefix(text, "event: "):
 			named = true
 		case strings.HasPrefix(text, "data: ") && named:
-			return fmt.Errorf("remote: events: %w: server %s ended the stream", fault.Unavailable, c.base)
+			return fmt.Errorf("client: events: %w: server %s ended the stream", fault.Unavailable, c.base)
 		case strings.HasPrefix(text, "data: "):
 			if err := f(json.RawMessage(line[len("data: "):])); err != nil {
 				return err

@@ -2,16 +2,15 @@ package client
 
 import "slices"
 
-// headTail keeps the beginning and the end of a stream that comes by, for the result
-// of a command whose server is gone.
+// headTail keeps the beginning and the end of a stream, for the result of a command
+// whose connection broke.
 type headTail struct {
 	head, tail []byte
 	half       int
 	total      int64
 }
 
-// wrapCallback returns a callback that keeps what it hands on; nil for nil, because then
-// nothing comes by.
+// wrapCallback returns a callback that records the data and calls call; nil for nil.
 func (h *headTail) wrapCallback(call func([]byte) error, most int64) func([]byte) error {
 	const usual = 1 << 20 // as the contract has it
 	if call == nil {

@@ -14,7 +14,7 @@ import (
 
 const kind = "remote"
 
-// ClientLabel is the label by which Sweep knows what a Provider opened.
+// ClientLabel is the label of workspaces that a Provider opened, for Sweep.
 const ClientLabel = "croft-client"
 
 // specConfig is Spec.Config of a remote workspace.
@@ -67,16 +67,16 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 			return *info.Traits, nil
 		}
 	}
-	return driver.Traits{}, fmt.Errorf("remote: server %s has no provider %q: %w: it has %v", p.base, p.cfg.Kind, fault.Unsupported, kinds)
+	return driver.Traits{}, fmt.Errorf("client: server %s has no provider %q: %w: it has %v", p.base, p.cfg.Kind, fault.Unsupported, kinds)
 }
 
 // Open opens the workspace on the server, under the same id.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	if !driver.ValidID(spec.ID) {
-		return nil, fmt.Errorf("remote: open %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+		return nil, fmt.Errorf("client: open %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
 	if spec.Kind != kind {
-		return nil, fmt.Errorf("remote: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, kind)
+		return nil, fmt.Errorf("client: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, kind)
 	}
 	cfg := specConfig{Kind: p.cfg.Kind}
 	if err := driver.DecodeConfig(spec, &cfg); err != nil {
@@ -94,7 +94,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, startError("open", spec.ID, err)
 	}
-	driver.Step(ctx, "remote: opened")
+	driver.Step(ctx, "client: opened")
 	return p.buildWorkspace(ws)
 }
 
@@ -105,11 +105,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	if !driver.ValidID(pl.ID) {
-		return nil, fmt.Errorf("remote: the ref holds no workspace id: %w", fault.Failed)
+		return nil, fmt.Errorf("client: the ref holds no workspace id: %w", fault.Failed)
 	}
 	ws, err := p.Acquire(ctx, pl.ID)
 	if fault.Of(err) == fault.NotFound {
-		return nil, fault.WithCause(fmt.Errorf("remote: resolve %s: %w: the server does not know it", pl.ID, fault.Failed), fault.CauseGone)
+		return nil, fault.WithCause(fmt.Errorf("client: resolve %s: %w: the server does not know it", pl.ID, fault.Failed), fault.CauseGone)
 	}
 	if err != nil {
 		return nil, startError("resolve", pl.ID, err)
@@ -120,12 +120,12 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	return p.buildWorkspace(ws)
 }
 
-// startError makes an unreachable server what Open and Resolve may answer with; the
-// transient mark stays. Everything else is the server's own word.
+// startError gives an unreachable server the code that Open and Resolve may return; the
+// transient mark stays. Other errors of the server are unchanged.
 func startError(verb, id string, err error) error {
 	switch fault.Of(err) {
 	case fault.Unavailable, fault.Unauthenticated:
-		return fmt.Errorf("remote: %s %s: %w: %w", verb, id, fault.Failed, err)
+		return fmt.Errorf("client: %s %s: %w: %w", verb, id, fault.Failed, err)
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (c *Client) Attach(ctx context.Context, nameOrID string) (*driver.Workspace
 	return d, ws, err
 }
 
-// buildWorkspace is how Open and Resolve end.
+// buildWorkspace makes the driver.Workspace for Open, Resolve and Attach.
 func (c *Client) buildWorkspace(ws Workspace) (*driver.Workspace, error) {
 	caps := driver.NewCapabilities()
 	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot} { // the modules that the API has routes for
@@ -189,7 +189,7 @@ func (c *Client) lifecycle(id string, caps driver.Capabilities, sh *shell) drive
 			if fault.Of(err) == fault.NotFound {
 				return nil
 			}
-			driver.Step(ctx, "remote: destroyed")
+			driver.Step(ctx, "client: destroyed")
 			return err
 		},
 		Update: func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
@@ -197,7 +197,7 @@ func (c *Client) lifecycle(id string, caps driver.Capabilities, sh *shell) drive
 			if err != nil {
 				return driver.Ref{}, evictedError(err)
 			}
-			driver.Step(ctx, "remote: updated")
+			driver.Step(ctx, "client: updated")
 			return driver.NewRef(kind, payload{ID: id}, caps, ws.Revision)
 		},
 	}
@@ -218,18 +218,18 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 			continue
 		}
 		if err := p.Destroy(ctx, ws.ID); err != nil && fault.Of(err) != fault.NotFound {
-			errs = append(errs, fmt.Errorf("remote: sweep %s: %w", ws.ID, err))
+			errs = append(errs, fmt.Errorf("client: sweep %s: %w", ws.ID, err))
 		}
-		driver.Step(ctx, "remote: swept")
+		driver.Step(ctx, "client: swept")
 	}
 	return errors.Join(errs...)
 }
 
-// evictedError tells a workspace that the server no longer knows from a file that is
-// not there.
+// evictedError makes the error for a missing workspace Evicted, in contrast to a missing
+// file.
 func evictedError(err error) error {
 	if fault.Of(err) == fault.NotFound && fault.CauseOf(err) == fault.CauseGone {
-		return fmt.Errorf("remote: %w: %w", fault.Evicted, err)
+		return fmt.Errorf("client: %w: %w", fault.Evicted, err)
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func (p *session) CloseStdin(ctx context.Context) error {
 // Kill ends the whole tree.
 func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
-		return fmt.Errorf("remote: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
+		return fmt.Errorf("client: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
 	}
 	q := url.Values{}
 	if grace > 0 {
@@ -80,7 +80,7 @@ func (p *session) Wait(ctx context.Context) (driver.Result, error) {
 	case <-p.x.ended:
 		return p.x.completeResult(res), nil
 	case <-ctx.Done():
-		return driver.Result{}, fmt.Errorf("remote: wait for %s: %w", p.session, ctx.Err())
+		return driver.Result{}, fmt.Errorf("client: wait for %s: %w", p.session, ctx.Err())
 	}
 }
 

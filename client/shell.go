@@ -36,7 +36,7 @@ func (s *shell) add(x *connection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("remote: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
+		return fmt.Errorf("client: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
 	}
 	s.conns[x] = true
 	return nil
@@ -65,11 +65,11 @@ func (s *shell) close() {
 // cancelTimeout bounds how long a command that was cancelled may take to end.
 const cancelTimeout = 30 * time.Second
 
-// run runs a command in the foreground. Where the connection breaks nobody knows
-// how it ended: that is a result, too.
+// run runs a command in the foreground. If the connection breaks, the result has the
+// cause lost.
 func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	if cmd.Interactive {
-		return driver.Result{}, fmt.Errorf("remote: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+		return driver.Result{}, fmt.Errorf("client: run: %w: a foreground command can't be interactive; start it as a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
 	var heard [2]headTail
@@ -117,7 +117,7 @@ func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	case <-x.ended:
 	case <-ctx.Done():
 		x.abort()
-		return nil, fmt.Errorf("remote: start: %w", ctx.Err())
+		return nil, fmt.Errorf("client: start: %w", ctx.Err())
 	}
 	info := x.session.Load()
 	switch {
@@ -125,7 +125,7 @@ func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	case x.err != nil:
 		return nil, evictedError(x.err)
 	default:
-		return nil, fmt.Errorf("remote: start: %w: server %s: the connection broke", fault.Unavailable, s.c.base)
+		return nil, fmt.Errorf("client: start: %w: server %s: the connection broke", fault.Unavailable, s.c.base)
 	}
 	if !cmd.Detached {
 		stop := context.AfterFunc(ctx, func() { x.cancelCommand(ctx) })
@@ -148,7 +148,7 @@ func (s *shell) listSessions(ctx context.Context) ([]driver.SessionInfo, error) 
 
 func (s *shell) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
-		return nil, fmt.Errorf("remote: attach %.40q: %w: no session has such an id", id, fault.NotFound)
+		return nil, fmt.Errorf("client: attach %.40q: %w: no session has such an id", id, fault.NotFound)
 	}
 	info, err := callRoute[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {

@@ -69,7 +69,7 @@ func snapshotRoute(snapshot, route string) string {
 // checkSnapshotName refuses a name that is no element of a path.
 func checkSnapshotName(snapshot string) error {
 	if snapshot == "" || snapshot == "." || snapshot == ".." {
-		return fmt.Errorf("remote: snapshot %q: %w", snapshot, fault.NotFound)
+		return fmt.Errorf("client: snapshot %q: %w", snapshot, fault.NotFound)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (f *snapshotFiles) Read(ctx context.Context, name string, opts *driver.Read
 	return f.open(ctx, snapshotRoute(f.snapshot, "/files"), name, q)
 }
 
-var errSnapshot = fmt.Errorf("remote: %w: a snapshot does not change", fault.PermissionDenied)
+var errSnapshot = fmt.Errorf("client: %w: a snapshot does not change", fault.PermissionDenied)
 
 func (f *snapshotFiles) Write(context.Context, string, io.Reader, *driver.WriteOptions) (driver.WriteResult, error) {
 	return driver.WriteResult{}, errSnapshot

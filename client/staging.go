@@ -18,26 +18,26 @@ type staging struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Staging returns what the server remembers of what was staged, prepared and
-// collected in a workspace: a stage.Metadata, or nil.
+// Staging returns the staging metadata of a workspace: a stage.Metadata, or nil.
 func (c *Client) Staging(ctx context.Context, nameOrID string) (json.RawMessage, error) {
 	m, err := get[staging](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/staging")})
 	return m.Metadata, err
 }
 
-// SaveStaging replaces that; nil forgets it.
+// SaveStaging replaces the staging metadata; nil removes it.
 func (c *Client) SaveStaging(ctx context.Context, nameOrID string, metadata json.RawMessage) error {
 	return c.call(ctx, request{method: http.MethodPut, path: workspacePath(nameOrID, "/staging"), json: staging{metadata}}, nil)
 }
 
-// RecordOutput adds a collection, a stage.OutputRecord, to it. It needs no lock.
+// RecordOutput adds a collection, a stage.OutputRecord, to the staging metadata. It
+// needs no lock.
 func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.RawMessage) error {
 	body := map[string]json.RawMessage{"output": output}
 	return c.call(ctx, request{method: http.MethodPost, path: workspacePath(nameOrID, "/staging/outputs"), json: body}, nil)
 }
 
-// LockStaging waits until nobody else prepares the workspace. Who has the lock has
-// it until they unlock it or their connection ends.
+// LockStaging waits for the lock on the staging metadata of a workspace. The lock ends
+// with unlock or with the connection.
 func (c *Client) LockStaging(ctx context.Context, nameOrID string) (unlock func(), err error) {
 	// The call must not end with ctx, which may be that of one step alone.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -53,7 +53,7 @@ func (c *Client) LockStaging(ctx context.Context, nameOrID string) (unlock func(
 	if err != nil {
 		cancel()
 		if ctx.Err() != nil {
-			err = fmt.Errorf("remote: wait for workspace %s: %w", nameOrID, ctx.Err())
+			err = fmt.Errorf("client: wait for workspace %s: %w", nameOrID, ctx.Err())
 		}
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (c *Client) OpenArtifact(ctx context.Context, nameOrID, name string, versio
 	which := json.RawMessage(res.Header.Get(artifactHeader))
 	if !json.Valid(which) {
 		res.Body.Close()
-		return nil, nil, fmt.Errorf("remote: artifact %s: %w: server %s sent no valid %s", name, fault.Unavailable, c.base, artifactHeader)
+		return nil, nil, fmt.Errorf("client: artifact %s: %w: server %s sent no valid %s", name, fault.Unavailable, c.base, artifactHeader)
 	}
 	return &content{ReadCloser: res.Body, ctx: ctx, c: c}, which, nil
 }

@@ -21,9 +21,9 @@ type TerminalOptions struct {
 	Tail   int64 // begin so many bytes before the end instead; -1 is with what comes from now on
 }
 
-// A Terminal is a session that somebody sits at: its output as it comes, and
-// what is typed. The session goes on when the terminal is closed. One goroutine
-// receives; the rest may be called from others.
+// A Terminal is an attached session: its output and the user's input. The session
+// continues when the terminal is closed. One goroutine receives; the other methods may
+// be called concurrently.
 type Terminal struct {
 	c  *Client
 	ws *websocket.Conn
@@ -52,7 +52,7 @@ func (t *Terminal) Receive(ctx context.Context) (data []byte, result *driver.Res
 	}
 	var m shellwire.Message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, nil, fmt.Errorf("remote: terminal: %w: %w", fault.Unavailable, err)
+		return nil, nil, fmt.Errorf("client: terminal: %w: %w", fault.Unavailable, err)
 	}
 	switch {
 	case m.Error != nil:
@@ -60,7 +60,7 @@ func (t *Terminal) Receive(ctx context.Context) (data []byte, result *driver.Res
 	case m.Result != nil:
 		return nil, m.Result, nil
 	}
-	return nil, nil, fmt.Errorf("remote: terminal: %w: server %s sent a message %q that means nothing", fault.Unavailable, t.c.base, m.Type)
+	return nil, nil, fmt.Errorf("client: terminal: %w: server %s sent a message %q that means nothing", fault.Unavailable, t.c.base, m.Type)
 }
 
 // Write types data.
@@ -84,7 +84,7 @@ func (t *Terminal) EOF(ctx context.Context) error {
 func (t *Terminal) sendControl(ctx context.Context, m shellwire.Message) error {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("remote: terminal: %w: %w", fault.Internal, err)
+		return fmt.Errorf("client: terminal: %w: %w", fault.Internal, err)
 	}
 	if err := t.ws.Write(ctx, websocket.MessageText, data); err != nil {
 		return t.c.transportError(ctx, err)

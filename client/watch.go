@@ -61,7 +61,7 @@ func (w *watcher) readEvents(body io.ReadCloser) {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			w.err = fmt.Errorf("remote: watch: %w: server %s: the stream broke", fault.Unavailable, w.c.base)
+			w.err = fmt.Errorf("client: watch: %w: server %s: the stream broke", fault.Unavailable, w.c.base)
 			return
 		}
 		line = strings.TrimRight(line, "\r\n")
@@ -84,7 +84,7 @@ func (w *watcher) handleEvent(name, data string) error {
 	case "changes":
 		var batch driver.Changes
 		if err := json.Unmarshal([]byte(data), &batch); err != nil {
-			return fmt.Errorf("remote: watch: %w: %w", fault.Unavailable, err)
+			return fmt.Errorf("client: watch: %w: %w", fault.Unavailable, err)
 		}
 		select {
 		case w.batches <- batch:
@@ -97,11 +97,11 @@ func (w *watcher) handleEvent(name, data string) error {
 			Error fault.Wire `json:"error"`
 		}
 		if err := json.Unmarshal([]byte(data), &p); err != nil {
-			return fmt.Errorf("remote: watch: %w: %w", fault.Unavailable, err)
+			return fmt.Errorf("client: watch: %w: %w", fault.Unavailable, err)
 		}
 		return p.Error.Err()
 	case "end":
-		return fmt.Errorf("remote: watch: %w: server %s ended it", fault.Unavailable, w.c.base)
+		return fmt.Errorf("client: watch: %w: server %s ended it", fault.Unavailable, w.c.base)
 	}
 	return nil
 }

@@ -22,10 +22,9 @@ const EnvFile = "CROFT_CONFIG"
 // returns "" where there is none, and NotFound where a file was named that does
 // not exist.
 //
-// The current directory is not looked into: an agent, or whoever a checkout is
-// from, could put a file there that allows what its user never would. Such a file
-// is read when it is named. A file that was found and not named must belong to
-// this user or to root.
+// The current directory is not searched: an agent or a checkout could put a file there
+// that allows more than its user wants. Such a file is read only if it is named. A file
+// that was found, not named, must belong to this user or to root.
 func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
 		return explicit, checkExists(explicit, "the file that was named")
@@ -43,7 +42,7 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	for _, path := range candidates {
 		switch info, err := os.Stat(path); {
 		case err == nil && !isTrustedOwner(info):
-			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; name it with --config to use it all the same", path, fault.PermissionDenied)
+			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; to use it, name it with --config", path, fault.PermissionDenied)
 		case err == nil:
 			return path, nil
 		case !errors.Is(err, fs.ErrNotExist):
@@ -120,8 +119,8 @@ func parse(data []byte, file string) (*Config, error) {
 }
 
 // resolvePaths makes paths absolute that are relative to the file or to home.
-// Those of events and of a SQLite store are relative to the data directory,
-// which is known to who opens it.
+// Those of events and of a SQLite store are relative to the data directory, and
+// package app resolves them.
 func (c *Config) resolvePaths() {
 	home := ""
 	if h, err := os.UserHomeDir(); err == nil {

@@ -61,7 +61,7 @@ func (p *printer) printSection(v reflect.Value, at string, indent int) {
 	}
 }
 
-// originNote is the comment that tells of a variable or a flag.
+// originNote is the comment for a value of a variable or a flag.
 func (p *printer) originNote(path string) string {
 	if from := p.c.origin[path]; from != "" {
 		return " # from " + from

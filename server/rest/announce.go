@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Announce tells of a workspace that was opened, or came back: around what its
-// fence stands, and which project is in it. It opens the workspace if need be; one
-// that is gone meanwhile is not told of.
+// Announce emits the events of an opened or resumed workspace: its isolation and its
+// project. It opens the workspace if needed; a workspace that ended meanwhile is
+// skipped.
 func (s *Server) Announce(ctx context.Context, id string) {
 	r, err := s.cfg.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -31,8 +31,8 @@ func (s *Server) Announce(ctx context.Context, id string) {
 	}
 }
 
-// detectProfile returns the profile of a workspace, and tells of the project in it
-// where that is new.
+// detectProfile returns the profile of a workspace, and emits an event if its project
+// changed.
 func (s *Server) detectProfile(ws *workspace.Workspace, session string) (profile.Profile, error) {
 	p, err := s.profiles.Get(ws.ID(), ws.FS())
 	if err != nil || len(p.Projects) == 0 {
@@ -61,7 +61,7 @@ func commandText(c profile.Command) string {
 	return c.String()
 }
 
-// forgetProfile drops what is remembered of a workspace that ended.
+// forgetProfile drops the last profile of a workspace that ended.
 func (s *Server) forgetProfile(id string) {
 	s.profiles.Forget(id)
 	s.mu.Lock()

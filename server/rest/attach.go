@@ -16,18 +16,18 @@ import (
 )
 
 func (s *Server) attachOp() huma.Operation {
-	op := s.op(http.MethodGet, sessionPath+"/attach", "attach-session", "A session as a terminal: a WebSocket with its output and its input")
-	op.Description = "Binary messages are what the command writes (standard output and, without a terminal, nothing else) and what is typed. " +
+	op := s.op(http.MethodGet, sessionPath+"/attach", "attach-session", "Attach to a session as a terminal, over a WebSocket")
+	op.Description = "Binary messages are the command's output (standard output only) and the user's input. " +
 		"Text messages are {\"type\": \"resize\", \"size\": {\"rows\", \"cols\"}} and {\"type\": \"eof\"} to the server, and " +
 		"{\"type\": \"exit\", \"result\": ...} or {\"type\": \"error\", \"error\": ...} from it, as the last. " +
-		"The session goes on when the connection ends, and any number may attach to it."
+		"The session keeps running when the connection ends. Several clients may attach to it."
 	return websocketOp(op)
 }
 
 type attachInput struct {
 	SessionTarget
 	Offset int64 `query:"offset" doc:"of the output, where to begin"`
-	Tail   int64 `query:"tail" doc:"begin so many bytes before the end instead; -1 is all that comes from now on"`
+	Tail   int64 `query:"tail" doc:"begin this many bytes before the end instead; -1 is only new output"`
 }
 
 func (s *Server) attachSession(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
@@ -48,7 +48,7 @@ func (s *Server) attachSession(ctx context.Context, session *workspace.Session, 
 	}), nil
 }
 
-// copyTerminal copies between a session and a connection until one of them ends.
+// copyTerminal copies between a session and a connection until either ends.
 func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
 	typed := make(chan error, 1)
 	go func() {
@@ -82,7 +82,7 @@ func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c 
 	}
 }
 
-// forwardInput hands on what the client sends until it is gone.
+// forwardInput passes the client's messages to the session until the client is gone.
 func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Session) error {
 	for {
 		typ, data, err := c.Read(ctx)
@@ -90,7 +90,7 @@ func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Ses
 			return err
 		}
 		if typ == websocket.MessageBinary {
-			// A command that reads no more is no reason to stop showing it.
+			// If the command no longer reads, its output is still shown.
 			if err := session.Write(ctx, data); err != nil && ctx.Err() != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Ses
 		case m.Type == shellwire.TypeEOF:
 			session.CloseStdin(ctx) //nolint:errcheck // as above
 		default:
-			return fmt.Errorf("control message %q: %w: there are resize and eof", m.Type, fault.InvalidArgument)
+			return fmt.Errorf("control message %q: %w: send resize or eof", m.Type, fault.InvalidArgument)
 		}
 	}
 }

@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// defaultBodyTimeout is how long a body may pause. There is no limit to how long
-	// one takes as a whole.
+	// defaultBodyTimeout bounds a pause of a body. The whole body has no time limit.
 	defaultBodyTimeout = time.Minute
 
-	// drainTimeout is how long a connection is read from once its request is
-	// answered, so that a client which is still sending gets to see the answer.
+	// drainTimeout bounds reading the rest of a body after the answer, so that a
+	// client that is still sending can read the answer.
 	drainTimeout = 2 * time.Second
 )
 
-// closeAfterAnswer has the connection end soon after the answer, whatever the client
-// still owes of its body.
+// closeAfterAnswer closes the connection soon after the answer, even if the client
+// still sends its body.
 func closeAfterAnswer(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	boundDrain(w)
@@ -50,8 +49,8 @@ func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (
 	}
 }
 
-// A watchedBody ends a read that gets nothing. A deadline is set only then:
-// others set their own, and one that stays would end what comes later.
+// A watchedBody fails a read that gets no data in time. It sets a read deadline only
+// then, because a remaining deadline would end later requests of the connection.
 type watchedBody struct {
 	io.ReadCloser
 	conn    *http.ResponseController

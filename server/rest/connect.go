@@ -18,10 +18,10 @@ import (
 )
 
 func (s *Server) connectOp() huma.Operation {
-	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket that carries its streams both ways")
+	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket with its streams")
 	op.Description = "The first message is text, {\"type\": \"run\" or \"start\", \"command\": ..., \"streams\": [...]}. Text messages are control, " +
-		"binary ones data: a byte that names the stream (0 stdin, 1 stdout, 2 stderr) and what it carries. Each side acknowledges " +
-		"what it has taken ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of a stream ahead of that. " +
+		"binary messages are data: a byte for the stream (0 stdin, 1 stdout, 2 stderr) and its bytes. Each side acknowledges " +
+		"consumed data ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of unacknowledged data of a stream. " +
 		"The client may send \"eof\" and \"cancel\"; the server ends with \"exit\" or \"error\". " +
 		"A command that is not detached ends with its connection."
 	return websocketOp(op)
@@ -29,12 +29,12 @@ func (s *Server) connectOp() huma.Operation {
 
 // websocketOp documents a route that becomes a WebSocket.
 func websocketOp(op huma.Operation) huma.Operation {
-	op.Responses["101"] = &huma.Response{Description: "the connection is a WebSocket from here on"}
+	op.Responses["101"] = &huma.Response{Description: "the connection becomes a WebSocket"}
 	return op
 }
 
-// upgradeToWebSocket makes a WebSocket of a request and runs f with it. The context of f
-// ends when the server drains; f ends it, too, when the client is gone.
+// upgradeToWebSocket upgrades a request and runs f with the WebSocket. The context of f
+// ends when the server drains; f cancels it when the client is gone.
 func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
@@ -47,19 +47,19 @@ func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.C
 			s.writeError(w, r, fmt.Errorf("request: %w: this route is a WebSocket: send the headers Connection: Upgrade and Upgrade: websocket", fault.InvalidArgument))
 			return
 		}
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // guard has judged the origin
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // checkRequest has checked the origin
 		if err != nil {
 			s.log.Warn("upgrade", "path", r.URL.Path, "error", err)
 			return
 		}
-		defer conn.CloseNow() //nolint:errcheck // it is closed, or nobody is left to tell
+		defer conn.CloseNow() //nolint:errcheck // it is closed already, or the client is gone
 		ctx, cancel := s.untilDrain(context.WithoutCancel(r.Context()))
 		defer cancel()
 		f(ctx, cancel, conn)
 	}}
 }
 
-// trackConnection counts a connection that leaves the HTTP server, unless it drains.
+// trackConnection counts a hijacked connection; it is false if the server drains.
 func (s *Server) trackConnection() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,13 +87,13 @@ type exchange struct {
 	conn   *shellwire.Conn
 	cancel context.CancelFunc // ends the command
 
-	live    context.Context // of the connection: it goes on when the command is cancelled
+	live    context.Context // of the connection, which outlives a cancelled command
 	stdin   *shellwire.Buffer
 	windows map[string]*shellwire.Window
 }
 
-// serve reads the request, runs the command and sends how it ended. The command
-// runs under ctx, which the client ends by going away or by asking for it.
+// serve reads the request, runs the command and sends its result. The command runs
+// under ctx, which ends when the client disconnects or sends cancel.
 func (x *exchange) serve(ctx context.Context) {
 	live, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -112,7 +112,7 @@ func (x *exchange) serve(ctx context.Context) {
 	go func() {
 		defer close(received)
 		x.receiveMessages()
-		x.cancel() // whoever started it is gone
+		x.cancel() // the client is gone
 		hangUp()
 	}()
 	defer func() { <-received }()
@@ -133,7 +133,7 @@ func (x *exchange) readRequest() (shellwire.Message, error) {
 	return m, err
 }
 
-// buildCommand makes the command, with the streams that the client wants to carry.
+// buildCommand returns the command, with the streams that the client requested.
 func (x *exchange) buildCommand(m shellwire.Message) (driver.Command, error) {
 	cmd, err := m.Command.Decode()
 	if err != nil {
@@ -150,15 +150,15 @@ func (x *exchange) buildCommand(m shellwire.Message) (driver.Command, error) {
 		case shellwire.Stderr:
 			cmd.OnStderr = x.outputCallback(name)
 		default:
-			return cmd, fmt.Errorf("connection: %w: stream %q is none of stdin, stdout, stderr", fault.InvalidArgument, name)
+			return cmd, fmt.Errorf("connection: %w: unknown stream %q; give stdin, stdout or stderr", fault.InvalidArgument, name)
 		}
 	}
 	return cmd, nil
 }
 
-// outputCallback returns the callback of a stream. It waits while the client has not
-// taken what came before. A client that is gone takes nothing, and what a
-// detached command writes from then on is in its log alone.
+// outputCallback returns the callback of a stream. It waits for the client's
+// acknowledgements. After the client is gone, the output of a detached command is only
+// in its log.
 func (x *exchange) outputCallback(stream string) func([]byte) error {
 	w := shellwire.NewWindow()
 	x.windows[stream] = w
@@ -174,18 +174,18 @@ func (x *exchange) outputCallback(stream string) func([]byte) error {
 	}
 }
 
-// ackedStdin is standard input; what the command took is acknowledged.
+// ackedStdin is standard input; it acknowledges what the command has read.
 type ackedStdin struct{ x *exchange }
 
 func (a ackedStdin) Read(p []byte) (int, error) {
 	n, err := a.x.stdin.Read(p)
 	if n > 0 {
-		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiving tells
+		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiveMessages notices it
 	}
 	return n, err
 }
 
-// receiveMessages handles what the client sends until it is gone.
+// receiveMessages handles the client's messages until the client is gone.
 func (x *exchange) receiveMessages() {
 	if x.stdin != nil {
 		defer x.stdin.End(fmt.Errorf("the connection ended: %w", fault.Canceled))
@@ -198,7 +198,7 @@ func (x *exchange) receiveMessages() {
 	}
 }
 
-// handleMessage reports whether the message makes sense.
+// handleMessage handles a message, and reports whether it was valid.
 func (x *exchange) handleMessage(m shellwire.Message, stream string, data []byte) bool {
 	switch {
 	case stream == shellwire.Stdin:
@@ -226,8 +226,8 @@ func (x *exchange) run(ctx context.Context, cmd driver.Command) {
 	x.sendLast(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
 }
 
-// start starts a session, which ends with ctx unless it is detached, and stays
-// until it has ended.
+// start starts a session, which ends with ctx unless it is detached, and waits for its
+// end.
 func (x *exchange) start(ctx context.Context, cmd driver.Command) {
 	session, err := x.ws.Start(ctx, cmd)
 	if err != nil {
@@ -244,7 +244,7 @@ func (x *exchange) start(ctx context.Context, cmd driver.Command) {
 	}
 	waiting := ctx
 	if !cmd.Detached {
-		// It ends by itself now that ctx has, and its result is awaited.
+		// The session ends with ctx; wait for its result.
 		var stop context.CancelFunc
 		waiting, stop = delayEnd(ctx)
 		defer stop()
@@ -258,7 +258,7 @@ func (x *exchange) start(ctx context.Context, cmd driver.Command) {
 	x.sendLast(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
 }
 
-// delayEnd returns a context that ends a while after ctx.
+// delayEnd returns a context that ends some time after ctx.
 func delayEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -279,8 +279,8 @@ func (x *exchange) sendWireError(wire fault.Wire) {
 	x.sendLast(shellwire.Message{Type: shellwire.TypeError, Error: &wire})
 }
 
-// sendLast sends the last message and says goodbye; a client that does not answer is
-// not waited for.
+// sendLast sends the last message and closes the connection, without waiting for a
+// client that does not answer.
 func (x *exchange) sendLast(m shellwire.Message) {
 	ctx, cancel := context.WithTimeout(x.live, patience)
 	defer cancel()

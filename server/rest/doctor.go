@@ -6,7 +6,7 @@ import (
 )
 
 func (s *Server) doctorRoutes() {
-	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host gives, proven by trying: levels of isolation, limits, network, copy-on-write"), s.diagnose)
+	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host supports, tested by trying: levels of isolation, limits, network, copy-on-write"), s.diagnose)
 }
 
 // A Diagnosis is the answer of /v1/doctor.

@@ -17,9 +17,9 @@ import (
 const eventsPath = "/events"
 
 func (s *Server) eventRoutes() {
-	op := s.op(http.MethodGet, eventsPath, "events", "What happens in workspaces, as server-sent events")
-	op.Description = "The data of each is an Event, its id the sequence. A client that comes back with Last-Event-ID goes on where it was; " +
-		"what happens after the headers have arrived is sent; what is no longer kept is told of by an event of the kind event.dropped, and so is what a slow client missed."
+	op := s.op(http.MethodGet, eventsPath, "events", "Events of workspaces, as server-sent events")
+	op.Description = "The data of each is an Event, its id the sequence. A client that reconnects with Last-Event-ID continues there. " +
+		"All events after the headers of the answer are sent. An event of kind event.dropped counts events that are no longer kept, or that a slow client missed."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
 		"text/event-stream": {Schema: s.schemaOf(event.Event{})},
 	}}
@@ -27,11 +27,11 @@ func (s *Server) eventRoutes() {
 }
 
 type eventsInput struct {
-	Kinds     []string `query:"kind,explode" doc:"only these; lifecycle.* is all below lifecycle"`
-	Workspace string   `query:"workspace" doc:"only those of this one, by id or name"`
-	Session   string   `query:"session" doc:"only those on behalf of this one"`
-	After     string   `query:"after" doc:"begin after this sequence: 0 is with all that is kept; with what comes from now on where absent"`
-	Follow    bool     `query:"follow" default:"true" doc:"false ends the answer with what is kept"`
+	Kinds     []string `query:"kind,explode" doc:"only these kinds; lifecycle.* matches all kinds below lifecycle"`
+	Workspace string   `query:"workspace" doc:"only events of this workspace, by id or name"`
+	Session   string   `query:"session" doc:"only events of this session"`
+	After     string   `query:"after" doc:"begin after this sequence; 0 is all kept events; default only new events"`
+	Follow    bool     `query:"follow" default:"true" doc:"false ends the answer after the kept events"`
 	LastID    string   `header:"Last-Event-ID" doc:"instead of after, as browsers send it"`
 }
 
@@ -43,7 +43,7 @@ func (in *eventsInput) eventFilter() event.Filter {
 	return f
 }
 
-// startSequence returns where to begin; ok is false where that is now.
+// startSequence returns the sequence to begin after; ok is false for only new events.
 func (in *eventsInput) startSequence() (seq uint64, ok bool, err error) {
 	text, param := in.LastID, "Last-Event-ID"
 	if text == "" {
@@ -53,7 +53,7 @@ func (in *eventsInput) startSequence() (seq uint64, ok bool, err error) {
 		return 0, false, nil
 	}
 	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return 0, false, badParameter(param, "%q is no sequence of an event", text)
+		return 0, false, badParameter(param, "%q is not a sequence number", text)
 	}
 	return seq, true, nil
 }
@@ -85,12 +85,12 @@ func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.Strea
 		}
 		sub := s.cfg.Events.Subscribe(filter, opts)
 		defer sub.Close()
-		out.writeHeaders() // what happens from here on is sent
+		out.writeHeaders() // all events from here on are sent
 		s.sendEvents(ctx, out, sub)
 	}}, nil
 }
 
-// sendRecent sends what is kept after a sequence.
+// sendRecent sends the kept events after a sequence.
 func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 	kept, missing := s.cfg.Recent.Since(seq)
 	if missing > 0 {
@@ -103,7 +103,7 @@ func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 	}
 }
 
-// sendEvents sends what comes until the client goes or the server drains.
+// sendEvents sends new events until the client disconnects or the server drains.
 func (s *Server) sendEvents(ctx context.Context, out *eventWriter, sub *event.Subscription) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()

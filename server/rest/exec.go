@@ -20,9 +20,9 @@ import (
 const execPath = onePath + "/exec"
 
 func (s *Server) shellRoutes() {
-	op := s.op(http.MethodPost, execPath, "exec", "Run a command to its end; what it writes comes as it writes it")
+	op := s.op(http.MethodPost, execPath, "exec", "Run a command to its end, and stream its output")
 	op.Description = "The answer is a stream of JSON objects, one per line (ExecEvent). It begins with the first output or with the end: " +
-		"a command that can't be started is an ordinary error. A client that goes away ends the command, with all that it started."
+		"a command that can't be started is an ordinary error. If the client disconnects, the command is killed with all its processes."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
 		"application/x-ndjson": {Schema: s.schemaOf(ExecEvent{})},
 	}}
@@ -62,7 +62,7 @@ func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *ex
 		}
 		if err != nil {
 			wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
-			lines.send(ExecEvent{Event: "error", Error: &wire}) //nolint:errcheck // nobody is left to tell
+			lines.send(ExecEvent{Event: "error", Error: &wire}) //nolint:errcheck // the client is gone
 			return
 		}
 		res.Stdout, res.Stderr, res.StdoutDropped, res.StderrDropped = nil, nil, 0, 0

@@ -11,7 +11,7 @@ import (
 
 const healthPath = "/healthz"
 
-// checkRequest refuses a request that must not reach any route.
+// checkRequest refuses a request with a wrong Host, Origin or token.
 func (s *Server) checkRequest(r *http.Request) error {
 	g := httpguard.Guard{Token: s.cfg.Token, Hosts: s.cfg.Hosts}
 	if err := g.CheckHost(r.Host); err != nil {
@@ -32,7 +32,7 @@ func (s *Server) checkRequest(r *http.Request) error {
 	return nil
 }
 
-// answerUnmatched answers a request that no route takes.
+// answerUnmatched answers a request without a route.
 func (s *Server) answerUnmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	rec := &statusRecorder{header: http.Header{}}
 	h.ServeHTTP(rec, r)

@@ -19,11 +19,11 @@ type globInput struct {
 	Target
 	Pattern   string `query:"pattern" required:"true" doc:"* ? [a-z] {a,b}, and ** for any depth"`
 	Path      string `query:"path" doc:"where the pattern starts"`
-	GitIgnore bool   `query:"gitignore" doc:"leave out what .gitignore files say"`
+	GitIgnore bool   `query:"gitignore" doc:"leave out files that .gitignore files exclude"`
 	Hidden    bool   `query:"hidden" doc:"match names that start with a dot"`
 	Dirs      bool   `query:"dirs" doc:"list directories, too"`
-	Stat      bool   `query:"stat" doc:"with size, mode and time, which are absent otherwise"`
-	Limit     int    `query:"limit" doc:"at most so many; 0 is no limit"`
+	Stat      bool   `query:"stat" doc:"include size, mode and time"`
+	Limit     int    `query:"limit" doc:"maximum number of paths; 0 is no limit"`
 }
 
 func (s *Server) globPaths(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
@@ -78,7 +78,7 @@ func parseDuration(param, s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, badParameter(param, "%q is no duration such as 50ms or 5s", s)
+		return 0, badParameter(param, "%q is not a duration such as 50ms or 5s", s)
 	}
 	return d, nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Now stands, where a snapshot is named, for the workspace as it is; Origin for
-// what it started from.
+// Now and Origin are names of states: the present one of a workspace, and the one that
+// it started from.
 const (
 	Now    = history.Now
 	Origin = history.Origin
@@ -28,13 +28,13 @@ const (
 
 func (s *Server) snapshotRoutes() {
 	const snapshots = onePath + "/snapshots"
-	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Remember the files as they are"), s.takeSnapshot)
+	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Take a snapshot of the files"), s.takeSnapshot)
 	onWorkspace(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
 	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
-	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollbackWorkspace)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.sealWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of the previous state"), s.rollbackWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer from which workspaces start"), s.sealWorkspace)
 	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.forkWorkspace)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.applyChanges)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge the changes of another workspace into this one, all or nothing"), s.applyChanges)
 	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diffStates)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
@@ -49,7 +49,7 @@ type SnapshotRequest struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Ignore []string          `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
 
-	Complete bool `json:"complete,omitempty" doc:"fail where a file can't be in it, instead of naming it under missing"`
+	Complete bool `json:"complete,omitempty" doc:"fail if a file can't be read, instead of listing it under missing"`
 }
 
 // TakeSnapshot is the body of a snapshot.
@@ -92,7 +92,7 @@ type Snapshots struct {
 type listSnapshotsInput struct {
 	Target
 	CrossSession bool `query:"crossSession" doc:"those of other workspaces and sessions, too"`
-	Limit        int  `query:"limit" minimum:"0" doc:"the newest so many; 0 is all"`
+	Limit        int  `query:"limit" minimum:"0" doc:"only the newest N; 0 is all"`
 	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
 }
 
@@ -174,7 +174,7 @@ func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.S
 		return i.ID == f.Snapshot || i.Name == f.Snapshot && i.Workspace == ws.ID()
 	})
 	if at < 0 {
-		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: there is none of that id or, of this workspace, of that name", f.Snapshot, fault.NotFound)
+		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: no snapshot has this id, or this name in the workspace", f.Snapshot, fault.NotFound)
 	}
 	return list[at], nil
 }
@@ -249,8 +249,8 @@ func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *di
 	return &body[snapshot.Comparison]{*out}, nil
 }
 
-// comparedTree returns one side of a comparison: a state of the workspace by its name,
-// or what a word before a colon says.
+// comparedTree returns one side of a comparison: a state of the workspace, or
+// template:NAME, workspace:NAME or dir:PATH.
 func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
 	if name == "" {
 		name = otherwise
@@ -301,7 +301,7 @@ func onSnapshot[O any](s *Server, op huma.Operation, f func(ctx context.Context,
 	onWorkspace(s, op, func(ctx context.Context, ws *workspace.Workspace, in *snapshotPathInput) (*O, error) {
 		name := path.Clean(in.Path)
 		if !driver.ValidName(name) {
-			return nil, badParameter("path", "%q is no path in a workspace", in.Path)
+			return nil, badParameter("path", "%q is not a path in a workspace", in.Path)
 		}
 		files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
 		if err != nil {

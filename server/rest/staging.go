@@ -16,8 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ArtifactHeader is the header in which the answer that is an artifact says which
-// one that is, as JSON in ASCII.
+// ArtifactHeader is the header with the artifact of an answer, as ASCII JSON.
 const ArtifactHeader = "Croft-Artifact"
 
 const (
@@ -28,16 +27,16 @@ const (
 )
 
 func (s *Server) stagingRoutes() {
-	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "What was staged, prepared and collected in a workspace"), s.loadStaging)
-	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace that; the caller holds the lock"), s.saveStaging)
-	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to that; does not wait for the lock"), s.recordOutput)
+	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "The staging metadata of a workspace: staged, prepared and collected files"), s.loadStaging)
+	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace the staging metadata; the caller holds the lock"), s.saveStaging)
+	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to the staging metadata; does not wait for the lock"), s.recordOutput)
 	lock := s.op(http.MethodPost, stagingPath+"/lock", "lock-staging", "Lock the staging metadata of a workspace while the request lasts")
-	lock.Description = "The answer begins when nobody else has the lock, and does not end: the client has the lock until it closes the connection. " +
+	lock.Description = "The answer begins when the lock is free, and does not end: the client has the lock until it closes the connection. " +
 		"A byte is sent every few seconds."
 	lock.Responses["200"] = octetResponse("the lock")
 	handle(s, lock, s.lockStaging)
 	handle(s, s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one"), s.listArtifacts)
-	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, also of those that are gone, each with its latest version"), s.listAllArtifacts)
+	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, destroyed ones included, each with its latest version"), s.listAllArtifacts)
 	read := s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact")
 	read.Description = "The header " + ArtifactHeader + " says which version it is."
 	read.Responses["200"] = octetResponse("the content")
@@ -74,8 +73,7 @@ func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artif
 	return a, nil
 }
 
-// StagingMetadata is what was staged, prepared and collected in a workspace; absent where
-// nothing was.
+// StagingMetadata is the staging metadata of a workspace; absent if there is none.
 type StagingMetadata struct {
 	Metadata *stage.Metadata `json:"metadata,omitempty"`
 }
@@ -176,7 +174,7 @@ func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[A
 	return &body[Artifacts]{Artifacts{list}}, err
 }
 
-// WorkspaceArtifact is an artifact, and whose it is.
+// WorkspaceArtifact is an artifact with its workspace.
 type WorkspaceArtifact struct {
 	Workspace string `json:"workspace" doc:"id of the workspace, which may be gone"`
 	stage.Artifact

@@ -16,12 +16,12 @@ import (
 const storePath = "/v1/snapshots"
 
 func (s *Server) storeRoutes() {
-	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, also of workspaces that are gone, the newest first"), s.storeList)
-	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove what no snapshot needs from the store"), s.storeGC)
-	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify all that is in the store"), s.storeCheck)
-	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Forget snapshots by count and age"), s.storePrune)
-	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Forget a snapshot, also of a workspace that is gone"), s.storeDelete)
-	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Bring a snapshot back from a store in a bucket, or list what is there"), s.storeImport)
+	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"), s.storeList)
+	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store"), s.storeGC)
+	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store"), s.storeCheck)
+	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
+	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
+	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket"), s.storeImport)
 	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
 }
 
@@ -47,7 +47,7 @@ func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], erro
 		return nil, err
 	}
 	all, err := store.List(ctx)
-	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // check tells of those
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // storeCheck reports corrupt snapshots
 		return nil, err
 	}
 	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
@@ -87,7 +87,7 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 	rule := snapshot.Retention{Keep: in.Body.Keep}
 	if in.Body.MaxAge != "" {
 		if rule.MaxAge, err = time.ParseDuration(in.Body.MaxAge); err != nil || rule.MaxAge <= 0 {
-			return nil, badParameter("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
+			return nil, badParameter("maxAge", "%q is not an age; give a positive duration such as 72h", in.Body.MaxAge)
 		}
 	}
 	if rule.Keep < 0 || rule.Keep == 0 && rule.MaxAge == 0 {
@@ -105,8 +105,8 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 	return &body[Snapshots]{Snapshots{snapshotInfos(gone)}}, nil
 }
 
-// originSnapshots are the snapshots that workspaces which are there started from, by id:
-// what changed in those is told by comparing them with it.
+// originSnapshots are the origins of existing workspaces, by id. They are needed to
+// compute the changes of those workspaces.
 func (s *Server) originSnapshots(ctx context.Context) (map[string]bool, error) {
 	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
 	if err != nil {
@@ -151,8 +151,8 @@ type storeDeleteInput struct {
 	Snapshot string `path:"snapshot" doc:"id of the snapshot"`
 }
 
-// storeDelete forgets a snapshot, unless it is a template, or workspaces that are
-// there started from it.
+// storeDelete deletes a snapshot, unless it is a template or the origin of an existing
+// workspace.
 func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
 	store, err := s.snapshotStore()
 	if err != nil {
@@ -163,14 +163,14 @@ func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, 
 		return nil, err
 	}
 	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
-		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; croft template rm forgets it", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; delete it with croft template rm", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
 	}
 	needed, err := s.originSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if needed[in.Snapshot] {
-		return nil, fmt.Errorf("snapshot %s: %w: workspaces that are there started from it", in.Snapshot, fault.WrongState)
+		return nil, fmt.Errorf("snapshot %s: %w: it is the origin of existing workspaces; remove them first", in.Snapshot, fault.WrongState)
 	}
 	return nil, store.Delete(ctx, in.Snapshot)
 }

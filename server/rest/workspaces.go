@@ -64,17 +64,17 @@ type Health struct {
 func (s *Server) controlRoutes() {
 	const all, one = "/v1/workspaces", "/v1/workspaces/{id}"
 	handle(s, s.op(http.MethodGet, "/v1/version", "version", "What answers"), s.showVersion)
-	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host gives them"), s.listProviders)
+	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host supports"), s.listProviders)
 	handle(s, s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner"), s.listWorkspaces)
 	handle(s, s.op(http.MethodPost, all, "open-workspace", "Open a workspace; with an id, idempotent on it"), s.openWorkspace)
 	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.showWorkspace)
 	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.changeWorkspace)
-	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "End a workspace and remove all that belongs to it"), s.destroyWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open it if need be, and say what it gives"), s.acquireRoute)
-	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "What an operator wants to know"), s.describeWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be tried again"), s.resetWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop its processes and free what they hold"), s.moveState(s.cfg.Registry.Pause))
-	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Go on where it was paused"), s.moveState(s.cfg.Registry.Resume))
+	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "Destroy a workspace and all its files"), s.destroyWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), s.acquireRoute)
+	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "All details of a workspace, for operators"), s.describeWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop the processes of a workspace and free their resources"), s.moveState(s.cfg.Registry.Pause))
+	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Resume a paused workspace"), s.moveState(s.cfg.Registry.Resume))
 	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.showProfile)
 }
 
@@ -199,9 +199,8 @@ type openInput struct {
 	Body   driver.Spec
 }
 
-// openWorkspace makes a workspace and opens it, so that what can't be had is refused now
-// and leaves nothing. With an id it is idempotent: the workspace that exists is
-// brought to the policy given.
+// openWorkspace creates and opens a workspace. If opening fails, its record is removed.
+// With an id it is idempotent: an existing workspace gets the given policy.
 func (s *Server) openWorkspace(ctx context.Context, in *openInput) (*body[Workspace], error) {
 	if err := s.admitSpec(ctx, in); err != nil {
 		return nil, err
@@ -233,8 +232,8 @@ func (s *Server) admitSpec(ctx context.Context, in *openInput) error {
 	return nil
 }
 
-// removeUnopened removes the record of a workspace whose first open failed: whoever
-// asked was told so, and has no id to remove it by.
+// removeUnopened removes the record of a workspace whose first open failed: the client
+// has no id to remove it by.
 func (s *Server) removeUnopened(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -298,7 +297,7 @@ func (s *Server) acquireRoute(ctx context.Context, r registry.Record, _ *Target)
 	return s.acquireAndShow(ctx, r.ID)
 }
 
-// acquireAndShow opens a workspace if need be and answers with all that is known of it.
+// acquireAndShow opens a workspace if needed and answers with its traits.
 func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace], error) {
 	ws, err := s.acquireWorkspace(ctx, id)
 	if err != nil {
@@ -371,9 +370,8 @@ func (s *Server) liveWorkspace(ctx context.Context, t Target) (*workspace.Worksp
 	return ws, markGone(err)
 }
 
-// acquireWorkspace returns a live handle. The error for a workspace in place whose directory
-// was moved says where that was, and what helps: its provider knows no more than
-// the ref, which it does not echo.
+// acquireWorkspace returns a live handle. If the directory of a workspace in place was
+// moved, the error names its old path and what to do; the provider's error does not.
 func (s *Server) acquireWorkspace(ctx context.Context, id string) (*workspace.Workspace, error) {
 	ws, err := s.cfg.Registry.Acquire(ctx, id)
 	if fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {
@@ -387,11 +385,11 @@ func (s *Server) acquireWorkspace(ctx context.Context, id string) (*workspace.Wo
 	if name == "" {
 		name = id
 	}
-	return nil, fmt.Errorf("%w: the directory %s is not where it was, or is another one: put it back, and then use croft ws reset %s", err, r.Spec.Dir, name)
+	return nil, fmt.Errorf("%w: the directory %s was moved or replaced: put it back, and run croft ws reset %s", err, r.Spec.Dir, name)
 }
 
-// markGone marks the error for a workspace that is not there, so that a client can
-// tell it from a missing file.
+// markGone marks the error for a missing workspace, so that a client can distinguish it
+// from a missing file.
 func markGone(err error) error {
 	if fault.Of(err) == fault.NotFound {
 		return fault.WithCause(err, fault.CauseGone)
