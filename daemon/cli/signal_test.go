@@ -184,7 +184,7 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 	if status != 0 || !strings.Contains(seen, "which goes on") {
 		t.Fatalf("leaving ends with %d: %q", status, seen)
 	}
-	_, id, _ := strings.Cut(seen, "left session ")
+	_, id, _ := strings.Cut(seen, "detached from session ")
 	id, _, _ = strings.Cut(id, ",")
 	seen, status = sit(on("ws", "shell", "demo", "--session", id), "echo again $answer; exit 9\r", "never seen")
 	if status != 9 || !strings.Contains(seen, "again 42") {
