@@ -181,7 +181,7 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 		return seen.String(), cmd.ProcessState.ExitCode()
 	}
 	seen, status := sit(on("ws", "shell", "demo"), "answer=$((6*7))\recho a${answer}b\r", "a42b")
-	if status != 0 || !strings.Contains(seen, "which goes on") {
+	if status != 0 || !strings.Contains(seen, "which keeps running") {
 		t.Fatalf("leaving ends with %d: %q", status, seen)
 	}
 	_, id, _ := strings.Cut(seen, "detached from session ")
