@@ -82,18 +82,18 @@ func (s Section[T]) Set(m *State, v *T) error {
 type Dir struct{ Path, Kind string }
 
 // Dir is the directory of the workspace with that id.
-func (g *Store) Dir(id string) Dir { return Dir{g.Path(id), g.kind} }
+func (s *Store) Dir(id string) Dir { return Dir{s.Path(id), s.kind} }
 
-func (d Dir) state() string { return filepath.Join(d.Path, StateName(d.Kind)) }
+func (d Dir) statePath() string { return filepath.Join(d.Path, StateName(d.Kind)) }
 
 // Read reads the state: fs.ErrNotExist where there is none, and Failed with
 // fault.CauseGone where a power loss has torn it.
 func (d Dir) Read() (*State, error) {
-	data, err := os.ReadFile(d.state())
+	data, err := os.ReadFile(d.statePath())
 	if err != nil {
 		return nil, err
 	}
-	return parse(data, d.Kind)
+	return parseState(data, d.Kind)
 }
 
 // Update changes the state. It holds the exclusive lock meanwhile: no other process
@@ -101,7 +101,7 @@ func (d Dir) Read() (*State, error) {
 // the state as it was. It is fs.ErrNotExist where the workspace is gone. The new
 // state is on stable storage where durable or the policy says so.
 func (d Dir) Update(ctx context.Context, durable bool, change func(*State) error) (*State, error) {
-	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), existing)
+	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), existingFile)
 	if err != nil {
 		return nil, err
 	}
@@ -123,38 +123,38 @@ func (d Dir) write(m *State, durable bool) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(d.state(), data, atomicfile.Options{Durable: durable, Temp: d.state() + ".new"})
+	return atomicfile.Write(d.statePath(), data, atomicfile.Options{Durable: durable, Temp: d.statePath() + ".new"})
 }
 
-// first writes the state of a new workspace, and makes its lock.
-func (d Dir) first(m *State) error {
+// writeInitial writes the state of a new workspace, and makes its lock.
+func (d Dir) writeInitial(m *State) error {
 	if err := os.WriteFile(filepath.Join(d.Path, lockName), nil, 0o600); err != nil {
 		return err
 	}
 	return d.write(m, m.Policy.Durable)
 }
 
-// existing locks a file only where there is one: it must not come back after its
+// existingFile locks a file only where there is one: it must not come back after its
 // workspace.
-var existing = flock.SetFlag(os.O_RDONLY)
+var existingFile = flock.SetFlag(os.O_RDONLY)
 
 // Files is where the files of a workspace are.
-func (g *Store) Files(m *State) string {
+func (s *Store) Files(m *State) string {
 	if m.Dir != "" {
 		return m.Real
 	}
-	return g.Path(m.ID, FilesName)
+	return s.Path(m.ID, FilesName)
 }
 
 // Read reads the state of a workspace: fs.ErrNotExist where there is none, and
 // Failed, without a word of what it holds, where it is not a valid one of this
 // kind.
-func (g *Store) Read(id string) (*State, error) {
-	m, err := g.Dir(id).Read()
+func (s *Store) Read(id string) (*State, error) {
+	m, err := s.Dir(id).Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, there := os.Lstat(g.Path(id)); there == nil {
-			return nil, fmt.Errorf("%w: the directory of the workspace has no state file %s", fault.Failed, StateName(g.kind))
+		if _, there := os.Lstat(s.Path(id)); there == nil {
+			return nil, fmt.Errorf("%w: the directory of the workspace has no state file %s", fault.Failed, StateName(s.kind))
 		}
 	case err == nil && m.ID != id:
 		return nil, errInvalid
@@ -164,9 +164,9 @@ func (g *Store) Read(id string) (*State, error) {
 
 var errInvalid = fmt.Errorf("%w: the state of the workspace is not valid", fault.Failed)
 
-func parse(data []byte, kind string) (*State, error) {
-	if torn(data) {
-		return nil, gone(kind)
+func parseState(data []byte, kind string) (*State, error) {
+	if isTorn(data) {
+		return nil, goneError(kind)
 	}
 	var is struct{ Version int }
 	if err := json.Unmarshal(data, &is); err != nil {
@@ -176,7 +176,7 @@ func parse(data []byte, kind string) (*State, error) {
 		return nil, fmt.Errorf("%w: the state of the workspace has version %d, and this croft reads version %d", fault.Failed, is.Version, stateVersion)
 	}
 	m := new(State)
-	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.validPlace() {
+	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.hasValidDir() {
 		return nil, errInvalid
 	}
 	if m.Kind != kind {
@@ -185,9 +185,9 @@ func parse(data []byte, kind string) (*State, error) {
 	return m, nil
 }
 
-// torn reports whether a state is what a loss of power leaves of one that was not
+// isTorn reports whether a state is what a loss of power leaves of one that was not
 // on stable storage yet: its name, and nothing in it.
-func torn(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
+func isTorn(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
 // samePolicy compares what would be stored.
 func samePolicy(a, b driver.Policy) bool {
@@ -198,16 +198,16 @@ func samePolicy(a, b driver.Policy) bool {
 
 // setPolicy brings a workspace to a policy, under the next revision. The lock of
 // the root is held.
-func (g *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) error {
+func (s *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) error {
 	if policy.Durable && !m.Policy.Durable {
-		if err := syncTree(g.Files(m)); err != nil { // what was written before is durable from now on, too
+		if err := syncTree(s.Files(m)); err != nil { // what was written before is durable from now on, too
 			return err
 		}
 		driver.Step(ctx, "files synced")
 	}
-	next, err := g.Dir(m.ID).Update(ctx, true, func(m *State) error {
-		m.Damaged = g.damaged(m)
-		m.Boot = g.boot
+	next, err := s.Dir(m.ID).Update(ctx, true, func(m *State) error {
+		m.Damaged = s.isDamaged(m)
+		m.Boot = s.boot
 		m.Policy = policy
 		m.Revision++
 		return nil
@@ -221,18 +221,18 @@ func (g *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) e
 }
 
 // ChangeState is Handle.Reshape for a workspace that this process has no handle of.
-func (g *Store) ChangeState(ctx context.Context, id string, change func(*State) error) (*State, error) {
-	unlock, err := g.Lock(ctx)
+func (s *Store) ChangeState(ctx context.Context, id string, change func(*State) error) (*State, error) {
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return g.reshape(ctx, id, change)
+	return s.changeStateLocked(ctx, id, change)
 }
 
-// reshape does it while the lock of the root is held.
-func (g *Store) reshape(ctx context.Context, id string, change func(*State) error) (*State, error) {
-	m, err := g.Dir(id).Update(ctx, true, change)
+// changeStateLocked does it while the lock of the root is held.
+func (s *Store) changeStateLocked(ctx context.Context, id string, change func(*State) error) (*State, error) {
+	m, err := s.Dir(id).Update(ctx, true, change)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
 	}
@@ -243,15 +243,15 @@ func (g *Store) reshape(ctx context.Context, id string, change func(*State) erro
 	return m, nil
 }
 
-// damaged reports whether the host went down while the workspace was not durable.
-func (g *Store) damaged(m *State) bool {
-	return m.Damaged || m.Boot != g.boot && !m.Policy.Durable
+// isDamaged reports whether the host went down while the workspace was not durable.
+func (s *Store) isDamaged(m *State) bool {
+	return m.Damaged || m.Boot != s.boot && !m.Policy.Durable
 }
 
 // Damaged says why what is in a workspace may not be what was written, for its
 // Traits; "" is no doubt.
-func (g *Store) Damaged(m *State) string {
-	if !g.damaged(m) {
+func (s *Store) Damaged(m *State) string {
+	if !s.isDamaged(m) {
 		return ""
 	}
 	return "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"

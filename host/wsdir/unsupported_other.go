@@ -15,7 +15,7 @@ type Unsupported struct{ Name, Reason string }
 
 var _ driver.Provider = Unsupported{}
 
-func (u Unsupported) refuse(verb string) error {
+func (u Unsupported) unsupported(verb string) error {
 	return fmt.Errorf("%s: %s: %w: %s", u.Name, verb, fault.Unsupported, u.Reason)
 }
 
@@ -24,17 +24,17 @@ func (u Unsupported) Kind() string { return u.Name }
 
 // Probe says that nothing works here.
 func (u Unsupported) Probe(context.Context) (driver.Traits, error) {
-	return driver.Traits{}, u.refuse("probe")
+	return driver.Traits{}, u.unsupported("probe")
 }
 
 // Open is refused.
 func (u Unsupported) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
-	return nil, u.refuse("open")
+	return nil, u.unsupported("open")
 }
 
 // Resolve is refused.
 func (u Unsupported) Resolve(context.Context, driver.Ref) (*driver.Workspace, error) {
-	return nil, u.refuse("resolve")
+	return nil, u.unsupported("resolve")
 }
 
 // Sweep finds nothing.

@@ -18,7 +18,7 @@ import (
 // Names in the directory of a workspace. A provider may add its own.
 const (
 	FilesName = "files"
-	HeldName  = "held"
+	InUseName = "in-use"
 )
 
 // StateName is the name of the state of a workspace of a kind, in its directory.
@@ -65,7 +65,7 @@ func New(cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: config: root %q: %w: %w", cfg.Kind, cfg.Root, fault.InvalidArgument, err)
 	}
-	g := &Store{
+	s := &Store{
 		kind: cfg.Kind, root: root, log: cfg.Log, boot: cfg.BootID,
 		newPrefix: ".new-" + cfg.Kind + "-", deadPrefix: ".dead-" + cfg.Kind + "-", rootLock: LockName(cfg.Kind),
 	}
@@ -74,24 +74,24 @@ func New(cfg *Config) (*Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: config: forbidden %q: %w: %w", cfg.Kind, dir, fault.InvalidArgument, err)
 		}
-		g.forbidden = append(g.forbidden, abs)
+		s.forbidden = append(s.forbidden, abs)
 	}
 	if cfg.Roots != nil {
-		g.roots = []string{}
+		s.roots = []string{}
 	}
 	for _, dir := range cfg.Roots {
 		if !filepath.IsAbs(dir) {
 			return nil, fmt.Errorf("%s: config: host root %q: %w: it must be an absolute path", cfg.Kind, dir, fault.InvalidArgument)
 		}
-		g.roots = append(g.roots, dir)
+		s.roots = append(s.roots, dir)
 	}
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
 	}
-	if g.boot == "" {
-		g.boot = bootID()
+	if s.boot == "" {
+		s.boot = bootID()
 	}
-	return g, nil
+	return s, nil
 }
 
 // LockName is the name, below a root, of the file that providers of a kind lock.
@@ -107,24 +107,24 @@ func bootID() string {
 }
 
 // Path joins names to the root.
-func (g *Store) Path(elem ...string) string {
-	return filepath.Join(append([]string{g.root}, elem...)...)
+func (s *Store) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.root}, elem...)...)
 }
 
 // Boot names the present boot of the host.
-func (g *Store) Boot() string { return g.boot }
+func (s *Store) Boot() string { return s.boot }
 
 // Log is where the ground, and its provider, say what nobody is told otherwise.
-func (g *Store) Log() *slog.Logger { return g.log }
+func (s *Store) Log() *slog.Logger { return s.log }
 
 // Lock makes the root and takes the lock on it, which making, ending and changing
 // a workspace needs. It is held for a few system calls, never while a tree is
 // removed.
-func (g *Store) Lock(ctx context.Context) (unlock func(), err error) {
-	l, err := flockfile.Lock(ctx, g.Path(g.rootLock))
+func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
+	l, err := flockfile.Lock(ctx, s.Path(s.rootLock))
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(g.root, 0o700); err == nil {
-			l, err = flockfile.Lock(ctx, g.Path(g.rootLock))
+		if err = os.MkdirAll(s.root, 0o700); err == nil {
+			l, err = flockfile.Lock(ctx, s.Path(s.rootLock))
 		}
 	}
 	if err != nil {
@@ -135,9 +135,9 @@ func (g *Store) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Gone is the error of Resolve for a workspace whose files are gone. It says
 // nothing of the ref, which comes from storage that others may write.
-func (g *Store) Gone() error { return gone(g.kind) }
+func (s *Store) Gone() error { return goneError(s.kind) }
 
-func gone(kind string) error {
+func goneError(kind string) error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
 }
 
@@ -145,45 +145,45 @@ func gone(kind string) error {
 // ref, of which id is a field. A ref is refused that lacks one of the capabilities in
 // least, has one that workspaces on a ground never have, or has snapshots where there is
 // no store of them.
-func (g *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*State, error) {
+func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*State, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: resolve: %w", g.kind, err)
+		return nil, fmt.Errorf("%s: resolve: %w", s.kind, err)
 	}
-	if err := driver.DecodeRef(ref, g.kind, payload, g.log); err != nil {
+	if err := driver.DecodeRef(ref, s.kind, payload, s.log); err != nil {
 		return nil, err
 	}
 	known := driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
 	if !driver.ValidID(*id) || len(ref.Capabilities.Missing(least)) > 0 || len(known.Missing(ref.Capabilities)) > 0 {
-		return nil, fmt.Errorf("%s: the payload or the capabilities of the ref are not valid: %w", g.kind, fault.Failed)
+		return nil, fmt.Errorf("%s: the payload or the capabilities of the ref are not valid: %w", s.kind, fault.Failed)
 	}
-	m, err := g.Read(*id)
+	m, err := s.Read(*id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, g.Gone()
+		return nil, s.Gone()
 	}
 	if err != nil {
-		return nil, g.OpenFailed(ctx, "resolve", err)
+		return nil, s.OpenFailed(ctx, "resolve", err)
 	}
 	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
 	}
 	if ref.Capabilities.Has(driver.CapSnapshot) && !store {
-		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: there is no store of them", g.kind, fault.Failed)
+		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: there is no store of them", s.kind, fault.Failed)
 	}
 	return m, nil
 }
 
 // OpenFailed makes an error one that Open and Resolve may answer. What may pass
 // is transient; what the caller did wrong keeps its code.
-func (g *Store) OpenFailed(ctx context.Context, verb string, err error) error {
+func (s *Store) OpenFailed(ctx context.Context, verb string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %s: %w", g.kind, verb, ctx.Err())
+		return fmt.Errorf("%s: %s: %w", s.kind, verb, ctx.Err())
 	}
 	var judged fault.Code
 	switch code := fault.Of(err); {
 	case code == fault.ResourceExhausted, code == fault.Unavailable:
-		return fault.Transient(fmt.Errorf("%s: %s: %w: %w", g.kind, verb, fault.Failed, err))
+		return fault.Transient(fmt.Errorf("%s: %s: %w: %w", s.kind, verb, fault.Failed, err))
 	case errors.As(err, &judged) && code != fault.Internal:
-		return fmt.Errorf("%s: %s: %w", g.kind, verb, err)
+		return fmt.Errorf("%s: %s: %w", s.kind, verb, err)
 	}
-	return fmt.Errorf("%s: %s: %w: %w", g.kind, verb, fault.Failed, err)
+	return fmt.Errorf("%s: %s: %w: %w", s.kind, verb, fault.Failed, err)
 }

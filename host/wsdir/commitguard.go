@@ -10,13 +10,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A gate lets the changes of one root be committed while the policy on disk
+// A commitGuard lets the changes of one root be committed while the policy on disk
 // allows them. A change that began under an older policy obeys the present one:
 // when a revocation is acknowledged, no change that it forbids is made any more.
 //
 // A commit holds the lock of the state, shared; a change of the policy holds it
 // exclusively.
-type gate struct {
+type commitGuard struct {
 	h       *Handle
 	durable bool // changes are on stable storage
 }
@@ -24,12 +24,12 @@ type gate struct {
 // CommitGuard returns what lets the changes be committed that go to a root under the
 // policy of m: see boundary.Options.Commit.
 func (h *Handle) CommitGuard(m *State) func(change func() error) error {
-	g := &gate{h: h, durable: m.Policy.Durable}
+	g := &commitGuard{h: h, durable: m.Policy.Durable}
 	return g.commit
 }
 
-func (g *gate) commit(change func() error) error {
-	lock := flock.New(g.h.g.Path(g.h.id, lockName), existing)
+func (g *commitGuard) commit(change func() error) error {
+	lock := flock.New(g.h.store.Path(g.h.id, lockName), existingFile)
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	err := lock.RLock()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,18 +38,18 @@ func (g *gate) commit(change func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := g.judge(); err != nil {
+	if err := g.checkPolicy(); err != nil {
 		return err
 	}
-	if !g.h.stands() {
+	if !g.h.dirUnchanged() {
 		return fmt.Errorf("%w: the directory of the workspace is another one now, or none", fault.Evicted)
 	}
 	return change()
 }
 
-// judge asks the state on disk whether a change may be made.
-func (g *gate) judge() error {
-	m, err := g.h.g.Read(g.h.id)
+// checkPolicy asks the state on disk whether a change may be made.
+func (g *commitGuard) checkPolicy() error {
+	m, err := g.h.store.Read(g.h.id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)

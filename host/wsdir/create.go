@@ -18,16 +18,16 @@ import (
 // Ensure makes the workspace of spec, or brings the one that is there to its
 // policy. own is what the provider keeps in the state; build, which may be nil,
 // adds to the directory of a new workspace before it gets its name.
-func (g *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
-	unlock, err := g.Lock(ctx)
+func (s *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	m, err := g.Read(spec.ID)
+	m, err := s.Read(spec.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return g.create(ctx, spec, own, build)
+		return s.create(ctx, spec, own, build)
 	case err != nil:
 		return nil, err
 	case m.Dir != cleanDir(spec.Dir):
@@ -37,7 +37,7 @@ func (g *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessag
 	case samePolicy(m.Policy, spec.Policy):
 		return m, nil
 	}
-	return m, g.setPolicy(ctx, m, spec.Policy)
+	return m, s.setPolicy(ctx, m, spec.Policy)
 }
 
 func cleanDir(dir string) string {
@@ -49,35 +49,35 @@ func cleanDir(dir string) string {
 
 // create makes a workspace under a name that says it is new, and then gives it
 // its own.
-func (g *Store) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
-	m := &State{Version: stateVersion, Kind: g.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: g.boot, Own: own}
+func (s *Store) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
+	m := &State{Version: stateVersion, Kind: s.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: s.boot, Own: own}
 	if spec.Dir != "" {
 		var err error
-		if m.Real, m.Is, err = g.checkDir(spec.Dir); err != nil {
+		if m.Real, m.Is, err = s.checkDir(spec.Dir); err != nil {
 			return nil, err
 		}
 		m.Dir = cleanDir(spec.Dir)
 	}
-	fresh := g.Path(g.newPrefix + spec.ID)
-	if err := makeAnew(fresh); err != nil {
+	fresh := s.Path(s.newPrefix + spec.ID)
+	if err := recreateDir(fresh); err != nil {
 		return nil, err
 	}
 	driver.Step(ctx, "directory made")
-	if err := m.build(ctx, fresh, build); err != nil {
+	if err := m.fillDir(ctx, fresh, build); err != nil {
 		return nil, errors.Join(err, files.RemoveTree(fresh))
 	}
-	if err := os.Rename(fresh, g.Path(spec.ID)); err != nil {
+	if err := os.Rename(fresh, s.Path(spec.ID)); err != nil {
 		return nil, errors.Join(err, files.RemoveTree(fresh))
 	}
 	driver.Step(ctx, "renamed")
 	if m.Policy.Durable {
-		return m, syncPath(g.root)
+		return m, syncPath(s.root)
 	}
 	return m, nil
 }
 
-// makeAnew makes a directory, in place of one that a crash left.
-func makeAnew(dir string) error {
+// recreateDir makes a directory, in place of one that a crash left.
+func recreateDir(dir string) error {
 	const mode = 0o700
 	err := os.Mkdir(dir, mode)
 	if !errors.Is(err, fs.ErrExist) {
@@ -89,8 +89,8 @@ func makeAnew(dir string) error {
 	return os.Mkdir(dir, mode)
 }
 
-// build fills the directory of a new workspace.
-func (m *State) build(ctx context.Context, dir string, more func(dir string) error) error {
+// fillDir fills the directory of a new workspace.
+func (m *State) fillDir(ctx context.Context, dir string, more func(dir string) error) error {
 	if m.Dir == "" {
 		if err := os.Mkdir(filepath.Join(dir, FilesName), 0o755); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (m *State) build(ctx context.Context, dir string, more func(dir string) err
 	}
 	// Whoever opens a workspace that need not outlive a loss of power does not wait
 	// for the disk.
-	if err := (Dir{dir, m.Kind}).first(m); err != nil {
+	if err := (Dir{dir, m.Kind}).writeInitial(m); err != nil {
 		return err
 	}
 	driver.Step(ctx, "state written")

@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// A holder shows that a process holds the workspace, and so lets the next one
+// A presence shows that a process holds the workspace, and so lets the next one
 // tell whether a process died while it did: then temporary files of its writes
 // may be in the tree, and only then is the tree walked to remove them.
 //
@@ -21,35 +21,35 @@ import (
 // holds the workspace; whoever finds it unlocked with that byte knows of a
 // crash, and notes it in a second file, which goes when the tree was cleaned: not
 // by one who may only read it.
-type holder struct {
+type presence struct {
 	path string
 	lock *flock.Flock
 }
 
-// settle returns how long after a crash all that it left can be told from the
+// cleanTempsDelay returns how long after a crash all that it left can be told from the
 // living: at once where temporary files are locked, and else by their age.
-func settle() time.Duration {
+func cleanTempsDelay() time.Duration {
 	if runtime.GOOS == "linux" {
 		return 0
 	}
 	return 2 * time.Minute
 }
 
-// hold takes part in holding the workspace. Of a directory in place that is held
+// acquirePresence takes part in holding the workspace. Of a directory in place that is held
 // for the first time nobody knows who died in it.
-func hold(ctx context.Context, path string, root *files.Root, readOnly, inPlace bool) (*holder, error) {
-	h := &holder{path: path, lock: flock.New(path)}
+func acquirePresence(ctx context.Context, path string, root *files.Root, readOnly, inPlace bool) (*presence, error) {
+	h := &presence{path: path, lock: flock.New(path)}
 	_, err := os.Lstat(path)
 	unknown := inPlace && errors.Is(err, fs.ErrNotExist)
 	alone, err := h.lock.TryLock()
 	if err == nil && alone {
-		err = h.first(unknown)
+		err = h.markDirty(unknown)
 	}
 	if err == nil {
 		_, err = h.lock.TryRLockContext(ctx, time.Millisecond) // waits for one who is in first
 	}
 	if err == nil && !readOnly {
-		err = h.clean(ctx, root)
+		err = h.cleanTemps(ctx, root)
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.lock.Close())
@@ -57,10 +57,10 @@ func hold(ctx context.Context, path string, root *files.Root, readOnly, inPlace 
 	return h, nil
 }
 
-func (h *holder) suspect() string { return h.path + ".suspect" }
+func (h *presence) suspectPath() string { return h.path + ".suspect" }
 
-// first notes a crash of those before, or that there may have been one.
-func (h *holder) first(unknown bool) error {
+// markDirty notes a crash of those before, or that there may have been one.
+func (h *presence) markDirty(unknown bool) error {
 	data, err := os.ReadFile(h.path)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (h *holder) first(unknown bool) error {
 			return err
 		}
 	}
-	f, err := os.OpenFile(h.suspect(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(h.suspectPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -80,10 +80,10 @@ func (h *holder) first(unknown bool) error {
 	return f.Close()
 }
 
-// clean removes what a crash left, once that can be told.
-func (h *holder) clean(ctx context.Context, root *files.Root) error {
-	info, err := os.Stat(h.suspect())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < settle() {
+// cleanTemps removes what a crash left, once that can be told.
+func (h *presence) cleanTemps(ctx context.Context, root *files.Root) error {
+	info, err := os.Stat(h.suspectPath())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < cleanTempsDelay() {
 		return nil
 	}
 	if err != nil {
@@ -92,11 +92,11 @@ func (h *holder) clean(ctx context.Context, root *files.Root) error {
 	if err := root.CleanTemps(ctx); err != nil {
 		return err
 	}
-	return os.Remove(h.suspect())
+	return os.Remove(h.suspectPath())
 }
 
 // release ends holding. The last one leaves the file empty.
-func (h *holder) release() error {
+func (h *presence) release() error {
 	if err := h.lock.Close(); err != nil {
 		return err
 	}

@@ -21,36 +21,36 @@ type Identity struct {
 	Boot string `json:"boot,omitempty"` // numbers of devices count for this one
 }
 
-// is compares with what is there now.
-func (i *Identity) is(now files.Identity, boot string) bool {
+// sameDir compares with what is there now.
+func (i *Identity) sameDir(now files.Identity, boot string) bool {
 	return i.Ino == now.Ino && (i.Dev == now.Dev || i.Boot != boot)
 }
 
-// validPlace reports whether the state says where the files are.
-func (m *State) validPlace() bool {
+// hasValidDir reports whether the state says where the files are.
+func (m *State) hasValidDir() bool {
 	if m.Dir == "" {
 		return m.Real == "" && m.Is == nil
 	}
 	return filepath.IsAbs(m.Real) && m.Is != nil
 }
 
-// errGround is of a directory that may not be a workspace.
-var errGround = fmt.Errorf("%w: it holds the files of other workspaces, or is one of them, or belongs to the data of Croft", fault.InvalidArgument)
+// errForbiddenDir is of a directory that may not be a workspace.
+var errForbiddenDir = fmt.Errorf("%w: it holds the files of other workspaces, or is one of them, or belongs to the data of Croft", fault.InvalidArgument)
 
 // CheckHost judges a directory of the host that a workspace is to be given, and
 // returns where it really is.
-func (g *Store) CheckHost(dir string) (real string, err error) {
-	real, _, err = g.checkDir(dir)
+func (s *Store) CheckHost(dir string) (real string, err error) {
+	real, _, err = s.checkDir(dir)
 	return real, err
 }
 
 // checkRoots refuses what lies in none of the directories that may be used. The
 // path has no symlinks.
-func (g *Store) checkRoots(real string) error {
-	if g.roots == nil {
+func (s *Store) checkRoots(real string) error {
+	if s.roots == nil {
 		return nil
 	}
-	for _, root := range g.roots {
+	for _, root := range s.roots {
 		at, err := filepath.EvalSymlinks(root)
 		if err != nil {
 			continue // what does not exist holds nothing
@@ -59,34 +59,34 @@ func (g *Store) checkRoots(real string) error {
 			return nil
 		}
 	}
-	if len(g.roots) == 0 {
+	if len(s.roots) == 0 {
 		return fmt.Errorf("%w: no directory of this host may be used; list those that may under hostRoots in croft.yaml", fault.PermissionDenied)
 	}
-	return fmt.Errorf("%w: it is in none of the directories that may be used: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(g.roots, ", "))
+	return fmt.Errorf("%w: it is in none of the directories that may be used: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(s.roots, ", "))
 }
 
 // checkDir judges a directory to be used in place and returns where it really is
 // and what it is.
-func (g *Store) checkDir(dir string) (string, *Identity, error) {
+func (s *Store) checkDir(dir string) (string, *Identity, error) {
 	if !filepath.IsAbs(dir) {
 		return "", nil, fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
 	}
-	real, above, err := locate(dir)
+	real, above, err := resolveDir(dir)
 	if err != nil {
 		return "", nil, err
 	}
-	if err := g.checkRoots(real); err != nil {
+	if err := s.checkRoots(real); err != nil {
 		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
 	}
 	is := above[0]
-	if err := g.checkGround(real, is, above, true); err != nil {
+	if err := s.checkForbidden(real, is, above, true); err != nil {
 		return "", nil, fmt.Errorf("directory %q: %w", dir, err)
 	}
-	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: g.boot}, nil
+	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: s.boot}, nil
 }
 
-// locate returns where a directory really is, and its lineage.
-func locate(dir string) (real string, line []files.Identity, err error) {
+// resolveDir returns where a directory really is, and its lineage.
+func resolveDir(dir string) (real string, line []files.Identity, err error) {
 	if dir == filepath.Clean(dir) { // or it is not the path that it looks like
 		if line, err := files.Lineage(dir); err == nil {
 			return dir, line, nil // there is no symlink on the way
@@ -109,36 +109,36 @@ func locate(dir string) (real string, line []files.Identity, err error) {
 	return real, line, err
 }
 
-// checkGround refuses a directory that is forbidden ground, lies in it or holds
+// checkForbidden refuses a directory that is forbidden ground, lies in it or holds
 // it. It compares what directories are and not what they are called, so that a
 // bind mount hides nothing. deep also finds what is mounted from one level below
 // forbidden ground. above is the lineage of the path.
-func (g *Store) checkGround(real string, is files.Identity, above []files.Identity, deep bool) error {
-	for _, dir := range g.forbidden {
-		line, inside, err := nearest(dir)
+func (s *Store) checkForbidden(real string, is files.Identity, above []files.Identity, deep bool) error {
+	for _, dir := range s.forbidden {
+		line, inside, err := nearestLineage(dir)
 		if err != nil {
 			return err
 		}
 		if slices.Contains(line, is) {
-			return errGround // it holds forbidden ground, or is that
+			return errForbiddenDir // it holds forbidden ground, or is that
 		}
 		if !inside {
 			continue
 		}
 		grounds := line[:1]
 		if deep && !files.SameMount(real, dir) { // in one mount what lies deeper has the ground above it
-			grounds = append(slices.Clone(grounds), below(dir, g.deadPrefix)...)
+			grounds = append(slices.Clone(grounds), childIdentities(dir, s.deadPrefix)...)
 		}
 		if slices.ContainsFunc(above, func(a files.Identity) bool { return slices.Contains(grounds, a) }) {
-			return errGround
+			return errForbiddenDir
 		}
 	}
 	return nil
 }
 
-// nearest is the lineage of a directory or, with exists false, of the nearest one
+// nearestLineage is the lineage of a directory or, with exists false, of the nearest one
 // above it that is there.
-func nearest(dir string) (line []files.Identity, exists bool, err error) {
+func nearestLineage(dir string) (line []files.Identity, exists bool, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		real, err := filepath.EvalSymlinks(at)
 		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
@@ -151,9 +151,9 @@ func nearest(dir string) (line []files.Identity, exists bool, err error) {
 	}
 }
 
-// below identifies the directories in a directory, as far as that can be told, but
+// childIdentities identifies the directories in a directory, as far as that can be told, but
 // for those of workspaces that are dead.
-func below(dir, dead string) []files.Identity {
+func childIdentities(dir, dead string) []files.Identity {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil
@@ -174,40 +174,40 @@ func below(dir, dead string) []files.Identity {
 	return all
 }
 
-// open opens the files of a workspace under the policy of m, and makes sure that
+// openRoot opens the files of a workspace under the policy of m, and makes sure that
 // a directory in place is the one that it was.
-func (h *Handle) open(m *State) (*files.Root, error) {
-	root, err := h.fence(h.dir, &files.Options{
+func (h *Handle) openRoot(m *State) (*files.Root, error) {
+	root, err := h.openFunc(h.dir, &files.Options{
 		ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable, NoSymlinks: m.Dir != "", Commit: h.CommitGuard(m),
 	})
 	switch code := fault.Of(err); {
 	case code == fault.NotFound:
-		return nil, h.g.Gone()
+		return nil, h.store.Gone()
 	case code == fault.SandboxViolation:
-		return nil, h.g.replaced()
+		return nil, h.store.replacedError()
 	case code == fault.InvalidArgument:
 		return nil, fmt.Errorf("%w: the path of the workspace is not a directory", fault.Failed)
 	case err != nil || m.Dir == "":
 		return root, err
 	}
-	if err := h.recognize(m, root); err != nil {
+	if err := h.checkIdentity(m, root); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return root, nil
 }
 
-// recognize compares what was opened with what m says of it.
-func (h *Handle) recognize(m *State, root *files.Root) error {
+// checkIdentity compares what was opened with what m says of it.
+func (h *Handle) checkIdentity(m *State, root *files.Root) error {
 	is, err := root.Identity()
 	if err != nil {
 		return err
 	}
-	if !m.Is.is(is, h.g.boot) {
-		return h.g.replaced()
+	if !m.Is.sameDir(is, h.store.boot) {
+		return h.store.replacedError()
 	}
 	above, err := files.Lineage(m.Real)
 	if err == nil {
-		err = h.g.checkGround(m.Real, is, above, false)
+		err = h.store.checkForbidden(m.Real, is, above, false)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the directory of the workspace belongs to the data of Croft now, or holds it", fault.Failed)
@@ -215,18 +215,18 @@ func (h *Handle) recognize(m *State, root *files.Root) error {
 	return nil
 }
 
-// replaced is Gone where something else has taken the place of the files.
-func (g *Store) replaced() error {
-	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path leads through a symlink now: %w", g.kind, fault.Failed)
+// replacedError is Gone where something else has taken the place of the files.
+func (s *Store) replacedError() error {
+	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path leads through a symlink now: %w", s.kind, fault.Failed)
 	return fault.WithCause(err, fault.CauseGone)
 }
 
-// stands reports whether the directory is still where and what it was when the
+// dirUnchanged reports whether the directory is still where and what it was when the
 // handle was built.
-func (h *Handle) stands() bool {
+func (h *Handle) dirUnchanged() bool {
 	if h.info == nil {
 		is, err := files.Identify(h.dir)
-		return err == nil && is == h.is
+		return err == nil && is == h.identity
 	}
 	now, err := os.Lstat(h.dir)
 	return err == nil && os.SameFile(now, h.info)
