@@ -10,19 +10,17 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A commitGuard lets the changes of one root be committed while the policy on disk
-// allows them. A change that began under an older policy obeys the present one:
-// when a revocation is acknowledged, no change that it forbids is made any more.
-//
-// A commit holds the lock of the state, shared; a change of the policy holds it
-// exclusively.
+// A commitGuard checks the policy on disk again, under a shared flock of the state, when a
+// change commits. A change of the policy takes the flock exclusively. So when a revocation
+// is acknowledged, no change that it forbids is committed any more, also if the change
+// began under the older policy.
 type commitGuard struct {
 	h       *Handle
 	durable bool // changes are on stable storage
 }
 
-// CommitGuard returns what lets the changes be committed that go to a root under the
-// policy of m: see boundary.Options.Commit.
+// CommitGuard returns the function that commits changes to a root under the policy of m:
+// see files.Options.Commit.
 func (h *Handle) CommitGuard(m *State) func(change func() error) error {
 	g := &commitGuard{h: h, durable: m.Policy.Durable}
 	return g.commit
@@ -42,19 +40,19 @@ func (g *commitGuard) commit(change func() error) error {
 		return err
 	}
 	if !g.h.dirUnchanged() {
-		return fmt.Errorf("%w: the directory of the workspace is another one now, or none", fault.Evicted)
+		return fmt.Errorf("%w: the directory of the workspace was replaced or removed", fault.Evicted)
 	}
 	return change()
 }
 
-// checkPolicy asks the state on disk whether a change may be made.
+// checkPolicy reports whether the policy in the state on disk allows a change.
 func (g *commitGuard) checkPolicy() error {
 	m, err := g.h.store.Read(g.h.id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: the workspace was destroyed", fault.Evicted)
 	case err != nil:
-		return fmt.Errorf("%w: the state of the workspace is not valid any more", fault.Evicted)
+		return fmt.Errorf("%w: the state file of the workspace is not valid", fault.Evicted)
 	case m.Policy.ReadOnly:
 		return fmt.Errorf("%w: the workspace has become read-only", fault.PermissionDenied)
 	case m.Policy.Durable && !g.durable:

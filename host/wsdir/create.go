@@ -15,9 +15,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Ensure makes the workspace of spec, or brings the one that is there to its
-// policy. own is what the provider keeps in the state; build, which may be nil,
-// adds to the directory of a new workspace before it gets its name.
+// Ensure creates the workspace of spec, or updates an existing one to the policy of spec.
+// own is the provider's part of the state. build, which may be nil, adds to the directory
+// of a new workspace before the directory is renamed to its id.
 func (s *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Ensure(ctx context.Context, spec driver.Spec, own json.RawMessag
 	case m.Dir != cleanDir(spec.Dir):
 		return nil, fmt.Errorf("directory %q: %w: the workspace was opened with %q", spec.Dir, fault.InvalidArgument, m.Dir)
 	case !bytes.Equal(m.Own, own):
-		return nil, fmt.Errorf("what the workspace starts from: %w: it was opened with another configuration", fault.InvalidArgument)
+		return nil, fmt.Errorf("the configuration of the workspace: %w: it was opened with another one; use a new id", fault.InvalidArgument)
 	case samePolicy(m.Policy, spec.Policy):
 		return m, nil
 	}
@@ -47,8 +47,7 @@ func cleanDir(dir string) string {
 	return filepath.Clean(dir)
 }
 
-// create makes a workspace under a name that says it is new, and then gives it
-// its own.
+// create builds the directory under its .new- name and renames it to the id.
 func (s *Store) create(ctx context.Context, spec driver.Spec, own json.RawMessage, build func(dir string) error) (*State, error) {
 	m := &State{Version: stateVersion, Kind: s.kind, ID: spec.ID, Revision: 1, Policy: spec.Policy, Session: spec.Session.ID, Boot: s.boot, Own: own}
 	if spec.Dir != "" {
@@ -76,7 +75,7 @@ func (s *Store) create(ctx context.Context, spec driver.Spec, own json.RawMessag
 	return m, nil
 }
 
-// recreateDir makes a directory, in place of one that a crash left.
+// recreateDir creates a directory, after removing one that a crash left.
 func recreateDir(dir string) error {
 	const mode = 0o700
 	err := os.Mkdir(dir, mode)
@@ -89,7 +88,7 @@ func recreateDir(dir string) error {
 	return os.Mkdir(dir, mode)
 }
 
-// fillDir fills the directory of a new workspace.
+// fillDir writes the content of a new workspace directory.
 func (m *State) fillDir(ctx context.Context, dir string, more func(dir string) error) error {
 	if m.Dir == "" {
 		if err := os.Mkdir(filepath.Join(dir, FilesName), 0o755); err != nil {
@@ -103,8 +102,6 @@ func (m *State) fillDir(ctx context.Context, dir string, more func(dir string) e
 		}
 		driver.Step(ctx, "more made")
 	}
-	// Whoever opens a workspace that need not outlive a loss of power does not wait
-	// for the disk.
 	if err := (Dir{dir, m.Kind}).writeInitial(m); err != nil {
 		return err
 	}

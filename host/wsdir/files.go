@@ -12,15 +12,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// handleFiles is the module of a handle: each call goes to the boundary, after a look
-// at whether the handle still stands for the workspace.
+// handleFiles implements the files module of a handle. Each call first checks that the
+// handle is current, and then calls package files.
 type handleFiles struct{ h *Handle }
 
 var _ driver.Files = handleFiles{}
 
-// callFS makes a call that answers something. Where the handle was bound anew after it
-// had told which files there are, those refuse before anything happened, and the call
-// is made of the new ones: whoever changes the policy does not disturb others.
+// callFS makes a call on the current files module and returns its result. If the handle was
+// bound to a new root between the lookup and the call, the old root answers ErrClosed
+// before it changes anything, and callFS repeats the call on the new root.
 func callFS[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
 	var zero T
 	for before := (*driver.FS)(nil); ; {
@@ -36,14 +36,13 @@ func callFS[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, err
 	}
 }
 
-// callFSErr makes a call that answers nothing.
+// callFSErr is callFS for a call that returns only an error.
 func callFSErr(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
 	_, err := callFS(ctx, h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, call(fs) })
 	return err
 }
 
-// FS is the module for files, each call of which is made on the workspace as it
-// stands then.
+// FS returns the files module. Each call acts on the present state of the workspace.
 func (h *Handle) FS() *driver.FS {
 	f := handleFiles{h}
 	return &driver.FS{
@@ -124,7 +123,7 @@ func (f handleFiles) Digest(ctx context.Context, name string) (string, error) {
 func (f handleFiles) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	return callFS(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
 		if fs.Import == nil {
-			return driver.ImportResult{}, fmt.Errorf("plot: import %s: %w: these files are changed one by one", name, fault.Unsupported)
+			return driver.ImportResult{}, fmt.Errorf("wsdir: import %s: %w: this workspace does not import directories; write its files one by one", name, fault.Unsupported)
 		}
 		return fs.Import(ctx, dir, name, opts)
 	})

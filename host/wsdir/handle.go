@@ -15,40 +15,41 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A OpenRoot opens the files of a workspace, with options that hold its policy. dir
-// is Ground.Files.
+// OpenRoot opens the files of a workspace with options that enforce its policy. dir is
+// Store.Files.
 type OpenRoot func(dir string, opts *files.Options) (*files.Root, error)
 
-// OpenDirectory is the fence of files that are plainly in their directory.
+// OpenDirectory is the OpenRoot of a workspace whose files are in dir itself, without
+// overlayfs layers.
 func OpenDirectory(dir string, opts *files.Options) (*files.Root, error) {
 	return files.Open(dir, opts)
 }
 
-// A Handle is a live workspace. Its methods may be called from many goroutines.
+// A Handle is an open workspace. It is safe for concurrent use.
 type Handle struct {
 	store    *Store
 	id       string
-	dir      string      // where the files are
-	info     fs.FileInfo // of dir, unless it is in place
+	dir      string      // Store.Files
+	info     fs.FileInfo // of dir, if the workspace is not in place
 	identity files.Identity
 	openFunc OpenRoot
 
-	// Via, where it is set before the first call, gives the module that calls go
-	// to, for files that are not plainly in their directory.
+	// Via, if set before the first call, returns the files module for all calls, for
+	// workspaces whose files are not in their directory itself.
 	Via func(ctx context.Context) (*driver.FS, error)
 
 	mu       sync.RWMutex
-	pin      *os.File    // the state that was last read; see look
-	seen     fs.FileInfo // of pin; nil is another state than meta
-	state    State       // that the handle was bound to
-	root     *files.Root // under the policy of meta
+	pin      *os.File    // the state file that was last read; see readState
+	seen     fs.FileInfo // of pin; nil if the file on disk does not match state
+	state    State       // that root was opened for
+	root     *files.Root // enforces the policy of state
 	module   *driver.FS
 	presence *presence
 	closed   bool
 }
 
-// Attach builds the live workspace that m describes: Open and Resolve of a
-// provider both end here.
+// Attach opens a handle of the workspace that m describes. Open and Resolve of a provider
+// both end here.
 func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, error) {
 	h := &Handle{store: s, id: m.ID, dir: s.Files(m), openFunc: open}
 	root, err := h.openRoot(m)
@@ -62,7 +63,7 @@ func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, e
 		h.presence, err = acquirePresence(ctx, s.Path(m.ID, InUseName), root, m.Policy.ReadOnly, m.Dir != "")
 	}
 	if err != nil {
-		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
+		if fault.Of(err) == fault.NotFound { // destroyed since its state was read
 			err = s.Gone()
 		}
 		return nil, errors.Join(s.OpenFailed(ctx, "attach", err), h.Close())
@@ -70,8 +71,8 @@ func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, e
 	return h, nil
 }
 
-// recordIdentity keeps what tells the directory from another one. A root that it can't be
-// told of is closed.
+// recordIdentity records the identity of the directory, by which dirUnchanged recognizes
+// it. It closes root on an error.
 func (h *Handle) recordIdentity(m *State, root *files.Root) (err error) {
 	if m.Dir != "" {
 		h.identity, err = root.Identity()
@@ -84,8 +85,8 @@ func (h *Handle) recordIdentity(m *State, root *files.Root) (err error) {
 	return nil
 }
 
-// bindRoot makes calls go to root, which obeys the policy of m, the state on disk.
-// Calls under way on the root before end on that.
+// bindRoot makes root, which enforces the policy of m, the root of all further calls, if m
+// is still the state on disk. Calls under way end on the former root.
 func (h *Handle) bindRoot(m *State, root *files.Root) error {
 	now, err := h.readState()
 	if err == nil && now.Revision != m.Revision {
@@ -104,8 +105,8 @@ func (h *Handle) bindRoot(m *State, root *files.Root) error {
 	return nil
 }
 
-// readState reads the state on disk, and remembers which file it is. The file stays open,
-// so that its inode is not used again. h.mu is held.
+// readState reads the state file and keeps it open, so that its inode number is not reused
+// while it is compared. h.mu is held.
 func (h *Handle) readState() (*State, error) {
 	pin, err := os.Open(h.store.Dir(h.id).statePath())
 	if err != nil {
@@ -129,29 +130,29 @@ func (h *Handle) readState() (*State, error) {
 	return m, nil
 }
 
-// Current answers why no call may be made, if there is a reason: the handle is
-// closed, or does not stand for the workspace any more.
+// Current returns an error if the handle is closed, or if the workspace was destroyed or
+// its policy changed.
 func (h *Handle) Current() error {
 	_, err := h.currentFS()
 	return err
 }
 
-// State is the state as the last call of Current found it.
+// State returns the state that the last call read.
 func (h *Handle) State() State {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.state
 }
 
-// Direct is the module of the files in their directory, without Via and without
-// a look at whether the handle still stands for the workspace.
+// Direct returns the module of the files in their directory, without Via and without the
+// check of Current.
 func (h *Handle) Direct() *driver.FS {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.module
 }
 
-// activeFS returns the module that calls go to, or why there is none.
+// activeFS returns the module for a call, or the error of Current.
 func (h *Handle) activeFS(ctx context.Context) (*driver.FS, error) {
 	fs, err := h.currentFS()
 	if err != nil || h.Via == nil {
@@ -160,7 +161,7 @@ func (h *Handle) activeFS(ctx context.Context) (*driver.FS, error) {
 	return h.Via(ctx)
 }
 
-// currentFS is files without Via.
+// currentFS is activeFS without Via.
 func (h *Handle) currentFS() (*driver.FS, error) {
 	h.mu.RLock()
 	module, err, changed := h.module, h.checkUsable(), !h.closed && !h.stateUnchanged()
@@ -171,26 +172,27 @@ func (h *Handle) currentFS() (*driver.FS, error) {
 	return module, err
 }
 
-// checkUsable says why no call may be made, whatever the state on disk says. h.mu is held.
+// checkUsable returns an error if the handle is closed or its directory was replaced. h.mu
+// is held.
 func (h *Handle) checkUsable() error {
 	switch {
 	case h.closed:
 		return fmt.Errorf("%s: the workspace is closed: %w", h.store.kind, fault.WrongState)
 	case !h.dirUnchanged():
-		return fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.store.kind, fault.Evicted)
+		return fmt.Errorf("%s: the directory of the workspace was replaced or removed: %w", h.store.kind, fault.Evicted)
 	}
 	return nil
 }
 
-// stateUnchanged reports whether the state on disk is the file that was last read. h.mu
-// is held.
+// stateUnchanged reports whether the state on disk is the file that was last read. h.mu is
+// held.
 func (h *Handle) stateUnchanged() bool {
 	now, err := os.Lstat(h.store.Dir(h.id).statePath())
 	return err == nil && h.seen != nil && os.SameFile(now, h.seen)
 }
 
-// refreshState looks at a state that was written since: another policy or another shape
-// of the workspace evicts the handle.
+// refreshState reads a state file that was replaced. Another policy or another
+// configuration of the provider evicts the handle.
 func (h *Handle) refreshState() (*driver.FS, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,15 +201,15 @@ func (h *Handle) refreshState() (*driver.FS, error) {
 	}
 	m, err := h.readState()
 	if err != nil || m.ID != h.id || m.Revision != h.state.Revision || !bytes.Equal(m.Own, h.state.Own) {
-		h.seen = nil // each call looks again, and finds the same
+		h.seen = nil // each further call reads the file again
 		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.store.kind, fault.Evicted)
 	}
 	h.state = *m
 	return h.module, h.checkUsable()
 }
 
-// Update changes the policy, which the caller has checked, and returns the state
-// of the new revision. The handle obeys it from then on; others are evicted.
+// Update changes the policy, which the caller has checked, and returns the state of the new
+// revision. The handle enforces the new policy at once; other handles are evicted.
 func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*State, error) {
 	unlock, err := h.store.Lock(ctx)
 	if err != nil {
@@ -238,10 +240,9 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*State, erro
 	return m, h.bindRoot(m, root)
 }
 
-// ChangeState changes what the provider keeps in the state, together with what change
-// does to the files: their directory may be another one after it. No change of a file
-// is committed meanwhile. The handle stands for what there is then; others are
-// evicted where Own is another one.
+// ChangeState changes the provider's part of the state, together with what change does to
+// the files, which may move to another directory. No change of a file commits meanwhile.
+// The handle follows the new state; other handles are evicted if Own changed.
 func (h *Handle) ChangeState(ctx context.Context, change func(*State) error) error {
 	unlock, err := h.store.Lock(ctx)
 	if err != nil {
@@ -267,7 +268,7 @@ func (h *Handle) ChangeState(ctx context.Context, change func(*State) error) err
 	return h.bindRoot(m, root)
 }
 
-// Close lets go of the workspace. Closing twice is closing once.
+// Close releases the workspace. A second Close does nothing.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -288,10 +289,9 @@ func (h *Handle) Close() error {
 	return errors.Join(errs...)
 }
 
-// Destroy ends the workspace; a directory in place stays. end, which may be nil,
-// is called with the path of the workspace's directory once that has the name of
-// a dead one, and before it is removed; after an error of it the directory
-// stays, for a second try or a sweep.
+// Destroy removes the workspace; a directory in place stays. end, which may be nil, is
+// called with the workspace directory after it got its .dead- name and before it is
+// removed. If end fails, the directory stays for a second Destroy or for Sweep.
 func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir string) error) error {
 	h.removeStaleTemps(ctx)
 	if err := h.Close(); err != nil {
@@ -311,9 +311,9 @@ func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir 
 	return nil
 }
 
-// removeStaleTemps removes from a directory in place the temporary files that nobody writes
-// any more: there is no later moment to do so. It asks for no sign of a crash,
-// since one that happened while others held the workspace left none.
+// removeStaleTemps removes unlocked temporary files from a directory in place, since no
+// later call does. It does so without a presence marker, because a crash while another
+// handle was open leaves no mark.
 func (h *Handle) removeStaleTemps(ctx context.Context) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -13,20 +13,20 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// An Identity is what a directory in place was when its workspace was made. A
-// directory that takes its path later is not the one that the user meant.
+// An Identity identifies a directory in place by inode, so that another directory at the
+// same path later is not mistaken for it.
 type Identity struct {
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
-	Boot string `json:"boot,omitempty"` // numbers of devices count for this one
+	Boot string `json:"boot,omitempty"` // Dev is valid during this boot only
 }
 
-// sameDir compares with what is there now.
+// sameDir reports whether now is the identified directory.
 func (i *Identity) sameDir(now files.Identity, boot string) bool {
 	return i.Ino == now.Ino && (i.Dev == now.Dev || i.Boot != boot)
 }
 
-// hasValidDir reports whether the state says where the files are.
+// hasValidDir reports whether the fields of a directory in place are consistent.
 func (m *State) hasValidDir() bool {
 	if m.Dir == "" {
 		return m.Real == "" && m.Is == nil
@@ -34,18 +34,17 @@ func (m *State) hasValidDir() bool {
 	return filepath.IsAbs(m.Real) && m.Is != nil
 }
 
-// errForbiddenDir is of a directory that may not be a workspace.
-var errForbiddenDir = fmt.Errorf("%w: it holds the files of other workspaces, or is one of them, or belongs to the data of Croft", fault.InvalidArgument)
+// errForbiddenDir refuses a directory that may not be a workspace.
+var errForbiddenDir = fmt.Errorf("%w: it contains or belongs to other workspaces or the data of Croft; choose another directory", fault.InvalidArgument)
 
-// CheckHost judges a directory of the host that a workspace is to be given, and
-// returns where it really is.
+// CheckHost checks a directory of the host that a workspace is to use, and returns its path
+// without symlinks.
 func (s *Store) CheckHost(dir string) (real string, err error) {
 	real, _, err = s.checkDir(dir)
 	return real, err
 }
 
-// checkRoots refuses what lies in none of the directories that may be used. The
-// path has no symlinks.
+// checkRoots refuses a path that lies in none of Config.Roots. The path has no symlinks.
 func (s *Store) checkRoots(real string) error {
 	if s.roots == nil {
 		return nil
@@ -53,20 +52,20 @@ func (s *Store) checkRoots(real string) error {
 	for _, root := range s.roots {
 		at, err := filepath.EvalSymlinks(root)
 		if err != nil {
-			continue // what does not exist holds nothing
+			continue // a root that does not exist contains nothing
 		}
 		if rel, err := filepath.Rel(at, real); err == nil && filepath.IsLocal(rel) {
 			return nil
 		}
 	}
 	if len(s.roots) == 0 {
-		return fmt.Errorf("%w: no directory of this host may be used; list those that may under hostRoots in croft.yaml", fault.PermissionDenied)
+		return fmt.Errorf("%w: no directory of this host may be used; list the allowed ones under hostRoots in croft.yaml", fault.PermissionDenied)
 	}
-	return fmt.Errorf("%w: it is in none of the directories that may be used: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(s.roots, ", "))
+	return fmt.Errorf("%w: it is in none of the allowed directories: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(s.roots, ", "))
 }
 
-// checkDir judges a directory to be used in place and returns where it really is
-// and what it is.
+// checkDir checks a directory to be used in place, and returns its path without symlinks
+// and its identity.
 func (s *Store) checkDir(dir string) (string, *Identity, error) {
 	if !filepath.IsAbs(dir) {
 		return "", nil, fmt.Errorf("directory %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
@@ -85,11 +84,12 @@ func (s *Store) checkDir(dir string) (string, *Identity, error) {
 	return real, &Identity{Dev: is.Dev, Ino: is.Ino, Boot: s.boot}, nil
 }
 
-// resolveDir returns where a directory really is, and its lineage.
+// resolveDir returns the path of a directory without symlinks, and its lineage: see
+// files.Lineage.
 func resolveDir(dir string) (real string, line []files.Identity, err error) {
-	if dir == filepath.Clean(dir) { // or it is not the path that it looks like
+	if dir == filepath.Clean(dir) { // "a/../b" may not be b
 		if line, err := files.Lineage(dir); err == nil {
-			return dir, line, nil // there is no symlink on the way
+			return dir, line, nil // the path has no symlink
 		}
 	}
 	info, err := os.Stat(dir)
@@ -109,10 +109,10 @@ func resolveDir(dir string) (real string, line []files.Identity, err error) {
 	return real, line, err
 }
 
-// checkForbidden refuses a directory that is forbidden ground, lies in it or holds
-// it. It compares what directories are and not what they are called, so that a
-// bind mount hides nothing. deep also finds what is mounted from one level below
-// forbidden ground. above is the lineage of the path.
+// checkForbidden refuses a directory that is a forbidden one, lies in one or contains one.
+// It compares inodes and not names, so that a bind mount hides nothing. deep also finds a
+// bind mount of a directory one level below a forbidden one. above is the lineage of the
+// path.
 func (s *Store) checkForbidden(real string, is files.Identity, above []files.Identity, deep bool) error {
 	for _, dir := range s.forbidden {
 		line, inside, err := nearestLineage(dir)
@@ -120,24 +120,24 @@ func (s *Store) checkForbidden(real string, is files.Identity, above []files.Ide
 			return err
 		}
 		if slices.Contains(line, is) {
-			return errForbiddenDir // it holds forbidden ground, or is that
+			return errForbiddenDir // it contains a forbidden directory, or is one
 		}
 		if !inside {
 			continue
 		}
-		grounds := line[:1]
-		if deep && !files.SameMount(real, dir) { // in one mount what lies deeper has the ground above it
-			grounds = append(slices.Clone(grounds), childIdentities(dir, s.deadPrefix)...)
+		forbidden := line[:1]
+		if deep && !files.SameMount(real, dir) { // within one mount, the lineage of a deeper directory contains dir
+			forbidden = append(slices.Clone(forbidden), childIdentities(dir, s.deadPrefix)...)
 		}
-		if slices.ContainsFunc(above, func(a files.Identity) bool { return slices.Contains(grounds, a) }) {
+		if slices.ContainsFunc(above, func(a files.Identity) bool { return slices.Contains(forbidden, a) }) {
 			return errForbiddenDir
 		}
 	}
 	return nil
 }
 
-// nearestLineage is the lineage of a directory or, with exists false, of the nearest one
-// above it that is there.
+// nearestLineage returns the lineage of a directory or, with exists false, of its nearest
+// ancestor that exists.
 func nearestLineage(dir string) (line []files.Identity, exists bool, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		real, err := filepath.EvalSymlinks(at)
@@ -151,8 +151,8 @@ func nearestLineage(dir string) (line []files.Identity, exists bool, err error) 
 	}
 }
 
-// childIdentities identifies the directories in a directory, as far as that can be told, but
-// for those of workspaces that are dead.
+// childIdentities returns the identities of the directories in a directory, without those
+// of dead workspaces and without those that can't be read.
 func childIdentities(dir, dead string) []files.Identity {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -174,8 +174,8 @@ func childIdentities(dir, dead string) []files.Identity {
 	return all
 }
 
-// openRoot opens the files of a workspace under the policy of m, and makes sure that
-// a directory in place is the one that it was.
+// openRoot opens the files of a workspace under the policy of m, and checks the identity of
+// a directory in place.
 func (h *Handle) openRoot(m *State) (*files.Root, error) {
 	root, err := h.openFunc(h.dir, &files.Options{
 		ReadOnly: m.Policy.ReadOnly, Sync: m.Policy.Durable, NoSymlinks: m.Dir != "", Commit: h.CommitGuard(m),
@@ -196,7 +196,7 @@ func (h *Handle) openRoot(m *State) (*files.Root, error) {
 	return root, nil
 }
 
-// checkIdentity compares what was opened with what m says of it.
+// checkIdentity compares the opened directory with the identity in m.
 func (h *Handle) checkIdentity(m *State, root *files.Root) error {
 	is, err := root.Identity()
 	if err != nil {
@@ -210,19 +210,19 @@ func (h *Handle) checkIdentity(m *State, root *files.Root) error {
 		err = h.store.checkForbidden(m.Real, is, above, false)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the directory of the workspace belongs to the data of Croft now, or holds it", fault.Failed)
+		return fmt.Errorf("%w: the directory of the workspace now belongs to the data of Croft, or contains it", fault.Failed)
 	}
 	return nil
 }
 
-// replacedError is Gone where something else has taken the place of the files.
+// replacedError is Gone for a workspace whose directory was replaced.
 func (s *Store) replacedError() error {
-	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path leads through a symlink now: %w", s.kind, fault.Failed)
+	err := fmt.Errorf("%s: the directory of the workspace was replaced, or its path now has a symlink: %w", s.kind, fault.Failed)
 	return fault.WithCause(err, fault.CauseGone)
 }
 
-// dirUnchanged reports whether the directory is still where and what it was when the
-// handle was built.
+// dirUnchanged reports whether the directory at the path of the handle is still the one
+// that the handle opened.
 func (h *Handle) dirUnchanged() bool {
 	if h.info == nil {
 		is, err := files.Identify(h.dir)

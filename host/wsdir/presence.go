@@ -13,21 +13,19 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// A presence shows that a process holds the workspace, and so lets the next one
-// tell whether a process died while it did: then temporary files of its writes
-// may be in the tree, and only then is the tree walked to remove them.
-//
-// The file is locked, shared, by each handle. It has a byte in it while anyone
-// holds the workspace; whoever finds it unlocked with that byte knows of a
-// crash, and notes it in a second file, which goes when the tree was cleaned: not
-// by one who may only read it.
+// presence detects a crashed process. Each handle holds a shared flock on the file
+// "in-use", which contains a byte while any handle is open. An unlocked file with that byte
+// means that a process crashed: "in-use.suspect" is created, the tree is walked once to
+// remove leftover temporary files, and "in-use.suspect" is removed. A handle that may only
+// read leaves "in-use.suspect" for the next one.
 type presence struct {
 	path string
 	lock *flock.Flock
 }
 
-// cleanTempsDelay returns how long after a crash all that it left can be told from the
-// living: at once where temporary files are locked, and else by their age.
+// cleanTempsDelay returns how long after a crash leftover temporary files can be told from
+// those in use: at once on Linux, where temporary files in use are locked, and otherwise by
+// their age.
 func cleanTempsDelay() time.Duration {
 	if runtime.GOOS == "linux" {
 		return 0
@@ -35,8 +33,9 @@ func cleanTempsDelay() time.Duration {
 	return 2 * time.Minute
 }
 
-// acquirePresence takes part in holding the workspace. Of a directory in place that is held
-// for the first time nobody knows who died in it.
+// acquirePresence takes the shared flock and handles the traces of a crash. The first use
+// of a directory in place counts as a suspected crash, because an earlier workspace may
+// have left temporary files in it.
 func acquirePresence(ctx context.Context, path string, root *files.Root, readOnly, inPlace bool) (*presence, error) {
 	h := &presence{path: path, lock: flock.New(path)}
 	_, err := os.Lstat(path)
@@ -46,7 +45,7 @@ func acquirePresence(ctx context.Context, path string, root *files.Root, readOnl
 		err = h.markDirty(unknown)
 	}
 	if err == nil {
-		_, err = h.lock.TryRLockContext(ctx, time.Millisecond) // waits for one who is in first
+		_, err = h.lock.TryRLockContext(ctx, time.Millisecond) // waits while another process is in markDirty
 	}
 	if err == nil && !readOnly {
 		err = h.cleanTemps(ctx, root)
@@ -59,7 +58,8 @@ func acquirePresence(ctx context.Context, path string, root *files.Root, readOnl
 
 func (h *presence) suspectPath() string { return h.path + ".suspect" }
 
-// markDirty notes a crash of those before, or that there may have been one.
+// markDirty writes the byte. It creates the suspect file if the byte was there already, or
+// if unknown is set. The exclusive flock is held.
 func (h *presence) markDirty(unknown bool) error {
 	data, err := os.ReadFile(h.path)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *presence) markDirty(unknown bool) error {
 	return f.Close()
 }
 
-// cleanTemps removes what a crash left, once that can be told.
+// cleanTemps removes the temporary files that a crash left, after cleanTempsDelay.
 func (h *presence) cleanTemps(ctx context.Context, root *files.Root) error {
 	info, err := os.Stat(h.suspectPath())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < cleanTempsDelay() {
@@ -95,17 +95,17 @@ func (h *presence) cleanTemps(ctx context.Context, root *files.Root) error {
 	return os.Remove(h.suspectPath())
 }
 
-// release ends holding. The last one leaves the file empty.
+// release gives the flock up. The last handle truncates the file.
 func (h *presence) release() error {
 	if err := h.lock.Close(); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(h.path); err != nil {
-		return nil // destroyed meanwhile; locking would make it anew
+		return nil // destroyed meanwhile; locking would create it again
 	}
 	last := flock.New(h.path)
 	if ok, err := last.TryLock(); err != nil || !ok { // the workspace may be gone by now
-		return last.Close() // others hold it, and one of them will be the last
+		return last.Close() // another handle is open, and truncates the file later
 	}
 	err := os.Truncate(h.path, 0)
 	if errors.Is(err, fs.ErrNotExist) {

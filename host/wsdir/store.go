@@ -24,26 +24,28 @@ const (
 // StateName is the name of the state of a workspace of a kind, in its directory.
 func StateName(kind string) string { return "state-" + kind + ".json" }
 
-const lockName = "state.lock" // shared by commits of changes of files, exclusive by changes of the state
+// lockName is locked shared while a change of a file commits, and exclusively while the
+// state changes.
+const lockName = "state.lock"
 
-// Config says where workspaces are kept.
+// Config says where the workspace directories of a provider are.
 type Config struct {
 	Kind string // of the provider; required
-	Root string // made where it does not exist; required
+	Root string // created if missing; required
 
-	// Forbidden are directories that no directory in place may be, lie in or
-	// hold, besides Root: all that Croft keeps for itself.
+	// Forbidden are directories that no directory in place may be, lie in or contain,
+	// besides Root: the data of Croft.
 	Forbidden []string
 
-	// Roots are directories of the host: one that is used in place must be one
-	// of them or lie in one. Nil is any; an empty list lets none be used.
+	// Roots are directories of the host. A directory used in place must be one of them or
+	// lie in one. Nil allows any directory; an empty list allows no directory.
 	Roots []string
 
 	Log    *slog.Logger // nil is silent
-	BootID string       // names the present boot of the host; "" is what the kernel says
+	BootID string       // names the present boot of the host; "" asks the kernel
 }
 
-// A Store is the root below which one provider has its workspaces. It is safe
+// A Store is the root below which one provider has its workspace directories. It is safe
 // for concurrent use.
 type Store struct {
 	kind      string
@@ -53,10 +55,10 @@ type Store struct {
 	forbidden []string // absolute; with root
 	roots     []string // absolute; nil is any
 
-	newPrefix, deadPrefix, rootLock string // with the kind in them, because others may work in the same directory
+	newPrefix, deadPrefix, rootLock string // contain the kind, because providers of other kinds may share the root
 }
 
-// New returns the ground that cfg describes. Nothing is made yet.
+// New returns the store that cfg describes. It creates nothing on disk.
 func New(cfg *Config) (*Store, error) {
 	if cfg.Root == "" {
 		return nil, fmt.Errorf("%s: config: %w: Root is missing", cfg.Kind, fault.InvalidArgument)
@@ -94,10 +96,11 @@ func New(cfg *Config) (*Store, error) {
 	return s, nil
 }
 
-// LockName is the name, below a root, of the file that providers of a kind lock.
+// LockName returns the name, below a root, of the flock file that providers of a kind
+// share.
 func LockName(kind string) string { return ".lock-" + kind }
 
-// bootID is "" where the kernel has none; then no boot differs from another.
+// bootID returns "" if the kernel has no boot id; then a reboot is not detected.
 func bootID() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -114,12 +117,12 @@ func (s *Store) Path(elem ...string) string {
 // Boot names the present boot of the host.
 func (s *Store) Boot() string { return s.boot }
 
-// Log is where the ground, and its provider, say what nobody is told otherwise.
+// Log returns the logger of the store and its provider, for failures that no caller
+// receives.
 func (s *Store) Log() *slog.Logger { return s.log }
 
-// Lock makes the root and takes the lock on it, which making, ending and changing
-// a workspace needs. It is held for a few system calls, never while a tree is
-// removed.
+// Lock creates the root and takes its flock, which creating, destroying and changing a
+// workspace needs. The flock is held for a few system calls, never while a tree is removed.
 func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
 	l, err := flockfile.Lock(ctx, s.Path(s.rootLock))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,18 +136,18 @@ func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
 	return func() { l.Close() }, nil //nolint:errcheck // the lock ends with the descriptor
 }
 
-// Gone is the error of Resolve for a workspace whose files are gone. It says
-// nothing of the ref, which comes from storage that others may write.
+// Gone returns the error of Resolve for a workspace whose files are gone. The error does
+// not quote the ref, which comes from storage that other programs may write.
 func (s *Store) Gone() error { return goneError(s.kind) }
 
 func goneError(kind string) error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
 }
 
-// Resolve reads the state of the workspace that ref stands for. It decodes the payload of
-// ref, of which id is a field. A ref is refused that lacks one of the capabilities in
-// least, has one that workspaces on a ground never have, or has snapshots where there is
-// no store of them.
+// Resolve reads the state of the workspace that ref names. It decodes the payload of ref,
+// of which id is a field. It refuses a ref that lacks a capability of least, has a
+// capability that a workspace directory never has, or has snapshots while there is no
+// snapshot store.
 func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: resolve: %w", s.kind, err)
@@ -167,13 +170,13 @@ func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *st
 		return nil, err
 	}
 	if ref.Capabilities.Has(driver.CapSnapshot) && !store {
-		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: there is no store of them", s.kind, fault.Failed)
+		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: no snapshot store is configured", s.kind, fault.Failed)
 	}
 	return m, nil
 }
 
-// OpenFailed makes an error one that Open and Resolve may answer. What may pass
-// is transient; what the caller did wrong keeps its code.
+// OpenFailed converts an error to one that Open and Resolve may return. A lack of resources
+// is transient; other codes are kept.
 func (s *Store) OpenFailed(ctx context.Context, verb string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %s: %w", s.kind, verb, ctx.Err())

@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sweep removes the directories of workspaces that are not in live, and what a
-// crash left. What belongs to providers of other kinds stays. end, which may be
-// nil, is called with each directory before it is removed.
+// Sweep removes the directories of workspaces that are not in live, and those that a crash
+// left half made. Directories of other kinds stay. end, which may be nil, is called with
+// each directory before it is removed.
 func (s *Store) Sweep(ctx context.Context, live []string, end func(ctx context.Context, dir string) error) error {
 	dead, err := s.renameAllDead(ctx, live)
 	for _, name := range dead {
@@ -33,15 +33,15 @@ func (s *Store) Sweep(ctx context.Context, live []string, end func(ctx context.C
 	return nil
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace of this kind,
-// whole or not.
+// HasWorkspaces reports whether the root has a directory of a workspace of this kind, also
+// one that is new or dead.
 func (s *Store) HasWorkspaces() (bool, error) {
 	entries, err := os.ReadDir(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s: look for workspaces: %w", s.kind, err)
+		return false, fmt.Errorf("%s: list the workspace directories: %w", s.kind, err)
 	}
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		if strings.HasPrefix(e.Name(), s.newPrefix) || strings.HasPrefix(e.Name(), s.deadPrefix) {
@@ -55,7 +55,6 @@ func (s *Store) HasWorkspaces() (bool, error) {
 	}), nil
 }
 
-// removeDir removes the directory with the given name, after end.
 func (s *Store) removeDir(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
 	if err := s.callEnd(ctx, name, end); err != nil {
 		return err
@@ -63,7 +62,6 @@ func (s *Store) removeDir(ctx context.Context, name string, end func(ctx context
 	return files.RemoveTree(s.Path(name))
 }
 
-// callEnd calls end, which may be nil, with the directory of that name.
 func (s *Store) callEnd(ctx context.Context, name string, end func(ctx context.Context, dir string) error) error {
 	if end == nil {
 		return nil
@@ -75,7 +73,8 @@ func (s *Store) callEnd(ctx context.Context, name string, end func(ctx context.C
 	return nil
 }
 
-// renameAllDead gives what is to be removed a name that says so, and returns all such names.
+// renameAllDead gives each directory that is to be removed its .dead- name, and returns
+// those names.
 func (s *Store) renameAllDead(ctx context.Context, live []string) ([]string, error) {
 	if _, err := os.Lstat(s.root); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -97,14 +96,14 @@ func (s *Store) renameAllDead(ctx context.Context, live []string) ([]string, err
 		}
 		if name != "" {
 			dead = append(dead, name)
-			driver.Step(ctx, "buried")
+			driver.Step(ctx, "renamed dead")
 		}
 	}
 	return dead, nil
 }
 
-// renameIfDead decides about one entry of the root; it returns the name of what is to
-// be removed, or "".
+// renameIfDead returns the name of an entry of the root that is to be removed, after
+// renaming it if it is a workspace directory, or "".
 func (s *Store) renameIfDead(name string, live []string) (string, error) {
 	if id, ok := strings.CutPrefix(name, s.deadPrefix); ok {
 		if id, _, _ = strings.Cut(id, "-"); driver.ValidID(id) {
@@ -120,7 +119,7 @@ func (s *Store) renameIfDead(name string, live []string) (string, error) {
 	}
 	data, err := os.ReadFile(s.Dir(name).statePath())
 	if err != nil {
-		return "", nil // without a state it is not known to be ours
+		return "", nil // without a state file its kind is not known
 	}
 	if isTorn(data) {
 		return s.renameDead(name)
@@ -131,7 +130,7 @@ func (s *Store) renameIfDead(name string, live []string) (string, error) {
 	return s.renameDead(name)
 }
 
-// isOwnState reports whether a state, of this version or another, is of a workspace of
+// isOwnState reports whether a state file, of any version, belongs to the workspace id of
 // this kind.
 func (s *Store) isOwnState(data []byte, id string) bool {
 	var m struct {
@@ -141,13 +140,12 @@ func (s *Store) isOwnState(data []byte, id string) bool {
 	return json.Unmarshal(data, &m) == nil && m.Kind == s.kind && m.ID == id
 }
 
-// renameDead renames the directory of a workspace to a dead one's and returns that
-// name; where there is no workspace any more, the name that it would have. The
-// lock is held.
+// renameDead renames the directory of a workspace to its .dead- name and returns that name,
+// also if there is no such directory. The lock of the root is held.
 func (s *Store) renameDead(id string) (string, error) {
 	dead := s.deadPrefix + id
 	err := os.Rename(s.Path(id), s.Path(dead))
-	if errors.Is(err, fs.ErrExist) { // of a namesake, which someone may be removing just now
+	if errors.Is(err, fs.ErrExist) { // an earlier workspace of that id, which may be under removal
 		dead += "-" + driver.NewID()
 		err = os.Rename(s.Path(id), s.Path(dead))
 	}
@@ -157,7 +155,6 @@ func (s *Store) renameDead(id string) (string, error) {
 	return dead, err
 }
 
-// lockAndRenameDead is kill with the lock taken for it.
 func (s *Store) lockAndRenameDead(ctx context.Context, id string) (dead string, err error) {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
@@ -165,7 +162,7 @@ func (s *Store) lockAndRenameDead(ctx context.Context, id string) (dead string, 
 	}
 	defer unlock()
 	if dead, err = s.renameDead(id); err == nil {
-		driver.Step(ctx, "buried")
+		driver.Step(ctx, "renamed dead")
 	}
 	return dead, err
 }

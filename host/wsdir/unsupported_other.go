@@ -10,7 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Unsupported is a provider that opens nothing, of a kind that needs Linux.
+// Unsupported is a provider of a kind that needs Linux: each call fails with
+// fault.Unsupported.
 type Unsupported struct{ Name, Reason string }
 
 var _ driver.Provider = Unsupported{}
@@ -22,23 +23,23 @@ func (u Unsupported) unsupported(verb string) error {
 // Kind returns the kind.
 func (u Unsupported) Kind() string { return u.Name }
 
-// Probe says that nothing works here.
+// Probe fails.
 func (u Unsupported) Probe(context.Context) (driver.Traits, error) {
 	return driver.Traits{}, u.unsupported("probe")
 }
 
-// Open is refused.
+// Open fails.
 func (u Unsupported) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
 	return nil, u.unsupported("open")
 }
 
-// Resolve is refused.
+// Resolve fails.
 func (u Unsupported) Resolve(context.Context, driver.Ref) (*driver.Workspace, error) {
 	return nil, u.unsupported("resolve")
 }
 
-// Sweep finds nothing.
+// Sweep does nothing.
 func (Unsupported) Sweep(context.Context, []string) error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (Unsupported) Close() error { return nil }
