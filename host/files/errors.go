@@ -18,34 +18,34 @@ var (
 	errIsDir      = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
 	errNotDir     = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
 	errNotRegular = fmt.Errorf("%w: it is neither a regular file nor a directory; FIFOs, sockets and devices are refused", fault.InvalidArgument)
-	errHeld       = fmt.Errorf("%w: it is a mount point, and stays as it is", fault.PermissionDenied)
+	errMountPoint = fmt.Errorf("%w: it is a mount point, and stays as it is", fault.PermissionDenied)
 	errRoot       = fmt.Errorf("%w: the root itself stays as it is", fault.InvalidArgument)
 	errLeaves     = fmt.Errorf("%w: the path leaves the root", fault.SandboxViolation)
 	errConflict   = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)
 	errExists     = fmt.Errorf("%w: there is something of that name", fault.AlreadyExists)
 )
 
-// failed says which call failed, on what, and gives an errno its code.
-func failed(verb, name string, err error) error {
+// opError says which call failed, on what, and gives an errno its code.
+func opError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var code fault.Code
 	if errors.As(err, &code) {
-		return fmt.Errorf("boundary: %s %s: %w", verb, shown(name), err)
+		return fmt.Errorf("boundary: %s %s: %w", verb, quoteName(name), err)
 	}
 	if code = fault.Of(err); code == fault.Internal {
-		code = codeOf(err)
+		code = errnoCode(err)
 	}
 	if err.Error() == code.Error() {
-		return fmt.Errorf("boundary: %s %s: %w", verb, shown(name), code) // once says it
+		return fmt.Errorf("boundary: %s %s: %w", verb, quoteName(name), code) // once says it
 	}
-	return fmt.Errorf("boundary: %s %s: %w: %w", verb, shown(name), code, err)
+	return fmt.Errorf("boundary: %s %s: %w: %w", verb, quoteName(name), code, err)
 }
 
-// codeOf judges the errnos that package fault leaves open, because they mean
+// errnoCode judges the errnos that package fault leaves open, because they mean
 // something only to someone who works on files.
-func codeOf(err error) fault.Code {
+func errnoCode(err error) fault.Code {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return fault.Internal

@@ -13,28 +13,28 @@ import (
 // again, and that of an inode is used again when the directory is gone.
 type Identity struct{ Dev, Ino uint64 }
 
-var errNotPlain = fmt.Errorf("%w: the path leads through a symlink", fault.SandboxViolation)
+var errSymlinkInPath = fmt.Errorf("%w: the path leads through a symlink", fault.SandboxViolation)
 
 // Identify returns the identity of the directory at a path. Where any element of
 // the path is a symlink, that is fault.SandboxViolation.
 func Identify(dir string) (Identity, error) {
-	is, err := identify(dir)
-	return is, failed("identify", dir, err)
+	is, err := identifyDir(dir)
+	return is, opError("identify", dir, err)
 }
 
 // Lineage returns the identities of the directory at a path and of all above it, up
 // to the root of the host. Where any element of the path is a symlink, that is
 // fault.SandboxViolation.
 func Lineage(dir string) ([]Identity, error) {
-	line, err := lineage(dir)
-	return line, failed("identify", dir, err)
+	line, err := dirLineage(dir)
+	return line, opError("identify", dir, err)
 }
 
 // lineageByPath is lineage by the path of each directory.
 func lineageByPath(dir string) ([]Identity, error) {
 	var line []Identity
 	for at := dir; ; at = filepath.Dir(at) {
-		is, err := identify(at)
+		is, err := identifyDir(at)
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +48,11 @@ func lineageByPath(dir string) ([]Identity, error) {
 // Identity returns the identity of the root's directory, wherever that is now.
 func (r *Root) Identity() (Identity, error) {
 	if !r.acquire() {
-		return Identity{}, failed("identify", ".", ErrClosed)
+		return Identity{}, opError("identify", ".", ErrClosed)
 	}
-	defer r.done()
-	is, err := r.sys.identity()
-	return is, failed("identify", ".", err)
+	defer r.endCall()
+	is, err := r.sys.dirIdentity()
+	return is, opError("identify", ".", err)
 }
 
 // Resolve is where a path of the host leads: with the symlinks followed of as much of

@@ -9,40 +9,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPlain opens a directory by a path without symlinks.
-func openPlain(dir string, flags int) (int, error) {
+// openDirNoSymlinks opens a directory by a path without symlinks.
+func openDirNoSymlinks(dir string, flags int) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, dir, &oh) })
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return -1, errNotPlain
+		return -1, errSymlinkInPath
 	case errors.Is(err, unix.ENOTDIR):
 		if fi, err := os.Lstat(dir); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-			return -1, errNotPlain
+			return -1, errSymlinkInPath
 		}
 		return -1, errNotDir
 	}
 	return fd, err
 }
 
-func identify(dir string) (Identity, error) {
-	fd, err := openPlain(dir, unix.O_PATH)
+func identifyDir(dir string) (Identity, error) {
+	fd, err := openDirNoSymlinks(dir, unix.O_PATH)
 	if err != nil {
 		return Identity{}, err
 	}
 	defer closeFD(fd)
-	return system{fd: fd}.identity()
+	return system{fd: fd}.dirIdentity()
 }
 
-// lineage asks the directory itself what is above it, which takes one call for each
+// dirLineage asks the directory itself what is above it, which takes one call for each
 // and can't be led astray by who moves things about.
-func lineage(dir string) ([]Identity, error) {
-	fd, err := openPlain(dir, unix.O_PATH)
+func dirLineage(dir string) ([]Identity, error) {
+	fd, err := openDirNoSymlinks(dir, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
 	defer closeFD(fd)
-	last, err := system{fd: fd}.identity()
+	last, err := system{fd: fd}.dirIdentity()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func lineage(dir string) ([]Identity, error) {
 	}
 }
 
-func (s system) identity() (Identity, error) {
+func (s system) dirIdentity() (Identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(s.fd, &st); err != nil {
 		return Identity{}, err

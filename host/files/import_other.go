@@ -11,5 +11,5 @@ import (
 
 // Import is not there on this system; package workspace writes file by file.
 func (r *Root) Import(_ context.Context, _, name string, _ *driver.ImportOptions) (driver.ImportResult, error) {
-	return driver.ImportResult{}, failed("import", name, fault.Unsupported)
+	return driver.ImportResult{}, opError("import", name, fault.Unsupported)
 }

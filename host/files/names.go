@@ -54,46 +54,46 @@ const (
 	maxName = 4095 // bytes of a name, PATH_MAX without the NUL
 )
 
-// A target is a clean name: "." or elements without "", "." and "..".
-type target struct {
-	name string
-	dir  bool // it was written with a slash at the end, so it must be a directory
+// A cleanName is a clean name: "." or elements without "", "." and "..".
+type cleanName struct {
+	name      string
+	mustBeDir bool // it was written with a slash at the end, so it must be a directory
 }
 
-// split returns the directory and the last element of a clean name.
-func split(name string) (dir, base string) {
+// splitName returns the directory and the last element of a clean name.
+func splitName(name string) (dir, base string) {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		return name[:i], name[i+1:]
 	}
 	return ".", name
 }
 
-// join is the inverse of split.
-func join(dir, base string) string {
+// joinName is the inverse of split.
+func joinName(dir, base string) string {
 	if dir == "." {
 		return base
 	}
 	return dir + "/" + base
 }
 
-// clean judges a name and makes it a target. It never looks at any file.
-func clean(name string) (target, error) {
+// parseName judges a name and makes it a target. It never looks at any file.
+func parseName(name string) (cleanName, error) {
 	switch {
 	case name == "":
-		return target{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
+		return cleanName{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
 	case len(name) > maxName:
-		return target{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
+		return cleanName{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
 	case strings.IndexByte(name, 0) >= 0:
-		return target{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
+		return cleanName{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
 	case name[0] == '/':
-		return target{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
+		return cleanName{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
 	}
-	t := target{name: name, dir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
+	t := cleanName{name: name, mustBeDir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
 	if !isClean(name) {
 		t.name = path.Clean(name)
 	}
 	if t.name == ".." || strings.HasPrefix(t.name, "../") {
-		return target{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
+		return cleanName{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
 	}
 	return t, checkElems(t.name)
 }
@@ -122,8 +122,8 @@ func checkElems(name string) error {
 	return nil
 }
 
-// shown is a name as it appears in a message.
-func shown(name string) string {
+// quoteName is a name as it appears in a message.
+func quoteName(name string) string {
 	const most = 120
 	if len(name) > most {
 		name = name[:most] + "..."

@@ -25,9 +25,9 @@ type poller struct {
 
 // watchByPolling starts a poller. What is there now is what changes are
 // measured by.
-func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (changeSource, error) {
 	p := &poller{sys: s, name: name, isDir: isDir, deep: o.Recursive, batch: b, stop: make(chan struct{})}
-	p.seen = p.look()
+	p.seen = p.scanTree()
 	p.wg.Go(func() {
 		tick := time.NewTicker(max(pollEvery, o.Debounce))
 		defer tick.Stop()
@@ -36,7 +36,7 @@ func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, 
 			case <-p.stop:
 				return
 			case <-tick.C:
-				p.compare(p.look())
+				p.reportChanges(p.scanTree())
 			}
 		}
 	})
@@ -49,12 +49,12 @@ func (p *poller) close() error {
 	return nil
 }
 
-// look describes all that is watched. What can't be read is not there.
-func (p *poller) look() map[string]driver.Info {
+// scanTree describes all that is watched. What can't be read is not there.
+func (p *poller) scanTree() map[string]driver.Info {
 	seen := map[string]driver.Info{}
 	var visit func(name string)
 	visit = func(name string) {
-		infos, err := p.sys.readDir(target{name: name}, false)
+		infos, err := p.sys.readDir(cleanName{name: name}, false)
 		if err != nil {
 			return
 		}
@@ -71,13 +71,13 @@ func (p *poller) look() map[string]driver.Info {
 	if p.isDir {
 		visit(p.name)
 	} else {
-		dir, _ := split(p.name)
+		dir, _ := splitName(p.name)
 		visit(dir)
 	}
 	return seen
 }
 
-func (p *poller) compare(now map[string]driver.Info) {
+func (p *poller) reportChanges(now map[string]driver.Info) {
 	for path, info := range now {
 		before, known := p.seen[path]
 		switch {

@@ -18,31 +18,31 @@ import (
 // for it and without adopting it.
 const openFlags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
-func (s system) read(t target, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	if t.dir {
+func (s system) read(t cleanName, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	if t.mustBeDir {
 		return nil, driver.Info{}, errIsDir
 	}
 	fd, err := s.open(t.name, openFlags)
 	if err != nil {
-		return nil, driver.Info{}, notRegular(err)
+		return nil, driver.Info{}, nonRegularError(err)
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
-		err = regular(&st)
+		err = checkRegular(&st)
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, driver.Info{}, err
 	}
-	f := &reader{fd: fd, off: o.Offset, left: -1}
+	f := &rangeReader{fd: fd, off: o.Offset, left: -1}
 	if o.Limit > 0 {
 		f.left = o.Limit
 	}
 	return f, infoOf(t.name, &st), nil
 }
 
-// regular returns nil for a regular file.
-func regular(st *unix.Stat_t) error {
+// checkRegular returns nil for a regular file.
+func checkRegular(st *unix.Stat_t) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return nil
@@ -52,9 +52,9 @@ func regular(st *unix.Stat_t) error {
 	return errNotRegular
 }
 
-// notRegular explains the errnos by which an open tells of a socket, of a FIFO
+// nonRegularError explains the errnos by which an open tells of a socket, of a FIFO
 // without a reader, and of a device without a driver.
-func notRegular(err error) error {
+func nonRegularError(err error) error {
 	switch {
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
 		return errNotRegular
@@ -64,21 +64,21 @@ func notRegular(err error) error {
 	return err
 }
 
-// A reader reads a range of a regular file. It is a bare descriptor: files need
+// A rangeReader reads a range of a regular file. It is a bare descriptor: files need
 // no poller, and a read costs one system call and nothing else.
-type reader struct {
+type rangeReader struct {
 	mu   sync.Mutex // Close must not race with a read, or that reads another file
 	fd   int        // -1 when closed
 	off  int64
 	left int64 // -1 is up to the end
 }
 
-func (f *reader) Read(buf []byte) (int, error) {
+func (f *rangeReader) Read(buf []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.fd < 0:
-		return 0, failed("read", "file", fs.ErrClosed)
+		return 0, opError("read", "file", fs.ErrClosed)
 	case len(buf) == 0:
 		return 0, nil
 	case f.left == 0:
@@ -96,7 +96,7 @@ func (f *reader) Read(buf []byte) (int, error) {
 	}
 	n, err := pread(f.fd, buf, f.off)
 	if err != nil {
-		return 0, failed("read", "file", err)
+		return 0, opError("read", "file", err)
 	}
 	if n == 0 {
 		return 0, io.EOF
@@ -117,7 +117,7 @@ func pread(fd int, buf []byte, off int64) (int, error) {
 	}
 }
 
-func (f *reader) Close() error {
+func (f *rangeReader) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fd < 0 {
@@ -125,11 +125,11 @@ func (f *reader) Close() error {
 	}
 	err := unix.Close(f.fd)
 	f.fd = -1
-	return failed("close", "file", err)
+	return opError("close", "file", err)
 }
 
 // readDir lists a directory, with marks where they are asked for.
-func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
+func (s system) readDir(t cleanName, marks bool) ([]driver.Info, error) {
 	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
 	}
 	infos := make([]driver.Info, 0, len(names))
 	for _, base := range names {
-		info, err := lstat(fd, base, join(t.name, base), marks)
+		info, err := lstat(fd, base, joinName(t.name, base), marks)
 		if errors.Is(err, unix.ENOENT) { // it went since it was listed
 			continue
 		}
@@ -161,7 +161,7 @@ func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
 	}
 	info := infoOf(name, &st)
 	if marked {
-		info.ChangeToken = mark(&st)
+		info.ChangeToken = changeToken(&st)
 	}
 	var err error
 	if info.Type == driver.TypeSymlink {
@@ -208,7 +208,7 @@ func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 		for rest := buf[:n]; len(rest) > 0; {
 			d := (*unix.Dirent)(unsafe.Pointer(&rest[0]))
 			name := rest[unsafe.Offsetof(d.Name):d.Reclen]
-			name = name[:clen(name)]
+			name = name[:cstringLen(name)]
 			typ := d.Type
 			rest = rest[d.Reclen:]
 			if string(name) != "." && string(name) != ".." {
@@ -218,7 +218,7 @@ func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 	}
 }
 
-func clen(b []byte) int {
+func cstringLen(b []byte) int {
 	for i, c := range b {
 		if c == 0 {
 			return i

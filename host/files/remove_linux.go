@@ -12,16 +12,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, sync bool) error {
-	p, err := s.parent(t.name)
+func (s system) remove(ctx context.Context, t cleanName, o *driver.RemoveOptions, sync bool) error {
+	p, err := s.openParent(t.name)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if t.dir {
+	if t.mustBeDir {
 		err = unix.EISDIR
 	} else {
-		err = s.unlink(p.fd, p.base, 0)
+		err = s.unlink(p.dirfd, p.base, 0)
 	}
 	if errors.Is(err, unix.EISDIR) {
 		if o.Recursive {
@@ -39,7 +39,7 @@ func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, s
 
 // unlink is unlink for what may be a mount point.
 func (s system) unlink(fd int, base string, flags int) error {
-	if err := s.mayReplace(place{fd: fd, base: base}); err != nil {
+	if err := s.mayReplace(atPath{dirfd: fd, base: base}); err != nil {
 		return err
 	}
 	return unlink(fd, base, flags)
@@ -51,8 +51,8 @@ func unlink(fd int, base string, flags int) error {
 }
 
 // removeEmpty removes a directory that has nothing but what a crash left.
-func (s system) removeEmpty(ctx context.Context, p place) error {
-	err := s.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+func (s system) removeEmpty(ctx context.Context, p atPath) error {
+	err := s.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
 		return errNotDir
@@ -60,7 +60,7 @@ func (s system) removeEmpty(ctx context.Context, p place) error {
 		return err
 	}
 	full := fmt.Errorf("%w: the directory is not empty; removing it with all below it has to be asked for", fault.AlreadyExists)
-	fd, err := openDirAt(p.fd, p.base)
+	fd, err := openDirAt(p.dirfd, p.base)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s system) removeEmpty(ctx context.Context, p place) error {
 	if err := removeTemps(ctx, fd); err != nil {
 		return err
 	}
-	if s.unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
+	if s.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR) != nil {
 		return full
 	}
 	return nil
@@ -89,15 +89,15 @@ func openDirAt(fd int, base string) (int, error) {
 const maxOpenDirs = 64
 
 // removeTree removes a directory with all below it.
-func removeTree(ctx context.Context, p place) error {
+func removeTree(ctx context.Context, p atPath) error {
 	r := remover{stopped: ctx.Err}
 	return r.remove(p)
 }
 
 // forceRemove removes what is at a path of the host, with all below it.
 func forceRemove(path string) error {
-	p := place{fd: unix.AT_FDCWD, base: path}
-	err := unlink(p.fd, p.base, 0)
+	p := atPath{dirfd: unix.AT_FDCWD, base: path}
+	err := unlink(p.dirfd, p.base, 0)
 	if errors.Is(err, unix.EISDIR) {
 		r := remover{stopped: func() error { return nil }, force: true}
 		err = r.remove(p)
@@ -117,8 +117,8 @@ type remover struct {
 	moved   bool         // something was moved to top and is still to be removed
 }
 
-func (r *remover) remove(p place) (err error) {
-	r.top, err = r.open(p.fd, p.base)
+func (r *remover) remove(p atPath) (err error) {
+	r.top, err = r.openDir(p.dirfd, p.base)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return errNotDir
 	}
@@ -128,15 +128,15 @@ func (r *remover) remove(p place) (err error) {
 	defer closeFD(r.top)
 	for r.moved = true; r.moved; {
 		r.moved = false
-		if err := r.empty(r.top, 0); err != nil {
+		if err := r.removeEntries(r.top, 0); err != nil {
 			return err
 		}
 	}
-	return r.sys.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+	return r.sys.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 }
 
-// open opens a directory that is to be emptied.
-func (r *remover) open(at int, base string) (int, error) {
+// openDir opens a directory that is to be emptied.
+func (r *remover) openDir(at int, base string) (int, error) {
 	fd, err := openDirAt(at, base)
 	if !r.force {
 		return fd, err
@@ -162,8 +162,8 @@ func (r *remover) open(at int, base string) (int, error) {
 	return fd, err
 }
 
-// empty removes all that is in a directory, which lies so many below the top.
-func (r *remover) empty(fd, depth int) error {
+// removeEntries removes all that is in a directory, which lies so many below the top.
+func (r *remover) removeEntries(fd, depth int) error {
 	var names []string
 	buf := make([]byte, 32<<10)
 	if err := eachEntry(fd, buf, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
@@ -180,7 +180,7 @@ func (r *remover) empty(fd, depth int) error {
 		}
 		err := r.sys.unlink(fd, base, 0)
 		if errors.Is(err, unix.EISDIR) {
-			err = r.below(fd, base, depth+1)
+			err = r.removeSubdir(fd, base, depth+1)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
@@ -189,19 +189,19 @@ func (r *remover) empty(fd, depth int) error {
 	return nil
 }
 
-func (r *remover) below(fd int, base string, depth int) error {
+func (r *remover) removeSubdir(fd int, base string, depth int) error {
 	if depth > maxOpenDirs {
-		if err := r.sys.mayReplace(place{fd: fd, base: base}); err != nil {
+		if err := r.sys.mayReplace(atPath{dirfd: fd, base: base}); err != nil {
 			return err
 		}
 		r.moved = true
 		return unix.Renameat(fd, base, r.top, tempName())
 	}
-	sub, err := r.open(fd, base)
+	sub, err := r.openDir(fd, base)
 	if err != nil {
 		return err
 	}
-	err = r.empty(sub, depth)
+	err = r.removeEntries(sub, depth)
 	closeFD(sub)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		fd, err := s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		fd, err := s.resolvePath(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 		if err != nil {
 			return nil // it went, or is not ours to read
 		}
@@ -237,7 +237,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return err
 		}
 		for _, base := range dirs {
-			if err := visit(join(name, base)); err != nil {
+			if err := visit(joinName(name, base)); err != nil {
 				return err
 			}
 		}
@@ -282,12 +282,12 @@ func removeStale(ctx context.Context, dir int, base string) {
 		return
 	}
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // a tree that was being imported
-	if !isDir && regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if !isDir && checkRegular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
 	// Another cleaner may have been faster, and what is left is there the next time.
 	if isDir {
-		_ = removeTree(context.WithoutCancel(ctx), place{fd: dir, base: base})
+		_ = removeTree(context.WithoutCancel(ctx), atPath{dirfd: dir, base: base})
 		return
 	}
 	_ = unlink(dir, base, 0)

@@ -13,11 +13,11 @@ const tempTries = 100
 
 // makeTemp makes the temporary file and locks it, so that CleanTemps of another
 // process knows that it is in use.
-func (w *writer) makeTemp() error {
+func (w *fileWriter) makeTemp() error {
 	for range tempTries {
 		w.temp = tempName()
 		fd, err := retry(func() (int, error) {
-			return unix.Openat(w.place.fd, w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, w.newMode(&w.was)&0o777)
+			return unix.Openat(w.dest.dirfd, w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, w.newMode(&w.old)&0o777)
 		})
 		if err == nil {
 			if lockTemp(fd) {
@@ -45,13 +45,13 @@ func lockTemp(fd int) bool {
 
 // discard lets go of the temporary file, and removes it unless it has become
 // the file.
-func (w *writer) discard() {
+func (w *fileWriter) discard() {
 	if w.fd >= 0 {
 		closeFD(w.fd)
 		w.fd = -1
 	}
 	if w.temp != "" {
-		_ = unix.Unlinkat(w.place.fd, w.temp, 0) // CleanTemps gets what stays
+		_ = unix.Unlinkat(w.dest.dirfd, w.temp, 0) // CleanTemps gets what stays
 		w.temp = ""
 	}
 }

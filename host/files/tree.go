@@ -11,14 +11,14 @@ import (
 )
 
 // withContext is a reader that ends with the context.
-func withContext(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
+func withContext(ctx context.Context, r io.Reader) io.Reader { return &ctxReader{ctx, r} }
 
-type contextReader struct {
+type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-func (c *contextReader) Read(buf []byte) (int, error) {
+func (c *ctxReader) Read(buf []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -34,16 +34,16 @@ func (r *Root) Edit(ctx context.Context, name string, edits []driver.Edit, opts 
 	for try := 1; ; try++ {
 		res, raced, err := r.editOnce(ctx, name, edits, opts)
 		if !raced || try == tries || opts.IfMatch != "" {
-			return res, failed("edit", name, err)
+			return res, opError("edit", name, err)
 		}
 	}
 }
 
 func (r *Root) editOnce(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, raced bool, err error) {
-	if _, err := r.begin(ctx, changes, "edit", name); err != nil {
+	if _, err := r.beginCall(ctx, changes, "edit", name); err != nil {
 		return res, false, err
 	}
-	defer r.done()
+	defer r.endCall()
 	body, info, err := r.Read(ctx, name, nil)
 	if err != nil {
 		return res, false, err
@@ -77,7 +77,7 @@ func (r *Root) editOnce(ctx context.Context, name string, edits []driver.Edit, o
 
 // digest is the digest of a file, or of a tree in the order that
 // driver.TreeDigest wants.
-func (r *Root) digest(ctx context.Context, t target) (string, error) {
+func (r *Root) digest(ctx context.Context, t cleanName) (string, error) {
 	info, err := r.sys.stat(ctx, t, &driver.StatOptions{Digest: true})
 	if err != nil || info.Type == driver.TypeFile {
 		return info.Digest, err
@@ -95,7 +95,7 @@ func (r *Root) digestDir(ctx context.Context, sum *driver.TreeDigest, name, rel 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	infos, err := r.sys.readDir(target{name: name}, false)
+	infos, err := r.sys.readDir(cleanName{name: name}, false)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (r *Root) digestDir(ctx context.Context, sum *driver.TreeDigest, name, rel 
 		path := strings.TrimPrefix(rel+"/"+info.Name(), "/")
 		var content string
 		if info.Type == driver.TypeFile {
-			now, err := r.sys.stat(ctx, target{name: info.Path}, &driver.StatOptions{NoFollow: true, Digest: true})
+			now, err := r.sys.stat(ctx, cleanName{name: info.Path}, &driver.StatOptions{NoFollow: true, Digest: true})
 			if err != nil {
 				return err
 			}
@@ -126,15 +126,15 @@ const defaultPage = 1000
 // Next of a page is the last path in it: entries that come or go between two
 // pages neither hide nor repeat others.
 func (r *Root) List(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
-	t, err := r.begin(ctx, reads, "list", name)
+	t, err := r.beginCall(ctx, reads, "list", name)
 	if err != nil {
 		return driver.Listing{}, err
 	}
-	defer r.done()
+	defer r.endCall()
 	l := lister{sys: r.sys, opts: *orZero(opts)}
 	if l.opts.Depth < -1 || l.opts.Limit < 0 {
 		err := fmt.Errorf("%w: depth %d, limit %d; depth is -1 for all, and limit not negative", fault.InvalidArgument, l.opts.Depth, l.opts.Limit)
-		return driver.Listing{}, failed("list", name, err)
+		return driver.Listing{}, opError("list", name, err)
 	}
 	if l.opts.Depth == 0 {
 		l.opts.Depth = 1
@@ -142,8 +142,8 @@ func (r *Root) List(ctx context.Context, name string, opts *driver.ListOptions) 
 	if l.opts.Limit == 0 {
 		l.opts.Limit = defaultPage
 	}
-	if err := l.dir(ctx, t.name, l.opts.Depth, t.name); err != nil {
-		return driver.Listing{}, failed("list", name, err)
+	if err := l.listDir(ctx, t.name, l.opts.Depth, t.name); err != nil {
+		return driver.Listing{}, opError("list", name, err)
 	}
 	return l.page, nil
 }
@@ -155,11 +155,11 @@ type lister struct {
 	full bool // there is more than the page holds
 }
 
-func (l *lister) dir(ctx context.Context, name string, depth int, top string) error {
+func (l *lister) listDir(ctx context.Context, name string, depth int, top string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	infos, err := l.sys.readDir(target{name: name}, l.opts.ChangeToken)
+	infos, err := l.sys.readDir(cleanName{name: name}, l.opts.ChangeToken)
 	if err != nil && name != top && fault.Of(err) != fault.ResourceExhausted {
 		return nil // it went while we listed, or is not ours to read; it is listed itself
 	}
@@ -177,7 +177,7 @@ func (l *lister) dir(ctx context.Context, name string, depth int, top string) er
 			continue // it and all below it were in a page before
 		}
 		if info.Type == driver.TypeDir && depth != 1 {
-			if err := l.dir(ctx, info.Path, depth-1, top); err != nil || l.full {
+			if err := l.listDir(ctx, info.Path, depth-1, top); err != nil || l.full {
 				return err
 			}
 		}

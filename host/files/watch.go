@@ -25,7 +25,7 @@ const (
 // symlink at its end, too; a file is watched by its name, so that it may be
 // replaced. The watcher must be closed.
 func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	t, err := r.begin(ctx, reads, "watch", name)
+	t, err := r.beginCall(ctx, reads, "watch", name)
 	if err != nil {
 		return nil, err
 	}
@@ -43,46 +43,46 @@ func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 	if err == nil && info.Type != driver.TypeDir && info.Type != driver.TypeFile {
 		err = errNotRegular
 	}
-	w := &watcher{r: r, batch: newBatch(o.Debounce)}
+	w := &fsWatcher{r: r, batch: newBatch(o.Debounce)}
 	if err == nil {
-		w.source, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
+		w.changes, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
 	}
 	if err != nil {
-		r.done()
-		return nil, failed("watch", name, err)
+		r.endCall()
+		return nil, opError("watch", name, err)
 	}
 	return w, nil
 }
 
-// A source feeds a batch until it is closed.
-type source interface{ close() error }
+// A changeSource feeds a batch until it is closed.
+type changeSource interface{ close() error }
 
-// watcher is a driver.Watcher. It holds on to the root until it is closed.
-type watcher struct {
-	r      *Root
-	source source
+// fsWatcher is a driver.Watcher. It holds on to the root until it is closed.
+type fsWatcher struct {
+	r       *Root
+	changes changeSource
 	*batch
 	once sync.Once
 	err  error
 }
 
-func (w *watcher) Close() error {
+func (w *fsWatcher) Close() error {
 	w.once.Do(func() {
 		close(w.done)
-		w.err = w.source.close()
-		if err := w.r.end(); w.err == nil {
+		w.err = w.changes.close()
+		if err := w.r.releaseRef(); w.err == nil {
 			w.err = err
 		}
 	})
-	return failed("close", "watcher", w.err)
+	return opError("close", "watcher", w.err)
 }
 
 // A batch gathers changes until someone asks for them.
 type batch struct {
 	debounce time.Duration
 	done     chan struct{} // closed by Close
-	turn     chan struct{} // held by the one that waits in Next
-	some     chan struct{} // has a token while there may be something
+	nextSem  chan struct{} // held by the one that waits in Next
+	ready    chan struct{} // has a token while there may be something
 
 	mu       sync.Mutex
 	first    time.Time                  // when what is pending began; guarded by mu
@@ -92,7 +92,7 @@ type batch struct {
 
 func newBatch(debounce time.Duration) *batch {
 	return &batch{
-		debounce: debounce, done: make(chan struct{}), turn: make(chan struct{}, 1), some: make(chan struct{}, 1),
+		debounce: debounce, done: make(chan struct{}), nextSem: make(chan struct{}, 1), ready: make(chan struct{}, 1),
 		pending: map[string]driver.ChangeOp{},
 	}
 }
@@ -118,18 +118,18 @@ func (b *batch) wakeLocked() {
 		b.first = time.Now()
 	}
 	select {
-	case b.some <- struct{}{}:
+	case b.ready <- struct{}{}:
 	default:
 	}
 }
 
 // Next waits for a batch.
 func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
-	if err := b.wait(ctx, b.turn, nil); err != nil {
+	if err := b.waitChan(ctx, b.nextSem, nil); err != nil {
 		return driver.Changes{}, err
 	}
-	defer func() { <-b.turn }()
-	if err := b.wait(ctx, nil, b.some); err != nil {
+	defer func() { <-b.nextSem }()
+	if err := b.waitChan(ctx, nil, b.ready); err != nil {
 		return driver.Changes{}, err
 	}
 	b.mu.Lock()
@@ -145,13 +145,13 @@ func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.wakeLocked() // what is pending is for the next call
-		return driver.Changes{}, failed("watch", "changes", ctx.Err())
+		return driver.Changes{}, opError("watch", "changes", ctx.Err())
 	}
-	return b.take(), nil
+	return b.drain(), nil
 }
 
-// wait waits until it can send to one channel or receive from another.
-func (b *batch) wait(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
+// waitChan waits until it can send to one channel or receive from another.
+func (b *batch) waitChan(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
 	select {
 	case <-b.done:
 		return io.EOF
@@ -163,12 +163,12 @@ func (b *batch) wait(ctx context.Context, send chan<- struct{}, receive <-chan s
 	case <-b.done:
 		return io.EOF
 	case <-ctx.Done():
-		return failed("watch", "changes", ctx.Err())
+		return opError("watch", "changes", ctx.Err())
 	}
 	return nil
 }
 
-func (b *batch) take() driver.Changes {
+func (b *batch) drain() driver.Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := driver.Changes{Overflow: b.overflow, Changes: make([]driver.Change, 0, len(b.pending))}
@@ -179,7 +179,7 @@ func (b *batch) take() driver.Changes {
 	clear(b.pending)
 	b.overflow, b.first = false, time.Time{}
 	select { // what was said to be there is taken
-	case <-b.some:
+	case <-b.ready:
 	default:
 	}
 	return c
