@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A copier copies by names, each of which is resolved inside the root, so a tree
-// that changes while it is copied can't lead out.
+// A copier copies by name. Each name is resolved inside the root, so a tree that changes
+// during the copy can't lead outside.
 type copier struct {
 	r    *Root
 	opts *driver.CopyOptions
@@ -31,7 +31,7 @@ func (c *copier) copy(ctx context.Context, from, to cleanName) error {
 	case info.Type != driver.TypeDir:
 		return errNotRegular
 	case !c.opts.Recursive:
-		return fmt.Errorf("%w: it is a directory; copying it with all below it has to be asked for", fault.InvalidArgument)
+		return fmt.Errorf("%w: it is a directory; set Recursive to copy a tree", fault.InvalidArgument)
 	case to.name == from.name || strings.HasPrefix(to.name, from.name+"/"):
 		return fmt.Errorf("%w: a directory can't be copied into itself", fault.InvalidArgument)
 	}
@@ -41,8 +41,8 @@ func (c *copier) copy(ctx context.Context, from, to cleanName) error {
 	return notEvicted(c.copyTopDir(ctx, info, from.name, to.name))
 }
 
-// notEvicted is the error of a tree of which a part may have been copied. Evicted
-// would say that nothing was, and that the call may be made again.
+// notEvicted changes the code Evicted of a copy of a tree to Unavailable. Evicted would
+// promise that nothing was copied and that the call may be repeated.
 func notEvicted(err error) error {
 	if errors.Is(err, fault.Evicted) {
 		return fmt.Errorf("%w: the tree was copied in part: %v", fault.Unavailable, err) //nolint:errorlint // its code is not to be found
@@ -50,9 +50,8 @@ func notEvicted(err error) error {
 	return err
 }
 
-// checkNotInside refuses to copy a directory into itself by way of a symlink. It goes up
-// from the nearest directory that exists, as the system and not as the words
-// have it.
+// checkNotInside refuses to copy a directory into itself through a symlink. It compares
+// inodes from the nearest existing parent of the destination up to the root.
 func (c *copier) checkNotInside(ctx context.Context, from, to cleanName) error {
 	at, _ := splitName(to.name)
 	for at != "." && fault.Of(c.checkExists(ctx, at)) == fault.NotFound {
@@ -79,7 +78,7 @@ func (c *copier) checkExists(ctx context.Context, name string) error {
 	return err
 }
 
-// copyTopDir makes the directory at the new name and copies into it.
+// copyTopDir creates the destination directory and copies the entries into it.
 func (c *copier) copyTopDir(ctx context.Context, info driver.Info, from, to string) error {
 	err := c.r.sys.mkdir(cleanName{name: to}, &driver.MkdirOptions{Mode: dirMode(info)}, c.r.opts.Sync)
 	if fault.Of(err) == fault.NotFound && c.opts.Parents {
@@ -94,8 +93,8 @@ func (c *copier) copyTopDir(ctx context.Context, info driver.Info, from, to stri
 	return c.copyEntries(ctx, from, to)
 }
 
-// dirMode keeps a directory writable for us until it is filled; it is what the
-// source has otherwise.
+// dirMode returns the mode of the source, writable for the owner until the directory is
+// complete.
 func dirMode(info driver.Info) fs.FileMode { return info.Mode.Perm() | 0o700 }
 
 func (c *copier) copyEntries(ctx context.Context, from, to string) error {
@@ -142,8 +141,8 @@ func (c *copier) copyDir(ctx context.Context, info driver.Info, dest string) err
 	return err
 }
 
-// copySymlink copies a symlink as it is. What it points to is judged when somebody
-// follows it.
+// copySymlink copies a symlink with its target unchecked. A call that follows the symlink
+// checks it.
 func (c *copier) copySymlink(ctx context.Context, info driver.Info, dest string) error {
 	err := c.r.sys.symlinkUnchecked(info.Target, dest, c.r.opts.Sync)
 	if fault.Of(err) != fault.AlreadyExists || c.opts.CreateOnly {

@@ -17,10 +17,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Import brings a directory of the host to name, where nothing may be. It is made
-// aside, under a name that nothing lists, and renamed when it is whole. Symlinks
-// are brought as they are, unless they lead out of the root; FIFOs, sockets and
-// devices stay out. dir itself is the caller's word; below it nothing is followed.
+// Import copies a directory of the host to name, which must not exist. The tree is built
+// under a temporary name and renamed when it is complete. Symlinks are copied unless they
+// lead out of the root; FIFOs, sockets and devices are skipped. The caller is trusted for
+// dir itself; no symlink below it is followed.
 func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	t, err := r.beginCall(ctx, changes, "import", name)
 	if err != nil {
@@ -49,16 +49,15 @@ func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.Import
 	return m.res, nil
 }
 
-// An importer brings one directory in. Directories are filled by whoever is
-// free: the one who found them, or a further goroutine for each processor.
+// An importer copies one directory, with one goroutine for each processor.
 type importer struct {
 	root *Root
 	opts driver.ImportOptions
-	ctx  context.Context // of the one call that an importer is
-	top  string          // the name that the tree is to have
+	ctx  context.Context // of the call of Import
+	top  string          // the name of the new tree
 
-	mask    uint32        // permissions that the process can't give when it makes a file
-	spare   chan struct{} // a slot for each further goroutine
+	mask    uint32        // the umask of the process
+	spare   chan struct{} // semaphore of the additional goroutines
 	copied  atomic.Bool   // a file was copied, because it could not be cloned
 	noClone atomic.Bool
 
@@ -66,7 +65,7 @@ type importer struct {
 	res driver.ImportResult // guarded by mu
 }
 
-// run makes the tree aside and puts it in its place.
+// run builds the tree under a temporary name and renames it.
 func (m *importer) run(src int) error {
 	p, err := m.root.sys.openParent(m.top)
 	if err != nil {
@@ -103,8 +102,8 @@ func (m *importer) run(src int) error {
 	return err
 }
 
-// makeTempDir makes the directory aside, locks it against those who clean up, and
-// learns from its mode what the process may not give.
+// makeTempDir creates the temporary directory, flocks it against CleanTemps, and derives
+// the umask from its mode.
 func (m *importer) makeTempDir(temp atPath) (dst int, err error) {
 	const all = 0o777
 	err = m.opts.Make(func() error {
@@ -129,7 +128,7 @@ func (m *importer) makeTempDir(temp atPath) (dst int, err error) {
 	return dst, nil
 }
 
-// copyDirMode gives a directory that is full the mode of its source.
+// copyDirMode gives a complete directory the mode of its source.
 func (m *importer) copyDirMode(src, dst int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
@@ -138,7 +137,7 @@ func (m *importer) copyDirMode(src, dst int) error {
 	return m.opts.Make(func() error { return unix.Fchmod(dst, m.entryMode(&st)) })
 }
 
-// entryMode is what an entry is to have: never more than permissions.
+// entryMode returns the mode of a new entry: permission bits only.
 func (m *importer) entryMode(st *unix.Stat_t) uint32 {
 	mode := st.Mode & uint32(driver.MaxMode)
 	if m.opts.ReadOnly {
@@ -152,7 +151,7 @@ type importEntry struct {
 	typ  byte
 }
 
-// importDir brings in what is in a directory. src and dst are its caller's.
+// importDir copies the entries of a directory. The caller closes src and dst.
 func (m *importer) importDir(src, dst int, rel string) error {
 	entries, err := m.listEntries(src, rel)
 	if err != nil {
@@ -198,8 +197,7 @@ func (m *importer) importDir(src, dst int, rel string) error {
 
 func (m *importer) listEntries(src int, rel string) ([]importEntry, error) {
 	var entries []importEntry
-	buf := make([]byte, 32<<10)
-	err := eachEntry(src, buf, func(name []byte, typ byte) {
+	err := EachEntry(src, func(name []byte, typ byte) {
 		e := importEntry{string(name), typ}
 		at := joinName(rel, e.name)
 		switch {
@@ -252,7 +250,6 @@ func (m *importer) importEntries(src, dst int, rel string, part []importEntry) e
 	return nil
 }
 
-// importSubdir brings in a directory of a directory.
 func (m *importer) importSubdir(src, dst int, name, at string) error {
 	if strings.Count(at, "/") > maxOpenDirs*2 {
 		return fmt.Errorf("%s: %w: the tree is deeper than %d directories", quoteName(at), fault.ResourceExhausted, maxOpenDirs*2)
@@ -282,8 +279,8 @@ func (m *importer) importSubdir(src, dst int, name, at string) error {
 	return m.copyDirMode(from, to)
 }
 
-// importSymlink brings in a symlink as it is written, where it does not lead out by
-// its own words.
+// importSymlink copies a symlink, unless its target is absolute or lexically outside the
+// root.
 func (m *importer) importSymlink(src, dst int, name, at string) error {
 	target, err := readlink(src, name)
 	if err != nil {
@@ -299,7 +296,7 @@ func (m *importer) importSymlink(src, dst int, name, at string) error {
 	return m.opts.Make(func() error { return unix.Symlinkat(target, dst, name) })
 }
 
-// countEntry counts an entry, and refuses the one that is too much.
+// countEntry counts an entry and checks the limits.
 func (m *importer) countEntry(what func(*driver.ImportResult), size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

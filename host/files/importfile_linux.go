@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// importFile brings in one regular file, with its mode and time.
+// importFile copies one regular file with its mode and modification time.
 func (m *importer) importFile(src, dst int, name, at string, buf []byte) error {
 	from, err := openFileAt(src, name)
 	if err != nil {
@@ -22,7 +22,7 @@ func (m *importer) importFile(src, dst int, name, at string, buf []byte) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		m.recordSkip(at, driver.ImportSpecial) // it was another one a moment ago
+		m.recordSkip(at, driver.ImportSpecial) // it was replaced since the directory was listed
 		return nil
 	}
 	if err := m.countEntry(func(r *driver.ImportResult) { r.Files++ }, st.Size); err != nil {
@@ -43,7 +43,7 @@ func (m *importer) importFile(src, dst int, name, at string, buf []byte) error {
 	}
 	err = m.copyContent(from, to, &st, buf)
 	if err == nil {
-		// Who may not set times has the file all the same.
+		// Setting the time is best effort.
 		_ = unix.UtimesNanoAt(to, "", []unix.Timespec{st.Mtim, st.Mtim}, unix.AT_EMPTY_PATH)
 	}
 	if cerr := unix.Close(to); err == nil {
@@ -52,8 +52,8 @@ func (m *importer) importFile(src, dst int, name, at string, buf []byte) error {
 	return err
 }
 
-// copyContent brings in what a file holds: by sharing its blocks where the file
-// system can, else by copying, without the holes of a sparse file.
+// copyContent clones the file (reflink) if the file system can, or else copies it without
+// the holes of a sparse file.
 func (m *importer) copyContent(from, to int, st *unix.Stat_t, buf []byte) error {
 	if st.Size == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (m *importer) copyContent(from, to int, st *unix.Stat_t, buf []byte) error 
 	return copyRange(m.ctx, from, to, 0, -1, buf)
 }
 
-// copySparse copies what of a file is data.
+// copySparse copies the data ranges of a sparse file.
 func (m *importer) copySparse(from, to int, size int64, buf []byte) error {
 	for off := int64(0); off < size; {
 		data, err := unix.Seek(from, off, unix.SEEK_DATA)
@@ -94,10 +94,10 @@ func (m *importer) copySparse(from, to int, size int64, buf []byte) error {
 	return unix.Ftruncate(to, size)
 }
 
-// copyRange copies an open file from one offset to another, -1 being its end, to
-// the same offsets of another file.
+// copyRange copies a range of an open file to the same offsets of another one. end -1 is
+// the end of the file.
 func copyRange(ctx context.Context, from, to int, off, end int64, buf []byte) error {
-	const most = 16 << 20 // between two looks at the context
+	const most = 16 << 20 // bytes between two checks of the context
 	for end < 0 || off < end {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func copyRange(ctx context.Context, from, to int, off, end int64, buf []byte) er
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err == io.EOF || err == nil && n == 0 { //nolint:errorlint // as pread answers it
+		if err == io.EOF || err == nil && n == 0 { //nolint:errorlint // pread returns it unwrapped
 			return nil
 		}
 		if err != nil {

@@ -11,16 +11,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TempPrefix starts the names of temporary files, and StagePrefix those of
-// directories in which others put something aside; an id follows. Names with an
-// element of these very forms are refused, and what has such a name is not listed
-// (see IsTemp).
+// TempPrefix starts the names of temporary files, and StagePrefix those of directories in
+// which other packages stage a change; an id follows. Names with an element of these exact
+// forms are refused, and such entries are not listed (see IsTemp).
 const (
 	TempPrefix  = ".croft-tmp-"
 	StagePrefix = TempPrefix + "stage-"
 )
 
-// tempDigits is how many digits, of base 36, the name of a temporary file has.
+// tempDigits is the number of base 36 digits in the name of a temporary file.
 const tempDigits = 13
 
 func tempName() string {
@@ -28,8 +27,8 @@ func tempName() string {
 	return TempPrefix + strings.Repeat("0", tempDigits-len(digits)) + digits
 }
 
-// IsTemp reports whether an element of a name is one that we give to what is
-// temporary. Another that only begins like one is somebody's own.
+// IsTemp reports whether an element of a name has the exact form of a temporary name. A
+// name that only begins with TempPrefix is an ordinary name.
 func IsTemp(elem string) bool {
 	rest, ok := strings.CutPrefix(elem, TempPrefix)
 	if !ok {
@@ -46,7 +45,7 @@ func IsTemp(elem string) bool {
 			return false
 		}
 	}
-	return rest[0] <= '3' // the largest number begins with it
+	return rest[0] <= '3' // the largest uint64 in base 36 begins with 3
 }
 
 const (
@@ -54,10 +53,10 @@ const (
 	maxName = 4095 // bytes of a name, PATH_MAX without the NUL
 )
 
-// A cleanName is a clean name: "." or elements without "", "." and "..".
+// A cleanName is "." or a path without empty, "." and ".." elements.
 type cleanName struct {
 	name      string
-	mustBeDir bool // it was written with a slash at the end, so it must be a directory
+	mustBeDir bool // the name had a trailing slash
 }
 
 // splitName returns the directory and the last element of a clean name.
@@ -68,7 +67,7 @@ func splitName(name string) (dir, base string) {
 	return ".", name
 }
 
-// joinName is the inverse of split.
+// joinName is the inverse of splitName.
 func joinName(dir, base string) string {
 	if dir == "." {
 		return base
@@ -76,7 +75,7 @@ func joinName(dir, base string) string {
 	return dir + "/" + base
 }
 
-// parseName judges a name and makes it a target. It never looks at any file.
+// parseName checks and cleans a name. It accesses no file.
 func parseName(name string) (cleanName, error) {
 	switch {
 	case name == "":
@@ -98,8 +97,8 @@ func parseName(name string) (cleanName, error) {
 	return t, checkElems(t.name)
 }
 
-// isClean reports whether path.Clean would change nothing. It may err to the
-// side of no.
+// isClean reports whether path.Clean would change nothing. It may return false for a clean
+// name.
 func isClean(name string) bool {
 	return name == "." || name[0] != '.' && !strings.Contains(name, "/.") && !strings.Contains(name, "//") && name[len(name)-1] != '/'
 }
@@ -122,7 +121,7 @@ func checkElems(name string) error {
 	return nil
 }
 
-// quoteName is a name as it appears in a message.
+// quoteName quotes and shortens a name for an error.
 func quoteName(name string) string {
 	const most = 120
 	if len(name) > most {

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// overwrite copies the temporary file into the same inode. Space is reserved
-// first, so that a full disk shows before anything is changed.
+// overwrite copies the temporary file into the existing inode. It reserves the space first,
+// so that a full disk fails before the file changes.
 func (w *fileWriter) overwrite(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (w *fileWriter) overwrite(ctx context.Context) error {
 	return w.commit.run(func() error { return w.overwriteContent(context.WithoutCancel(ctx), fd) })
 }
 
-// overwriteContent gives an open file the content of the temporary one. Its context does not
-// end: half of a file is of no use.
+// overwriteContent copies the temporary file into an open file. It ignores cancellation,
+// which would leave the file half written.
 func (w *fileWriter) overwriteContent(ctx context.Context, fd int) error {
 	buf := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(buf)

@@ -7,11 +7,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pollEvery is how often a poller looks, at most.
+// pollEvery is the shortest interval between two scans.
 const pollEvery = 250 * time.Millisecond
 
-// A poller watches by looking at everything again and again. It is for systems
-// that can't watch a directory by its descriptor.
+// A poller detects changes by scanning the tree repeatedly. It is for systems without
+// inotify on descriptors.
 type poller struct {
 	sys   system
 	name  string
@@ -23,8 +23,7 @@ type poller struct {
 	wg    sync.WaitGroup
 }
 
-// watchByPolling starts a poller. What is there now is what changes are
-// measured by.
+// watchByPolling starts a poller. Changes are relative to the present state of the tree.
 func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (changeSource, error) {
 	p := &poller{sys: s, name: name, isDir: isDir, deep: o.Recursive, batch: b, stop: make(chan struct{})}
 	p.seen = p.scanTree()
@@ -49,7 +48,7 @@ func (p *poller) close() error {
 	return nil
 }
 
-// scanTree describes all that is watched. What can't be read is not there.
+// scanTree describes all watched entries. Directories that can't be read count as empty.
 func (p *poller) scanTree() map[string]driver.Info {
 	seen := map[string]driver.Info{}
 	var visit func(name string)

@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// openFlags opens what may turn out to be a FIFO or a terminal without waiting
-// for it and without adopting it.
+// openFlags opens a FIFO without blocking, and a terminal without making it the controlling
+// terminal.
 const openFlags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
 func (s system) read(t cleanName, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
@@ -41,7 +41,7 @@ func (s system) read(t cleanName, o *driver.ReadOptions) (io.ReadCloser, driver.
 	return f, infoOf(t.name, &st), nil
 }
 
-// checkRegular returns nil for a regular file.
+// checkRegular returns an error for anything but a regular file.
 func checkRegular(st *unix.Stat_t) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -52,8 +52,8 @@ func checkRegular(st *unix.Stat_t) error {
 	return errNotRegular
 }
 
-// nonRegularError explains the errnos by which an open tells of a socket, of a FIFO
-// without a reader, and of a device without a driver.
+// nonRegularError converts the errnos of opening a socket, a FIFO without a reader, or a
+// device without a driver.
 func nonRegularError(err error) error {
 	switch {
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
@@ -64,13 +64,13 @@ func nonRegularError(err error) error {
 	return err
 }
 
-// A rangeReader reads a range of a regular file. It is a bare descriptor: files need
-// no poller, and a read costs one system call and nothing else.
+// A rangeReader reads a range of a regular file from a raw descriptor, with one pread(2)
+// for each Read and without the netpoller of os.File.
 type rangeReader struct {
-	mu   sync.Mutex // Close must not race with a read, or that reads another file
+	mu   sync.Mutex // Close must not race with Read: the descriptor number may be reused
 	fd   int        // -1 when closed
 	off  int64
-	left int64 // -1 is up to the end
+	left int64 // -1 reads to the end
 }
 
 func (f *rangeReader) Read(buf []byte) (int, error) {
@@ -86,8 +86,7 @@ func (f *rangeReader) Read(buf []byte) (int, error) {
 	case f.left > 0 && int64(len(buf)) > f.left:
 		buf = buf[:f.left]
 	}
-	// The kernel refuses a range that ends behind the last offset there is; no
-	// file reaches that far.
+	// The kernel refuses a range that ends after the largest offset.
 	if room := math.MaxInt64 - f.off; int64(len(buf)) > room {
 		buf = buf[:room]
 	}
@@ -128,8 +127,8 @@ func (f *rangeReader) Close() error {
 	return opError("close", "file", err)
 }
 
-// readDir lists a directory, with marks where they are asked for.
-func (s system) readDir(t cleanName, marks bool) ([]driver.Info, error) {
+// readDir lists a directory, with change tokens if requested.
+func (s system) readDir(t cleanName, tokens bool) ([]driver.Info, error) {
 	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -141,8 +140,8 @@ func (s system) readDir(t cleanName, marks bool) ([]driver.Info, error) {
 	}
 	infos := make([]driver.Info, 0, len(names))
 	for _, base := range names {
-		info, err := lstat(fd, base, joinName(t.name, base), marks)
-		if errors.Is(err, unix.ENOENT) { // it went since it was listed
+		info, err := lstat(fd, base, joinName(t.name, base), tokens)
+		if errors.Is(err, unix.ENOENT) { // removed since it was listed
 			continue
 		}
 		if err != nil {
@@ -153,14 +152,14 @@ func (s system) readDir(t cleanName, marks bool) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// lstat describes an entry of a directory, never what it points to.
-func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
+// lstat describes an entry of a directory without following it.
+func lstat(fd int, base, name string, token bool) (driver.Info, error) {
 	var st unix.Stat_t
 	if _, err := retry(func() (int, error) { return 0, unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return driver.Info{}, err
 	}
 	info := infoOf(name, &st)
-	if marked {
+	if token {
 		info.ChangeToken = changeToken(&st)
 	}
 	var err error
@@ -173,9 +172,7 @@ func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
 // readNames lists a directory, sorted, without temporary files.
 func readNames(fd int) ([]string, error) {
 	var names []string
-	buf := dirBuffers.Get().(*[]byte)
-	defer dirBuffers.Put(buf)
-	err := eachEntry(fd, *buf, func(name []byte, _ byte) {
+	err := EachEntry(fd, func(name []byte, _ byte) {
 		if !IsTemp(string(name)) {
 			names = append(names, string(name))
 		}
@@ -186,16 +183,15 @@ func readNames(fd int) ([]string, error) {
 
 var dirBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// EachEntry calls f with the name and the type, as in a Dirent, of every entry of an
-// open directory but "." and "..". The name is valid only during the call.
+// EachEntry calls f with the name and the type, as in a Dirent, of every entry of an open
+// directory except "." and "..". The name is valid only during the call.
 func EachEntry(fd int, f func(name []byte, typ byte)) error {
 	buf := dirBuffers.Get().(*[]byte)
 	defer dirBuffers.Put(buf)
 	return eachEntry(fd, *buf, f)
 }
 
-// eachEntry calls f with the name and type of every entry but "." and "..". The
-// name is valid only during the call.
+// eachEntry is EachEntry with the caller's buffer for getdents.
 func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 	for {
 		n, err := unix.Getdents(fd, buf)

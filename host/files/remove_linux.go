@@ -37,7 +37,7 @@ func (s system) remove(ctx context.Context, t cleanName, o *driver.RemoveOptions
 	return err
 }
 
-// unlink is unlink for what may be a mount point.
+// unlink is unlink with the check of KeepMounts.
 func (s system) unlink(fd int, base string, flags int) error {
 	if err := s.mayReplace(atPath{dirfd: fd, base: base}); err != nil {
 		return err
@@ -50,7 +50,7 @@ func unlink(fd int, base string, flags int) error {
 	return err
 }
 
-// removeEmpty removes a directory that has nothing but what a crash left.
+// removeEmpty removes a directory that has no entries besides stale temporary files.
 func (s system) removeEmpty(ctx context.Context, p atPath) error {
 	err := s.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 	switch {
@@ -59,7 +59,7 @@ func (s system) removeEmpty(ctx context.Context, p atPath) error {
 	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
 		return err
 	}
-	full := fmt.Errorf("%w: the directory is not empty; removing it with all below it has to be asked for", fault.AlreadyExists)
+	full := fmt.Errorf("%w: the directory is not empty; set Recursive to remove a tree", fault.AlreadyExists)
 	fd, err := openDirAt(p.dirfd, p.base)
 	if err != nil {
 		return err
@@ -77,15 +77,15 @@ func (s system) removeEmpty(ctx context.Context, p atPath) error {
 	return nil
 }
 
-// openDirAt opens a directory in a directory and follows nothing.
+// openDirAt opens a directory in a directory without following a symlink.
 func openDirAt(fd int, base string) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Openat(fd, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
 
-// maxOpenDirs bounds how many descriptors a remover holds. What is deeper is
-// moved up to the top of the tree first, so any depth can be removed.
+// maxOpenDirs bounds the descriptors of a remover. Deeper directories are moved to the top
+// of the tree first, so that trees of any depth can be removed.
 const maxOpenDirs = 64
 
 // removeTree removes a directory with all below it.
@@ -94,7 +94,7 @@ func removeTree(ctx context.Context, p atPath) error {
 	return r.remove(p)
 }
 
-// forceRemove removes what is at a path of the host, with all below it.
+// forceRemove removes a path of the host and all below it.
 func forceRemove(path string) error {
 	p := atPath{dirfd: unix.AT_FDCWD, base: path}
 	err := unlink(p.dirfd, p.base, 0)
@@ -110,11 +110,11 @@ func forceRemove(path string) error {
 
 // A remover removes one tree.
 type remover struct {
-	stopped func() error // why to go no further, nil for nothing
-	sys     system       // says whether mount points stay
-	force   bool         // modes of directories are changed where they are in the way
+	stopped func() error // returns an error when the removal is cancelled
+	sys     system       // for KeepMounts
+	force   bool         // changes modes of directories that prevent the removal
 	top     int          // the directory at the top of the tree
-	moved   bool         // something was moved to top and is still to be removed
+	moved   bool         // a directory was moved to top and is not removed yet
 }
 
 func (r *remover) remove(p atPath) (err error) {
@@ -135,7 +135,7 @@ func (r *remover) remove(p atPath) (err error) {
 	return r.sys.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 }
 
-// openDir opens a directory that is to be emptied.
+// openDir opens a directory for removal of its entries.
 func (r *remover) openDir(at int, base string) (int, error) {
 	fd, err := openDirAt(at, base)
 	if !r.force {
@@ -157,19 +157,18 @@ func (r *remover) openDir(at int, base string) (int, error) {
 	}
 	var st unix.Stat_t
 	if err == nil && unix.Fstat(fd, &st) == nil && st.Mode&usable != usable {
-		_ = unix.Fchmod(fd, usable) // the removal of what is in it answers
+		_ = unix.Fchmod(fd, usable) // the removal of the entries reports an error
 	}
 	return fd, err
 }
 
-// removeEntries removes all that is in a directory, which lies so many below the top.
+// removeEntries removes all entries of a directory, which is depth levels below the top.
 func (r *remover) removeEntries(fd, depth int) error {
 	var names []string
-	buf := make([]byte, 32<<10)
-	if err := eachEntry(fd, buf, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
+	if err := EachEntry(fd, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
 		return err
 	}
-	if fd == r.top { // read again from the start, in the next round
+	if fd == r.top { // the next round reads it from the start
 		if _, err := unix.Seek(fd, 0, 0); err != nil {
 			return err
 		}
@@ -209,16 +208,16 @@ func (r *remover) removeSubdir(fd int, base string, depth int) error {
 	return r.sys.unlink(fd, base, unix.AT_REMOVEDIR)
 }
 
-// cleanTemps removes temporary files that nobody writes from the whole tree.
+// cleanTemps removes unlocked temporary files from the whole tree.
 func (s system) cleanTemps(ctx context.Context) error {
 	var visit func(name string) error
 	visit = func(name string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		fd, err := s.resolvePath(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		fd, err := s.openDirBelow(name)
 		if err != nil {
-			return nil // it went, or is not ours to read
+			return nil // removed meanwhile, or not readable
 		}
 		defer closeFD(fd)
 		if err := removeTemps(ctx, fd); err != nil {
@@ -228,8 +227,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return err
 		}
 		var dirs []string
-		buf := make([]byte, 32<<10)
-		if err := eachEntry(fd, buf, func(base []byte, typ byte) {
+		if err := EachEntry(fd, func(base []byte, typ byte) {
 			if typ == unix.DT_DIR || typ == unix.DT_UNKNOWN {
 				dirs = append(dirs, string(base))
 			}
@@ -246,15 +244,13 @@ func (s system) cleanTemps(ctx context.Context) error {
 	return visit(".")
 }
 
-// removeTemps removes the temporary files of one directory that nobody has
-// locked.
+// removeTemps removes the unlocked temporary files of one directory.
 func removeTemps(ctx context.Context, fd int) error {
 	if _, err := unix.Seek(fd, 0, 0); err != nil {
 		return err
 	}
 	var temps []string
-	buf := make([]byte, 32<<10)
-	if err := eachEntry(fd, buf, func(base []byte, _ byte) {
+	if err := EachEntry(fd, func(base []byte, _ byte) {
 		if IsTemp(string(base)) {
 			temps = append(temps, string(base))
 		}
@@ -267,8 +263,8 @@ func removeTemps(ctx context.Context, fd int) error {
 	return nil
 }
 
-// removeStale removes a temporary file unless its writer lives. It holds the
-// lock meanwhile, so that a writer who comes to lock the file finds it gone.
+// removeStale removes a temporary file or directory unless its writer holds the flock. It
+// holds the flock meanwhile, so that lockTemp of a new writer finds the file removed.
 func removeStale(ctx context.Context, dir int, base string) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(dir, base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -281,11 +277,11 @@ func removeStale(ctx context.Context, dir int, base string) {
 	if unix.Fstat(fd, &st) != nil {
 		return
 	}
-	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // a tree that was being imported
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // an unfinished import
 	if !isDir && checkRegular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
-	// Another cleaner may have been faster, and what is left is there the next time.
+	// Errors are ignored: another process may remove it too, and the next cleaning retries.
 	if isDir {
 		_ = removeTree(context.WithoutCancel(ctx), atPath{dirfd: dir, base: base})
 		return

@@ -7,23 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symlinks one path may lead through, as the kernel has it.
+// maxLinks is the number of symlinks that one path may lead through, as in the kernel.
 const maxLinks = 40
 
-// walkBeneath is openat2 for kernels that lack it, as gVisor's does: element by
-// element, through descriptors, following no symlink but by its text. Whatever is
-// renamed meanwhile, each element is looked up in a directory that was reached from
-// the root, and ".." goes back to the descriptor that it was reached from. As that of
-// openat2, EAGAIN means that something changed on the way.
+// walkBeneath emulates openat2 for kernels without it, such as gVisor's. It opens element
+// by element through descriptors and follows a symlink only by reading its text. Whatever
+// is renamed meanwhile, each element is looked up in a directory that was reached from the
+// root, and ".." returns to the descriptor of the parent. As with openat2, EAGAIN means
+// that the path changed during the walk.
 func (s system) walkBeneath(name string, flags int, how uint64) (int, error) {
 	w := beneathWalk{dirs: []int{s.fd}, todo: strings.Split(name, "/"), flags: flags, how: how}
 	defer w.close()
 	return w.run()
 }
 
-// beneathWalk is one walk.
+// beneathWalk is the state of one walkBeneath.
 type beneathWalk struct {
-	dirs  []int // from the root, which is the caller's, to where the walk is
+	dirs  []int // from the root, which the caller closes, to the current directory
 	todo  []string
 	flags int
 	how   uint64
@@ -63,7 +63,7 @@ func (w *beneathWalk) openat(elem string, flags int) (int, error) {
 	return retry(func() (int, error) { return unix.Openat(w.dirs[len(w.dirs)-1], elem, flags|unix.O_CLOEXEC, 0) })
 }
 
-// openElem goes one element further. What it returns other than -1 is the end.
+// openElem opens the next element. A result other than -1 ends the walk.
 func (w *beneathWalk) openElem(elem string) (int, error) {
 	fd, err := w.openat(elem, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -89,12 +89,12 @@ func (w *beneathWalk) openElem(elem string) (int, error) {
 	closeFD(fd)
 	end, err := w.openat(elem, w.flags|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ELOOP) && w.flags&unix.O_NOFOLLOW == 0 {
-		return -1, unix.EAGAIN // it became a symlink since
+		return -1, unix.EAGAIN // it was replaced by a symlink
 	}
 	return end, err
 }
 
-// followSymlink puts the text of a symlink before what is left to do.
+// followSymlink inserts the elements of a symlink before the remaining ones.
 func (w *beneathWalk) followSymlink(elem string) error {
 	if w.links++; w.links > maxLinks || w.how&unix.RESOLVE_NO_SYMLINKS != 0 {
 		return unix.ELOOP
@@ -103,7 +103,7 @@ func (w *beneathWalk) followSymlink(elem string) error {
 	n, err := retry(func() (int, error) { return unix.Readlinkat(w.dirs[len(w.dirs)-1], elem, text) })
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return unix.EAGAIN // it was replaced since
+		return unix.EAGAIN // it was replaced
 	case err != nil:
 		return err
 	case text[0] == '/':

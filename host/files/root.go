@@ -12,31 +12,29 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Options are the options of Open and FromFD. The zero value is a root that can
-// be written to.
+// Options are the options of Open and FromFD. The zero value is a writable root.
 type Options struct {
 	ReadOnly   bool // every change is fault.PermissionDenied
-	Sync       bool // every change is on stable storage before it returns, whatever the call's own options say
-	NoSymlinks bool // Open refuses a path in which any element is a symlink, as fault.SandboxViolation
+	Sync       bool // every change is on stable storage before the call returns, also if the call does not ask for it
+	NoSymlinks bool // Open refuses a path with a symlink in it, with fault.SandboxViolation
 
-	// Exact takes what is asked for as it is: symlinks that lead outside, which
-	// no call follows, and modes with all bits that there are. It is for who
-	// brings back what was there, and never for what an agent asks for.
+	// Exact allows symlinks that lead outside, which no call follows, and modes with all
+	// bits. It is for restoring a saved tree, and never for requests of an agent.
 	Exact bool
 
-	// KeepMounts refuses to replace, rename and remove what is a mount point. The
-	// kernel does so by itself only in the mount namespace of the caller; it is for a
-	// root on the mounts of another one.
+	// KeepMounts refuses to replace, rename and remove mount points. The kernel does so
+	// only in the mount namespace of the caller; this option is for a root on the mounts of
+	// another namespace.
 	KeepMounts bool
 
-	// Commit, where it is set, makes the last step of each Write and Edit, and of
-	// each file of a Copy: the one that others see. It either calls change, once,
-	// and returns its error, or returns why the change may not be made any more.
-	// So a permission that is withdrawn while a body is on its way counts.
+	// Commit, if set, performs the last, visible step of each Write and Edit, and of each
+	// file of a Copy. It either calls change once and returns its error, or returns why the
+	// change is not allowed any more. So a permission that is withdrawn while a body is
+	// being read takes effect.
 	Commit func(change func() error) error
 }
 
-// commitFunc is Options.Commit, and calls change where that is nil.
+// commitFunc is Options.Commit, which may be nil.
 type commitFunc func(change func() error) error
 
 func (c commitFunc) run(change func() error) error {
@@ -46,22 +44,20 @@ func (c commitFunc) run(change func() error) error {
 	return c(change)
 }
 
-// A Root is a directory that no path leaves. Its methods are those of
-// driver.FS; they take any string for a name and nil for options, and may be
-// called from any number of goroutines.
+// A Root is a directory that no path leaves. Its methods are those of driver.FS; they
+// accept any string as a name and nil options, and are safe for concurrent use.
 type Root struct {
 	opts Options
-	sys  system // what the operating system does, in terms of clean names
+	sys  system // the operations of this operating system, on clean names
 
-	// refs counts the calls that use sys, and one for being open: the last to
-	// leave closes it, so that no call sees a descriptor that is someone else's.
+	// refs counts the calls that use sys, plus one while the root is open. The last user
+	// closes sys, so that no call uses a descriptor number that was reused.
 	refs   atomic.Int64
 	closed atomic.Bool
 }
 
-// Open returns the root at dir, which must be a directory. dir itself is the
-// caller's word: it is opened as it is, through any symlinks unless the options
-// forbid them.
+// Open returns the root at dir, which must be a directory. The caller is trusted for dir:
+// symlinks in it are followed unless the options forbid them.
 func Open(dir string, opts *Options) (*Root, error) {
 	s, err := openSystem(dir, orZero(opts).NoSymlinks)
 	if err != nil {
@@ -77,7 +73,7 @@ func newRoot(s system, opts *Options) *Root {
 	return r
 }
 
-// With returns another root at the same directory, with options of its own.
+// With returns another root at the same directory with other options.
 func (r *Root) With(opts *Options) (*Root, error) {
 	if !r.acquire() {
 		return nil, opError("open", ".", ErrClosed)
@@ -90,8 +86,7 @@ func (r *Root) With(opts *Options) (*Root, error) {
 	return newRoot(s, opts), nil
 }
 
-// Close lets go of the directory. Calls that are under way finish; readers and
-// watchers that are open stay so.
+// Close closes the root. Calls under way finish; open readers and watchers stay usable.
 func (r *Root) Close() error {
 	if r.closed.Swap(true) {
 		return nil
@@ -109,7 +104,7 @@ func (r *Root) Module() *driver.FS {
 
 var _ driver.Files = (*Root)(nil)
 
-// access says what a call does.
+// access says whether a call changes files.
 type access bool
 
 const (
@@ -117,8 +112,8 @@ const (
 	changes access = true
 )
 
-// beginCall judges a call before anything happens. Where it returns no error, end
-// must follow.
+// beginCall checks a call before it has an effect. If the error is nil, endCall must
+// follow.
 func (r *Root) beginCall(ctx context.Context, a access, verb, name string) (cleanName, error) {
 	if err := ctx.Err(); err != nil {
 		return cleanName{}, opError(verb, name, err)
@@ -155,8 +150,7 @@ func (r *Root) releaseRef() error {
 	return r.sys.close()
 }
 
-// endCall is end for a call, whose result does not depend on whether the directory
-// of a root that is closed meanwhile could be closed.
+// endCall is releaseRef for a call, whose result does not depend on an error of close.
 func (r *Root) endCall() { _ = r.releaseRef() }
 
 // Stat describes name.
@@ -170,8 +164,8 @@ func (r *Root) Stat(ctx context.Context, name string, opts *driver.StatOptions) 
 	return info, opError("stat", name, err)
 }
 
-// ReadDir lists the directory name, sorted. A symlink to a directory is
-// followed; symlinks in it are listed as such.
+// ReadDir lists the directory name, sorted. It follows name if that is a symlink to a
+// directory, but no symlink in the directory.
 func (r *Root) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
 	t, err := r.beginCall(ctx, reads, "list", name)
 	if err != nil {
@@ -201,8 +195,7 @@ func (r *Root) Read(ctx context.Context, name string, opts *driver.ReadOptions) 
 	return body, info, nil
 }
 
-// Write makes or replaces a file: see the package for what is kept and what is
-// exact.
+// Write creates or replaces a file: see the package doc for what is kept and what is exact.
 func (r *Root) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
 	t, err := r.beginCall(ctx, changes, "write", name)
 	if err != nil {
@@ -240,10 +233,10 @@ func (r *Root) checkMode(mode fs.FileMode) error {
 	return driver.CheckMode(mode)
 }
 
-// years that RFC 3339, and so JSON, can write.
+// minYear and maxYear are the years that RFC 3339, and so JSON, can express.
 const minYear, maxYear = 1, 9999
 
-// checkTime accepts a time that can be told to others; none is one, too.
+// checkTime checks that a modification time can be expressed in JSON; zero is allowed.
 func checkTime(t time.Time) error {
 	if y := t.UTC().Year(); y < minYear || y > maxYear {
 		return fmt.Errorf("%w: the modification time is in the year %d; %d to %d are allowed", fault.InvalidArgument, y, minYear, maxYear)
@@ -251,7 +244,7 @@ func checkTime(t time.Time) error {
 	return nil
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (r *Root) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
 	t, err := r.beginCall(ctx, changes, "mkdir", name)
 	if err != nil {
@@ -288,9 +281,8 @@ func (r *Root) Rename(ctx context.Context, from, to string, opts *driver.RenameO
 	return opError("rename", from, r.sys.rename(f, t, orZero(opts), r.opts.Sync))
 }
 
-// Copy copies a file or a tree. A file at the new name is replaced atomically;
-// a tree that is copied over another is merged into it, file by file, and what
-// was copied before an error stays.
+// Copy copies a file or a tree. A file at the new name is replaced atomically. A tree is
+// merged into an existing one, file by file; after an error the files copied so far stay.
 func (r *Root) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
 	f, t, err := r.beginTwoNames(ctx, "copy", from, to)
 	if err != nil {
@@ -301,7 +293,7 @@ func (r *Root) Copy(ctx context.Context, from, to string, opts *driver.CopyOptio
 	return opError("copy", from, c.copy(ctx, f, t))
 }
 
-// beginTwoNames is begin for a call that takes something to another name.
+// beginTwoNames is beginCall for a call with a source and a destination.
 func (r *Root) beginTwoNames(ctx context.Context, verb, from, to string) (f, t cleanName, err error) {
 	if t, err = parseName(to); err == nil && t.name == "." {
 		err = errRoot
@@ -319,8 +311,8 @@ func (r *Root) beginTwoNames(ctx context.Context, verb, from, to string) (f, t c
 	return f, t, nil
 }
 
-// Chmod sets the permission bits of a file or directory, 0o777 at most, through a
-// symlink that stays inside.
+// Chmod sets the permission bits, at most 0o777, of a file or directory. It follows
+// symlinks inside the root.
 func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	t, err := r.beginCall(ctx, changes, "chmod", name)
 	if err != nil {
@@ -333,9 +325,9 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 	return opError("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))
 }
 
-// Symlink makes a symlink that stays inside when it is resolved. Its target need
-// not exist; but what comes before a ".." in it must be a directory, and no
-// symlink, because ".." means something else behind what is made there later.
+// Symlink creates a symlink that does not lead outside. Its target need not exist, but each
+// element before a ".." in it must be a directory and no symlink, because ".." would change
+// its meaning if another entry were created there later.
 func (r *Root) Symlink(ctx context.Context, dest, name string) error {
 	t, err := r.beginCall(ctx, changes, "symlink", name)
 	if err != nil {
@@ -351,7 +343,7 @@ func (r *Root) Symlink(ctx context.Context, dest, name string) error {
 	return opError("symlink", name, r.sys.symlink(dest, t.name, r.opts.Sync))
 }
 
-// Digest is the digest of a file's content, or of a tree.
+// Digest returns the digest of a file's content or of a tree.
 func (r *Root) Digest(ctx context.Context, name string) (string, error) {
 	t, err := r.beginCall(ctx, reads, "digest", name)
 	if err != nil {
@@ -362,10 +354,9 @@ func (r *Root) Digest(ctx context.Context, name string) (string, error) {
 	return sum, opError("digest", name, err)
 }
 
-// CleanTemps removes the temporary files that a crash left: those that no living
-// process has locked, whatever their age; where files can't be locked, those that
-// are older than a minute. It walks the whole tree. Whoever opens a root that
-// someone else may have left in the middle of a write calls it.
+// CleanTemps walks the whole tree and removes the temporary files that a crash left: those
+// without a flock of a living process, or, on systems without flock, those older than a
+// minute. Call it on a root in which another process may have crashed during a write.
 func (r *Root) CleanTemps(ctx context.Context) error {
 	if _, err := r.beginCall(ctx, changes, "clean", "."); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Glob lists what matches a pattern. It follows no symlinks but those that the
+// Glob lists the entries that match a pattern. It follows no symlinks except those that the
 // pattern or opts.Path name.
 func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
 	opts = orZero(opts)
@@ -19,7 +19,7 @@ func (r *Root) Glob(ctx context.Context, pattern string, opts *driver.GlobOption
 	return res, opError("glob", errorSubject(pattern, opts.Path, err), err)
 }
 
-// Grep searches the text of files. It follows no symlinks but opts.Path.
+// Grep searches the text of files. It follows no symlinks except opts.Path.
 func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
 	opts = orZero(opts)
 	t, err := r.beginCall(ctx, reads, "grep", orDot(opts.Path))
@@ -36,11 +36,11 @@ func (r *Root) Grep(ctx context.Context, pattern string, opts *driver.GrepOption
 	return res, opError("grep", errorSubject(pattern, opts.Path, err), err)
 }
 
-// errorSubject is what an error of a search is about: the place, where that is not there,
+// errorSubject returns what an error of a search is about: the path if it is missing, or
 // else the pattern.
-func errorSubject(pattern, place string, err error) string {
+func errorSubject(pattern, path string, err error) string {
 	if fault.Of(err) == fault.NotFound {
-		return orDot(place)
+		return orDot(path)
 	}
 	return pattern
 }

@@ -41,8 +41,8 @@ func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) 
 	return res, ctx.Err()
 }
 
-// A globber keeps what is found where it was found. The directories make a tree
-// that has all paths in order once it is complete.
+// A globber is the visitor of Glob. It stores results in the tree of walkDirs, which yields
+// all paths in order when the walk is complete.
 type globber struct{ opts *driver.GlobOptions }
 
 func (g *globber) shouldEnter(string) bool { return true }
@@ -60,7 +60,7 @@ func (g *globber) visitEntries(w *worker, d *walkDir) {
 		if it.sub == nil && g.opts.Stat {
 			info, err := lstat(d.fd, it.path[d.prefixLen():], it.path, false)
 			if err != nil {
-				continue // it went since it was listed
+				continue // removed since it was listed
 			}
 			it.info = &info
 		}
@@ -123,7 +123,7 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 	return g.hits.Result(), nil
 }
 
-// run searches the file or the directory that the caller named.
+// run searches the file or the directory of the plan.
 func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
 	w := &walk{ctx: ctx, plan: p, do: g}
 	fd, err := s.open(p.Path, openFlags)
@@ -148,7 +148,7 @@ func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
 	return w.run(s, &walkDir{path: p.Path, ig: ig})
 }
 
-// A grepper searches what is found.
+// A grepper is the visitor of Grep.
 type grepper struct {
 	query *search.Query
 	hits  *search.Hits
@@ -164,8 +164,8 @@ func (g *grepper) shouldEnter(path string) bool {
 
 func (g *grepper) reportUnreadable(path string) { g.hits.Skip(path, driver.SkipUnreadable) }
 
-// filesPerTask is how many files of one directory a worker keeps to itself; of more,
-// others may take some.
+// filesPerTask is the number of files of one directory that a worker searches itself; other
+// workers take the rest.
 const filesPerTask = 64
 
 func (g *grepper) visitEntries(w *worker, d *walkDir) {
@@ -211,7 +211,6 @@ func (g *grepper) visitFiles(w *worker, d *walkDir, items []walkItem) {
 	}
 }
 
-// searchFile searches an open file.
 func (g *grepper) searchFile(w *worker, fd int, path string) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || checkRegular(&st) != nil {
@@ -237,8 +236,8 @@ func (g *grepper) searchFile(w *worker, fd int, path string) {
 	}
 }
 
-// loadFile reads a file into w.data. A read that ends where the file was said to end
-// is the last; a file that grows is read until it does not, or is too big.
+// loadFile reads a file into w.data. It stops at the size that stat reported; a file that
+// grows is read until its end or the limit.
 func (w *worker) loadFile(fd int, size int64, h *search.Hits) (int, error) {
 	if need := size + 1; int64(len(w.data)) < need {
 		w.data = make([]byte, max(need, 64<<10))

@@ -8,11 +8,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// errDotDotTarget is of a target whose meaning is not settled when the symlink is made.
-var errDotDotTarget = fmt.Errorf("%w: the target goes back with \"..\" from what is no directory, or is a symlink; what it means would change with that", fault.SandboxViolation)
+// errDotDotTarget refuses a target whose meaning can change after the symlink is created.
+var errDotDotTarget = fmt.Errorf("%w: the target has \"..\" after an element that is a symlink or not a directory; use a target without it", fault.SandboxViolation)
 
-// checkSymlinkTarget judges the words of a symlink: where it points to, as it is written,
-// from the directory that it is in.
+// checkSymlinkTarget checks the target of a symlink lexically.
 func checkSymlinkTarget(t cleanName, dest string) error {
 	switch {
 	case t.name == "." || t.mustBeDir:
@@ -33,7 +32,7 @@ func checkSymlinkTarget(t cleanName, dest string) error {
 	return nil
 }
 
-// climbsOut reports whether the elements, as written, lead above where they start.
+// climbsOut reports whether the elements lexically lead above their start.
 func climbsOut(elems []string) bool {
 	p := path.Clean(strings.Join(elems, "/"))
 	return p == ".." || strings.HasPrefix(p, "../")

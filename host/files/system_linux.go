@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// system is the root as Linux knows it: a descriptor of the directory.
+// system is the root on Linux: a descriptor of the directory.
 type system struct {
 	fd         int
 	commit     commitFunc
@@ -38,10 +38,10 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 	return system{fd: fd}, err
 }
 
-// FromFD returns the root at a directory that is open already, and takes the
-// descriptor over: Close closes it, and so does FromFD where it fails.
+// FromFD returns the root at an open directory and takes ownership of the descriptor: Close
+// closes it, and so does FromFD on an error.
 func FromFD(fd int, opts *Options) (*Root, error) {
-	// An O_PATH descriptor can't be listed, so the directory is opened anew.
+	// An O_PATH descriptor can't be listed, so the directory is opened again.
 	dir, err := retry(func() (int, error) {
 		return unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
@@ -60,7 +60,7 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 
 func (s system) close() error { return unix.Close(s.fd) }
 
-// reopen opens the same directory once more.
+// reopen opens the same directory again.
 func (s system) reopen() (system, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(s.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -68,12 +68,12 @@ func (s system) reopen() (system, error) {
 	return system{fd: fd}, err
 }
 
-// openTries bounds how often openat2 is repeated: it answers EAGAIN when
-// anything on the machine was renamed while it resolved "..".
+// openTries bounds the repetitions of openat2, which answers EAGAIN if any rename or mount
+// on the machine races with resolving "..".
 const openTries = 1000
 
-// open opens a path below the root. This is the fence: every path that has more
-// than one element, or whose last element may be followed, goes through here.
+// open opens a path below the root. This is the sandbox boundary: every path with more than
+// one element, or whose last element may be followed, is resolved here.
 func (s system) open(name string, flags int) (int, error) {
 	return s.resolvePath(name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
 }
@@ -92,19 +92,19 @@ func (s system) resolvePath(name string, flags int, how uint64) (int, error) {
 				runtime.Gosched()
 				continue
 			}
-			return -1, fault.Transient(fmt.Errorf("%w: the path kept moving", fault.Unavailable))
+			return -1, fault.Transient(fmt.Errorf("%w: the path kept changing; try again", fault.Unavailable))
 		case unix.EXDEV:
 			return -1, errLeaves
 		case unix.ENOTDIR:
 			return -1, errNotDir
 		case unix.ELOOP:
-			return -1, fmt.Errorf("%w: too many symlinks, or one that the kernel resolves by magic", fault.InvalidArgument)
+			return -1, fmt.Errorf("%w: too many symlinks, or a magic link of /proc", fault.InvalidArgument)
 		}
 		return -1, err
 	}
 }
 
-// openat2 opens a path as the kernel does, or as it would.
+// openat2 calls openat2(2), or walkBeneath if the kernel lacks it.
 func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
 	fd, err := unix.Openat2(s.fd, name, how)
 	if errors.Is(err, unix.ENOSYS) {
@@ -113,11 +113,11 @@ func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
 	return fd, err
 }
 
-// closeFD closes a descriptor that was only read from, or whose content was made
-// safe before: what it answers changes nothing.
+// closeFD closes a descriptor whose close error does not matter: it was only read from, or
+// is synced.
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// retry repeats a system call that a signal interrupted.
+// retry repeats a system call on EINTR.
 func retry[T any](call func() (T, error)) (T, error) {
 	for {
 		v, err := call()
@@ -127,11 +127,12 @@ func retry[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-// A atPath is a directory and the name of something in it, there or not.
+// An atPath is a directory descriptor and the name of an entry in that directory, which
+// need not exist: the arguments of the *at system calls.
 type atPath struct {
 	dirfd int
 	base  string
-	owned bool // fd is to be closed
+	owned bool // close closes dirfd
 }
 
 // openParent opens the directory of a clean name other than ".".
@@ -153,7 +154,7 @@ func (p atPath) close() {
 	}
 }
 
-// sync puts the directory of the place on stable storage.
+// sync calls fsync on the directory.
 func (p atPath) sync() error { return fsync(p.dirfd) }
 
 func fsync(fd int) error {
@@ -183,8 +184,7 @@ func (s system) stat(ctx context.Context, t cleanName, o *driver.StatOptions) (d
 		info.Target, err = readlink(fd, "")
 	}
 	if o.Digest && info.Type == driver.TypeFile {
-		// The digest must be of the file that was described, so the descriptor
-		// is opened again and not the name.
+		// The digest and the description must be of one descriptor.
 		info, err = s.statDigest(ctx, t)
 	}
 	if o.ChangeToken {
@@ -193,7 +193,7 @@ func (s system) stat(ctx context.Context, t cleanName, o *driver.StatOptions) (d
 	return info, err
 }
 
-// statDigest describes a file from the descriptor that it is read from.
+// statDigest describes a file from the descriptor that the digest is read from.
 func (s system) statDigest(ctx context.Context, t cleanName) (driver.Info, error) {
 	body, info, err := s.read(t, new(driver.ReadOptions))
 	if err != nil {
@@ -204,7 +204,7 @@ func (s system) statDigest(ctx context.Context, t cleanName) (driver.Info, error
 	return info, err
 }
 
-// infoOf describes what st is of.
+// infoOf converts stat data.
 func infoOf(name string, st *unix.Stat_t) driver.Info {
 	info := driver.Info{
 		Path: name, Type: driver.TypeOther, Size: st.Size, Mode: fs.FileMode(st.Mode & 0o7777),
@@ -221,14 +221,14 @@ func infoOf(name string, st *unix.Stat_t) driver.Info {
 	return info
 }
 
-// changeToken tells an inode from others and from what it was before it was changed.
+// changeToken returns the ctime and inode number of a file: see driver.Info.ChangeToken.
 func changeToken(st *unix.Stat_t) string {
 	const base = 36
 	buf := strconv.AppendInt(make([]byte, 0, 24), st.Ctim.Nano(), base)
 	return string(strconv.AppendUint(append(buf, '.'), st.Ino, base))
 }
 
-// readlink returns what a symlink says. base may be "" where fd is the symlink.
+// readlink returns the target of a symlink. base is "" if fd is the symlink itself.
 func readlink(fd int, base string) (string, error) {
 	buf := make([]byte, maxName+1)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(fd, base, buf) })
@@ -266,19 +266,16 @@ func (s system) mkdir(t cleanName, o *driver.MkdirOptions, sync bool) error {
 	return err
 }
 
-// checkExistingDir returns nil where name is a directory, or a symlink to one.
+// checkExistingDir is checkDir for a name that exists: any other type is errExists.
 func (s system) checkExistingDir(name string) error {
-	fd, err := s.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	err := s.checkDir(name)
 	if errors.Is(err, errNotDir) {
 		return errExists
 	}
-	if err != nil {
-		return err
-	}
-	return unix.Close(fd)
+	return err
 }
 
-// mkdir makes a directory with exactly that mode, whatever the umask.
+// mkdir creates a directory with exactly that mode, regardless of the umask.
 func (p atPath) mkdir(mode fs.FileMode, sync bool) error {
 	_, err := retry(func() (int, error) { return 0, unix.Mkdirat(p.dirfd, p.base, uint32(mode.Perm())) })
 	if err != nil {
@@ -293,7 +290,7 @@ func (p atPath) mkdir(mode fs.FileMode, sync bool) error {
 			return err
 		}
 		defer closeFD(fd)
-		// A directory takes over the set-group-id bit of the one it is in.
+		// A directory inherits the set-group-id bit of its parent.
 		if err := unix.Fchmod(fd, uint32(mode)|st.Mode&unix.S_ISGID); err != nil {
 			return err
 		}
@@ -304,17 +301,13 @@ func (p atPath) mkdir(mode fs.FileMode, sync bool) error {
 	return nil
 }
 
-// mkdirParents makes the directories above name that are missing.
+// mkdirParents creates the missing parents of name.
 func (s system) mkdirParents(name string, sync bool) error {
 	dir, _ := splitName(name)
 	if dir == "." {
 		return nil
 	}
-	fd, err := s.open(dir, unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		return unix.Close(fd)
-	}
-	if !errors.Is(err, unix.ENOENT) {
+	if err := s.checkDir(dir); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	if err := s.mkdirParents(dir, sync); err != nil {
@@ -352,7 +345,7 @@ func (s system) rename(from, to cleanName, o *driver.RenameOptions, sync bool) e
 			return err
 		}
 	}
-	// With a slash at the end the kernel itself demands a directory.
+	// With a trailing slash the kernel requires a directory.
 	fbase, tbase := f.base+trailingSlash(from), t.base+trailingSlash(to)
 	var flags uint
 	if o.CreateOnly {
@@ -374,8 +367,8 @@ func trailingSlash(t cleanName) string {
 	return ""
 }
 
-// chmod changes a mode that belongs to this name alone: a file with more hard
-// links, which may be outside, is unlinked from them first, as Write does it.
+// chmod changes the mode of this name only: a file with more hard links, which may be
+// outside the root, is replaced by a copy first, as in Write.
 func (s system) chmod(ctx context.Context, t cleanName, mode fs.FileMode, sync bool) error {
 	flags := unix.O_PATH
 	if t.mustBeDir {
@@ -406,11 +399,11 @@ func (s system) chmod(ctx context.Context, t cleanName, mode fs.FileMode, sync b
 	return err
 }
 
-// chmodPath is fchmod for a descriptor that was opened with O_PATH.
+// chmodPath is fchmod for an O_PATH descriptor.
 func chmodPath(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
+		// Before Linux 6.6, only /proc/self/fd gives access to the file of an O_PATH descriptor.
 		err = unix.Chmod(procPath(fd), mode)
 	}
 	return err
@@ -427,7 +420,7 @@ func (s system) breakHardLinks(ctx context.Context, t cleanName, sync bool) erro
 	return err
 }
 
-// procPath names an open descriptor.
+// procPath returns the path of an open descriptor in /proc.
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 func (s system) syncFile(t cleanName) error {
@@ -447,7 +440,7 @@ func (s system) symlink(dest, name string, sync bool) error {
 	return s.symlinkUnchecked(dest, name, sync)
 }
 
-// symlinkUnchecked makes a symlink and does not ask where it leads.
+// symlinkUnchecked creates a symlink with any target.
 func (s system) symlinkUnchecked(dest, name string, sync bool) error {
 	p, err := s.openParent(name)
 	if err != nil {
@@ -463,9 +456,9 @@ func (s system) symlinkUnchecked(dest, name string, sync bool) error {
 	return nil
 }
 
-// checkStaysInside resolves dest from dir as far as it exists, since dir may itself
-// lead through symlinks and then ".." is not what the words say. Up to the last
-// ".." all must be directories.
+// checkStaysInside resolves dest from dir as far as it exists, because dir may contain
+// symlinks, after which ".." differs from its lexical meaning. All elements before the last
+// ".." must be directories.
 func (s system) checkStaysInside(dir, dest string) error {
 	elems := strings.Split(dest, "/")
 	at := dir
@@ -493,7 +486,7 @@ func (s system) checkStaysInside(dir, dest string) error {
 	return nil
 }
 
-// sameFile reports whether two names are one directory.
+// sameFile reports whether two names are the same inode.
 func (s system) sameFile(a, b string) (bool, error) {
 	var st [2]unix.Stat_t
 	for i, name := range []string{a, b} {

@@ -22,11 +22,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// system is the root as os.Root knows it.
+// system is the root through os.Root.
 type system struct {
 	root       *os.Root
 	commit     commitFunc
-	keepMounts bool // there is no root on the mounts of others
+	keepMounts bool // unused: there are no mount namespaces
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
@@ -42,18 +42,19 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 	return system{root: root}, err
 }
 
-// reopen opens the same directory once more.
+// reopen opens the same directory again.
 func (s system) reopen() (system, error) {
 	root, err := s.root.OpenRoot(".")
 	return system{root: root}, err
 }
 
-// SameMount is not known here.
+// SameMount returns false: mounts are not known on this system.
 func SameMount(_, _ string) bool { return false }
 
 func dirLineage(dir string) ([]Identity, error) { return lineageByPath(dir) }
 
-// identify looks at the path and then at the directory: there is no one step.
+// identifyDir checks the path for symlinks and then stats the directory. These are two
+// steps: a TOCTOU race remains on this system.
 func identifyDir(dir string) (Identity, error) {
 	plain, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s system) infoOf(name string, fi fs.FileInfo) (driver.Info, error) {
 	return info, osRootError(err)
 }
 
-// chmodBits turns Go's mode into the bits that chmod takes.
+// chmodBits converts a Go file mode to the bits of chmod.
 func chmodBits(m fs.FileMode) fs.FileMode {
 	bits := m.Perm()
 	for flag, bit := range map[fs.FileMode]fs.FileMode{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
@@ -163,7 +164,7 @@ func goMode(bits fs.FileMode) fs.FileMode {
 	return m
 }
 
-// readDir lists a directory. There are no marks here.
+// readDir lists a directory. Change tokens are not supported here.
 func (s system) readDir(t cleanName, _ bool) ([]driver.Info, error) {
 	f, err := s.root.Open(t.name)
 	if err != nil {
@@ -307,8 +308,8 @@ func (s system) rename(from, to cleanName, o *driver.RenameOptions, sync bool) e
 		return errNotDir
 	}
 	if o.CreateOnly {
-		// There is no rename that never replaces: this is exact for files,
-		// which a link takes over, and within this process.
+		// os.Root has no RENAME_NOREPLACE: another process may create
+		// the name between the check and the rename.
 		if _, err := s.root.Lstat(to.name); err == nil {
 			return errExists
 		}
@@ -368,10 +369,10 @@ func (s system) sameFile(a, b string) (bool, error) {
 	return err == nil && os.SameFile(x, y), osRootError(err)
 }
 
-// staleAfter is how old a temporary file must be before cleanTemps takes it.
+// staleAfter is the age at which cleanTemps removes a temporary file.
 const staleAfter = time.Minute
 
-// cleanTemps goes by age alone: os.Root can't lock.
+// cleanTemps goes by age, because os.Root can't flock.
 func (s system) cleanTemps(ctx context.Context) error {
 	before := time.Now().Add(-staleAfter)
 	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -379,7 +380,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if fi, err := d.Info(); err == nil && fi.Mode().IsRegular() && fi.ModTime().Before(before) {
-			_ = s.root.Remove(name) // another cleaner may have been faster
+			_ = s.root.Remove(name) // another process may remove it, too
 		}
 		return ctx.Err()
 	})
@@ -397,8 +398,7 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 	return search.GrepFiles(ctx, r, pattern, o)
 }
 
-// FromFD returns the root at a directory that is open already. Only Linux can
-// name a directory by its descriptor alone.
+// FromFD is supported on Linux only.
 func FromFD(fd int, _ *Options) (*Root, error) {
 	return nil, opError("open", "descriptor "+strconv.Itoa(fd), fmt.Errorf("%w: only Linux opens a root by its descriptor", fault.Unsupported))
 }

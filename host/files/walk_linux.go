@@ -16,56 +16,55 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A walk goes through a tree with one worker for each processor. A worker takes
-// a directory, leaves those in it for whoever is free, and does its files itself.
+// A walk visits a tree with one worker for each processor. A worker reads a directory,
+// queues its subdirectories for any worker, and visits its files itself.
 type walk struct {
 	ctx  context.Context
-	base system // where the plan starts, which may be behind a symlink that the caller named
+	base system // where the plan starts, after symlinks that the caller named
 	plan *search.Plan
 	do   visitor
 
 	mu   sync.Mutex
 	more *sync.Cond
-	todo []task // guarded by mu; the last is taken first, which keeps it short
+	todo []task // guarded by mu; a stack, which stays short
 	busy int    // workers that may still add to todo; guarded by mu
-	err  error  // that ended the walk; guarded by mu
+	err  error  // the first error; guarded by mu
 }
 
-// A visitor is what Glob and Grep do differently.
+// A visitor is the part of a walk in which Glob and Grep differ.
 type visitor interface {
-	// shouldEnter is asked before a directory is read.
+	// shouldEnter reports whether to read a directory.
 	shouldEnter(path string) bool
-	// reportUnreadable is told of a directory that can't be read.
+	// reportUnreadable records a directory that can't be read.
 	reportUnreadable(path string)
-	// visitEntries gets what was found in a directory. It may leave files to be
-	// searched, which files then gets, some at a time.
+	// visitEntries handles the entries of a directory. It may queue files, which visitFiles
+	// then handles in parts.
 	visitEntries(w *worker, d *walkDir)
 	visitFiles(w *worker, d *walkDir, items []walkItem)
 }
 
-// A task is a directory to be read or, with items, files in one to be searched.
+// A task is a directory to read or, with items, files of a directory to search.
 type task struct {
 	dir   *walkDir
 	items []walkItem
 }
 
-// A walkDir is a directory on the walk.
+// A walkDir is a directory of the walk.
 type walkDir struct {
 	path  string
 	ig    *search.Ignore
 	fd    int
 	users atomic.Int32 // tasks that use fd
-	items []walkItem   // what the plan takes, and the directories that it enters
+	items []walkItem   // entries that the plan selects, and directories that it enters
 }
 
-// An walkItem is an entry of a directory. Those that the walk enters have a slash
-// at the end of their path, which puts them where all below them belongs in the
-// order of paths.
+// A walkItem is an entry of a directory. A directory that the walk enters has a trailing
+// slash in its path, which sorts it where the paths below it belong.
 type walkItem struct {
 	path string
 	typ  byte
-	sub  *walkDir     // of a directory that is entered
-	info *driver.Info // where it was asked for
+	sub  *walkDir     // set if the directory is entered
+	info *driver.Info // if requested
 }
 
 // A worker has the buffers of one goroutine of a walk.
@@ -77,7 +76,7 @@ type worker struct {
 	data  []byte // content of a file
 }
 
-// prefixLen is how much of the path of an entry is not its name.
+// prefixLen is the length of an entry's path before its name.
 func (d *walkDir) prefixLen() int {
 	if d.path == "." {
 		return 0
@@ -91,12 +90,12 @@ func (d *walkDir) release() {
 	}
 }
 
-// openDirBelow opens a directory without following anything.
+// openDirBelow opens a directory without following any symlink.
 func (s system) openDirBelow(name string) (int, error) {
 	return s.resolvePath(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
-// relativePath is path as seen from dir, which it is in.
+// relativePath returns path relative to dir, which contains it.
 func relativePath(dir, path string) string {
 	switch dir {
 	case path:
@@ -107,7 +106,7 @@ func relativePath(dir, path string) string {
 	return path[len(dir)+1:]
 }
 
-// run walks below the directory where the plan starts and waits for all workers.
+// run walks the tree and waits for all workers.
 func (w *walk) run(s system, top *walkDir) error {
 	fd, err := s.open(w.plan.Start, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -197,7 +196,7 @@ func (w *worker) runTask(t task) {
 	}
 }
 
-// readDir lists a directory by the rules of the plan.
+// readDir lists a directory by the rules of the plan and visits it.
 func (w *worker) readDir(d *walkDir) error {
 	fd, err := w.base.openDirBelow(relativePath(w.plan.Start, d.path))
 	if err != nil {
@@ -213,7 +212,7 @@ func (w *worker) readDir(d *walkDir) error {
 	return nil
 }
 
-// listDir fills d.items.
+// listDir sets d.items.
 func (w *worker) listDir(d *walkDir) error {
 	w.names, w.types = w.names[:0], w.types[:0]
 	var prefix string
@@ -243,8 +242,8 @@ func (w *worker) listDir(d *walkDir) error {
 	return nil
 }
 
-// applyPlan asks the plan about each entry. names has all of their paths, each
-// with a slash behind it, so that one allocation holds them all.
+// applyPlan keeps the entries that the plan selects. names has the paths of all entries,
+// each with a trailing slash, in one allocation.
 func (w *worker) applyPlan(d *walkDir, names string, prefix int) {
 	d.items = make([]walkItem, 0, len(w.types))
 	for _, typ := range w.types {
@@ -265,7 +264,7 @@ func (w *worker) applyPlan(d *walkDir, names string, prefix int) {
 	slices.SortFunc(d.items, func(a, b walkItem) int { return strings.Compare(a.path[prefix:], b.path[prefix:]) })
 }
 
-// typeOf asks for the type of an entry where the file system does not list it.
+// typeOf stats an entry whose type getdents does not report.
 func typeOf(fd int, name string) byte {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -274,10 +273,10 @@ func typeOf(fd int, name string) byte {
 	return byte(st.Mode & unix.S_IFMT >> 12)
 }
 
-// queueSubdirs leaves the directories in d to whoever is free.
+// queueSubdirs queues the directories in d.
 func (w *worker) queueSubdirs(d *walkDir) {
 	var tasks []task
-	for i := len(d.items) - 1; i >= 0; i-- { // the first is taken first
+	for i := len(d.items) - 1; i >= 0; i-- { // the queue is a stack
 		if sub := d.items[i].sub; sub != nil {
 			tasks = append(tasks, task{dir: sub})
 		}
@@ -287,7 +286,7 @@ func (w *worker) queueSubdirs(d *walkDir) {
 	}
 }
 
-// readSmall reads a file in a directory, following nothing.
+// readSmall reads a file in a directory without following a symlink.
 func readSmall(dir int, name string) ([]byte, error) {
 	fd, err := openFileAt(dir, name)
 	if err != nil {
@@ -316,7 +315,7 @@ func openFileAt(dir int, name string) (int, error) {
 	}
 }
 
-// ignoreRulesAbove collects the rules of .gitignore that hold where the plan starts.
+// ignoreRulesAbove collects the rules of .gitignore files above the start of the plan.
 func (s system) ignoreRulesAbove(p *search.Plan) (*search.Ignore, bool) {
 	return p.Above(func(path string) []byte {
 		fd, err := s.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -332,8 +331,8 @@ func (s system) ignoreRulesAbove(p *search.Plan) (*search.Ignore, bool) {
 	})
 }
 
-// checkStart judges where a plan starts, before it is walked. It returns false
-// where nothing can be found.
+// checkStart checks the directory where a plan starts. It returns false if nothing can
+// match.
 func (s system) checkStart(p *search.Plan) (bool, error) {
 	if err := s.checkDir(p.Path); err != nil || p.Start == p.Path {
 		return err == nil, err

@@ -16,14 +16,14 @@ import (
 const (
 	defaultDebounce = 50 * time.Millisecond
 
-	// maxPending bounds the paths of one batch. A reader that is slower than
-	// that is told to look at everything again.
+	// maxPending bounds the paths of one batch. Beyond it the batch reports an overflow,
+	// and the reader must scan the tree.
 	maxPending = 50_000
 )
 
-// Watch reports changes at and below name. A directory is watched, through a
-// symlink at its end, too; a file is watched by its name, so that it may be
-// replaced. The watcher must be closed.
+// Watch reports changes at and below name. It follows name if that is a symlink to a
+// directory. A file is watched by its name, so that it may be replaced. The watcher must be
+// closed.
 func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
 	t, err := r.beginCall(ctx, reads, "watch", name)
 	if err != nil {
@@ -54,10 +54,10 @@ func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 	return w, nil
 }
 
-// A changeSource feeds a batch until it is closed.
+// A changeSource adds changes to a batch until it is closed.
 type changeSource interface{ close() error }
 
-// fsWatcher is a driver.Watcher. It holds on to the root until it is closed.
+// fsWatcher is a driver.Watcher. It holds a reference to the root until it is closed.
 type fsWatcher struct {
 	r       *Root
 	changes changeSource
@@ -77,15 +77,15 @@ func (w *fsWatcher) Close() error {
 	return opError("close", "watcher", w.err)
 }
 
-// A batch gathers changes until someone asks for them.
+// A batch collects changes until Next returns them.
 type batch struct {
 	debounce time.Duration
 	done     chan struct{} // closed by Close
-	nextSem  chan struct{} // held by the one that waits in Next
-	ready    chan struct{} // has a token while there may be something
+	nextSem  chan struct{} // semaphore: one call of Next at a time
+	ready    chan struct{} // has a token while changes may be pending
 
 	mu       sync.Mutex
-	first    time.Time                  // when what is pending began; guarded by mu
+	first    time.Time                  // time of the first pending change; guarded by mu
 	pending  map[string]driver.ChangeOp // guarded by mu
 	overflow bool                       // guarded by mu
 }
@@ -97,8 +97,8 @@ func newBatch(debounce time.Duration) *batch {
 	}
 }
 
-// add records a change. To write to what was created a moment ago is part of its
-// creation; otherwise the latest counts.
+// add records a change. A write to a newly created file is part of its creation; otherwise
+// the latest change counts.
 func (b *batch) add(path string, op driver.ChangeOp) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *batch) wakeLocked() {
 	}
 }
 
-// Next waits for a batch.
+// Next waits for changes, and then for the debounce time.
 func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
 	if err := b.waitChan(ctx, b.nextSem, nil); err != nil {
 		return driver.Changes{}, err
@@ -144,13 +144,13 @@ func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
 	case <-ctx.Done():
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.wakeLocked() // what is pending is for the next call
+		b.wakeLocked() // the next call returns the pending changes
 		return driver.Changes{}, opError("watch", "changes", ctx.Err())
 	}
 	return b.drain(), nil
 }
 
-// waitChan waits until it can send to one channel or receive from another.
+// waitChan waits until it can send to one channel or receive from the other.
 func (b *batch) waitChan(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
 	select {
 	case <-b.done:
@@ -178,7 +178,7 @@ func (b *batch) drain() driver.Changes {
 	slices.SortFunc(c.Changes, func(x, y driver.Change) int { return strings.Compare(x.Path, y.Path) })
 	clear(b.pending)
 	b.overflow, b.first = false, time.Time{}
-	select { // what was said to be there is taken
+	select {
 	case <-b.ready:
 	default:
 	}

@@ -15,23 +15,23 @@ import (
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
-// A notifier watches directories with inotify. Each is opened below the root and
-// watched by its descriptor, so no name is resolved outside.
+// A notifier watches directories with inotify. Each directory is opened below the root and
+// watched by its descriptor, so no name is resolved outside the root.
 type notifier struct {
-	base  system // the top of what is watched
-	top   string // its name
-	only  string // where a file is watched, its name
+	base  system // the watched directory
+	top   string // name of base
+	only  string // the name of a watched file, or ""
 	deep  bool
 	batch *batch
 	file  *os.File // inotify; closing it ends run
 	wg    sync.WaitGroup
 
-	// Owned by run once that is started.
+	// Owned by run after it is started.
 	dirs map[int32]*watchedDir
 }
 
-// A watchedDir directory knows what is in it, because inotify tells alike of a new
-// file and of one that replaces another.
+// A watchedDir has the names of its entries, because inotify reports a new file and the
+// replacement of a file alike.
 type watchedDir struct {
 	path  string
 	names map[string]bool
@@ -66,7 +66,7 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	return n, nil
 }
 
-// hasProc reports whether descriptors have names.
+// hasProc reports whether /proc/self/fd is available.
 func hasProc() bool { return unix.Access("/proc/self/fd", unix.F_OK) == nil }
 
 func (n *notifier) close() error {
@@ -75,9 +75,9 @@ func (n *notifier) close() error {
 	return errors.Join(err, n.base.close())
 }
 
-// watchDir watches a directory and, where that is asked for, those below it. It
-// watches first and looks then, so that what is made meanwhile is seen at least
-// once. With report, all that is there is new.
+// watchDir watches a directory and, if recursive, those below it. It adds the watch before
+// it lists the directory, so that entries created meanwhile are reported at least once.
+// With report, all entries are reported as new.
 func (n *notifier) watchDir(path string, report bool) error {
 	fd, err := n.base.openDirBelow(relativePath(n.top, path))
 	if err != nil {
@@ -95,7 +95,7 @@ func (n *notifier) watchDir(path string, report bool) error {
 	d := &watchedDir{path: path, names: map[string]bool{}}
 	n.dirs[int32(wd)] = d
 	var subs []string
-	err = eachEntry(fd, make([]byte, 32<<10), func(name []byte, typ byte) {
+	err = EachEntry(fd, func(name []byte, typ byte) {
 		base := string(name)
 		if IsTemp(base) {
 			return
@@ -119,7 +119,7 @@ func (n *notifier) watchDir(path string, report bool) error {
 	return err
 }
 
-// ignoreGone takes directories that went, or are not ours to read, as not there.
+// ignoreGone drops the error of a directory that was removed or is not readable.
 func ignoreGone(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, errNotDir) {
 		return nil
@@ -127,7 +127,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// ignoreGoneOrDeep is unlessGone, also of directories that lie too deep to have a name.
+// ignoreGoneOrDeep is ignoreGone, also for paths that are too long.
 func ignoreGoneOrDeep(err error) error {
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return nil
@@ -135,8 +135,8 @@ func ignoreGoneOrDeep(err error) error {
 	return ignoreGone(err)
 }
 
-// inotifyFD returns the descriptor of n.file. It does not make it blocking, as
-// os.File.Fd may.
+// inotifyFD returns the descriptor of n.file. Unlike os.File.Fd it does not make the
+// descriptor blocking.
 func (n *notifier) inotifyFD() (int, error) {
 	conn, err := n.file.SyscallConn()
 	if err != nil {
@@ -189,7 +189,7 @@ func (n *notifier) handleEvent(wd int32, mask uint32, base string) {
 	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
 		delete(d.names, base)
 		if mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0 {
-			n.dropWatches(path) // of what was deleted, the kernel forgets by itself
+			n.dropWatches(path) // for deleted directories the kernel removes the watches
 		}
 		n.reportChange(path, base, driver.OpRemove)
 	case mask&unix.IN_MODIFY != 0:
@@ -202,19 +202,19 @@ func (n *notifier) handleEvent(wd int32, mask uint32, base string) {
 func (n *notifier) handleCreate(d *watchedDir, base, path string, mask uint32) {
 	op := driver.OpCreate
 	if d.names[base] && mask&unix.IN_MOVED_TO != 0 {
-		op = driver.OpWrite // it replaces another
+		op = driver.OpWrite // it replaces an entry
 	}
 	d.names[base] = true
 	n.reportChange(path, base, op)
 	if mask&unix.IN_ISDIR != 0 && n.deep {
 		if ignoreGoneOrDeep(n.watchDir(path, true)) != nil {
-			n.batch.markOverflow() // too many watches: from here on it is blind
+			n.batch.markOverflow() // too many watches: changes below it are not seen
 		}
 	}
 }
 
-// handleSelf handles what happens to a watched directory as such. For those below the
-// top the directory above tells the same.
+// handleSelf handles events of a watched directory itself. Below the top, the watch of the
+// parent reports the same events.
 func (n *notifier) handleSelf(wd int32, d *watchedDir, mask uint32) {
 	switch {
 	case mask&unix.IN_IGNORED != 0:
@@ -226,7 +226,7 @@ func (n *notifier) handleSelf(wd int32, d *watchedDir, mask uint32) {
 	}
 }
 
-// dropWatches ends the watches of a directory that moved away, and of all below it.
+// dropWatches removes the watches of a directory that was moved away, and of all below it.
 func (n *notifier) dropWatches(path string) {
 	fd, err := n.inotifyFD()
 	for wd, d := range n.dirs {
@@ -240,14 +240,14 @@ func (n *notifier) dropWatches(path string) {
 	}
 }
 
-// rescan looks for directories that are not watched because news of them was lost.
+// rescan adds watches for directories whose events were lost.
 func (n *notifier) rescan() {
 	if err := ignoreGone(n.watchDir(n.top, false)); err != nil {
 		n.batch.markOverflow()
 	}
 }
 
-// reportChange tells of a change, unless only another name is watched.
+// reportChange adds a change, unless a single other name is watched.
 func (n *notifier) reportChange(path, base string, op driver.ChangeOp) {
 	if n.only == "" || n.only == base {
 		n.batch.add(path, op)

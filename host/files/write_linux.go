@@ -47,11 +47,10 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	return w.res, nil
 }
 
-// resolveDest finds where a write to name goes: the directory of the file itself,
-// after the symlinks at the end of name, each resolved by the kernel from the
-// root. was is what is there, with mode 0 for nothing.
+// resolveDest returns the directory and name that a write to name replaces, after the
+// symlinks at the end of name, each resolved by the kernel from the root. was is the stat
+// data of the existing entry, with mode 0 if there is no such entry.
 func (s system) resolveDest(name string, was *unix.Stat_t, follow bool) (atPath, error) {
-	const maxLinks = 40 // as the kernel
 	at := name
 	for range maxLinks {
 		p, err := s.openParent(at)
@@ -82,9 +81,9 @@ func (s system) resolveDest(name string, was *unix.Stat_t, follow bool) (atPath,
 	return atPath{}, unix.ELOOP
 }
 
-// mayReplace refuses a mount point, where those stay. A name that is none now does not
-// become one before it is used: mounts are made before this root is handed out, and in
-// the namespace that they are in the kernel lets no mount point be renamed.
+// mayReplace refuses a mount point if KeepMounts is set. There is no TOCTOU race: all
+// mounts are made before this root is handed out, and the kernel refuses to rename a mount
+// point in its own namespace.
 func (s system) mayReplace(p atPath) error {
 	if !s.keepMounts {
 		return nil
@@ -95,15 +94,15 @@ func (s system) mayReplace(p atPath) error {
 	case err != nil:
 		return err
 	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
-		return fmt.Errorf("%w: this kernel does not tell what is a mount point", fault.Unsupported)
+		return fmt.Errorf("%w: this kernel does not report mount points (statx)", fault.Unsupported)
 	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
 		return errMountPoint
 	}
 	return nil
 }
 
-// symlinkPath is the path that a symlink at name stands for. It is not cleaned: only
-// the kernel knows what ".." means behind another symlink.
+// symlinkPath returns the path that a symlink at name leads to. It is not cleaned, because
+// only the kernel can resolve ".." after another symlink.
 func symlinkPath(name, dest string) (string, error) {
 	dir, _ := splitName(name)
 	at := joinName(dir, dest)
@@ -121,20 +120,21 @@ func symlinkPath(name, dest string) (string, error) {
 	return at, nil
 }
 
-// A fileWriter replaces one file. The new content is in a temporary file beside it
-// before anything that others see is touched.
+// A fileWriter replaces one file. The new content is in a temporary file beside it before
+// any visible change.
 type fileWriter struct {
 	opts   *driver.WriteOptions
 	commit commitFunc
 	dest   atPath
-	old    unix.Stat_t // what was there when the write began; a hint until the lock is held
-	temp   string      // name of the temporary file, "" when there is none
-	fd     int         // of the temporary file, -1 when there is none
+	old    unix.Stat_t // the existing file; a hint until the lock is held
+	temp   string      // name of the temporary file, or ""
+	fd     int         // of the temporary file, or -1
 	size   int64
 	res    driver.WriteResult
 }
 
-// checkTarget fails early, before the body is read, where the end is clear.
+// checkTarget checks the existing file. It is called before the body is read, and again
+// under the lock.
 func (w *fileWriter) checkTarget() error {
 	switch kind := w.old.Mode & unix.S_IFMT; {
 	case kind == 0:
@@ -150,7 +150,7 @@ func (w *fileWriter) checkTarget() error {
 
 var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
-// spoolBody takes the body into a temporary file, and leaves none where it fails.
+// spoolBody reads the body into a temporary file, which it removes on an error.
 func (w *fileWriter) spoolBody(ctx context.Context, body io.Reader) (err error) {
 	if err := w.makeTemp(); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (w *fileWriter) spoolBody(ctx context.Context, body io.Reader) (err error) 
 				return err
 			}
 			h.Write(data)
-			if hole = isZero(data); hole { // which takes no room on the disk
+			if hole = isZero(data); hole { // leave a hole in the file
 				_, err = unix.Seek(w.fd, int64(n), io.SeekCurrent)
 			} else {
 				err = writeAll(w.fd, data)
@@ -209,7 +209,7 @@ func (w *fileWriter) checkSize(size int64) error {
 	return nil
 }
 
-// bodyError keeps the code of what the caller's reader answered.
+// bodyError keeps the code of an error of the caller's reader.
 func bodyError(err error) error { return fmt.Errorf("read the body: %w", err) }
 
 func writeAll(fd int, data []byte) error {
@@ -226,9 +226,9 @@ func writeAll(fd int, data []byte) error {
 	return nil
 }
 
-// newMode is the mode that the file will have. New content does not run with the
-// rights that were given to the old one: set-user-id and set-group-id go, as when
-// an ordinary user writes to the file.
+// newMode returns the mode of the new file. It clears set-user-id and set-group-id, as the
+// kernel does when an ordinary user writes to a file, so that new content does not run with
+// the rights of the old one.
 func (w *fileWriter) newMode(was *unix.Stat_t) uint32 {
 	if was.Mode != 0 && !w.opts.SetMode {
 		return was.Mode & 0o1777
@@ -239,7 +239,7 @@ func (w *fileWriter) newMode(was *unix.Stat_t) uint32 {
 	return uint32(w.opts.Mode)
 }
 
-// replaceFile makes the temporary file the file.
+// replaceFile renames the temporary file over the existing file, under the lock.
 func (w *fileWriter) replaceFile(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
 	if err != nil {
@@ -256,7 +256,7 @@ func (w *fileWriter) replaceFile(ctx context.Context) error {
 	return w.installTemp(old)
 }
 
-// installTemp gives the temporary file what belongs to the name, and the name.
+// installTemp gives the temporary file the metadata of the existing file, and renames it.
 func (w *fileWriter) installTemp(old int) error {
 	if err := w.copyMetadata(old); err != nil {
 		return err
@@ -276,8 +276,8 @@ func (w *fileWriter) installTemp(old int) error {
 	return nil
 }
 
-// openOld opens the file that is to be replaced, -1 for none or for one that
-// can't be read, and judges it by that descriptor.
+// openOld opens the existing file, or returns -1 if it is missing or not readable, and
+// checks it by that descriptor.
 func (w *fileWriter) openOld() (int, error) {
 	w.old = unix.Stat_t{}
 	fd, err := retry(func() (int, error) {
@@ -289,7 +289,7 @@ func (w *fileWriter) openOld() (int, error) {
 	case errors.Is(err, unix.ENOENT):
 		fd, err = -1, nil
 	case errors.Is(err, unix.ELOOP):
-		err = fmt.Errorf("%w: it became a symlink", fault.Conflict)
+		err = fmt.Errorf("%w: the file was replaced by a symlink", fault.Conflict)
 	case errors.Is(err, unix.EACCES) && w.opts.IfMatch == "":
 		fd, err = -1, unix.Fstatat(w.dest.dirfd, w.dest.base, &w.old, unix.AT_SYMLINK_NOFOLLOW)
 	}
@@ -317,16 +317,16 @@ func checkDigest(fd int, digest string) error {
 	return err
 }
 
-// copyMetadata gives the temporary file what the old one has: owner, extended
-// attributes, mode.
+// copyMetadata sets owner, extended attributes, mode and modification time of the temporary
+// file.
 func (w *fileWriter) copyMetadata(old int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(w.fd, &st); err != nil {
 		return err
 	}
 	if w.old.Mode != 0 && (st.Uid != w.old.Uid || st.Gid != w.old.Gid) {
-		// Only a privileged process may give files away; another one at
-		// least keeps the group where it is a member.
+		// Only a privileged process may change the owner; another one keeps the group if it
+		// is a member.
 		if unix.Fchown(w.fd, int(w.old.Uid), int(w.old.Gid)) != nil {
 			_ = unix.Fchown(w.fd, -1, int(w.old.Gid))
 		}
@@ -352,8 +352,8 @@ func (w *fileWriter) copyMetadata(old int) error {
 	return nil
 }
 
-// setTime sets the modification time where one is asked for. What st then has is
-// what the file system made of it, which may know fewer times.
+// setTime sets the modification time, unless it is zero, and stores the time as rounded by
+// the file system in st.
 func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 	if t.IsZero() {
 		return nil
@@ -386,7 +386,7 @@ func (w *fileWriter) rename() error {
 		return 0, unix.Renameat2(p.dirfd, w.temp, p.dirfd, p.base, unix.RENAME_NOREPLACE)
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// A file system without RENAME_NOREPLACE: a link never replaces either.
+		// A file system without RENAME_NOREPLACE: linkat never replaces, either.
 		if err = unix.Linkat(p.dirfd, w.temp, p.dirfd, p.base, 0); err == nil {
 			err = unix.Unlinkat(p.dirfd, w.temp, 0)
 		}

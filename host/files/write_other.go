@@ -18,7 +18,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-var writeLock sync.Mutex // writers of this process take turns
+var writeLock sync.Mutex // serialises the writers of this process
 
 func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
 	var res driver.WriteResult
@@ -37,8 +37,8 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	if err != nil {
 		return res, osRootError(err)
 	}
-	defer s.root.Remove(temp) //nolint:errcheck // it is gone where all went well
-	defer f.Close()           // synced and closed below where it matters
+	defer s.root.Remove(temp) //nolint:errcheck // renamed already on success
+	defer f.Close()           // installTemp syncs and closes it on success
 	h := driver.NewDigest()
 	src := withContext(ctx, body)
 	if o.MaxSize > 0 {
@@ -107,7 +107,7 @@ func (s system) resolveDest(name string, follow bool) (string, error) {
 	return "", syscall.ELOOP
 }
 
-// checkTarget judges what is there now, nil for nothing.
+// checkTarget checks the existing file and returns nil if it is missing.
 func (s system) checkTarget(ctx context.Context, at string, o *driver.WriteOptions) (fs.FileInfo, error) {
 	fi, err := s.root.Lstat(at)
 	switch {
@@ -130,7 +130,7 @@ func (s system) checkTarget(ctx context.Context, at string, o *driver.WriteOptio
 	return fi, err
 }
 
-// flockDir locks a directory against other processes that do the same.
+// flockDir takes an exclusive flock on a directory.
 func (s system) flockDir(ctx context.Context, dir string) (release func(), err error) {
 	f, err := s.root.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -150,7 +150,7 @@ func (s system) flockDir(ctx context.Context, dir string) (release func(), err e
 	return func() { f.Close() }, nil
 }
 
-// installTemp makes the temporary file the file.
+// installTemp renames the temporary file to its name.
 func (s system) installTemp(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
 	mode := o.Mode
 	if mode == 0 {
@@ -187,13 +187,13 @@ func (s system) installTemp(f *os.File, temp, at string, old fs.FileInfo, o *dri
 	return s.syncDir(at)
 }
 
-// overwriteContent gives the file at the name the content of the temporary one.
+// overwriteContent copies the temporary file into the existing file.
 func (s system) overwriteContent(f *os.File, at string, mode fs.FileMode, o *driver.WriteOptions) error {
 	dst, err := s.root.OpenFile(at, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	defer dst.Close() // closed below where it matters
+	defer dst.Close() // closed below on success
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (s system) overwriteContent(f *os.File, at string, mode fs.FileMode, o *dri
 	return err
 }
 
-// linkCount returns how many hard links a file has, 1 where that is not known.
+// linkCount returns the number of hard links of a file, or 1 if unknown.
 func linkCount(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
@@ -224,7 +224,7 @@ func linkCount(fi fs.FileInfo) uint64 {
 	return 1
 }
 
-// forceRemove removes what is at a path of the host, with all below it.
+// forceRemove removes a path of the host and all below it.
 func forceRemove(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -235,7 +235,7 @@ func forceRemove(path string) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	// WalkDir calls for a directory before it reads it.
+	// WalkDir calls the function for a directory before it reads it.
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = root.Chmod(name, 0o700)
