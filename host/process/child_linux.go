@@ -12,11 +12,11 @@ import (
 // began with.
 func firstThread() bool { return unix.Gettid() == os.Getpid() }
 
-// exited reports whether the child has ended.
-func (c Child) exited() bool { return c.waitid(unix.WNOHANG) }
+// hasExited reports whether the child has ended.
+func (c Child) hasExited() bool { return c.waitid(unix.WNOHANG) }
 
-// await returns when the child has ended.
-func (c Child) await() { c.waitid(0) }
+// waitExit returns when the child has ended.
+func (c Child) waitExit() { c.waitid(0) }
 
 // waitid leaves the child to be reaped, so that its number stays its own until the
 // rest of its tree is killed. os.Process.Wait would reap it.

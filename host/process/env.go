@@ -10,9 +10,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// marker names the variable that tells a process, and the walk over /proc, to
+// sessionEnv names the variable that tells a process, and the walk over /proc, to
 // which session it belongs.
-const marker = "CROFT_SESSION"
+const sessionEnv = "CROFT_SESSION"
 
 // allowedEnv are the variables that commands get from BaseEnv.
 var allowedEnv = []string{"PATH", "HOME", "USER", "LANG", "LC_*", "TERM", "TMPDIR", "TZ"}
@@ -56,9 +56,9 @@ func checkEnv(env map[string]string) error {
 	return nil
 }
 
-// environ is the environment of one command, and the PATH that its program is
+// buildEnv is the environment of one command, and the PATH that its program is
 // looked up in.
-func (m *Manager) environ(cmd *driver.Command, id, dir string) (list []string, path string, err error) {
+func (m *Manager) buildEnv(cmd *driver.Command, id, dir string) (list []string, path string, err error) {
 	if err := checkEnv(cmd.Env); err != nil {
 		return nil, "", err
 	}
@@ -72,7 +72,7 @@ func (m *Manager) environ(cmd *driver.Command, id, dir string) (list []string, p
 	}
 	maps.Copy(env, cmd.Env)
 	if !cmd.Clean {
-		env[marker] = id
+		env[sessionEnv] = id
 	}
 	path, ok := env["PATH"]
 	if !ok {

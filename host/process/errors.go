@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// codeOf gives an error of the system its code, also those that package fault
+// errorCode gives an error of the system its code, also those that package fault
 // leaves open because they mean something only where processes are started.
-func codeOf(err error) fault.Code {
+func errorCode(err error) fault.Code {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		switch errno {

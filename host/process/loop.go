@@ -34,7 +34,7 @@ const journalAfter = 20 * time.Millisecond
 func (s *session) loop() {
 	ended, copied := make(chan struct{}), make(chan struct{}, len(s.files))
 	go func() {
-		s.child.await()
+		s.child.waitExit()
 		close(ended)
 	}()
 	for i := range s.files {
@@ -46,12 +46,12 @@ func (s *session) loop() {
 	select {
 	case <-ended:
 	case <-time.After(journalAfter):
-		s.note()
+		s.recordInJournal()
 		<-ended
 	}
 	s.finishOutput(copied)
-	s.settle()
-	s.conclude()
+	s.endTree()
+	s.finishSession()
 }
 
 // finishOutput waits for the end of the output. Descendants of the leader that hold
@@ -64,7 +64,7 @@ func (s *session) finishOutput(copied <-chan struct{}) {
 		select {
 		case <-copied:
 		case <-timeout:
-			s.cull()
+			s.killLeftovers()
 			for _, f := range s.files {
 				f.SetReadDeadline(time.Now().Add(delay)) //nolint:errcheck // pipes and terminals have deadlines
 			}
@@ -73,14 +73,14 @@ func (s *session) finishOutput(copied <-chan struct{}) {
 	}
 }
 
-// note writes a command down that does not end at once, so that it is found if
+// recordInJournal writes a command down that does not end at once, so that it is found if
 // this process does not survive it.
-func (s *session) note() {
-	if !s.noted && s.m.journal != nil {
-		s.noted = true
-		s.m.journal.start(s)
+func (s *session) recordInJournal() {
+	if !s.inJournal && s.m.journal != nil {
+		s.inJournal = true
+		s.m.journal.recordStart(s)
 		for _, o := range s.outs {
-			o.spill()
+			o.writeToLog()
 		}
 	}
 }
@@ -92,25 +92,25 @@ func (s *session) copyOutput(i int) {
 	for {
 		n, err := s.files[i].Read(*buf)
 		if n > 0 {
-			s.deliver(i, (*buf)[:n])
+			s.handleOutput(i, (*buf)[:n])
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			s.drain(i, *buf)
+			s.readPending(i, *buf)
 			return
 		case errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO): // the end of a pipe, and of a terminal
 			return
 		default:
-			s.complain(streamNames[i], err)
+			s.addCallbackError(streamNames[i], err)
 			return
 		}
 	}
 }
 
-// drain hands on what was written before the deadline, which a slow callback kept
+// readPending hands on what was written before the deadline, which a slow callback kept
 // from being read, and waits for no more.
-func (s *session) drain(i int, buf []byte) {
+func (s *session) readPending(i int, buf []byte) {
 	raw, err := s.files[i].SyscallConn()
 	if err != nil {
 		return
@@ -121,25 +121,25 @@ func (s *session) drain(i int, buf []byte) {
 		if n <= 0 {
 			return
 		}
-		s.deliver(i, buf[:n])
+		s.handleOutput(i, buf[:n])
 		late += n
 	}
 }
 
 var streamNames = [...]string{"stdout", "stderr"}
 
-func (s *session) deliver(i int, data []byte) {
+func (s *session) handleOutput(i int, data []byte) {
 	s.outs[i].add(data)
 	if s.calls[i] != nil {
-		if err := call(s.calls[i], data); err != nil {
-			s.complain(streamNames[i], err)
+		if err := callWithRecover(s.calls[i], data); err != nil {
+			s.addCallbackError(streamNames[i], err)
 		}
 	}
 }
 
-// call is a callback whose panic is an error like any other: it must not end the
+// callWithRecover is a callback whose panic is an error like any other: it must not end the
 // loop that reaps the child.
-func call(f func([]byte) error, data []byte) (err error) {
+func callWithRecover(f func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -148,40 +148,40 @@ func call(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// cull kills what the leader left behind, after the grace of a kill that is under
+// killLeftovers kills what the leader left behind, after the grace of a kill that is under
 // way.
-func (s *session) cull() {
+func (s *session) killLeftovers() {
 	s.mu.Lock()
-	spare := s.spare
+	spare := s.graceEnd
 	s.mu.Unlock()
 	if !spare.IsZero() {
-		s.linger(spare)
+		s.waitGrace(spare)
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
 	// Processes of a tree that was signalled die while the list of children is read,
 	// so that list decides nothing then.
-	if spare.IsZero() && s.m.childless(s.child, s.tracked) {
+	if spare.IsZero() && s.m.hasNoDescendants(s.child, s.tracked) {
 		return
 	}
 	if err := s.tracked.Kill(s.child.PID); err != nil {
-		s.complain("kill", err)
+		s.addCallbackError("kill", err)
 	}
 }
 
-// settle ends the tree and reaps the child.
-func (s *session) settle() {
-	s.cull()
+// endTree ends the tree and reaps the child.
+func (s *session) endTree() {
+	s.killLeftovers()
 	if s.tty == nil {
 		closeAll(s.files)
 	}
 	if s.in != nil {
-		s.in.shut()
+		s.in.closePipe()
 	}
 	s.killMu.Lock()
 	ws, usage, err := s.child.reap()
 	s.reaped = true
-	if s.struck && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
+	if s.killedRunning && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
 		// Killing a tree stops it first, and gVisor hangs up what is stopped when
 		// others of it die. What ended it is the kill.
 		ws = syscall.WaitStatus(syscall.SIGKILL)
@@ -192,12 +192,12 @@ func (s *session) settle() {
 	s.killMu.Unlock()
 	s.tracked.Release()
 	s.timer.stop()
-	s.watch.stop()
-	s.decide(ws, usage, err)
+	s.ctxWatch.stop()
+	s.setResult(ws, usage, err)
 }
 
-// decide says how the command ended.
-func (s *session) decide(ws syscall.WaitStatus, usage syscall.Rusage, err error) {
+// setResult says how the command ended.
+func (s *session) setResult(ws syscall.WaitStatus, usage syscall.Rusage, err error) {
 	r := &driver.Result{ExitCode: -1, Duration: time.Since(s.started)}
 	switch {
 	case err != nil:
@@ -222,16 +222,16 @@ func (s *session) decide(ws syscall.WaitStatus, usage syscall.Rusage, err error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.CallbackErrors = slices.Clone(s.complaints)
-	if s.unlisted > 0 {
-		r.CallbackErrors = append(r.CallbackErrors, fmt.Sprintf("and %d more", s.unlisted))
+	r.CallbackErrors = slices.Clone(s.callbackErrors)
+	if s.unlistedErrors > 0 {
+		r.CallbackErrors = append(r.CallbackErrors, fmt.Sprintf("and %d more", s.unlistedErrors))
 	}
 	s.result, s.ended = r, time.Now()
 }
 
 // startError classifies what a Starter returned.
 func startError(spec *Spec, err error) error {
-	code := codeOf(err)
+	code := errorCode(err)
 	if code == fault.Internal {
 		code = fault.Unavailable
 	}

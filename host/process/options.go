@@ -98,7 +98,7 @@ func (o *Options) normalize() error {
 		return fmt.Errorf("process: root %q: %w: must be an absolute path", o.Root, fault.InvalidArgument)
 	}
 	if info, err := os.Stat(o.Root); err != nil {
-		return fmt.Errorf("process: root: %w: %w", codeOf(err), err)
+		return fmt.Errorf("process: root: %w: %w", errorCode(err), err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("process: root %s: %w: not a directory", o.Root, fault.InvalidArgument)
 	}

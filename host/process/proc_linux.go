@@ -17,19 +17,19 @@ type proc struct {
 	pid, ppid, pgrp, sid int
 	state                byte
 	start                uint64 // in ticks since the boot: with pid, who it is
-	kernel               bool   // a thread of the kernel
+	kernelThread         bool   // a thread of the kernel
 }
 
-// A who names a process for good: numbers are used again.
-type who struct {
+// A procID names a process for good: numbers are used again.
+type procID struct {
 	pid   int
 	start uint64
 }
 
-func (p proc) who() who { return who{p.pid, p.start} }
+func (p proc) procID() procID { return procID{p.pid, p.start} }
 
-// alive reports whether it still runs: a zombie in /proc does not.
-func (p proc) alive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
+// isAlive reports whether it still runs: a zombie in /proc does not.
+func (p proc) isAlive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
 
 // parseStat reads the line of /proc/PID/stat. The name of the program is in
 // parentheses and may have any byte in it, parentheses and spaces included, so
@@ -54,7 +54,7 @@ func parseStat(data []byte) (proc, bool) {
 	if err != nil {
 		return proc{}, false
 	}
-	p.kernel = flags&0x200000 != 0 // PF_KTHREAD
+	p.kernelThread = flags&0x200000 != 0 // PF_KTHREAD
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
 }

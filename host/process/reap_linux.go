@@ -24,27 +24,27 @@ type reaper struct {
 func startReaper(m *Manager) (*reaper, error) {
 	sid, err := unix.Getsid(0)
 	if err != nil {
-		return nil, fmt.Errorf("process: own session: %w: %w", codeOf(err), err)
+		return nil, fmt.Errorf("process: own session: %w: %w", errorCode(err), err)
 	}
 	if os.Getpid() != 1 {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return nil, fmt.Errorf("process: become subreaper: %w: %w", codeOf(err), err)
+			return nil, fmt.Errorf("process: become subreaper: %w: %w", errorCode(err), err)
 		}
 	}
 	r := &reaper{m: m, self: os.Getpid(), sid: sid, wake: make(chan os.Signal, 1), done: make(chan struct{})}
 	signal.Notify(r.wake, unix.SIGCHLD)
-	r.poke() // for the orphans that there are
+	r.requestPass() // for the orphans that there are
 	go func() {
 		defer close(r.done)
 		for range r.wake {
-			r.pass()
+			r.reapOrphans()
 		}
 	}()
 	return r, nil
 }
 
-// poke asks for a pass.
-func (r *reaper) poke() {
+// requestPass asks for a pass.
+func (r *reaper) requestPass() {
 	select {
 	case r.wake <- unix.SIGCHLD:
 	default:
@@ -56,18 +56,18 @@ func (r *reaper) stop() {
 	close(r.wake)
 	<-r.done
 	for range 2 { // what dies in the first is reaped in the second
-		r.pass()
+		r.reapOrphans()
 	}
 }
 
-// pass reaps orphans that are dead, and kills those that live while no command
+// reapOrphans reaps orphans that are dead, and kills those that live while no command
 // does: they can only descend from one that has ended. No child is started
 // meanwhile, so one that is not known is an orphan.
-func (r *reaper) pass() {
+func (r *reaper) reapOrphans() {
 	r.m.reapMu.Lock()
 	defer r.m.reapMu.Unlock()
-	strays := r.orphans()
-	if len(strays) == 0 || len(r.m.leaders()) > 0 {
+	strays := r.liveOrphans()
+	if len(strays) == 0 || len(r.m.childPIDs()) > 0 {
 		return
 	}
 	mine := map[int]bool{}
@@ -77,31 +77,31 @@ func (r *reaper) pass() {
 	killAll(func() []proc { //nolint:errcheck // what dies later sends SIGCHLD
 		return descendants(candidates(0), func(p proc) bool { return mine[p.pid] && p.ppid == r.self })
 	})
-	r.orphans()
+	r.liveOrphans()
 }
 
-// childless reports whether surely no process descends from a command that has
+// hasNoDescendants reports whether surely no process descends from a command that has
 // ended, without a look at all of /proc: what it leaves behind is a child of this
 // process before its end can be seen. While several commands run, the end of one can
 // hide a child of another from a reader of the list, so then the answer is no.
-func (m *Manager) childless(leader Child, tracked Tracked) bool {
-	if _, walks := tracked.(*walkTracked); !walks || m.reaper == nil || !leader.exited() {
+func (m *Manager) hasNoDescendants(leader Child, tracked Tracked) bool {
+	if _, walks := tracked.(*walkTracked); !walks || m.reaper == nil || !leader.hasExited() {
 		return false
 	}
-	if known := m.leaders(); len(known) != 1 || !known[leader.PID] {
+	if known := m.childPIDs(); len(known) != 1 || !known[leader.PID] {
 		return false
 	}
-	pids, err := m.reaper.children()
+	pids, err := m.reaper.listChildren()
 	return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return pid != leader.PID })
 }
 
-// orphans reaps the dead ones and returns the others. A child in the session of
+// liveOrphans reaps the dead ones and returns the others. A child in the session of
 // this process was started elsewhere in it: commands lead sessions of their own,
 // which their descendants can leave only for new ones.
-func (r *reaper) orphans() []proc {
-	known := r.m.leaders()
+func (r *reaper) liveOrphans() []proc {
+	known := r.m.childPIDs()
 	var live []proc
-	pids, err := r.children()
+	pids, err := r.listChildren()
 	if err != nil {
 		pids, _ = allPIDs() // a kernel without that file: judged one by one
 	}
@@ -113,7 +113,7 @@ func (r *reaper) orphans() []proc {
 		if !ok || p.ppid != r.self || p.sid == r.sid {
 			continue
 		}
-		if p.alive() {
+		if p.isAlive() {
 			live = append(live, p)
 			continue
 		}
@@ -123,9 +123,9 @@ func (r *reaper) orphans() []proc {
 	return live
 }
 
-// children lists the children of this process's first thread, which is where the
+// listChildren lists the children of this process's first thread, which is where the
 // kernel puts orphans.
-func (r *reaper) children() ([]int, error) {
+func (r *reaper) listChildren() ([]int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", r.self, r.self))
 	if err != nil {
 		return nil, err

@@ -28,10 +28,10 @@ type Starter interface {
 	Start(spec *Spec) (Child, error)
 }
 
-// direct forks from the thread it is called on.
-type direct struct{}
+// directStarter forks from the thread it is called on.
+type directStarter struct{}
 
-func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
+func (directStarter) Start(spec *Spec) (Child, error) { return forkExec(spec) }
 
 // A ThreadStarter starts every child from one operating system thread, whose
 // credentials, groups, seccomp filter, Landlock domain and no-new-privileges
@@ -53,7 +53,7 @@ func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
 	go t.run(setup, ready)
 	if err := <-ready; err != nil {
 		<-t.done
-		return nil, fmt.Errorf("process: set up the starter thread: %w: %w", codeOf(err), err)
+		return nil, fmt.Errorf("process: set up the starter thread: %w: %w", errorCode(err), err)
 	}
 	return t, nil
 }

@@ -10,27 +10,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// start brings a command to life. The caller runs its loop.
-func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*session, error) {
+// startSession brings a command to life. The caller runs its loop.
+func (m *Manager) startSession(ctx context.Context, cmd *driver.Command, front bool) (*session, error) {
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx, "start", "command")
 	}
-	s := m.newSession(nameOf(ctx), cmd, front)
-	spec, wall, err := m.plan(cmd, s.info.ID)
+	s := m.newSession(sessionIDFrom(ctx), cmd, front)
+	spec, wall, err := m.buildSpec(cmd, s.info.ID)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.admit(s); err != nil {
+	if err := m.addSession(s); err != nil {
 		return nil, err
 	}
-	if err := m.launch(s, spec, cmd); err != nil {
-		m.dismiss(s)
+	if err := m.startChild(s, spec, cmd); err != nil {
+		m.dropSession(s)
 		return nil, err
 	}
 	if !front {
-		s.note()
+		s.recordInJournal()
 	}
-	s.arm(ctx, wall, cmd)
+	s.startTimers(ctx, wall, cmd)
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
@@ -40,8 +40,8 @@ func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*
 	return s, nil
 }
 
-// namedKey is the key of a context for the id of a session.
-type namedKey struct{}
+// sessionIDKey is the key of a context for the id of a session.
+type sessionIDKey struct{}
 
 // WithSessionID makes the next command that is run with ctx have an id that the caller
 // has made up, by which it finds the logs of one that it hears no more of. An id
@@ -50,11 +50,11 @@ func WithSessionID(ctx context.Context, id string) context.Context {
 	if !driver.ValidID(id) {
 		return ctx
 	}
-	return context.WithValue(ctx, namedKey{}, id)
+	return context.WithValue(ctx, sessionIDKey{}, id)
 }
 
-func nameOf(ctx context.Context) string {
-	if id, ok := ctx.Value(namedKey{}).(string); ok {
+func sessionIDFrom(ctx context.Context) string {
+	if id, ok := ctx.Value(sessionIDKey{}).(string); ok {
 		return id
 	}
 	return driver.NewID()
@@ -67,12 +67,12 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 	}
 	maxOutput = min(maxOutput, maxMaxOutput)
 	s := &session{
-		m: m, front: front, started: time.Now(), done: make(chan struct{}),
+		m: m, foreground: front, started: time.Now(), done: make(chan struct{}),
 		calls: [2]func([]byte) error{cmd.OnStdout, cmd.OnStderr},
-		outs:  []*output{newOutput(m.logs, id+".stdout", maxOutput, !front)},
+		outs:  []*outputBuffer{newOutput(m.logStore, id+".stdout", maxOutput, !front)},
 	}
 	if cmd.TTY == nil {
-		s.outs = append(s.outs, newOutput(m.logs, id+".stderr", maxOutput, !front))
+		s.outs = append(s.outs, newOutput(m.logStore, id+".stderr", maxOutput, !front))
 	}
 	s.info = driver.SessionInfo{
 		ID: id, Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, TTY: cmd.TTY != nil,
@@ -81,8 +81,8 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 	return s
 }
 
-// launch starts the child. After an error nothing is left of it.
-func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error) {
+// startChild starts the child. After an error nothing is left of it.
+func (m *Manager) startChild(s *session, spec *Spec, cmd *driver.Command) (err error) {
 	var theirs []*os.File // the child's ends
 	defer func() {
 		closeAll(theirs)
@@ -94,24 +94,24 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 		}
 	}()
 	if cmd.TTY != nil {
-		err = s.plumbTTY(spec, cmd, &theirs)
+		err = s.setupTTY(spec, cmd, &theirs)
 	} else {
-		err = s.plumbPipes(spec, cmd, &theirs)
+		err = s.setupPipes(spec, cmd, &theirs)
 	}
 	if err != nil {
-		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], codeOf(err), err)
+		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], errorCode(err), err)
 	}
 	if s.tracked, err = m.opts.Tree.Track(spec); err != nil {
 		return err
 	}
-	if err = m.fork(s, spec); err != nil {
+	if err = m.forkChild(s, spec); err != nil {
 		s.tracked.Release()
 	}
 	return err
 }
 
-// fork starts the child and makes it known in one step, as the reaper sees it.
-func (m *Manager) fork(s *session, spec *Spec) error {
+// forkChild starts the child and makes it known in one step, as the reaper sees it.
+func (m *Manager) forkChild(s *session, spec *Spec) error {
 	m.reapMu.RLock()
 	defer m.reapMu.RUnlock()
 	child, err := m.opts.Starter.Start(spec)
@@ -126,9 +126,9 @@ func (m *Manager) fork(s *session, spec *Spec) error {
 	return nil
 }
 
-// plumbPipes gives the child a pipe for each of its outputs, and one for its
+// setupPipes gives the child a pipe for each of its outputs, and one for its
 // input if it has any.
-func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
+func (s *session) setupPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	spec.Files = []uintptr{s.m.null.Fd()}
 	for range s.outs {
 		r, w, err := os.Pipe()
@@ -150,8 +150,8 @@ func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File
 	return nil
 }
 
-// plumbTTY makes a terminal the child's input and both of its outputs.
-func (s *session) plumbTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
+// setupTTY makes a terminal the child's input and both of its outputs.
+func (s *session) setupTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	master, slave, err := openTTY(*cmd.TTY)
 	if err != nil {
 		return err
@@ -169,8 +169,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// arm lets time and context end the command, and standard input begin.
-func (s *session) arm(ctx context.Context, wall time.Duration, cmd *driver.Command) {
+// startTimers lets time and context end the command, and standard input begin.
+func (s *session) startTimers(ctx context.Context, wall time.Duration, cmd *driver.Command) {
 	if wall > 0 {
 		ran := make(chan struct{})
 		grace := cmd.Grace
@@ -178,7 +178,7 @@ func (s *session) arm(ctx context.Context, wall time.Duration, cmd *driver.Comma
 			defer close(ran)
 			s.kill(driver.CauseTimeout, grace) //nolint:errcheck // the result tells
 		})
-		s.timer = stopper{timer.Stop, ran}
+		s.timer = killTimer{timer.Stop, ran}
 	}
 	if !cmd.Detached && ctx.Done() != nil {
 		ran := make(chan struct{})
@@ -186,41 +186,41 @@ func (s *session) arm(ctx context.Context, wall time.Duration, cmd *driver.Comma
 			defer close(ran)
 			s.kill(driver.CauseCanceled, 0) //nolint:errcheck // the result tells
 		})
-		s.watch = stopper{stop, ran}
+		s.ctxWatch = killTimer{stop, ran}
 	}
 	if cmd.TTY != nil && cmd.Stdin == nil && !cmd.Interactive {
 		cmd.Stdin = strings.NewReader("") // types end-of-file
 	}
 	if cmd.Stdin != nil {
 		r, ctx := cmd.Stdin, context.WithoutCancel(ctx)
-		s.m.wg.Go(func() { s.feed(ctx, r) }) // the session itself is counted, so Close has not seen the end
+		s.m.wg.Go(func() { s.copyStdin(ctx, r) }) // the session itself is counted, so Close has not seen the end
 	}
 }
 
-// conclude leaves the result where it can be found, and forgets a foreground
+// finishSession leaves the result where it can be found, and forgets a foreground
 // command whose result holds everything.
-func (s *session) conclude() {
+func (s *session) finishSession() {
 	m := s.m
-	keep := !s.front
-	if !s.front {
+	keep := !s.foreground
+	if !s.foreground {
 		s.result.Session = s.info.ID
 	} else {
-		r := s.full()
+		r := s.resultWithOutput()
 		if keep = r.StdoutDropped+r.StderrDropped > 0 && m.opts.LogDir != ""; keep {
 			s.result.Session, r.Session = s.info.ID, s.info.ID
 		}
 		s.final = &r
 	}
 	if keep {
-		var xs [2]extent
+		var xs [2]streamExtent
 		for i, o := range s.outs {
-			xs[i] = o.seal()
+			xs[i] = o.finish()
 		}
 		if m.journal != nil {
-			m.journal.end(s, xs)
+			m.journal.recordEnd(s, xs)
 		}
-	} else if s.noted {
-		m.journal.forget(s.info.ID)
+	} else if s.inJournal {
+		m.journal.recordForget(s.info.ID)
 		for _, o := range s.outs {
 			o.remove()
 		}
@@ -229,14 +229,14 @@ func (s *session) conclude() {
 	delete(m.pids, s.child.PID)
 	m.running--
 	if keep {
-		m.scheduleLocked()
+		m.scheduleExpiryLocked()
 	} else {
 		delete(m.sessions, s.info.ID)
 	}
 	m.mu.Unlock()
 	close(s.done)
 	if m.reaper != nil {
-		m.reaper.poke()
+		m.reaper.requestPass()
 	}
 	m.wg.Done()
 }

@@ -31,9 +31,9 @@ type Tracked interface {
 	Release()
 }
 
-// killPatience is how long Kill waits for processes that were killed and do not
+// killTimeout is how long Kill waits for processes that were killed and do not
 // die: they hang in the kernel.
-const killPatience = 10 * time.Second
+const killTimeout = 10 * time.Second
 
 // Group is the tree that is a process group: it misses processes that leave it.
 type Group struct{}
@@ -44,7 +44,7 @@ func (Group) Track(*Spec) (Tracked, error) { return groupTracked{}, nil }
 type groupTracked struct{}
 
 func (groupTracked) Signal(leader int, sig syscall.Signal) error { return signalGroup(leader, sig) }
-func (groupTracked) Alive(leader int) bool                       { return !(Child{PID: leader}).exited() }
+func (groupTracked) Alive(leader int) bool                       { return !(Child{PID: leader}).hasExited() }
 func (groupTracked) Kill(leader int) error                       { return signalGroup(leader, syscall.SIGKILL) }
 func (groupTracked) Release()                                    {}
 
@@ -54,5 +54,5 @@ func signalGroup(pgid int, sig syscall.Signal) error {
 	if err == nil || errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
-	return fmt.Errorf("process: signal group %d: %w: %w", pgid, codeOf(err), err)
+	return fmt.Errorf("process: signal group %d: %w: %w", pgid, errorCode(err), err)
 }

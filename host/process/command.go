@@ -48,8 +48,8 @@ func validSize(s driver.Size) bool {
 	return s.Rows > 0 && s.Rows <= 65535 && s.Cols > 0 && s.Cols <= 65535
 }
 
-// plan decides everything about a child but its descriptors.
-func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, error) {
+// buildSpec decides everything about a child but its descriptors.
+func (m *Manager) buildSpec(cmd *driver.Command, id string) (*Spec, time.Duration, error) {
 	if err := checkCommand(cmd); err != nil {
 		return nil, 0, err
 	}
@@ -57,7 +57,7 @@ func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
-	env, path, err := m.environ(cmd, id, dir)
+	env, path, err := m.buildEnv(cmd, id, dir)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -70,11 +70,11 @@ func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
-	wall, err := m.limit(spec, cmd)
+	wall, err := m.applyLimits(spec, cmd)
 	if err != nil {
 		return nil, 0, err
 	}
-	return spec, wall, m.wrap(spec)
+	return spec, wall, m.applyWrapper(spec)
 }
 
 func (m *Manager) workDir(name string) (string, error) {
@@ -84,7 +84,7 @@ func (m *Manager) workDir(name string) (string, error) {
 	dir := filepath.Join(m.opts.Root, filepath.FromSlash(name))
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", fmt.Errorf("process: directory %s: %w: %w", name, codeOf(err), syscallErr(err))
+		return "", fmt.Errorf("process: directory %s: %w: %w", name, errorCode(err), syscallErr(err))
 	}
 	if !info.IsDir() {
 		return "", fmt.Errorf("process: directory %s: %w: not a directory", name, fault.InvalidArgument)
@@ -120,7 +120,7 @@ func lookPath(program, dir, path string) (string, error) {
 		if !filepath.IsAbs(full) {
 			full = filepath.Join(dir, program)
 		}
-		if err := runnable(full); err != nil {
+		if err := checkExecutable(full); err != nil {
 			return "", fmt.Errorf("process: program %q: %w", program, err)
 		}
 		return full, nil
@@ -131,7 +131,7 @@ func lookPath(program, dir, path string) (string, error) {
 			continue
 		}
 		full := d + "/" + program
-		err := runnable(full)
+		err := checkExecutable(full)
 		if err == nil {
 			return full, nil
 		}
@@ -145,15 +145,15 @@ func lookPath(program, dir, path string) (string, error) {
 	return "", fmt.Errorf("process: program %q: %w", program, other)
 }
 
-// runnable asks what exec would answer, without starting anything. The kernel is
+// checkExecutable asks what exec would answer, without starting anything. The kernel is
 // asked again when it starts, with the credentials of the child.
-func runnable(path string) error {
+func checkExecutable(path string) error {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
 		if errors.Is(err, syscall.ENOTDIR) {
 			return fmt.Errorf("%w: %w", fault.NotFound, err)
 		}
-		return fmt.Errorf("%w: %w", codeOf(err), err)
+		return fmt.Errorf("%w: %w", errorCode(err), err)
 	}
 	switch {
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
@@ -166,7 +166,7 @@ func runnable(path string) error {
 	return nil
 }
 
-func (m *Manager) wrap(spec *Spec) error {
+func (m *Manager) applyWrapper(spec *Spec) error {
 	if m.opts.Wrapper == nil {
 		return nil
 	}

@@ -14,37 +14,37 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An input is the standard input of a command that has one: the write end of a
+// An stdin is the standard input of a command that has one: the write end of a
 // pipe, or the terminal.
-type input struct {
-	file *os.File
-	tty  bool
-	turn chan struct{} // who holds its one element writes
+type stdin struct {
+	file     *os.File
+	tty      bool
+	writeSem chan struct{} // who holds its one element writes
 
-	closed bool // held by turn
-	midway bool // the last byte written was not the end of a line
+	closed  bool // held by turn
+	midLine bool // the last byte written was not the end of a line
 }
 
-func newInput(file *os.File, tty bool) *input {
-	return &input{file: file, tty: tty, turn: make(chan struct{}, 1)}
+func newInput(file *os.File, tty bool) *stdin {
+	return &stdin{file: file, tty: tty, writeSem: make(chan struct{}, 1)}
 }
 
 var errInputClosed = fmt.Errorf("%w: standard input is closed", fault.WrongState)
 
 // write writes all of p, or as much as there is time for.
-func (in *input) write(ctx context.Context, p []byte) (int, error) {
-	if err := in.enter(ctx); err != nil {
+func (in *stdin) write(ctx context.Context, p []byte) (int, error) {
+	if err := in.acquireWrite(ctx); err != nil {
 		return 0, err
 	}
-	defer func() { <-in.turn }()
+	defer func() { <-in.writeSem }()
 	if in.closed {
 		return 0, errInputClosed
 	}
-	stop := in.hurry(ctx)
+	stop := in.interruptOnDone(ctx)
 	n, err := in.file.Write(p)
 	stop()
 	if n > 0 {
-		in.midway = p[n-1] != '\n'
+		in.midLine = p[n-1] != '\n'
 	}
 	switch {
 	case err == nil:
@@ -57,17 +57,17 @@ func (in *input) write(ctx context.Context, p []byte) (int, error) {
 	return n, fmt.Errorf("%w: the command does not read it any more: %w", fault.WrongState, syscallErr(err))
 }
 
-func (in *input) enter(ctx context.Context) error {
+func (in *stdin) acquireWrite(ctx context.Context) error {
 	select {
-	case in.turn <- struct{}{}:
+	case in.writeSem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// hurry ends a write that waits when ctx ends. The returned function undoes it.
-func (in *input) hurry(ctx context.Context) (stop func()) {
+// interruptOnDone ends a write that waits when ctx ends. The returned function undoes it.
+func (in *stdin) interruptOnDone(ctx context.Context) (stop func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
@@ -84,13 +84,13 @@ func (in *input) hurry(ctx context.Context) (stop func()) {
 	}
 }
 
-// eof ends the input: it closes the pipe, or types end-of-file, twice where the
+// sendEOF ends the input: it closes the pipe, or types end-of-file, twice where the
 // first one only ends a line that was begun.
-func (in *input) eof(ctx context.Context) error {
-	if err := in.enter(ctx); err != nil {
+func (in *stdin) sendEOF(ctx context.Context) error {
+	if err := in.acquireWrite(ctx); err != nil {
 		return err
 	}
-	defer func() { <-in.turn }()
+	defer func() { <-in.writeSem }()
 	if in.closed {
 		return nil
 	}
@@ -99,31 +99,31 @@ func (in *input) eof(ctx context.Context) error {
 		in.file.Close() // or the end of the command did
 		return nil
 	}
-	keys := []byte{veof(in.file)}
-	if in.midway {
+	keys := []byte{eofKey(in.file)}
+	if in.midLine {
 		keys = append(keys, keys[0])
 	}
-	in.midway = false
-	stop := in.hurry(ctx)
+	in.midLine = false
+	stop := in.interruptOnDone(ctx)
 	defer stop()
 	_, err := in.file.Write(keys)
 	return err
 }
 
-// shut closes the pipe at the end of the command. Who writes is let go first.
-func (in *input) shut() {
+// closePipe closes the pipe at the end of the command. Who writes is let go first.
+func (in *stdin) closePipe() {
 	if in.tty {
 		return // closed by the loop, which reads from it
 	}
 	in.file.Close()
 }
 
-// feed copies a reader to the input until one of them ends.
-func (s *session) feed(ctx context.Context, r io.Reader) {
+// copyStdin copies a reader to the input until one of them ends.
+func (s *session) copyStdin(ctx context.Context, r io.Reader) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.complain("stdin", fmt.Errorf("panic: %v", p))
-			s.in.eof(ctx) //nolint:errcheck // the command is gone, or sees the end
+			s.addCallbackError("stdin", fmt.Errorf("panic: %v", p))
+			s.in.sendEOF(ctx) //nolint:errcheck // the command is gone, or sees the end
 		}
 	}()
 	buf := getBuffer()
@@ -137,9 +137,9 @@ func (s *session) feed(ctx context.Context, r io.Reader) {
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				s.complain("stdin", err)
+				s.addCallbackError("stdin", err)
 			}
-			s.in.eof(ctx) //nolint:errcheck // as above
+			s.in.sendEOF(ctx) //nolint:errcheck // as above
 			return
 		}
 	}
@@ -150,7 +150,7 @@ func openTTY(size driver.Size) (master, slave *os.File, err error) {
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}
-	if err := resize(master, size); err != nil {
+	if err := setTTYSize(master, size); err != nil {
 		master.Close()
 		slave.Close()
 		return nil, nil, err
@@ -158,6 +158,6 @@ func openTTY(size driver.Size) (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-func resize(tty *os.File, size driver.Size) error {
+func setTTYSize(tty *os.File, size driver.Size) error {
 	return pty.Setsize(tty, &pty.Winsize{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 }

@@ -29,39 +29,39 @@ func defaultTree() Tree {
 func (Walk) Track(spec *Spec) (Tracked, error) {
 	g := &walkTracked{}
 	for _, kv := range spec.Env {
-		if strings.HasPrefix(kv, marker+"=") {
-			g.mark = kv
+		if strings.HasPrefix(kv, sessionEnv+"=") {
+			g.envEntry = kv
 		}
 	}
 	return g, nil
 }
 
 type walkTracked struct {
-	mark  string // in the environment of the tree, "" if there is none
-	start uint64 // when the leader was started
-	marks marks
+	envEntry string // in the environment of the tree, "" if there is none
+	start    uint64 // when the leader was started
+	envMarks envMarks
 }
 
 func (g *walkTracked) Release() {}
 
 func (g *walkTracked) Signal(leader int, sig syscall.Signal) error {
 	var errs error
-	for _, p := range g.members(leader) {
+	for _, p := range g.listMembers(leader) {
 		if err := signalProc(p, sig); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("process: signal %d: %w: %w", p.pid, codeOf(err), err))
+			errs = errors.Join(errs, fmt.Errorf("process: signal %d: %w: %w", p.pid, errorCode(err), err))
 		}
 	}
 	return errs
 }
 
-func (g *walkTracked) Alive(leader int) bool { return len(g.members(leader)) > 0 }
+func (g *walkTracked) Alive(leader int) bool { return len(g.listMembers(leader)) > 0 }
 
 func (g *walkTracked) Kill(leader int) error {
-	return killAll(func() []proc { return g.members(leader) })
+	return killAll(func() []proc { return g.listMembers(leader) })
 }
 
-// members lists the living processes of the tree.
-func (g *walkTracked) members(leader int) []proc {
+// listMembers lists the living processes of the tree.
+func (g *walkTracked) listMembers(leader int) []proc {
 	if g.start == 0 {
 		p, ok := readProc(leader)
 		if !ok {
@@ -70,46 +70,46 @@ func (g *walkTracked) members(leader int) []proc {
 		g.start = p.start
 	}
 	return descendants(candidates(g.start), func(p proc) bool {
-		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.mark != "" && g.marks.has(p, g.mark)
+		return p.pid == leader || p.sid == leader || p.pgrp == leader || g.envEntry != "" && g.envMarks.hasEntry(p, g.envEntry)
 	})
 }
 
-// marks judges processes by their environment and remembers the answers, since a
+// envMarks judges processes by their environment and remembers the answers, since a
 // process can lose what it was started with. None gets it later: whoever is started
 // by one that has it has it, too, until it is given another environment.
-type marks struct {
-	known map[who]bool // the answers
-	bare  map[who]bool // looked at for long enough
+type envMarks struct {
+	known map[procID]bool // the answers
+	noEnv map[procID]bool // looked at for long enough
 }
 
-// execPatience is how long a process without any environment is looked at again:
+// execTimeout is how long a process without any environment is looked at again:
 // in the middle of exec it has none for a moment.
-const execPatience = 100 * time.Millisecond
+const execTimeout = 100 * time.Millisecond
 
-func (m *marks) has(p proc, entries ...string) bool {
-	if has, known := m.known[p.who()]; known {
+func (m *envMarks) hasEntry(p proc, entries ...string) bool {
+	if has, known := m.known[p.procID()]; known {
 		return has
 	}
-	if p.kernel || !p.alive() {
+	if p.kernelThread || !p.isAlive() {
 		return false
 	}
 	if m.known == nil {
-		m.known, m.bare = map[who]bool{}, map[who]bool{}
+		m.known, m.noEnv = map[procID]bool{}, map[procID]bool{}
 	}
 	has, bare := hasMarker(p.pid, entries...)
-	for till := time.Now().Add(execPatience); bare && !m.bare[p.who()]; {
+	for till := time.Now().Add(execTimeout); bare && !m.noEnv[p.procID()]; {
 		if time.Now().After(till) {
-			m.bare[p.who()] = true
+			m.noEnv[p.procID()] = true
 			break
 		}
 		time.Sleep(500 * time.Microsecond)
-		if now, ok := readProc(p.pid); !ok || !now.alive() || now.start != p.start {
+		if now, ok := readProc(p.pid); !ok || !now.isAlive() || now.start != p.start {
 			return false
 		}
 		has, bare = hasMarker(p.pid, entries...)
 	}
 	if !bare {
-		m.known[p.who()] = has
+		m.known[p.procID()] = has
 	}
 	return has
 }
@@ -140,7 +140,7 @@ func descendants(all []proc, root func(proc) bool) []proc {
 				continue
 			}
 			in[p.pid], grew = true, true
-			if p.alive() {
+			if p.isAlive() {
 				tree = append(tree, p)
 			}
 		}
@@ -153,17 +153,17 @@ func descendants(all []proc, root func(proc) bool) []proc {
 // stopped first: while nothing of it dies, every parent still leads to its
 // children.
 func killAll(list func() []proc) error {
-	stopped, foreign := map[who]bool{}, map[who]bool{}
-	calm := time.Now().Add(killPatience / 2) // by then it is killed, however it grows
+	stopped, foreign := map[procID]bool{}, map[procID]bool{}
+	calm := time.Now().Add(killTimeout / 2) // by then it is killed, however it grows
 	var till time.Time
 	for pause := 100 * time.Microsecond; ; {
-		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[p.who()] })
+		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[p.procID()] })
 		if len(left) == 0 {
 			break
 		}
 		grew := false
 		for _, p := range left {
-			if w := p.who(); !stopped[w] {
+			if w := p.procID(); !stopped[w] {
 				grew, stopped[w] = true, true
 				foreign[w] = errors.Is(signalProc(p, unix.SIGSTOP), unix.EPERM)
 			}
@@ -175,10 +175,10 @@ func killAll(list func() []proc) error {
 			signalProc(p, unix.SIGKILL) //nolint:errcheck // who lives is listed again
 		}
 		if till.IsZero() {
-			till = time.Now().Add(killPatience)
+			till = time.Now().Add(killTimeout)
 		}
 		if time.Now().After(till) {
-			return fmt.Errorf("process: kill: %w: %d processes still live after %v", fault.Unavailable, len(left), killPatience)
+			return fmt.Errorf("process: kill: %w: %d processes still live after %v", fault.Unavailable, len(left), killTimeout)
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 20*time.Millisecond)
@@ -202,10 +202,10 @@ func killMarked(ids []string) error {
 	}
 	entries := make([]string, len(ids))
 	for i, id := range ids {
-		entries[i] = marker + "=" + id
+		entries[i] = sessionEnv + "=" + id
 	}
-	var found marks
+	var found envMarks
 	return killAll(func() []proc {
-		return descendants(candidates(0), func(p proc) bool { return found.has(p, entries...) })
+		return descendants(candidates(0), func(p proc) bool { return found.hasEntry(p, entries...) })
 	})
 }
