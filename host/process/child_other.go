@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// waitStatuses holds what wait4 said, for those who ask later.
+// waitStatuses holds the results of wait4 for hasExited and reap.
 var waitStatuses sync.Map // pid -> waited
 
 type waited struct {
@@ -23,9 +23,9 @@ func (c Child) hasExited() bool {
 	return ok
 }
 
-// waitExit waits by reaping: this system has no wait that leaves the status. A
-// group outlives its leader as long as it has a member, so what is sent to it
-// afterwards still finds the right one, or none.
+// waitExit reaps the child, because this system has no wait that leaves the status. A
+// process group outlives its leader while it has a member, so a later signal to the group
+// reaches the right processes or none.
 func (c Child) waitExit() {
 	ws, ru, err := wait4(c.PID)
 	waitStatuses.Store(c.PID, waited{ws, ru, err})

@@ -19,21 +19,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A sessionJournal is the file in LogDir that says which sessions there are: a line of
-// JSON when one starts, when it ends, and when it is forgotten. A line that a
-// crash cut short is passed over. There is no file before there is a line.
+// sessionJournal is the append-only file in LogDir that records sessions: a line of JSON
+// when a session starts, ends and is forgotten. A line that a crash cut short is ignored.
+// The file is created with its first line.
 type sessionJournal struct {
 	path string
 	lock *flock.Flock // on the directory
 
 	mu     sync.Mutex
-	file   *os.File // nil until there is something to tell
+	file   *os.File // nil before the first line
 	lines  int
-	live   map[string]journalRecord // what the file must still tell
+	live   map[string]journalRecord // the records that a rewrite keeps
 	closed bool
 }
 
-// Operations of records.
 const (
 	opStart  = "start"
 	opEnd    = "end"
@@ -49,8 +48,7 @@ type journalRecord struct {
 	Streams []streamExtent     `json:"streams,omitempty"`
 }
 
-// openJournal takes the directory for this process alone and returns the
-// sessions that its journal tells of.
+// openJournal takes the flock of the directory and returns the sessions of its journal.
 func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord, err error) {
 	defer func() {
 		if err != nil {
@@ -63,7 +61,7 @@ func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord,
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	locked, err := lock.TryLock()
 	if err == nil && !locked {
-		return nil, nil, errors.Join(fmt.Errorf("%w: another process has it", fault.Unavailable), lock.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%w: another process has it locked", fault.Unavailable), lock.Close())
 	}
 	j = &sessionJournal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
 	if err == nil {
@@ -75,7 +73,7 @@ func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord,
 	return j, found, nil
 }
 
-// loadRecords reads the journal, and replaces it by one that tells only what is live.
+// loadRecords reads the journal and rewrites it with the live records only.
 func (j *sessionJournal) loadRecords() (map[string]journalRecord, error) {
 	data, err := os.ReadFile(j.path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -86,10 +84,10 @@ func (j *sessionJournal) loadRecords() (map[string]journalRecord, error) {
 	if len(data) == 0 {
 		return found, nil
 	}
-	return found, j.rewriteLocked() // it is not shared yet
+	return found, j.rewriteLocked() // no other goroutine has j yet
 }
 
-// parseJournal returns the last word on each session.
+// parseJournal returns the last record of each session.
 func parseJournal(data []byte) map[string]journalRecord {
 	live := map[string]journalRecord{}
 	for line := range bytes.Lines(data) {
@@ -111,8 +109,8 @@ func parseJournal(data []byte) map[string]journalRecord {
 	return live
 }
 
-// validExtents refuses numbers that no session leaves, so that a damaged line
-// can't make a reader ask for the impossible.
+// validExtents checks the numbers of a record, so that a damaged line can't cause reads of
+// impossible sizes.
 func validExtents(r journalRecord) bool {
 	want := 2
 	if r.Info.TTY {
@@ -141,8 +139,8 @@ func (j *sessionJournal) recordForget(id string) {
 	j.appendRecord(journalRecord{Op: opForget, Info: driver.SessionInfo{ID: id}})
 }
 
-// appendRecord writes a line. A journal that can't be written is not an error of the
-// command: the next Manager will know less.
+// appendRecord writes a line. A failure does not fail the command: the next Manager then
+// lacks the record.
 func (j *sessionJournal) appendRecord(r journalRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -168,7 +166,7 @@ func (j *sessionJournal) appendRecord(r journalRecord) {
 	}
 }
 
-// rewriteLocked replaces the file by one that tells only what is live.
+// rewriteLocked replaces the file by one with the live records only.
 func (j *sessionJournal) rewriteLocked() error {
 	var buf bytes.Buffer
 	for _, r := range j.live {
@@ -203,7 +201,7 @@ func (j *sessionJournal) close() {
 	j.lock.Close() //nolint:errcheck // the end of the process releases it too
 }
 
-// bootID identifies this boot, "" where that can't be known.
+// bootID identifies this boot, or is "" if unknown.
 var bootID = sync.OnceValue(func() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

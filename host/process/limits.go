@@ -13,9 +13,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// applyLimits applies the limits of a command to spec and returns how long it may run, 0 for
-// ever. Wall and openFiles are enforced, memory is where best effort is enough, and
-// other limits are refused.
+// applyLimits applies the limits of a command to spec and returns its time limit, 0 for
+// none. It enforces wall and openFiles, and memory if best effort is enough; it refuses
+// other limits.
 func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, error) {
 	wall := cmd.Timeout
 	if wall == 0 {
@@ -42,15 +42,15 @@ func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, e
 	return wall, rl.wrapInShell(spec)
 }
 
-// rlimits are the limits that each process of a tree carries by itself.
+// rlimits are limits of setrlimit(2), which each process of a tree has separately.
 type rlimits struct {
-	openFiles int64 // 0 is as it is
+	openFiles int64 // 0 leaves it unchanged
 	data      int64 // bytes of private writable memory
 }
 
-// wrapInShell lets a shell set the limits and become the program, so that none of the
-// program's code runs without them. The shell sees a constant script; argv stays
-// words.
+// wrapInShell runs the program through a shell that sets the limits and then execs it, so
+// that no code of the program runs without them. The script is constant; argv is passed as
+// arguments and not parsed.
 func (r rlimits) wrapInShell(spec *Spec) error {
 	if r == (rlimits{}) {
 		return nil
@@ -78,7 +78,8 @@ func (r rlimits) wrapInShell(spec *Spec) error {
 	return nil
 }
 
-// clampToHardLimit is the limit that can be set: nobody raises a hard limit.
+// clampToHardLimit returns the limit or the present hard limit, if that is lower: an
+// unprivileged process can't raise it.
 func clampToHardLimit(resource int, limit int64) int64 {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(resource, &now); err == nil && now.Max < math.MaxInt64 && int64(now.Max) < limit {

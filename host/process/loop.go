@@ -14,10 +14,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// bufferSize is what is read at once: as much as a pipe holds.
+// bufferSize is the size of one read: the capacity of a pipe.
 const bufferSize = 64 << 10
 
-// maxLate bounds what is still read from processes that can't be killed.
+// maxLate bounds the bytes that are still read from processes that can't be killed.
 const maxLate = 1 << 20
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
@@ -25,12 +25,12 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return 
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
 func putBuffer(b *[]byte) { buffers.Put(b) }
 
-// journalAfter is how long a foreground command runs before the journal tells of
-// it. Most end sooner, and cost no write.
+// journalAfter is how long a foreground command runs before it is recorded in the journal.
+// Most commands end sooner and cost no write.
 const journalAfter = 20 * time.Millisecond
 
-// loop sees a command through to its end and leaves a result. It alone reads the
-// output and reaps the child.
+// loop waits for the end of a command and stores its result. Only loop reads the output and
+// reaps the child.
 func (s *session) loop() {
 	ended, copied := make(chan struct{}), make(chan struct{}, len(s.files))
 	go func() {
@@ -54,9 +54,9 @@ func (s *session) loop() {
 	s.finishSession()
 }
 
-// finishOutput waits for the end of the output. Descendants of the leader that hold
-// it open get WaitDelay, then they are killed. Where one can't be killed, the output
-// ends WaitDelay after that.
+// finishOutput waits for the end of the output. Descendants that keep it open after the
+// leader's exit are killed after WaitDelay. If one can't be killed, reading stops WaitDelay
+// after that.
 func (s *session) finishOutput(copied <-chan struct{}) {
 	delay := s.m.opts.WaitDelay
 	timeout := time.After(delay)
@@ -73,8 +73,8 @@ func (s *session) finishOutput(copied <-chan struct{}) {
 	}
 }
 
-// recordInJournal writes a command down that does not end at once, so that it is found if
-// this process does not survive it.
+// recordInJournal records a command that does not end at once, so that the next Manager
+// finds it if this process dies.
 func (s *session) recordInJournal() {
 	if !s.inJournal && s.m.journal != nil {
 		s.inJournal = true
@@ -85,7 +85,7 @@ func (s *session) recordInJournal() {
 	}
 }
 
-// copyOutput hands on what a stream brings until its end or its read deadline.
+// copyOutput reads a stream until its end or its read deadline.
 func (s *session) copyOutput(i int) {
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -108,8 +108,8 @@ func (s *session) copyOutput(i int) {
 	}
 }
 
-// readPending hands on what was written before the deadline, which a slow callback kept
-// from being read, and waits for no more.
+// readPending reads, without blocking, the bytes that were written before the deadline
+// while a slow callback delayed reading.
 func (s *session) readPending(i int, buf []byte) {
 	raw, err := s.files[i].SyscallConn()
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *session) readPending(i int, buf []byte) {
 	}
 	for late := 0; late <= maxLate; {
 		n := 0
-		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // nothing came then
+		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // n stays 0 then
 		if n <= 0 {
 			return
 		}
@@ -137,8 +137,8 @@ func (s *session) handleOutput(i int, data []byte) {
 	}
 }
 
-// callWithRecover is a callback whose panic is an error like any other: it must not end the
-// loop that reaps the child.
+// callWithRecover calls a callback and turns its panic into an error, because a panic must
+// not end the loop that reaps the child.
 func callWithRecover(f func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -148,20 +148,19 @@ func callWithRecover(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// killLeftovers kills what the leader left behind, after the grace of a kill that is under
-// way.
+// killLeftovers kills the rest of the tree, after the grace period of a kill under way.
 func (s *session) killLeftovers() {
 	s.mu.Lock()
-	spare := s.graceEnd
+	grace := s.graceEnd
 	s.mu.Unlock()
-	if !spare.IsZero() {
-		s.waitGrace(spare)
+	if !grace.IsZero() {
+		s.waitGrace(grace)
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
-	// Processes of a tree that was signalled die while the list of children is read,
-	// so that list decides nothing then.
-	if spare.IsZero() && s.m.hasNoDescendants(s.child, s.tracked) {
+	// Processes of a signalled tree die while the list of children is read, so the list
+	// proves nothing then.
+	if grace.IsZero() && s.m.hasNoDescendants(s.child, s.tracked) {
 		return
 	}
 	if err := s.tracked.Kill(s.child.PID); err != nil {
@@ -169,7 +168,7 @@ func (s *session) killLeftovers() {
 	}
 }
 
-// endTree ends the tree and reaps the child.
+// endTree kills the rest of the tree and reaps the child.
 func (s *session) endTree() {
 	s.killLeftovers()
 	if s.tty == nil {
@@ -182,8 +181,8 @@ func (s *session) endTree() {
 	ws, usage, err := s.child.reap()
 	s.reaped = true
 	if s.killedRunning && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
-		// Killing a tree stops it first, and gVisor hangs up what is stopped when
-		// others of it die. What ended it is the kill.
+		// Killing a tree stops it first, and gVisor sends SIGHUP to stopped processes when
+		// other members die. The real cause is the kill.
 		ws = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	if s.tty != nil {
@@ -196,7 +195,7 @@ func (s *session) endTree() {
 	s.setResult(ws, usage, err)
 }
 
-// setResult says how the command ended.
+// setResult stores the exit status, usage and cause of the command.
 func (s *session) setResult(ws syscall.WaitStatus, usage syscall.Rusage, err error) {
 	r := &driver.Result{ExitCode: -1, Duration: time.Since(s.started)}
 	switch {
@@ -229,7 +228,7 @@ func (s *session) setResult(ws syscall.WaitStatus, usage syscall.Rusage, err err
 	s.result, s.ended = r, time.Now()
 }
 
-// startError classifies what a Starter returned.
+// startError classifies an error of a Starter.
 func startError(spec *Spec, err error) error {
 	code := errorCode(err)
 	if code == fault.Internal {

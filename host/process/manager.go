@@ -16,14 +16,14 @@ import (
 // A Manager runs the commands of one workspace. It is safe for concurrent use.
 type Manager struct {
 	opts     Options
-	base     map[string]string // the environment of commands
+	base     map[string]string // base environment of commands
 	null     *os.File
 	logStore *logStore
 	journal  *sessionJournal // nil without LogDir
 	reaper   *reaper         // nil unless Options.Subreaper
 
-	// reapMu is held for reading while a child is started and not yet known, so
-	// that the reaper takes no child for an orphan.
+	// reapMu is held for reading while a child is started and not yet in pids, so that the
+	// reaper does not take it for an orphan.
 	reapMu sync.RWMutex
 
 	mu          sync.Mutex
@@ -33,13 +33,13 @@ type Manager struct {
 	pids        map[int]bool // children that are not reaped
 	expiryTimer *time.Timer
 
-	wg      sync.WaitGroup // every session's loop, and whoever works for one
+	wg      sync.WaitGroup // loops of sessions, and goroutines that work for one
 	drained func() <-chan struct{}
 }
 
-// New returns a Manager. Where LogDir has what an earlier one left, it is taken
-// over: sessions that ended are remembered as long as they were to be, and those
-// that were running have ended with the cause lost.
+// New returns a Manager. It takes over the sessions in LogDir of an earlier Manager: ended
+// sessions are remembered until they expire, and running ones have ended with the cause
+// lost.
 func New(opts *Options) (*Manager, error) {
 	m := &Manager{opts: *opts, sessions: map[string]*session{}, pids: map[int]bool{}}
 	if err := m.opts.normalize(); err != nil {
@@ -68,7 +68,7 @@ func New(opts *Options) (*Manager, error) {
 	return m, nil
 }
 
-// takeOver takes over LogDir and the orphans.
+// takeOver recovers the sessions of LogDir and starts the reaper.
 func (m *Manager) takeOver() error {
 	if m.opts.LogDir != "" {
 		if err := m.recoverSessions(); err != nil {
@@ -93,22 +93,22 @@ func (m *Manager) Module() *driver.Shell {
 	return &driver.Shell{Starter: m, Run: m.Run, Sessions: m.Sessions, Attach: m.Attach}
 }
 
-// Start starts a command as a session. Unless it is detached it is killed when
+// Start starts a command as a session. Unless the session is detached, it is killed when
 // ctx ends.
 func (m *Manager) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
 	s, err := m.startSession(ctx, &cmd, false)
 	if err != nil {
 		return nil, err
 	}
-	go s.loop() // admitted: Close waits for it
+	go s.loop() // addSession counted it: Close waits for it
 	return s.driverSession(), nil
 }
 
-// Run runs a command in the foreground. When ctx ends it is killed, and the
-// result says so.
+// Run runs a command in the foreground. When ctx ends the command is killed, with the cause
+// canceled in the result.
 func (m *Manager) Run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	if cmd.Interactive {
-		return driver.Result{}, fmt.Errorf("process: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+		return driver.Result{}, fmt.Errorf("process: run: %w: a foreground command has no interactive input; start a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
 	s, err := m.startSession(ctx, &cmd, true)
@@ -119,7 +119,7 @@ func (m *Manager) Run(ctx context.Context, cmd driver.Command) (driver.Result, e
 	return *s.final, nil
 }
 
-// Sessions lists what runs and what is remembered, in the order of its start.
+// Sessions lists running and remembered sessions in the order of their start.
 func (m *Manager) Sessions(context.Context) ([]driver.SessionInfo, error) {
 	m.mu.Lock()
 	var infos []driver.SessionInfo
@@ -147,7 +147,7 @@ func (m *Manager) Attach(_ context.Context, id string) (*driver.Session, error) 
 	return s.driverSession(), nil
 }
 
-// addSession makes room for a session, or says which cap is reached.
+// addSession registers a session, or returns which limit is reached.
 func (m *Manager) addSession(s *session) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *Manager) addSession(s *session) error {
 	return nil
 }
 
-// dropSession takes back admit, for a session that was never started.
+// dropSession undoes addSession for a session that did not start.
 func (m *Manager) dropSession(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,7 +176,8 @@ func (m *Manager) dropSession(s *session) {
 	m.wg.Done()
 }
 
-// goUnlessClosed runs f in a goroutine that Close waits for, unless it is closed.
+// goUnlessClosed runs f in a goroutine that Close waits for. It returns false if the
+// Manager is closed.
 func (m *Manager) goUnlessClosed(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +188,7 @@ func (m *Manager) goUnlessClosed(f func()) bool {
 	return true
 }
 
-// childPIDs are the children that are not reaped.
+// childPIDs returns the children that are not reaped.
 func (m *Manager) childPIDs() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,9 +199,9 @@ func (m *Manager) childPIDs() map[int]bool {
 	return pids
 }
 
-// Close kills everything, with the cause destroyed, and waits until the last
-// process and goroutine has ended. What is remembered stays in LogDir. A reader
-// or callback of a caller that does not return can hold it up until ctx ends.
+// Close kills all commands, with the cause destroyed, and waits until the last process and
+// goroutine has ended. Remembered sessions stay in LogDir. A reader or callback of a caller
+// that does not return delays Close until ctx ends.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -216,7 +217,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	var kills sync.WaitGroup
 	for _, s := range live {
-		kills.Go(func() { s.kill(driver.CauseDestroyed, 0) }) //nolint:errcheck // its result tells
+		kills.Go(func() { s.kill(driver.CauseDestroyed, 0) }) //nolint:errcheck // the result of the session reports it
 	}
 	kills.Wait()
 	select {
@@ -227,7 +228,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// releaseAfterUse releases what the Manager holds once all that used it has ended.
+// releaseAfterUse closes the files of the Manager after all its goroutines have ended.
 func (m *Manager) releaseAfterUse() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

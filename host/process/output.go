@@ -10,34 +10,34 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An outputBuffer is what a command wrote to one stream: its beginning and its end in
-// memory, all of it in a log where there is one.
+// An outputBuffer keeps the output of one stream: its head and its tail in memory, and all
+// of it in a log if there is one.
 //
-// The log is always a prefix of the stream: once a byte could not be written no
-// later one is. So what can be read is head, log and tail, and the one gap that
-// can be lies before the tail.
+// The log is always a prefix of the stream: after a failed write the log gets no later
+// byte. So the readable parts are head, log and tail, and the only possible gap is before
+// the tail.
 type outputBuffer struct {
 	mu     sync.Mutex
-	total  int64 // bytes that came
+	total  int64 // bytes of the stream
 	head   []byte
 	tail   tailRing
 	log    logFile
-	logAll bool // the log gets everything as it comes, not only when memory is full
+	logAll bool // the log gets every byte at once, not only after memory is full
 	cursor int64
 
 	headMax int
-	final   *streamExtent // set at the end: what is on disk in place of memory
+	final   *streamExtent // set at the end of the stream: which parts are on disk instead of in memory
 }
 
-// An streamExtent tells where the bytes of a stream are after its end.
+// A streamExtent says where the bytes of a stream are after its end.
 type streamExtent struct {
-	Size   int64 `json:"size"`             // bytes that came
+	Size   int64 `json:"size"`             // bytes of the stream
 	Logged int64 `json:"logged,omitempty"` // in the log
-	Head   int64 `json:"head,omitempty"`   // of a result, in the log
-	Tail   int64 `json:"tail,omitempty"`   // of a result, at the end of the log or in a file of its own
+	Head   int64 `json:"head,omitempty"`   // head of a result, in the log
+	Tail   int64 `json:"tail,omitempty"`   // tail of a result, at the end of the log or in its own file
 }
 
-// logStore is what all logs of a Manager share.
+// logStore is shared by all logs of a Manager.
 type logStore struct {
 	dir   string
 	max   int64 // of one log
@@ -52,7 +52,7 @@ func newOutput(l *logStore, name string, maxOutput int64, write bool) *outputBuf
 	}
 }
 
-// add takes what came. It keeps no reference to p.
+// add appends p. It keeps no reference to p.
 func (o *outputBuffer) add(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,7 +69,7 @@ func (o *outputBuffer) add(p []byte) {
 		return
 	}
 	if !o.logAll && o.tail.len()+len(rest) > o.tail.max {
-		o.logAll = true // memory is full for the first time: the log starts with what memory has
+		o.logAll = true // memory is full for the first time: the log starts with its content
 		o.log.append(o.head)
 		o.log.append(o.tail.copyRange(0, o.tail.len()))
 		o.log.append(rest)
@@ -77,8 +77,8 @@ func (o *outputBuffer) add(p []byte) {
 	o.tail.add(rest)
 }
 
-// writeToLog writes to the log what there is in memory, and all that comes from now on:
-// whoever this process does not survive can read it there.
+// writeToLog writes the content of memory and all further output to the log, so that the
+// output can be salvaged if this process dies.
 func (o *outputBuffer) writeToLog() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,7 +90,7 @@ func (o *outputBuffer) writeToLog() {
 	o.log.append(o.tail.copyRange(0, o.tail.len()))
 }
 
-// missingBytes is how many bytes can't be read any more, from memory or from disk.
+// missingBytes returns the number of bytes that are neither in memory nor on disk.
 func (o *outputBuffer) missingBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,7 @@ func (o *outputBuffer) missingBytes() int64 {
 	return max(0, o.total-tail-have)
 }
 
-// headAndTail is the head and the tail, and how many bytes lie between.
+// headAndTail returns the head and the tail, and the number of bytes between them.
 func (o *outputBuffer) headAndTail() ([]byte, int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,9 +116,9 @@ func (o *outputBuffer) headAndTail() ([]byte, int64) {
 	var out []byte
 	for _, part := range [][2]int64{{0, x.Head}, {x.Size - x.Tail, x.Size}} {
 		for off := part[0]; off < part[1]; {
-			data, _, err := o.readLocked(off, part[1]-off) // in pieces, where a part lies in two files
+			data, _, err := o.readLocked(off, part[1]-off) // in pieces, if a part is in two files
 			if err != nil || len(data) == 0 {
-				break // it is gone: what is missing counts as dropped
+				break // the missing rest counts as dropped
 			}
 			out, off = append(out, data...), off+int64(len(data))
 		}
@@ -133,15 +133,14 @@ func nilIfEmpty(b []byte) []byte {
 	return b
 }
 
-// totalBytes is how many bytes came.
 func (o *outputBuffer) totalBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.total
 }
 
-// read returns at most limit bytes from off on, and the offset of the first,
-// which is past off where what was asked for is no longer there.
+// read returns at most limit bytes from off on, and the offset of the first byte, which is
+// greater than off if earlier bytes are missing.
 func (o *outputBuffer) read(off, limit int64) (data []byte, start, size int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,15 +173,15 @@ func (o *outputBuffer) readLocked(off, limit int64) ([]byte, int64, error) {
 	return o.tail.copyRange(from, int(min(limit, int64(o.tail.len()-from)))), off, nil
 }
 
-// unreadBytes is how many bytes take would return without a limit.
+// unreadBytes returns the number of bytes that readNew would return without a limit.
 func (o *outputBuffer) unreadBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.total - o.cursor
 }
 
-// readNew returns at most limit bytes that no take returned before, and how many
-// went by that can't be had any more.
+// readNew returns at most limit bytes that no earlier call returned, and the number of
+// bytes that were skipped because they are missing.
 func (o *outputBuffer) readNew(limit int64) (data []byte, dropped int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -201,15 +200,15 @@ func (o *outputBuffer) readNew(limit int64) (data []byte, dropped int64, err err
 	return data, dropped, nil
 }
 
-// finish closes the log at the end of the stream and, where all is on disk, frees
-// the memory.
+// finish closes the log at the end of the stream and frees the memory if all of it is on
+// disk.
 func (o *outputBuffer) finish() streamExtent {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	x := streamExtent{Size: o.total, Logged: o.log.size, Head: int64(len(o.head)), Tail: int64(o.tail.len())}
 	o.log.close()
 	if x.Logged < x.Size && !o.log.writeTail(o.tail.copyRange(0, o.tail.len())) {
-		return x // no disk: memory goes on holding it
+		return x // not on disk: the memory is kept
 	}
 	if x.Logged < x.Head {
 		return x
@@ -218,24 +217,24 @@ func (o *outputBuffer) finish() streamExtent {
 	return x
 }
 
-// restoredOutput is the output of a session of an earlier Manager.
+// restoredOutput returns the output of a session of an earlier Manager.
 func restoredOutput(l *logStore, name string, x streamExtent) *outputBuffer {
 	o := &outputBuffer{log: logFile{store: l, name: name, size: x.Logged, tail: x.Logged < x.Size}, total: x.Size, final: &x}
 	l.quota.Add(-x.Logged)
 	return o
 }
 
-// remove deletes what is on disk.
+// remove deletes the log.
 func (o *outputBuffer) remove() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.log.remove()
 }
 
-// A tailRing holds the last max bytes that were added.
+// A tailRing is a ring buffer of the last max bytes.
 type tailRing struct {
 	buf   []byte
-	start int // of the oldest byte, once buf is full
+	start int // index of the oldest byte, after buf is full
 	max   int
 }
 
@@ -248,7 +247,7 @@ func (r *tailRing) add(p []byte) {
 		return
 	}
 	if n := min(r.max-len(r.buf), len(p)); n > 0 {
-		r.buf = append(r.buf, p[:n]...) // never wrapped before it is full
+		r.buf = append(r.buf, p[:n]...) // wraps only after it is full
 		p = p[n:]
 	}
 	for len(p) > 0 {
@@ -258,7 +257,7 @@ func (r *tailRing) add(p []byte) {
 	}
 }
 
-// copyRange returns a copy of n bytes from the i-th oldest on.
+// copyRange returns a copy of n bytes, starting with the i-th oldest.
 func (r *tailRing) copyRange(i, n int) []byte {
 	out := make([]byte, 0, n)
 	for n > 0 {
@@ -270,18 +269,18 @@ func (r *tailRing) copyRange(i, n int) []byte {
 	return out
 }
 
-// A logFile is made by its first byte.
+// A logFile is the log of one stream. Its first byte creates the file.
 type logFile struct {
 	store *logStore
 	name  string
 	file  *os.File
 	size  int64
 	full  bool
-	tail  bool // there is a file with the end of the stream
+	tail  bool // there is a separate file with the tail of the stream
 }
 
-// append writes p, or as much of it as there is room for. What can't be written
-// is not an error of the command: readers see that it is missing.
+// append writes p, or as much of it as the limits allow. A failure does not fail the
+// command: the bytes are missing for readers.
 func (f *logFile) append(p []byte) {
 	if f.full || f.store.dir == "" || len(p) == 0 {
 		return
@@ -312,7 +311,7 @@ func (f *logFile) append(p []byte) {
 
 func (f *logFile) path(name string) string { return f.store.dir + "/" + name }
 
-// writeTail keeps the end of a stream that the log has no room for.
+// writeTail writes the tail of a stream whose log is incomplete to its own file.
 func (f *logFile) writeTail(p []byte) bool {
 	f.tail = f.store.dir != "" && os.WriteFile(f.path(f.name+".tail"), p, 0o600) == nil
 	return f.tail
@@ -333,7 +332,7 @@ func (f *logFile) readAt(name string, off, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, syscallErr(err))
 	}
 	if got == 0 {
-		return nil, fmt.Errorf("%w: the log is shorter than it was", fault.Unavailable)
+		return nil, fmt.Errorf("%w: the log was truncated", fault.Unavailable)
 	}
 	return data[:got], nil
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Walk is the tree that a walk over /proc finds. The package comment says what it
-// can't find.
+// Walk is the Tree that scans /proc. The package doc says what it does not find.
 type Walk struct{}
 
 func defaultTree() Tree {
@@ -25,7 +24,7 @@ func defaultTree() Tree {
 	return Group{}
 }
 
-// Track takes a tracked on what will descend from a child.
+// Track implements Tree.
 func (Walk) Track(spec *Spec) (Tracked, error) {
 	g := &walkTracked{}
 	for _, kv := range spec.Env {
@@ -37,8 +36,8 @@ func (Walk) Track(spec *Spec) (Tracked, error) {
 }
 
 type walkTracked struct {
-	envEntry string // in the environment of the tree, "" if there is none
-	start    uint64 // when the leader was started
+	envEntry string // CROFT_SESSION entry of the tree, or ""
+	start    uint64 // start time of the leader
 	envMarks envMarks
 }
 
@@ -74,16 +73,16 @@ func (g *walkTracked) listMembers(leader int) []proc {
 	})
 }
 
-// envMarks judges processes by their environment and remembers the answers, since a
-// process can lose what it was started with. None gets it later: whoever is started
-// by one that has it has it, too, until it is given another environment.
+// envMarks caches whether processes have a CROFT_SESSION entry, since a process can
+// overwrite its environment. A process never gains the entry later: it inherits the entry
+// at its start or not at all.
 type envMarks struct {
-	known map[procID]bool // the answers
-	noEnv map[procID]bool // looked at for long enough
+	known map[procID]bool // results
+	noEnv map[procID]bool // had no environment for execTimeout
 }
 
-// execTimeout is how long a process without any environment is looked at again:
-// in the middle of exec it has none for a moment.
+// execTimeout is how long a process with an empty environment is checked again: during
+// execve it has none for a moment.
 const execTimeout = 100 * time.Millisecond
 
 func (m *envMarks) hasEntry(p proc, entries ...string) bool {
@@ -114,10 +113,9 @@ func (m *envMarks) hasEntry(p proc, entries ...string) bool {
 	return has
 }
 
-// candidates are the processes that were started at or after start, all but this
-// one.
+// candidates returns the processes that were started at or after start, except this one.
 func candidates(start uint64) []proc {
-	pids, _ := allPIDs() // without /proc there is nothing to find
+	pids, _ := allPIDs() // without /proc no process is found
 	var all []proc
 	for _, pid := range pids {
 		if p, ok := readProc(pid); ok && p.start >= start && pid != os.Getpid() {
@@ -127,7 +125,7 @@ func candidates(start uint64) []proc {
 	return all
 }
 
-// descendants keeps the living processes that are roots or have a root above.
+// descendants returns the living processes for which root is true, and their descendants.
 func descendants(all []proc, root func(proc) bool) []proc {
 	in := map[int]bool{}
 	var tree []proc
@@ -149,12 +147,12 @@ func descendants(all []proc, root func(proc) bool) []proc {
 	return tree
 }
 
-// killAll kills what list returns until it returns nothing. A tree that grows is
-// stopped first: while nothing of it dies, every parent still leads to its
-// children.
+// killAll kills the processes that list returns until it returns none. A growing tree is
+// stopped first (SIGSTOP): while no process of it dies, every descendant can be found
+// through its parents.
 func killAll(list func() []proc) error {
 	stopped, foreign := map[procID]bool{}, map[procID]bool{}
-	calm := time.Now().Add(killTimeout / 2) // by then it is killed, however it grows
+	calm := time.Now().Add(killTimeout / 2) // then kill, even if the tree still grows
 	var till time.Time
 	for pause := 100 * time.Microsecond; ; {
 		left := slices.DeleteFunc(list(), func(p proc) bool { return foreign[p.procID()] })
@@ -172,7 +170,7 @@ func killAll(list func() []proc) error {
 			continue
 		}
 		for _, p := range left {
-			signalProc(p, unix.SIGKILL) //nolint:errcheck // who lives is listed again
+			signalProc(p, unix.SIGKILL) //nolint:errcheck // a survivor is listed again
 		}
 		if till.IsZero() {
 			till = time.Now().Add(killTimeout)
@@ -195,7 +193,7 @@ func killAll(list func() []proc) error {
 	return nil
 }
 
-// killMarked kills the processes of sessions that their Manager did not survive.
+// killMarked kills the processes of sessions whose Manager died.
 func killMarked(ids []string) error {
 	if !procWorks() {
 		return nil

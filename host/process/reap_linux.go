@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper takes what descends from the commands and was left to this process.
+// A reaper reaps and kills orphaned descendants of the commands, of which this process is
+// the subreaper.
 type reaper struct {
 	m    *Manager
 	self int
@@ -33,7 +34,7 @@ func startReaper(m *Manager) (*reaper, error) {
 	}
 	r := &reaper{m: m, self: os.Getpid(), sid: sid, wake: make(chan os.Signal, 1), done: make(chan struct{})}
 	signal.Notify(r.wake, unix.SIGCHLD)
-	r.requestPass() // for the orphans that there are
+	r.requestPass() // for existing orphans
 	go func() {
 		defer close(r.done)
 		for range r.wake {
@@ -43,7 +44,7 @@ func startReaper(m *Manager) (*reaper, error) {
 	return r, nil
 }
 
-// requestPass asks for a pass.
+// requestPass starts a call of reapOrphans.
 func (r *reaper) requestPass() {
 	select {
 	case r.wake <- unix.SIGCHLD:
@@ -55,14 +56,14 @@ func (r *reaper) stop() {
 	signal.Stop(r.wake)
 	close(r.wake)
 	<-r.done
-	for range 2 { // what dies in the first is reaped in the second
+	for range 2 { // the second reaps what the first killed
 		r.reapOrphans()
 	}
 }
 
-// reapOrphans reaps orphans that are dead, and kills those that live while no command
-// does: they can only descend from one that has ended. No child is started
-// meanwhile, so one that is not known is an orphan.
+// reapOrphans reaps dead orphans, and kills living ones while no command runs: they can
+// only descend from a command that has ended. No child is started meanwhile, so an unknown
+// child is an orphan.
 func (r *reaper) reapOrphans() {
 	r.m.reapMu.Lock()
 	defer r.m.reapMu.Unlock()
@@ -74,16 +75,16 @@ func (r *reaper) reapOrphans() {
 	for _, p := range strays {
 		mine[p.pid] = true
 	}
-	killAll(func() []proc { //nolint:errcheck // what dies later sends SIGCHLD
+	killAll(func() []proc { //nolint:errcheck // a later death sends SIGCHLD
 		return descendants(candidates(0), func(p proc) bool { return mine[p.pid] && p.ppid == r.self })
 	})
 	r.liveOrphans()
 }
 
-// hasNoDescendants reports whether surely no process descends from a command that has
-// ended, without a look at all of /proc: what it leaves behind is a child of this
-// process before its end can be seen. While several commands run, the end of one can
-// hide a child of another from a reader of the list, so then the answer is no.
+// hasNoDescendants reports whether an ended command surely has no descendants, without a
+// scan of /proc: its orphans are children of this subreaper before its exit is visible.
+// While several commands run, the exit of one can hide a child of another from a reader of
+// the children file, so the result is false then.
 func (m *Manager) hasNoDescendants(leader Child, tracked Tracked) bool {
 	if _, walks := tracked.(*walkTracked); !walks || m.reaper == nil || !leader.hasExited() {
 		return false
@@ -95,15 +96,15 @@ func (m *Manager) hasNoDescendants(leader Child, tracked Tracked) bool {
 	return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return pid != leader.PID })
 }
 
-// liveOrphans reaps the dead ones and returns the others. A child in the session of
-// this process was started elsewhere in it: commands lead sessions of their own,
-// which their descendants can leave only for new ones.
+// liveOrphans reaps the dead orphans and returns the living ones. A child in the session of
+// this process was started by another part of it: commands lead sessions of their own, and
+// their descendants can leave them only for new sessions.
 func (r *reaper) liveOrphans() []proc {
 	known := r.m.childPIDs()
 	var live []proc
 	pids, err := r.listChildren()
 	if err != nil {
-		pids, _ = allPIDs() // a kernel without that file: judged one by one
+		pids, _ = allPIDs() // a kernel without the children file: check every process
 	}
 	for _, pid := range pids {
 		if known[pid] {
@@ -118,13 +119,13 @@ func (r *reaper) liveOrphans() []proc {
 			continue
 		}
 		var ws syscall.WaitStatus
-		syscall.Wait4(pid, &ws, syscall.WNOHANG, nil) //nolint:errcheck // it is a zombie and ours
+		syscall.Wait4(pid, &ws, syscall.WNOHANG, nil) //nolint:errcheck // it is a zombie and our child
 	}
 	return live
 }
 
-// listChildren lists the children of this process's first thread, which is where the
-// kernel puts orphans.
+// listChildren lists the children of the main thread, to which the kernel reparents
+// orphans.
 func (r *reaper) listChildren() ([]int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", r.self, r.self))
 	if err != nil {

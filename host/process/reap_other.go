@@ -11,14 +11,14 @@ import (
 type reaper struct{}
 
 func startReaper(*Manager) (*reaper, error) {
-	return nil, fmt.Errorf("process: become subreaper: %w: this system has none", fault.Unsupported)
+	return nil, fmt.Errorf("process: become subreaper: %w: this system has no subreapers", fault.Unsupported)
 }
 
 func (*reaper) requestPass() {}
 func (*reaper) stop()        {}
 
-// killMarked finds nobody: this system does not show environments.
+// killMarked does nothing: this system does not show environments.
 func killMarked([]string) error { return nil }
 
-// hasNoDescendants knows nothing here.
+// hasNoDescendants returns false: this system has no subreapers.
 func (m *Manager) hasNoDescendants(Child, Tracked) bool { return false }

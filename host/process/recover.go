@@ -9,8 +9,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// recoverSessions takes over what the journal tells of. A session without an end is
-// lost; what still runs of it is killed, since nobody can say how it ends.
+// recoverSessions restores the sessions of the journal. A session without an end is lost,
+// and its remaining processes are killed, because no process can wait for their exit
+// status.
 func (m *Manager) recoverSessions() error {
 	j, found, err := openJournal(m.opts.LogDir)
 	if err != nil {
@@ -42,7 +43,7 @@ func (m *Manager) recoverSessions() error {
 	return nil
 }
 
-// markLost gives a session that its Manager did not survive an end.
+// markLost records the end of a session whose Manager died.
 func (m *Manager) markLost(r *journalRecord) {
 	r.Op, r.Ended = opEnd, time.Now()
 	r.Info.Result = &driver.Result{
@@ -64,7 +65,7 @@ func (m *Manager) markLost(r *journalRecord) {
 	m.journal.appendRecord(*r)
 }
 
-// restoreSession remembers a session that has ended.
+// restoreSession adds a session that has ended.
 func (m *Manager) restoreSession(r journalRecord) {
 	s := &session{
 		m: m, info: r.Info, ready: true, reaped: true, started: r.Info.Started,
@@ -78,7 +79,7 @@ func (m *Manager) restoreSession(r journalRecord) {
 	m.sessions[r.Info.ID] = s
 }
 
-// removeUnknownLogs removes logs of sessions that nobody knows: a crash came between.
+// removeUnknownLogs removes logs of sessions that are not in the journal, left by a crash.
 func (m *Manager) removeUnknownLogs() {
 	entries, err := os.ReadDir(m.opts.LogDir)
 	if err != nil {
@@ -92,7 +93,7 @@ func (m *Manager) removeUnknownLogs() {
 	}
 }
 
-// forgetSession removes a session that has ended, and its logs.
+// forgetSession removes an ended session and its logs.
 func (m *Manager) forgetSession(s *session) {
 	m.mu.Lock()
 	_, known := m.sessions[s.info.ID]
@@ -109,7 +110,7 @@ func (m *Manager) forgetSession(s *session) {
 	}
 }
 
-// scheduleExpiryLocked sets the timer for the next session whose time is over.
+// scheduleExpiryLocked sets the timer for the next session that expires.
 func (m *Manager) scheduleExpiryLocked() {
 	if m.expiryTimer != nil || m.closed {
 		return
@@ -125,7 +126,7 @@ func (m *Manager) scheduleExpiryLocked() {
 	}
 }
 
-// forgetExpired forgets the sessions whose time is over.
+// forgetExpired forgets the sessions that ended more than Options.Retain ago.
 func (m *Manager) forgetExpired() {
 	m.mu.Lock()
 	if m.closed {

@@ -12,50 +12,50 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxCallbackErrors is how many errors of callbacks a result lists.
+// maxCallbackErrors is the number of callback errors that a result lists.
 const maxCallbackErrors = 16
 
-// A session is one command, from its start until it is forgotten. It is the
-// driver's Process.
+// A session is one command, from its start until it is forgotten. It implements
+// driver.Process.
 type session struct {
 	m          *Manager
-	info       driver.SessionInfo // what never changes
+	info       driver.SessionInfo // the constant part
 	foreground bool               // Run waits for it
-	ready      bool               // under Manager.mu: it was started, others may see it
+	ready      bool               // guarded by Manager.mu: it was started and is visible
 	outs       []*outputBuffer    // stdout and stderr; a terminal has only stdout
 	started    time.Time
 
-	// What the loop works with. A session of an earlier Manager has none of it.
+	// The state of the loop. A session of an earlier Manager has no loop.
 	child     Child
 	tracked   Tracked
 	in        *stdin
 	tty       *os.File
 	calls     [2]func([]byte) error
-	files     []*os.File // what is read from, as outs
-	inJournal bool       // the journal tells of it
+	files     []*os.File // read ends, in the order of outs
+	inJournal bool       // it is recorded in the journal
 
 	killMu        sync.Mutex
-	reaped        bool // under killMu: the number of the child may be another's
-	killedRunning bool // under killMu: the tree was killed while the child ran
+	reaped        bool // guarded by killMu: the pid may be reused
+	killedRunning bool // guarded by killMu: the tree was killed while the child ran
 
-	pollMu sync.Mutex // a Poll takes from both streams at once
+	pollMu sync.Mutex // serialises Poll, which reads both streams
 
 	mu             sync.Mutex
 	cause          driver.Cause
-	graceEnd       time.Time // until when the tree may end by itself
+	graceEnd       time.Time // end of the grace period of a kill; zero without a kill
 	callbackErrors []string
-	unlistedErrors int            // complaints past maxComplaints
-	result         *driver.Result // without output, once it ended
-	final          *driver.Result // with it, for Run
+	unlistedErrors int            // callback errors beyond maxCallbackErrors
+	result         *driver.Result // without output; set at the end
+	final          *driver.Result // with output, for Run
 	ended          time.Time
 
-	done chan struct{} // there is a result
+	done chan struct{} // closed when there is a result
 
 	timer, ctxWatch killTimer
 }
 
-// A killTimer is something that may call kill later: stop returns when it is sure
-// that it will not, or has.
+// A killTimer may call kill later. stop returns after that call has returned or can't
+// happen any more.
 type killTimer struct {
 	cancel func() bool
 	ran    chan struct{}
@@ -102,7 +102,7 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	limit = min(limit, maxMaxOutput)
 	s.pollMu.Lock()
 	defer s.pollMu.Unlock()
-	p := driver.Poll{Running: !s.hasEnded()} // before the output: what is over writes no more
+	p := driver.Poll{Running: !s.hasEnded()} // read before the output: an ended command writes no more
 	var err error
 	rest := limit
 	for i, o := range s.outs {
@@ -123,7 +123,7 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 		}
 	}
 	if len(p.Stdout)+len(p.Stderr) > 0 {
-		err = nil // what was taken must reach the caller; the error comes again
+		err = nil // return the output; the next call repeats the error
 	}
 	return p, err
 }
@@ -198,8 +198,8 @@ func (s *session) resizeTTY(_ context.Context, size driver.Size) error {
 	return nil
 }
 
-// signalForeground sends a signal to the foreground group: the one of the leader, or the
-// one that the terminal says.
+// signalForeground signals the foreground process group: that of the leader, or that of the
+// terminal.
 func (s *session) signalForeground(_ context.Context, name string) error {
 	sig, err := parseSignal(name)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *session) signalForeground(_ context.Context, name string) error {
 	return nil
 }
 
-// Kill ends the whole tree. It goes on when the caller gives up.
+// Kill kills the whole tree. The kill continues if ctx ends.
 func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
 		return s.opError("kill", fmt.Errorf("%w: grace %v is negative", fault.InvalidArgument, grace))
@@ -232,7 +232,7 @@ func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	}
 	result := make(chan error, 1)
 	if !s.m.goUnlessClosed(func() { result <- s.kill(driver.CauseKilled, grace) }) {
-		return nil // the Manager closes, and kills it
+		return nil // Manager.Close kills it
 	}
 	select {
 	case err := <-result:
@@ -242,15 +242,15 @@ func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// kill ends the tree: politely where there is grace. It is called by whoever
-// has a reason, from any goroutine, any number of times; the first reason that
-// finds the command running is its cause.
+// kill kills the tree, after SIGTERM and the grace period if that is not 0. It may be
+// called repeatedly and from any goroutine; the first call that finds the command running
+// sets the cause.
 func (s *session) kill(cause driver.Cause, grace time.Duration) error {
 	s.recordCause(cause, grace)
 	if grace > 0 {
 		s.killMu.Lock()
 		if !s.reaped {
-			s.tracked.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL tells
+			s.tracked.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL follows
 		}
 		s.killMu.Unlock()
 		s.waitGrace(time.Now().Add(grace))
@@ -274,20 +274,21 @@ func (s *session) recordCause(cause driver.Cause, grace time.Duration) {
 		s.cause = cause
 	}
 	if till := time.Now().Add(grace); s.graceEnd.IsZero() || till.Before(s.graceEnd) {
-		s.graceEnd = till // the least patient decides
+		s.graceEnd = till // the earliest end counts
 	}
 }
 
-// waitGrace waits until the tree has ended, or till, or someone kills without grace.
+// waitGrace waits, with a backoff, until the tree has ended, till is reached, or another
+// kill ends the grace period.
 func (s *session) waitGrace(till time.Time) {
 	for pause := time.Millisecond; time.Now().Before(till); pause = min(2*pause, 50*time.Millisecond) {
 		s.killMu.Lock()
 		left := !s.reaped && s.tracked.Alive(s.child.PID)
 		s.killMu.Unlock()
 		s.mu.Lock()
-		impatient := !s.graceEnd.IsZero() && !time.Now().Before(s.graceEnd)
+		expired := !s.graceEnd.IsZero() && !time.Now().Before(s.graceEnd)
 		s.mu.Unlock()
-		if !left || impatient {
+		if !left || expired {
 			return
 		}
 		time.Sleep(min(pause, time.Until(till)))
@@ -309,7 +310,6 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	}
 }
 
-// resultWithOutput is the result with output.
 func (s *session) resultWithOutput() driver.Result {
 	s.mu.Lock()
 	r := *s.result
@@ -321,7 +321,7 @@ func (s *session) resultWithOutput() driver.Result {
 	return r
 }
 
-// State tells how it stands.
+// State returns the present state of the session.
 func (s *session) State(context.Context) (driver.SessionInfo, error) { return s.state(), nil }
 
 func (s *session) state() driver.SessionInfo {
@@ -339,7 +339,7 @@ func (s *session) state() driver.SessionInfo {
 	return info
 }
 
-// Close forgets the session, killing what still runs.
+// Close forgets the session, after killing what still runs.
 func (s *session) Close(ctx context.Context) error {
 	if !s.hasEnded() {
 		if err := s.Kill(ctx, 0); err != nil {
@@ -353,13 +353,13 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// addCallbackError notes an error of a callback or of the reader of standard input.
-func (s *session) addCallbackError(who string, err error) {
+// addCallbackError records an error of a callback or of the reader of standard input.
+func (s *session) addCallbackError(source string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.callbackErrors) == maxCallbackErrors {
 		s.unlistedErrors++
 		return
 	}
-	s.callbackErrors = append(s.callbackErrors, fmt.Sprintf("%s: %.500s", who, err.Error()))
+	s.callbackErrors = append(s.callbackErrors, fmt.Sprintf("%s: %.500s", source, err.Error()))
 }

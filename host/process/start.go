@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// startSession brings a command to life. The caller runs its loop.
+// startSession starts a command. The caller runs its loop.
 func (m *Manager) startSession(ctx context.Context, cmd *driver.Command, front bool) (*session, error) {
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx, "start", "command")
@@ -34,18 +34,16 @@ func (m *Manager) startSession(ctx context.Context, cmd *driver.Command, front b
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
-	if closed { // it may have come too late for Close to see it
-		s.kill(driver.CauseDestroyed, 0) //nolint:errcheck // the result tells
+	if closed { // Close may not have seen the session
+		s.kill(driver.CauseDestroyed, 0) //nolint:errcheck // the result reports it
 	}
 	return s, nil
 }
 
-// sessionIDKey is the key of a context for the id of a session.
 type sessionIDKey struct{}
 
-// WithSessionID makes the next command that is run with ctx have an id that the caller
-// has made up, by which it finds the logs of one that it hears no more of. An id
-// that is not valid does nothing.
+// WithSessionID sets the id of the next command that is run with ctx, so that the caller
+// finds the logs of the command if it gets no result. An invalid id is ignored.
 func WithSessionID(ctx context.Context, id string) context.Context {
 	if !driver.ValidID(id) {
 		return ctx
@@ -83,7 +81,7 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 
 // startChild starts the child. After an error nothing is left of it.
 func (m *Manager) startChild(s *session, spec *Spec, cmd *driver.Command) (err error) {
-	var theirs []*os.File // the child's ends
+	var theirs []*os.File // the child's ends of pipes and terminal
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
@@ -110,7 +108,8 @@ func (m *Manager) startChild(s *session, spec *Spec, cmd *driver.Command) (err e
 	return err
 }
 
-// forkChild starts the child and makes it known in one step, as the reaper sees it.
+// forkChild starts the child and registers it while it holds reapMu, so that the reaper
+// does not take it for an orphan.
 func (m *Manager) forkChild(s *session, spec *Spec) error {
 	m.reapMu.RLock()
 	defer m.reapMu.RUnlock()
@@ -126,8 +125,8 @@ func (m *Manager) forkChild(s *session, spec *Spec) error {
 	return nil
 }
 
-// setupPipes gives the child a pipe for each of its outputs, and one for its
-// input if it has any.
+// setupPipes gives the child a pipe for each of its outputs, and one for its input if it
+// has any.
 func (s *session) setupPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	spec.Files = []uintptr{s.m.null.Fd()}
 	for range s.outs {
@@ -150,7 +149,7 @@ func (s *session) setupPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File
 	return nil
 }
 
-// setupTTY makes a terminal the child's input and both of its outputs.
+// setupTTY makes a pseudo-terminal the child's input and both of its outputs.
 func (s *session) setupTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	master, slave, err := openTTY(*cmd.TTY)
 	if err != nil {
@@ -169,14 +168,14 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// startTimers lets time and context end the command, and standard input begin.
+// startTimers starts the time-out, the watch of ctx, and the copying of standard input.
 func (s *session) startTimers(ctx context.Context, wall time.Duration, cmd *driver.Command) {
 	if wall > 0 {
 		ran := make(chan struct{})
 		grace := cmd.Grace
 		timer := time.AfterFunc(wall, func() {
 			defer close(ran)
-			s.kill(driver.CauseTimeout, grace) //nolint:errcheck // the result tells
+			s.kill(driver.CauseTimeout, grace) //nolint:errcheck // the result reports it
 		})
 		s.timer = killTimer{timer.Stop, ran}
 	}
@@ -184,21 +183,21 @@ func (s *session) startTimers(ctx context.Context, wall time.Duration, cmd *driv
 		ran := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
 			defer close(ran)
-			s.kill(driver.CauseCanceled, 0) //nolint:errcheck // the result tells
+			s.kill(driver.CauseCanceled, 0) //nolint:errcheck // the result reports it
 		})
 		s.ctxWatch = killTimer{stop, ran}
 	}
 	if cmd.TTY != nil && cmd.Stdin == nil && !cmd.Interactive {
-		cmd.Stdin = strings.NewReader("") // types end-of-file
+		cmd.Stdin = strings.NewReader("") // sends the end-of-file key
 	}
 	if cmd.Stdin != nil {
 		r, ctx := cmd.Stdin, context.WithoutCancel(ctx)
-		s.m.wg.Go(func() { s.copyStdin(ctx, r) }) // the session itself is counted, so Close has not seen the end
+		s.m.wg.Go(func() { s.copyStdin(ctx, r) }) // wg counts the session, too, so Close still waits
 	}
 }
 
-// finishSession leaves the result where it can be found, and forgets a foreground
-// command whose result holds everything.
+// finishSession publishes the result, and forgets a foreground command whose result holds
+// all output.
 func (s *session) finishSession() {
 	m := s.m
 	keep := !s.foreground

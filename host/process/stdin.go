@@ -14,14 +14,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An stdin is the standard input of a command that has one: the write end of a
-// pipe, or the terminal.
+// stdin is the standard input of a command: the write end of a pipe, or the terminal.
 type stdin struct {
 	file     *os.File
 	tty      bool
-	writeSem chan struct{} // who holds its one element writes
+	writeSem chan struct{} // semaphore of one writer
 
-	closed  bool // held by turn
+	closed  bool // guarded by writeSem
 	midLine bool // the last byte written was not the end of a line
 }
 
@@ -31,7 +30,7 @@ func newInput(file *os.File, tty bool) *stdin {
 
 var errInputClosed = fmt.Errorf("%w: standard input is closed", fault.WrongState)
 
-// write writes all of p, or as much as there is time for.
+// write writes p until all of it is written or ctx ends.
 func (in *stdin) write(ctx context.Context, p []byte) (int, error) {
 	if err := in.acquireWrite(ctx); err != nil {
 		return 0, err
@@ -54,7 +53,7 @@ func (in *stdin) write(ctx context.Context, p []byte) (int, error) {
 	case errors.Is(err, os.ErrClosed):
 		return n, errInputClosed
 	}
-	return n, fmt.Errorf("%w: the command does not read it any more: %w", fault.WrongState, syscallErr(err))
+	return n, fmt.Errorf("%w: the command has closed its standard input: %w", fault.WrongState, syscallErr(err))
 }
 
 func (in *stdin) acquireWrite(ctx context.Context) error {
@@ -66,7 +65,8 @@ func (in *stdin) acquireWrite(ctx context.Context) error {
 	}
 }
 
-// interruptOnDone ends a write that waits when ctx ends. The returned function undoes it.
+// interruptOnDone interrupts a blocked write when ctx ends. The returned function undoes
+// it.
 func (in *stdin) interruptOnDone(ctx context.Context) (stop func()) {
 	if ctx.Done() == nil {
 		return func() {}
@@ -74,7 +74,7 @@ func (in *stdin) interruptOnDone(ctx context.Context) (stop func()) {
 	ran := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(ran)
-		in.file.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed file needs none
+		in.file.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // fails only on a closed file
 	})
 	return func() {
 		if !cancel() {
@@ -84,7 +84,7 @@ func (in *stdin) interruptOnDone(ctx context.Context) (stop func()) {
 	}
 }
 
-// sendEOF ends the input: it closes the pipe, or types end-of-file, twice where the
+// sendEOF closes the pipe, or writes the end-of-file key to the terminal, twice if the
 // first one only ends a line that was begun.
 func (in *stdin) sendEOF(ctx context.Context) error {
 	if err := in.acquireWrite(ctx); err != nil {
@@ -96,7 +96,7 @@ func (in *stdin) sendEOF(ctx context.Context) error {
 	}
 	if !in.tty {
 		in.closed = true
-		in.file.Close() // or the end of the command did
+		in.file.Close() // may be closed already, at the end of the command
 		return nil
 	}
 	keys := []byte{eofKey(in.file)}
@@ -110,20 +110,20 @@ func (in *stdin) sendEOF(ctx context.Context) error {
 	return err
 }
 
-// closePipe closes the pipe at the end of the command. Who writes is let go first.
+// closePipe closes the pipe at the end of the command, which also ends a blocked write.
 func (in *stdin) closePipe() {
 	if in.tty {
-		return // closed by the loop, which reads from it
+		return // loop closes the terminal
 	}
 	in.file.Close()
 }
 
-// copyStdin copies a reader to the input until one of them ends.
+// copyStdin copies a reader to the standard input until one of them ends.
 func (s *session) copyStdin(ctx context.Context, r io.Reader) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.addCallbackError("stdin", fmt.Errorf("panic: %v", p))
-			s.in.sendEOF(ctx) //nolint:errcheck // the command is gone, or sees the end
+			s.in.sendEOF(ctx) //nolint:errcheck // fails only if the command has ended
 		}
 	}()
 	buf := getBuffer()
@@ -132,7 +132,7 @@ func (s *session) copyStdin(ctx context.Context, r io.Reader) {
 		n, err := r.Read(*buf)
 		if n > 0 {
 			if _, werr := s.in.write(ctx, (*buf)[:n]); werr != nil {
-				return // a command need not read all, or any, of it
+				return // a command need not read its input
 			}
 		}
 		if err != nil {
@@ -145,7 +145,7 @@ func (s *session) copyStdin(ctx context.Context, r io.Reader) {
 	}
 }
 
-// openTTY opens a terminal of the given size.
+// openTTY opens a pseudo-terminal of the given size.
 func openTTY(size driver.Size) (master, slave *os.File, err error) {
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err

@@ -19,10 +19,10 @@ func withTTYDescriptor(tty *os.File, f func(fd int) error) error {
 	return inner
 }
 
-// eofKey is the key that means end-of-file on a terminal.
+// eofKey returns the end-of-file key (VEOF) of a terminal.
 func eofKey(tty *os.File) byte {
 	key := byte(4)
-	withTTYDescriptor(tty, func(fd int) error { //nolint:errcheck // the default will do
+	withTTYDescriptor(tty, func(fd int) error { //nolint:errcheck // the default applies then
 		t, err := unix.IoctlGetTermios(fd, getTermios)
 		if err == nil && t.Cc[unix.VEOF] != 0 {
 			key = t.Cc[unix.VEOF]
@@ -32,7 +32,7 @@ func eofKey(tty *os.File) byte {
 	return key
 }
 
-// foregroundGroup is the process group that the terminal's keys reach.
+// foregroundGroup returns the foreground process group of a terminal.
 func foregroundGroup(tty *os.File) (int, error) {
 	var pgid int
 	err := withTTYDescriptor(tty, func(fd int) (err error) {
