@@ -10,9 +10,9 @@ import (
 // relative in it is no longer judged.
 const maxDirs = 16
 
-// directories returns where the commands of a finding may run: in dir, and
+// possibleDirs returns where the commands of a finding may run: in dir, and
 // wherever a cd in a script leads. certain is false where that can't be told.
-func (f *fence) directories(found *finding, dir string) (dirs []string, certain bool) {
+func (f *pathChecker) possibleDirs(found *analysis, dir string) (dirs []string, certain bool) {
 	dirs = []string{dir}
 	for _, c := range found.calls {
 		if name := c.words[0].text; name != "cd" && name != "pushd" {
@@ -29,7 +29,7 @@ func (f *fence) directories(found *finding, dir string) (dirs []string, certain 
 			return dirs, false
 		}
 		for _, d := range slices.Clone(dirs) {
-			rel, ok := f.inside(to.text)
+			rel, ok := f.relativeToRoot(to.text)
 			if ok {
 				d = "."
 			} else if strings.HasPrefix(to.text, "/") {
@@ -43,31 +43,31 @@ func (f *fence) directories(found *finding, dir string) (dirs []string, certain 
 	return dirs, true
 }
 
-// sayers are a shell's builtins that open none of their arguments.
-var sayers = set("echo printf : true false test [ type hash kill wait exit return set shift read let")
+// nonFileBuiltins are a shell's builtins that open none of their arguments.
+var nonFileBuiltins = wordSet("echo printf : true false test [ type hash kill wait exit return set shift read let")
 
-// matchers take a pattern or a program before files: options whose value is one,
+// patternPrograms take a pattern or a program before files: options whose value is one,
 // without which the first argument is.
-var matchers = map[string]string{
+var patternPrograms = map[string]string{
 	"grep": "-e --regexp", "egrep": "-e --regexp", "fgrep": "-e --regexp", "rg": "-e --regexp", "ag": "", "ack": "",
 	"sed": "-e --expression", "gsed": "-e --expression", "awk": "-e --source", "gawk": "-e --source", "mawk": "", "nawk": "",
 	"jq": "", "yq": "", "perl": "-e -E", "tr": "", "sd": "",
 }
 
-// messages are options of git whose value is text.
-var messages = set("-m --message --grep --author --committer --format --pretty -S -G -L --date")
+// gitTextOptions are options of git whose value is text.
+var gitTextOptions = wordSet("-m --message --grep --author --committer --format --pretty -S -G -L --date")
 
-// arguments are the words of a call that may name files. Patterns, programs and
+// fileArguments are the words of a call that may name files. Patterns, programs and
 // messages begin with a slash or a tilde often enough, and name none.
-func arguments(c call) []word {
+func fileArguments(c call) []word {
 	name, args := programName(c.words[0].text), c.words[1:]
-	if c.script && sayers[name] {
+	if c.script && nonFileBuiltins[name] {
 		return nil
 	}
 	if name == "git" {
-		return withoutValues(args, func(o string) bool { return messages[o] })
+		return withoutValues(args, func(o string) bool { return gitTextOptions[o] })
 	}
-	options, ok := matchers[name]
+	options, ok := patternPrograms[name]
 	if !ok {
 		return args
 	}
@@ -99,18 +99,18 @@ func withoutValues(args []word, match func(string) bool) []word {
 	return out
 }
 
-// attached are options of compilers whose value is the rest of the word.
-const attached = "ILDUWfmOl"
+// attachedOptions are options of compilers whose value is the rest of the word.
+const attachedOptions = "ILDUWfmOl"
 
 // maxValues is how many "=" of an argument are looked behind.
 const maxValues = 64
 
-// candidates are the parts of an argument that may be paths: all of it, what
+// pathCandidates are the parts of an argument that may be paths: all of it, what
 // follows each "=", what follows the letters of an option, and what follows an @,
 // by which curl and compilers name a file to read. A URL is judged as the
 // relative path that it also is, "https:" being a directory like any other; one
 // of a file is that file, too.
-func candidates(w word) []word {
+func pathCandidates(w word) []word {
 	text := w.text
 	var out []word
 	add := func(s string) {
@@ -156,7 +156,7 @@ func optionValues(text string) []string {
 		return nil
 	}
 	values := []string{text[2:]}
-	if strings.IndexByte(attached, text[1]) >= 0 {
+	if strings.IndexByte(attachedOptions, text[1]) >= 0 {
 		return values
 	}
 	end := 2

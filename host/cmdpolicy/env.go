@@ -30,32 +30,32 @@ var loaderEnv = []string{
 // program load code.
 func DefaultEnvDeny() []string { return slices.Concat(secretEnv, loaderEnv) }
 
-// filter returns the variables that pass; the map that it is given stays as it is.
-func (g *Guard) filter(env map[string]string) (map[string]string, error) {
-	if len(env) == 0 || len(g.opts.Env.Allow) == 0 && len(g.opts.Env.Deny) == 0 {
+// filterEnv returns the variables that pass; the map that it is given stays as it is.
+func (c *Checker) filterEnv(env map[string]string) (map[string]string, error) {
+	if len(env) == 0 || len(c.opts.Env.Allow) == 0 && len(c.opts.Env.Deny) == 0 {
 		return env, nil
 	}
 	var bad []string
 	out := make(map[string]string, len(env))
 	for name, value := range env {
-		if g.passes(name) {
+		if c.allowsVar(name) {
 			out[name] = value
 		} else {
 			bad = append(bad, name)
 		}
 	}
-	if g.opts.Env.Refuse && len(bad) > 0 {
-		return nil, refuse(RuleEnv, fault.PermissionDenied, named(TextVariable, slices.Min(bad)), "")
+	if c.opts.Env.Refuse && len(bad) > 0 {
+		return nil, newRefusal(RuleEnv, fault.PermissionDenied, withName(TextVariable, slices.Min(bad)), "")
 	}
 	return out, nil
 }
 
-// passes judges a name.
-func (g *Guard) passes(name string) bool {
+// allowsVar judges a name.
+func (c *Checker) allowsVar(name string) bool {
 	upper := strings.ToUpper(name)
-	fits := func(pattern string) bool { return match(strings.ToUpper(pattern), upper) }
-	if slices.ContainsFunc(g.opts.Env.Deny, fits) {
+	fits := func(pattern string) bool { return matchPattern(strings.ToUpper(pattern), upper) }
+	if slices.ContainsFunc(c.opts.Env.Deny, fits) {
 		return false
 	}
-	return len(g.opts.Env.Allow) == 0 || slices.ContainsFunc(g.opts.Env.Allow, fits)
+	return len(c.opts.Env.Allow) == 0 || slices.ContainsFunc(c.opts.Env.Allow, fits)
 }

@@ -16,8 +16,8 @@ import (
 type Options struct {
 	// Root is the workspace as commands see it, an absolute path, and Boundary
 	// the files there. Both are required where Paths.Check is set.
-	Root     string
-	Boundary *files.Root
+	Root  string
+	Files *files.Root
 
 	Commands Commands
 	Argv     Argv
@@ -139,8 +139,8 @@ func Sandbox() *Options {
 	return &Options{Commands: Commands{Deny: DefaultDeny(), Unparsed: true}}
 }
 
-func (o *Options) check() error {
-	if o.Paths.Check && (o.Boundary == nil || !filepath.IsAbs(o.Root)) {
+func (o *Options) validate() error {
+	if o.Paths.Check && (o.Files == nil || !filepath.IsAbs(o.Root)) {
 		return fmt.Errorf("guard: new: %w: Paths.Check needs a Boundary and an absolute Root, not %q", fault.InvalidArgument, o.Root)
 	}
 	for _, list := range [][]string{o.Commands.Allow, o.Commands.Deny, o.Env.Allow, o.Env.Deny} {

@@ -60,20 +60,20 @@ func (r *Refusal) Error() string {
 	if r.Subject == "" {
 		return "guard: " + r.Text
 	}
-	return fmt.Sprintf("guard: %s: %s", shown(r.Subject), r.Text)
+	return fmt.Sprintf("guard: %s: %s", quoteSubject(r.Subject), r.Text)
 }
 
 // Unwrap returns the code.
 func (r *Refusal) Unwrap() error { return r.Code }
 
-func refuse(rule Rule, code fault.Code, text, subject string) *Refusal {
+func newRefusal(rule Rule, code fault.Code, text, subject string) *Refusal {
 	return &Refusal{Rule: rule, Code: code, Text: text, Subject: subject}
 }
 
-func named(text, name string) string { return fmt.Sprintf("%s %q", text, name) }
+func withName(text, name string) string { return fmt.Sprintf("%s %q", text, name) }
 
-// shown is something of the caller's as it appears in a message.
-func shown(s string) string {
+// quoteSubject is something of the caller's as it appears in a message.
+func quoteSubject(s string) string {
 	const most = 120
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."

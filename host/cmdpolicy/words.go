@@ -17,12 +17,12 @@ type word struct {
 	tilde bool   // a ~ at its beginning, or after a =, stands for a home directory
 }
 
-func plain(text string) word { return word{text: text, known: true, tilde: true} }
+func literalWord(text string) word { return word{text: text, known: true, tilde: true} }
 
-func plains(argv []string) []word {
+func literalWords(argv []string) []word {
 	words := make([]word, len(argv))
 	for i, a := range argv {
-		words[i] = plain(a)
+		words[i] = literalWord(a)
 	}
 	return words
 }
@@ -31,15 +31,15 @@ func plains(argv []string) []word {
 // left as they are.
 const maxBraces = 64
 
-// fields are the words that a shell makes of w, but for what depends on
+// expandWord are the words that a shell makes of w, but for what depends on
 // variables and files.
-func fields(w *syntax.Word) []word {
-	if at := slices.IndexFunc(w.Parts, separates); at >= 0 {
+func expandWord(w *syntax.Word) []word {
+	if at := slices.IndexFunc(w.Parts, isIFS); at >= 0 {
 		before, after := *w, *w
 		before.Parts, after.Parts = w.Parts[:at], w.Parts[at+1:]
-		words := fields(&after)
+		words := expandWord(&after)
 		if at > 0 {
-			words = append(fields(&before), words...)
+			words = append(expandWord(&before), words...)
 		}
 		return slices.DeleteFunc(words, func(w word) bool { return w.known && w.text == "" })
 	}
@@ -48,7 +48,7 @@ func fields(w *syntax.Word) []word {
 	}
 	split := *w
 	split.Parts = append([]syntax.WordPart(nil), w.Parts...)
-	if !syntax.SplitBraces(&split) || braces(&split) > maxBraces {
+	if !syntax.SplitBraces(&split) || countBraceWords(&split) > maxBraces {
 		return []word{wordOf(w)}
 	}
 	var words []word
@@ -61,9 +61,9 @@ func fields(w *syntax.Word) []word {
 	return words
 }
 
-// separates reports whether a part of a word, outside quotes, is what a shell
+// isIFS reports whether a part of a word, outside quotes, is what a shell
 // splits words at.
-func separates(p syntax.WordPart) bool {
+func isIFS(p syntax.WordPart) bool {
 	v, ok := p.(*syntax.ParamExp)
 	return ok && v.Param != nil && v.Param.Value == "IFS" && !v.Excl && !v.Length && v.Exp == nil && v.Repl == nil
 }
@@ -73,9 +73,9 @@ func hasBrace(p syntax.WordPart) bool {
 	return ok && strings.Contains(lit.Value, "{")
 }
 
-// braces counts the words that w becomes, up to maxBraces+1. A sequence counts
+// countBraceWords counts the words that w becomes, up to maxBraces+1. A sequence counts
 // as too many: its elements are numbers and letters, not names.
-func braces(w *syntax.Word) int {
+func countBraceWords(w *syntax.Word) int {
 	n := 1
 	for _, p := range w.Parts {
 		b, ok := p.(*syntax.BraceExp)
@@ -84,7 +84,7 @@ func braces(w *syntax.Word) int {
 		}
 		sum := 0
 		for _, e := range b.Elems {
-			sum += braces(e)
+			sum += countBraceWords(e)
 		}
 		if b.Sequence {
 			sum = maxBraces + 1
@@ -96,11 +96,11 @@ func braces(w *syntax.Word) int {
 	return n
 }
 
-// unknown stands in a script for what is known only when it is put together.
-const unknown = "${_}"
+// unknownText stands in a script for what is known only when it is put together.
+const unknownText = "${_}"
 
-// script is the word as a script, as far as it is known.
-func (w word) script() string { return w.text + w.rest }
+// asScript is the word as a script, as far as it is known.
+func (w word) asScript() string { return w.text + w.rest }
 
 func wordOf(w *syntax.Word) word {
 	var b wordBuilder
@@ -109,7 +109,7 @@ func wordOf(w *syntax.Word) word {
 			b.tilde = b.tilde || i == 0 && strings.HasPrefix(lit.Value, "~") || strings.Contains(lit.Value, "=~")
 			b.glob = b.glob || hasGlob(lit.Value)
 		}
-		b.part(p, false)
+		b.addPart(p, false)
 	}
 	return word{text: b.text.String(), rest: b.rest.String(), known: !b.unknown, glob: b.glob, tilde: b.tilde}
 }
@@ -119,7 +119,7 @@ type wordBuilder struct {
 	unknown, glob, tilde bool
 }
 
-func (b *wordBuilder) part(p syntax.WordPart, double bool) {
+func (b *wordBuilder) addPart(p syntax.WordPart, double bool) {
 	switch p := p.(type) {
 	case *syntax.Lit:
 		b.add(unescape(p.Value, double))
@@ -133,18 +133,18 @@ func (b *wordBuilder) part(p syntax.WordPart, double bool) {
 		}
 	case *syntax.DblQuoted:
 		for _, q := range p.Parts {
-			b.part(q, true)
+			b.addPart(q, true)
 		}
 	case *syntax.ParamExp:
-		b.param(p)
+		b.addParam(p)
 	default:
 		b.addUnknown()
 	}
 }
 
-// param adds a variable. Two are as good as known where a path begins: $HOME is
+// addParam adds a variable. Two are as good as known where a path begins: $HOME is
 // ~, and $PWD is ".".
-func (b *wordBuilder) param(p *syntax.ParamExp) {
+func (b *wordBuilder) addParam(p *syntax.ParamExp) {
 	begins := !b.unknown && (b.text.Len() == 0 || strings.HasSuffix(b.text.String(), "="))
 	simple := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil
 	switch {
@@ -171,7 +171,7 @@ func (b *wordBuilder) add(s string) {
 
 func (b *wordBuilder) addUnknown() {
 	b.unknown = true
-	b.rest.WriteString(unknown)
+	b.rest.WriteString(unknownText)
 }
 
 // unescape takes away the backslashes that quote, of which there are fewer kinds

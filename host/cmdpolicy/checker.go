@@ -9,42 +9,42 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Guard judges commands. It may be used from any number of goroutines.
-type Guard struct {
+// A Checker judges commands. It may be used from any number of goroutines.
+type Checker struct {
 	opts  Options
-	fence *fence // nil where paths are not judged
+	paths *pathChecker // nil where paths are not judged
 }
 
 // New returns a guard with the given rules; nil is those of Sandbox.
-func New(opts *Options) (*Guard, error) {
+func New(opts *Options) (*Checker, error) {
 	if opts == nil {
 		opts = Sandbox()
 	}
-	if err := opts.check(); err != nil {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: *opts}
+	c := &Checker{opts: *opts}
 	if opts.Paths.Check {
-		g.fence = newFence(opts)
+		c.paths = newPathChecker(opts)
 	}
-	return g, nil
+	return c, nil
 }
 
 // Check returns the command to run in place of cmd, or an error that is a
 // Refusal unless ctx ended. It starts nothing and changes nothing.
-func (g *Guard) Check(ctx context.Context, cmd driver.Command) (driver.Command, error) {
+func (c *Checker) Check(ctx context.Context, cmd driver.Command) (driver.Command, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Command{}, fmt.Errorf("guard: check: %w", err)
 	}
-	for _, rule := range []func(driver.Command) error{g.checkForm, g.checkLimits, g.checkArgv} {
+	for _, rule := range []func(driver.Command) error{c.checkForm, c.checkLimits, c.checkArgv} {
 		if err := rule(cmd); err != nil {
 			return driver.Command{}, err
 		}
 	}
-	if err := g.checkCalls(ctx, cmd); err != nil {
+	if err := c.checkCalls(ctx, cmd); err != nil {
 		return driver.Command{}, err
 	}
-	env, err := g.filter(cmd.Env)
+	env, err := c.filterEnv(cmd.Env)
 	if err != nil {
 		return driver.Command{}, err
 	}
@@ -54,16 +54,16 @@ func (g *Guard) Check(ctx context.Context, cmd driver.Command) (driver.Command, 
 
 // checkForm refuses what means nothing, or something else to whoever reads it on
 // a terminal.
-func (g *Guard) checkForm(cmd driver.Command) error {
+func (c *Checker) checkForm(cmd driver.Command) error {
 	if len(cmd.Argv) == 0 && strings.TrimSpace(cmd.Script) == "" || len(cmd.Argv) > 0 && strings.TrimSpace(cmd.Argv[0]) == "" {
-		return refuse(RuleWellFormed, fault.InvalidArgument, TextEmpty, "")
+		return newRefusal(RuleWellFormed, fault.InvalidArgument, TextEmpty, "")
 	}
 	for s := range allText(cmd) {
 		if strings.IndexByte(s, 0) >= 0 {
-			return refuse(RuleWellFormed, fault.InvalidArgument, TextNUL, s)
+			return newRefusal(RuleWellFormed, fault.InvalidArgument, TextNUL, s)
 		}
-		if g.opts.Control && strings.ContainsFunc(s, isControl) {
-			return refuse(RuleWellFormed, fault.InvalidArgument, TextControl, s)
+		if c.opts.Control && strings.ContainsFunc(s, isControl) {
+			return newRefusal(RuleWellFormed, fault.InvalidArgument, TextControl, s)
 		}
 	}
 	return nil
@@ -92,7 +92,7 @@ func allText(cmd driver.Command) func(yield func(string) bool) {
 	}
 }
 
-func (g *Guard) checkLimits(cmd driver.Command) error {
+func (c *Checker) checkLimits(cmd driver.Command) error {
 	argv := 0
 	for _, a := range cmd.Argv {
 		argv += len(a) + 1
@@ -105,12 +105,12 @@ func (g *Guard) checkLimits(cmd driver.Command) error {
 		size, most int
 		text       string
 	}{
-		{argv, g.opts.Limits.Argv, TextArgvTooLong},
-		{env, g.opts.Limits.Env, TextEnvTooLong},
-		{len(cmd.Script), g.opts.Limits.Script, TextScriptTooLong},
+		{argv, c.opts.Limits.Argv, TextArgvTooLong},
+		{env, c.opts.Limits.Env, TextEnvTooLong},
+		{len(cmd.Script), c.opts.Limits.Script, TextScriptTooLong},
 	} {
 		if l.most > 0 && l.size > l.most {
-			return refuse(RuleLimits, fault.InvalidArgument, l.text, fmt.Sprintf("%d bytes, at most %d", l.size, l.most))
+			return newRefusal(RuleLimits, fault.InvalidArgument, l.text, fmt.Sprintf("%d bytes, at most %d", l.size, l.most))
 		}
 	}
 	return nil
@@ -118,59 +118,59 @@ func (g *Guard) checkLimits(cmd driver.Command) error {
 
 const metacharacters = ";&|<>`$(){}\\!\n\r"
 
-func (g *Guard) checkArgv(cmd driver.Command) error {
-	if g.opts.Argv.Only && cmd.Script != "" {
-		return refuse(RuleArgv, fault.PermissionDenied, TextScript, "")
+func (c *Checker) checkArgv(cmd driver.Command) error {
+	if c.opts.Argv.Only && cmd.Script != "" {
+		return newRefusal(RuleArgv, fault.PermissionDenied, TextScript, "")
 	}
 	for _, a := range cmd.Argv {
 		switch {
-		case g.opts.Argv.Metacharacters && strings.ContainsAny(a, metacharacters):
-			return refuse(RuleArgv, fault.PermissionDenied, TextMetacharacter, a)
-		case g.opts.Argv.Globs && strings.ContainsAny(a, "*?["):
-			return refuse(RuleArgv, fault.PermissionDenied, TextGlob, a)
+		case c.opts.Argv.Metacharacters && strings.ContainsAny(a, metacharacters):
+			return newRefusal(RuleArgv, fault.PermissionDenied, TextMetacharacter, a)
+		case c.opts.Argv.Globs && strings.ContainsAny(a, "*?["):
+			return newRefusal(RuleArgv, fault.PermissionDenied, TextGlob, a)
 		}
 	}
 	return nil
 }
 
 // checkCalls judges the programs, and what they are told of files.
-func (g *Guard) checkCalls(ctx context.Context, cmd driver.Command) error {
-	if len(g.opts.Commands.Allow) == 0 && len(g.opts.Commands.Deny) == 0 && g.fence == nil {
+func (c *Checker) checkCalls(ctx context.Context, cmd driver.Command) error {
+	if len(c.opts.Commands.Allow) == 0 && len(c.opts.Commands.Deny) == 0 && c.paths == nil {
 		return nil
 	}
-	f := new(finding)
+	f := new(analysis)
 	if len(cmd.Argv) > 0 {
-		f.argv(cmd.Argv)
+		f.addArgv(cmd.Argv)
 	}
 	if cmd.Script != "" {
-		f.script(cmd.Script, 0)
+		f.addScript(cmd.Script, 0)
 	}
-	if err := g.checkPrograms(f); err != nil {
+	if err := c.checkPrograms(f); err != nil {
 		return err
 	}
-	if g.fence == nil {
+	if c.paths == nil {
 		return nil
 	}
-	home := g.opts.Paths.Home
+	home := c.opts.Paths.Home
 	if h, ok := cmd.Env["HOME"]; ok {
 		home = h
 	}
-	return g.fence.check(ctx, f, cmd.Dir, home)
+	return c.paths.checkCommand(ctx, f, cmd.Dir, home)
 }
 
 // Module returns a module that does what shell does, after Check: its Start and
 // Run refuse what the guard refuses, and the rest is shell's own. nil is nil.
-func (g *Guard) Module(shell *driver.Shell) *driver.Shell {
+func (c *Checker) Module(shell *driver.Shell) *driver.Shell {
 	if shell == nil {
 		return nil
 	}
 	out := *shell
 	if shell.Starter != nil {
-		out.Starter = starter{g, shell.Starter}
+		out.Starter = checkedStarter{c, shell.Starter}
 	}
 	if run := shell.Run; run != nil {
 		out.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-			cmd, err := g.Check(ctx, cmd)
+			cmd, err := c.Check(ctx, cmd)
 			if err != nil {
 				return driver.Result{}, err
 			}
@@ -180,15 +180,15 @@ func (g *Guard) Module(shell *driver.Shell) *driver.Shell {
 	return &out
 }
 
-// A starter is a driver.Starter behind a guard.
-type starter struct {
-	guard *Guard
-	next  driver.Starter
+// A checkedStarter is a driver.Starter behind a guard.
+type checkedStarter struct {
+	checker *Checker
+	next    driver.Starter
 }
 
 // Start starts what the guard lets through.
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	cmd, err := s.guard.Check(ctx, cmd)
+func (s checkedStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	cmd, err := s.checker.Check(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}

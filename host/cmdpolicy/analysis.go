@@ -22,9 +22,9 @@ type call struct {
 	script bool // it comes from a script
 }
 
-// A finding is what a command would run, as far as can be told. Building one
+// A analysis is what a command would run, as far as can be told. Building one
 // looks at no file.
-type finding struct {
+type analysis struct {
 	calls     []call
 	redirects []word
 	functions map[string]bool
@@ -33,36 +33,36 @@ type finding struct {
 	where     string // in the script
 }
 
-// argv adds a command that no shell sees.
-func (f *finding) argv(argv []string) { f.call(plains(argv), 0) }
+// addArgv adds a command that no shell sees.
+func (f *analysis) addArgv(argv []string) { f.addCall(literalWords(argv), 0) }
 
-// script adds a script.
-func (f *finding) script(src string, depth int) {
+// addScript adds a script.
+func (f *analysis) addScript(src string, depth int) {
 	f.level++
 	defer func() { f.level-- }()
 	switch {
 	case depth > maxDepth:
-		f.fail(TextNested, "")
+		f.setProblem(TextNested, "")
 		return
 	case len(src) > MaxScript:
-		f.fail(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
+		f.setProblem(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
 		return
-	case nesting(src) > maxNesting:
-		f.fail(TextNested, "")
+	case nestingDepth(src) > maxNesting:
+		f.setProblem(TextNested, "")
 		return
 	}
-	stmts, err := parse(src)
+	stmts, err := parseScript(src)
 	if err != nil {
-		f.fail(TextUnparsed, err.Error())
+		f.setProblem(TextUnparsed, err.Error())
 	}
 	for _, stmt := range stmts {
-		syntax.Walk(stmt, func(n syntax.Node) bool { f.node(n, depth); return true })
+		syntax.Walk(stmt, func(n syntax.Node) bool { f.addNode(n, depth); return true })
 	}
 }
 
-// parse returns the statements of a script, up to the first that is none. A
+// parseScript returns the statements of a script, up to the first that is none. A
 // panic of the parser is an error: what it reads was written by others.
-func parse(src string) (stmts []*syntax.Stmt, err error) {
+func parseScript(src string) (stmts []*syntax.Stmt, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("parser: %v", p)
@@ -80,18 +80,18 @@ func parse(src string) (stmts []*syntax.Stmt, err error) {
 	return stmts, err
 }
 
-// fail remembers the first problem.
-func (f *finding) fail(problem, where string) {
+// setProblem remembers the first problem.
+func (f *analysis) setProblem(problem, where string) {
 	if f.problem == "" {
 		f.problem, f.where = problem, where
 	}
 }
 
-func (f *finding) node(n syntax.Node, depth int) {
+func (f *analysis) addNode(n syntax.Node, depth int) {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		if words := callWords(n); len(words) > 0 {
-			f.call(words, depth)
+			f.addCall(words, depth)
 		}
 	case *syntax.FuncDecl:
 		if f.functions == nil {
@@ -101,23 +101,23 @@ func (f *finding) node(n syntax.Node, depth int) {
 			f.functions[n.Name.Value] = true
 		}
 	case *syntax.Redirect:
-		f.redirect(n)
+		f.addRedirect(n)
 	case *syntax.Stmt:
-		f.stdin(n, depth)
+		f.addHereDoc(n, depth)
 	}
 }
 
 func callWords(c *syntax.CallExpr) []word {
 	var words []word
 	for _, a := range c.Args {
-		words = append(words, fields(a)...)
+		words = append(words, expandWord(a)...)
 	}
 	return words
 }
 
-// redirect adds a redirection to or from a file. Here-documents are data, and
+// addRedirect adds a redirection to or from a file. Here-documents are data, and
 // what is substituted in them is walked over anyway.
-func (f *finding) redirect(r *syntax.Redirect) {
+func (f *analysis) addRedirect(r *syntax.Redirect) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
 		return
@@ -125,20 +125,20 @@ func (f *finding) redirect(r *syntax.Redirect) {
 	if r.Word == nil {
 		return
 	}
-	for _, w := range fields(r.Word) {
+	for _, w := range expandWord(r.Word) {
 		if w.text != "-" && strings.Trim(w.text, "0123456789") != "" {
 			f.redirects = append(f.redirects, w)
 		}
 	}
 }
 
-// stdin adds the here-document that a shell is to run.
-func (f *finding) stdin(s *syntax.Stmt, depth int) {
+// addHereDoc adds the here-document that a shell is to run.
+func (f *analysis) addHereDoc(s *syntax.Stmt, depth int) {
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(s.Redirs) == 0 {
 		return
 	}
-	if !readsScript(innermost(callWords(c))) {
+	if !readsScript(innermostCall(callWords(c))) {
 		return
 	}
 	for _, r := range s.Redirs {
@@ -149,7 +149,7 @@ func (f *finding) stdin(s *syntax.Stmt, depth int) {
 		if doc == nil {
 			continue
 		}
-		f.nested(wordOf(doc), depth)
+		f.addNestedScript(wordOf(doc), depth)
 	}
 }
 
@@ -171,8 +171,8 @@ func readsScript(words []word) bool {
 	return false
 }
 
-// innermost returns the call that wrappers run in the end.
-func innermost(words []word) []word {
+// innermostCall returns the call that wrappers run in the end.
+func innermostCall(words []word) []word {
 	for range maxDepth {
 		if len(words) == 0 || !words[0].known {
 			return nil
@@ -181,9 +181,9 @@ func innermost(words []word) []word {
 		w, ok := wrappers[name]
 		switch {
 		case name == "env":
-			_, words, _ = envRuns(words)
+			_, words, _ = splitEnvCall(words)
 		case ok && len(words) > 1 && !shells[name]:
-			words, _ = w.inner(words[1:])
+			words, _ = w.splitArgs(words[1:])
 		default:
 			return words
 		}
@@ -191,9 +191,9 @@ func innermost(words []word) []word {
 	return nil
 }
 
-// nesting is at least the number of things that are open at once in src, but
+// nestingDepth is at least the number of things that are open at once in src, but
 // counts what is in quotes as well.
-func nesting(src string) int {
+func nestingDepth(src string) int {
 	open, most := 0, 0
 	for i := 0; i < len(src); i++ {
 		switch src[i] {
