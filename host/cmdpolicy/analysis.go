@@ -8,35 +8,33 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxDepth is how deep scripts may be nested in scripts.
+// maxDepth is the maximum depth of scripts within scripts.
 const maxDepth = 16
 
-// maxNesting is how many brackets and keywords that open something a script may
-// have open at once, to bound what its parser needs of the stack.
+// maxNesting is the number of brackets and keywords that a script may have open at once,
+// which bounds the stack of the parser.
 const maxNesting = 10000
 
-// A call is a program and its arguments, without those that are another call's
-// or a script.
+// A call is a program and its arguments, without those that are another call or a script.
 type call struct {
 	words  []word
 	script bool // it comes from a script
 }
 
-// A analysis is what a command would run, as far as can be told. Building one
-// looks at no file.
+// An analysis lists the calls of a command as far as they are known before it runs.
+// Building it accesses no file.
 type analysis struct {
 	calls     []call
 	redirects []word
 	functions map[string]bool
-	level     int    // of scripts around the call that is being added
-	problem   string // why a script could not be read: TextUnparsed, TextNested or TextScriptTooLong
+	level     int    // depth of scripts around the call that is being added
+	problem   string // why a script could not be analysed: TextUnparsed, TextNested or TextScriptTooLong
 	where     string // in the script
 }
 
-// addArgv adds a command that no shell sees.
+// addArgv adds a command that no shell parses.
 func (f *analysis) addArgv(argv []string) { f.addCall(literalWords(argv), 0) }
 
-// addScript adds a script.
 func (f *analysis) addScript(src string, depth int) {
 	f.level++
 	defer func() { f.level-- }()
@@ -60,8 +58,8 @@ func (f *analysis) addScript(src string, depth int) {
 	}
 }
 
-// parseScript returns the statements of a script, up to the first that is none. A
-// panic of the parser is an error: what it reads was written by others.
+// parseScript returns the statements of a script up to the first syntax error. A panic of
+// the parser is an error, because the script is untrusted.
 func parseScript(src string) (stmts []*syntax.Stmt, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -70,7 +68,7 @@ func parseScript(src string) (stmts []*syntax.Stmt, err error) {
 	}()
 	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
 	for stmt, stmtErr := range parser.StmtsSeq(strings.NewReader(src)) {
-		if stmtErr != nil && err == nil { // the sequence must be read to its end all the same
+		if stmtErr != nil && err == nil { // the sequence must still be read to its end
 			err = stmtErr
 		}
 		if stmt != nil && err == nil {
@@ -80,7 +78,7 @@ func parseScript(src string) (stmts []*syntax.Stmt, err error) {
 	return stmts, err
 }
 
-// setProblem remembers the first problem.
+// setProblem records the first problem.
 func (f *analysis) setProblem(problem, where string) {
 	if f.problem == "" {
 		f.problem, f.where = problem, where
@@ -115,8 +113,8 @@ func callWords(c *syntax.CallExpr) []word {
 	return words
 }
 
-// addRedirect adds a redirection to or from a file. Here-documents are data, and
-// what is substituted in them is walked over anyway.
+// addRedirect adds a redirection to or from a file. Here-documents are data; substitutions
+// in them are visited as nodes.
 func (f *analysis) addRedirect(r *syntax.Redirect) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
@@ -132,7 +130,7 @@ func (f *analysis) addRedirect(r *syntax.Redirect) {
 	}
 }
 
-// addHereDoc adds the here-document that a shell is to run.
+// addHereDoc adds the here-document that a shell reads as its script.
 func (f *analysis) addHereDoc(s *syntax.Stmt, depth int) {
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(s.Redirs) == 0 {
@@ -153,7 +151,7 @@ func (f *analysis) addHereDoc(s *syntax.Stmt, depth int) {
 	}
 }
 
-// readsScript reports whether a call runs what its standard input says.
+// readsScript reports whether a call runs its standard input as a script.
 func readsScript(words []word) bool {
 	if len(words) == 0 {
 		return false
@@ -171,7 +169,7 @@ func readsScript(words []word) bool {
 	return false
 }
 
-// innermostCall returns the call that wrappers run in the end.
+// innermostCall returns the call that a chain of wrappers runs.
 func innermostCall(words []word) []word {
 	for range maxDepth {
 		if len(words) == 0 || !words[0].known {
@@ -191,8 +189,8 @@ func innermostCall(words []word) []word {
 	return nil
 }
 
-// nestingDepth is at least the number of things that are open at once in src, but
-// counts what is in quotes as well.
+// nestingDepth returns an upper bound of the nesting depth of src; it also counts brackets
+// in quotes.
 func nestingDepth(src string) int {
 	open, most := 0, 0
 	for i := 0; i < len(src); i++ {

@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// addSpecial adds what a program runs that runs others in a way of its own, and
-// returns its own words.
+// addSpecial adds the calls of a program that runs other programs in its own way, and
+// returns the program's own words.
 func (f *analysis) addSpecial(name string, words []word, depth int) []word {
 	switch name {
 	case "find":
@@ -32,7 +32,7 @@ func (f *analysis) addSpecial(name string, words []word, depth int) []word {
 	return words
 }
 
-// addShell adds the script of a sh -c.
+// addShell adds the script of sh -c.
 func (f *analysis) addShell(words []word, depth int) []word {
 	at, _ := shellScript(words)
 	if at == 0 {
@@ -50,8 +50,8 @@ func (f *analysis) addShell(words []word, depth int) []word {
 	return slices.Concat(words[:at], rest)
 }
 
-// shellScript finds the script among the words of a shell, 0 where there is none,
-// and whether the shell reads its standard input instead.
+// shellScript returns the index of the script in the words of a shell, or 0, and whether
+// the shell reads its standard input instead.
 func shellScript(words []word) (at int, stdin bool) {
 	command := false
 	i := 1
@@ -85,7 +85,8 @@ func shellScript(words []word) (at int, stdin bool) {
 	return i, false
 }
 
-// splitEnvCall is runs for env, a wrapper but for -S, which makes several words of one.
+// splitEnvCall is splitInnerCall for env, a wrapper whose option -S splits one word into
+// several.
 func splitEnvCall(words []word) (own, rest []word, deeper int) {
 	for i := 1; i < len(words) && words[i].known; i++ {
 		t := words[i].text
@@ -124,8 +125,7 @@ func splitString(t string, after []word) (s word, rest []word, ok bool) {
 	return after[0], after[1:], true
 }
 
-// splitWords splits at blanks outside quotes. Where quotes do not match, it
-// splits at every blank.
+// splitWords splits at blanks outside quotes, or at every blank if quotes do not match.
 func splitWords(s word) []word {
 	if !s.known {
 		return []word{s}
@@ -140,7 +140,7 @@ func splitWords(s word) []word {
 	return words
 }
 
-// addFind adds what -exec and its like run.
+// addFind adds the commands of -exec and similar actions.
 func (f *analysis) addFind(words []word, depth int) (own []word) {
 	for i := 0; i < len(words); i++ {
 		own = append(own, words[i])
@@ -159,7 +159,7 @@ func (f *analysis) addFind(words []word, depth int) (own []word) {
 	return own
 }
 
-// addFD adds what -x and -X run.
+// addFD adds the command of -x or -X.
 func (f *analysis) addFD(words []word, depth int) (own []word) {
 	for i, w := range words {
 		switch w.text {
@@ -171,7 +171,7 @@ func (f *analysis) addFD(words []word, depth int) (own []word) {
 	return words
 }
 
-// addJoined adds words that are put together to a script.
+// addJoined adds words that are joined to a script.
 func (f *analysis) addJoined(words []word, depth int) {
 	var b strings.Builder
 	for _, w := range words {
@@ -183,7 +183,7 @@ func (f *analysis) addJoined(words []word, depth int) {
 	}
 }
 
-// addTrap adds the script that it sets.
+// addTrap adds the script of a trap.
 func (f *analysis) addTrap(args []word, depth int) {
 	if len(args) > 0 && args[0].text == "--" {
 		args = args[1:]
@@ -193,7 +193,7 @@ func (f *analysis) addTrap(args []word, depth int) {
 	}
 }
 
-// addAlias adds what the names would stand for.
+// addAlias adds the values of aliases as scripts.
 func (f *analysis) addAlias(args []word, depth int) {
 	for _, w := range args {
 		if _, value, ok := strings.Cut(w.asScript(), "="); ok {
@@ -202,7 +202,7 @@ func (f *analysis) addAlias(args []word, depth int) {
 	}
 }
 
-// addWatch runs a script, unless -x is given.
+// addWatch adds the script of watch, or its command with -x.
 func (f *analysis) addWatch(words []word, depth int) (own []word) {
 	w := wrapper{short: "nqs", long: "interval equexit shotsdir"}
 	rest, _ := w.splitArgs(words[1:])
@@ -215,7 +215,7 @@ func (f *analysis) addWatch(words []word, depth int) (own []word) {
 	return own
 }
 
-// addParallel runs a script per argument.
+// addParallel adds the script that parallel runs for each argument.
 func (f *analysis) addParallel(words []word, depth int) (own []word) {
 	w := wrapper{
 		short: "aCdEIjlLnNPsSU",

@@ -9,13 +9,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Checker judges commands. It may be used from any number of goroutines.
+// A Checker checks commands against rules. It is safe for concurrent use.
 type Checker struct {
 	opts  Options
-	paths *pathChecker // nil where paths are not judged
+	paths *pathChecker // nil if paths are not checked
 }
 
-// New returns a guard with the given rules; nil is those of Sandbox.
+// New returns a checker with the given rules; nil is Sandbox.
 func New(opts *Options) (*Checker, error) {
 	if opts == nil {
 		opts = Sandbox()
@@ -30,11 +30,11 @@ func New(opts *Options) (*Checker, error) {
 	return c, nil
 }
 
-// Check returns the command to run in place of cmd, or an error that is a
-// Refusal unless ctx ended. It starts nothing and changes nothing.
+// Check returns the command to run instead of cmd, or an error, which is a Refusal unless
+// ctx ended. It has no side effects.
 func (c *Checker) Check(ctx context.Context, cmd driver.Command) (driver.Command, error) {
 	if err := ctx.Err(); err != nil {
-		return driver.Command{}, fmt.Errorf("guard: check: %w", err)
+		return driver.Command{}, fmt.Errorf("cmdpolicy: check: %w", err)
 	}
 	for _, rule := range []func(driver.Command) error{c.checkForm, c.checkLimits, c.checkArgv} {
 		if err := rule(cmd); err != nil {
@@ -52,8 +52,8 @@ func (c *Checker) Check(ctx context.Context, cmd driver.Command) (driver.Command
 	return cmd, nil
 }
 
-// checkForm refuses what means nothing, or something else to whoever reads it on
-// a terminal.
+// checkForm refuses empty commands, NUL, and control characters, which can mislead a reader
+// on a terminal.
 func (c *Checker) checkForm(cmd driver.Command) error {
 	if len(cmd.Argv) == 0 && strings.TrimSpace(cmd.Script) == "" || len(cmd.Argv) > 0 && strings.TrimSpace(cmd.Argv[0]) == "" {
 		return newRefusal(RuleWellFormed, fault.InvalidArgument, TextEmpty, "")
@@ -73,7 +73,7 @@ func isControl(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r >= 0x7f && r < 0xa0
 }
 
-// allText yields everything that a process would be given.
+// allText yields all strings of a command that a process gets.
 func allText(cmd driver.Command) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, s := range cmd.Argv {
@@ -133,7 +133,7 @@ func (c *Checker) checkArgv(cmd driver.Command) error {
 	return nil
 }
 
-// checkCalls judges the programs, and what they are told of files.
+// checkCalls checks the programs, arguments, redirections and directory of a command.
 func (c *Checker) checkCalls(ctx context.Context, cmd driver.Command) error {
 	if len(c.opts.Commands.Allow) == 0 && len(c.opts.Commands.Deny) == 0 && c.paths == nil {
 		return nil
@@ -158,8 +158,8 @@ func (c *Checker) checkCalls(ctx context.Context, cmd driver.Command) error {
 	return c.paths.checkCommand(ctx, f, cmd.Dir, home)
 }
 
-// Module returns a module that does what shell does, after Check: its Start and
-// Run refuse what the guard refuses, and the rest is shell's own. nil is nil.
+// Module returns a copy of shell whose Start and Run call Check first. A nil shell gives
+// nil.
 func (c *Checker) Module(shell *driver.Shell) *driver.Shell {
 	if shell == nil {
 		return nil
@@ -180,13 +180,13 @@ func (c *Checker) Module(shell *driver.Shell) *driver.Shell {
 	return &out
 }
 
-// A checkedStarter is a driver.Starter behind a guard.
+// A checkedStarter is a driver.Starter that calls Check first.
 type checkedStarter struct {
 	checker *Checker
 	next    driver.Starter
 }
 
-// Start starts what the guard lets through.
+// Start starts the command if Check allows it.
 func (s checkedStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
 	cmd, err := s.checker.Check(ctx, cmd)
 	if err != nil {

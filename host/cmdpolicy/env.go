@@ -7,14 +7,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// secretEnv are names of what should not come near an agent.
+// secretEnv are names of variables with secrets.
 var secretEnv = []string{
 	"*API_KEY", "*TOKEN", "*SECRET", "*PASSWORD", "*PASSWD", "*PASSPHRASE", "*PRIVATE_KEY", "*ACCESS_KEY", "*CREDENTIALS",
 	"AWS_*", "ALI_*", "ALIYUN*", "ALIBABA*", "K8S*", "KUBE*", "SSH_AUTH_SOCK",
 }
 
-// loaderEnv are names by which a variable becomes code in a program that was not
-// asked to run it.
+// loaderEnv are names of variables that make a program load or run code.
 var loaderEnv = []string{
 	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES",
 	"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "BASH_LOADABLES_PATH", "PROMPT_COMMAND", "PS4", "IFS", "ZDOTDIR",
@@ -26,11 +25,11 @@ var loaderEnv = []string{
 	"GIT_SSH", "GIT_SSH_COMMAND", "GIT_TEMPLATE_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR",
 }
 
-// DefaultEnvDeny returns the names of variables that hold secrets or that make a
-// program load code.
+// DefaultEnvDeny returns the names of variables that hold secrets or make a program load
+// code.
 func DefaultEnvDeny() []string { return slices.Concat(secretEnv, loaderEnv) }
 
-// filterEnv returns the variables that pass; the map that it is given stays as it is.
+// filterEnv returns the allowed variables. It does not change env.
 func (c *Checker) filterEnv(env map[string]string) (map[string]string, error) {
 	if len(env) == 0 || len(c.opts.Env.Allow) == 0 && len(c.opts.Env.Deny) == 0 {
 		return env, nil
@@ -50,7 +49,6 @@ func (c *Checker) filterEnv(env map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// allowsVar judges a name.
 func (c *Checker) allowsVar(name string) bool {
 	upper := strings.ToUpper(name)
 	fits := func(pattern string) bool { return matchPattern(strings.ToUpper(pattern), upper) }

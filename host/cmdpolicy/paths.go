@@ -13,13 +13,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxLinks is how many symlinks a path may go through, as Linux has it.
+// maxLinks is the number of symlinks that a path may lead through, as in Linux.
 const maxLinks = 40
 
-// maxName is how many bytes a path may have, as Linux and macOS have it.
+// maxName is the number of bytes of a path, as in Linux and macOS.
 const maxName = 4095
 
-// A pathChecker judges what names a file.
+// A pathChecker checks paths against the workspace.
 type pathChecker struct {
 	root     *files.Root
 	roots    []string // spellings of the workspace's own path
@@ -35,8 +35,7 @@ func newPathChecker(o *Options) *pathChecker {
 	return f
 }
 
-// checkCommand judges the directory of a command, its programs, arguments and
-// redirections.
+// checkCommand checks the directory, programs, arguments and redirections of a command.
 func (f *pathChecker) checkCommand(ctx context.Context, found *analysis, dir, home string) error {
 	if dir == "" {
 		dir = "."
@@ -60,15 +59,15 @@ func (f *pathChecker) checkCommand(ctx context.Context, found *analysis, dir, ho
 	return c.checkWords(ctx, found.redirects)
 }
 
-// A wordChecker judges the words of one command.
+// A wordChecker checks the words of one command.
 type wordChecker struct {
 	*pathChecker
-	home      string   // where ~ leads; "" is outside
-	dirs      []string // where the command may run
-	dirsKnown bool     // and there are no others
+	home      string   // the path of ~; "" is outside
+	dirs      []string // possible working directories
+	dirsKnown bool     // dirs is complete
 }
 
-// checkProgram judges a program that is named by a path.
+// checkProgram checks a program that is named by a path.
 func (c *wordChecker) checkProgram(ctx context.Context, w word) error {
 	if !strings.Contains(w.text, "/") && !strings.HasPrefix(w.text, "~") {
 		return nil
@@ -90,12 +89,11 @@ func (c *wordChecker) checkWords(ctx context.Context, words []word) error {
 	return nil
 }
 
-// checkWord judges what can be told of a word: all of it, or the directory that its
-// known beginning names.
+// checkWord checks a word, or the directory of its known beginning.
 func (c *wordChecker) checkWord(ctx context.Context, w word) error {
 	text := w.text
 	if rest, ok := strings.CutPrefix(text, "~"); w.tilde && ok {
-		if c.home == "" || rest != "" && rest[0] != '/' { // no home, or another's
+		if c.home == "" || rest != "" && rest[0] != '/' { // no home directory, or that of another user
 			return newRefusal(RulePaths, fault.SandboxViolation, TextHome, text)
 		}
 		if err := c.checkPath(ctx, c.dirs[:1], c.home+rest); err != nil {
@@ -115,7 +113,7 @@ func (c *wordChecker) checkWord(ctx context.Context, w word) error {
 	return c.checkPath(ctx, c.dirs, text)
 }
 
-// checkPath refuses a path that leaves from wherever in dirs it may be used.
+// checkPath refuses a path that leads outside from every directory in dirs.
 func (f *pathChecker) checkPath(ctx context.Context, dirs []string, name string) error {
 	var text string
 	for _, dir := range dirs {
@@ -130,8 +128,8 @@ func (f *pathChecker) checkPath(ctx context.Context, dirs []string, name string)
 	return newRefusal(RulePaths, fault.SandboxViolation, text, name)
 }
 
-// relativeToRoot returns an absolute path relative to the workspace, if it is there. It
-// keeps the dots of the part below the workspace, which may cross symlinks.
+// relativeToRoot returns an absolute path relative to the workspace, if it is inside. It
+// keeps ".." elements below the workspace, which may follow symlinks.
 func (f *pathChecker) relativeToRoot(name string) (string, bool) {
 	if !strings.HasPrefix(name, "/") {
 		return name, false
@@ -157,9 +155,9 @@ func (f *pathChecker) isAllowed(name string) bool {
 	})
 }
 
-// resolvePath returns "" for a path that stays inside, and else the text that says
-// how it does not. A path must stay inside as it is written, for programs that
-// clean it up, and as the kernel follows it.
+// resolvePath returns "" for a path that stays inside, or else the text of the refusal. A
+// path must stay inside both lexically, for programs that clean it, and as the kernel
+// follows it.
 func (f *pathChecker) resolvePath(ctx context.Context, dir, name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		rel, ok := f.relativeToRoot(name)
@@ -180,8 +178,8 @@ func (f *pathChecker) resolvePath(ctx context.Context, dir, name string) (string
 	return f.followSymlinks(ctx, strings.Split(dir+"/"+name, "/"))
 }
 
-// followSymlinks goes the way that the kernel would, element by element. What does not
-// exist can't be a symlink, so from there on the path is what is written.
+// followSymlinks resolves a path element by element, as the kernel would. From the first
+// element that does not exist on, the path is lexical.
 func (f *pathChecker) followSymlinks(ctx context.Context, todo []string) (string, error) {
 	var done []string
 	links, missing := 0, false
@@ -209,7 +207,7 @@ func (f *pathChecker) followSymlinks(ctx context.Context, todo []string) (string
 			missing = true
 			continue
 		case fault.Canceled, fault.DeadlineExceeded:
-			return "", fmt.Errorf("guard: check: %w", err)
+			return "", fmt.Errorf("cmdpolicy: check: %w", err)
 		case fault.SandboxViolation:
 			return TextResolvesOutside, nil
 		default:

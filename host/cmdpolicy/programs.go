@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// checkPrograms holds the programs of a finding against the lists.
+// checkPrograms checks the programs of an analysis against the deny and allow lists.
 func (c *Checker) checkPrograms(f *analysis) error {
 	for _, program := range f.calls {
 		p := program.words[0]
@@ -30,7 +30,7 @@ func (c *Checker) checkPrograms(f *analysis) error {
 	return newRefusal(RuleWellFormed, fault.InvalidArgument, f.problem, f.where)
 }
 
-// matchDenied reports whether a program is, or by its pattern could be, on the list.
+// matchDenied reports whether a program matches the deny list, or is a glob that could.
 func matchDenied(p word, deny []string) (string, bool) {
 	if !p.known {
 		return "", false
@@ -45,7 +45,7 @@ func matchDenied(p word, deny []string) (string, bool) {
 	return "", false
 }
 
-// checkAllowed refuses a program that is not on the allow list, where there is one.
+// checkAllowed refuses a program that is not on the allow list, if there is one.
 func (c *Checker) checkAllowed(f *analysis, program call) *Refusal {
 	p, allow := program.words[0], c.opts.Commands.Allow
 	if len(allow) == 0 {
@@ -63,21 +63,23 @@ func (c *Checker) checkAllowed(f *analysis, program call) *Refusal {
 	return newRefusal(RuleCommands, fault.PermissionDenied, withName(TextNotAllowed, p.text), "")
 }
 
-// matchPattern is path.Match, for patterns that may come from a script: a bad one
+// matchPattern is path.Match for patterns that may come from a script: an invalid one
 // matches nothing.
 func matchPattern(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
 }
 
-// programName is what a program is called, wherever it is.
+// programName returns the last element of a program's path, in lower case and without
+// ".exe".
 func programName(p string) string {
 	name := strings.ToLower(strings.TrimSpace(p))
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	return strings.TrimSuffix(name, ".exe")
 }
 
-// builtins are of the shell, and run nothing but what is found elsewhere.
+// builtins are builtins of the shell that run no program; the analysis finds programs in
+// their arguments separately.
 var builtins = wordSet(`: [ [[ alias bg break builtin cd command continue declare dirs echo eval exec exit export false fg
 	getopts hash help jobs kill let local mapfile popd printf pushd pwd read readarray readonly return set shift shopt
 	test time times trap true type typeset ulimit umask unalias unset wait`)
@@ -90,11 +92,11 @@ func wordSet(words string) map[string]bool {
 	return m
 }
 
-// A wrapper is how a program that runs another finds it among its arguments.
+// A wrapper describes how a program that runs another one finds it in its arguments.
 type wrapper struct {
 	short  string // options that take a value, by letter
 	long   string // options that take a value in the next word
-	noRun  string // options by which it runs nothing
+	noRun  string // options with which it runs no program
 	script string // options, by letter or word, whose value is a script
 	skip   int    // arguments before the program
 	assign bool   // NAME=VALUE may stand before the program
@@ -158,10 +160,10 @@ var wrappers = map[string]wrapper{
 	"sg":               {script: "c", skip: 1},
 }
 
-// shells take scripts.
+// shells run scripts.
 var shells = wordSet("sh bash dash ash zsh ksh mksh rbash busybox-sh yash posh fish")
 
-// addCall adds a call, and what it runs in its turn.
+// addCall adds a call and the calls that it runs in turn.
 func (f *analysis) addCall(words []word, depth int) {
 	for len(words) > 0 {
 		if depth > maxDepth {
@@ -180,12 +182,11 @@ func (f *analysis) addCall(words []word, depth int) {
 }
 
 // splitInnerCall splits the words of a call into its own and those of the program that it
-// runs, adding what it runs otherwise. deeper is 1 where rest is not just the
-// end of words.
+// runs, and adds scripts that it runs. deeper is 1 if rest is not just the end of words.
 func (f *analysis) splitInnerCall(words []word, depth int) (own, rest []word, deeper int) {
 	name := programName(words[0].text)
 	w, ok := wrappers[name]
-	if !ok && strings.HasPrefix(name, "ld-") && strings.Contains(name, ".so") { // the dynamic loader runs what it is given
+	if !ok && strings.HasPrefix(name, "ld-") && strings.Contains(name, ".so") { // the dynamic loader runs its argument
 		w, ok = wrapper{long: "library-path inhibit-rpath audit preload argv0"}, true
 	}
 	switch {
@@ -208,8 +209,7 @@ func (f *analysis) splitInnerCall(words []word, depth int) (own, rest []word, de
 // addNestedScript adds a script that is an argument.
 func (f *analysis) addNestedScript(s word, depth int) { f.addScript(s.asScript(), depth+1) }
 
-// splitArgs splits the arguments of a wrapper into those that are the program it
-// runs, and scripts.
+// splitArgs returns the arguments of a wrapper that are the program it runs, and scripts.
 func (w wrapper) splitArgs(args []word) (rest, scripts []word) {
 	i := 0
 	for i < len(args) && args[i].known {
@@ -250,8 +250,8 @@ func (w wrapper) splitArgs(args []word) (rest, scripts []word) {
 	return args[i:], scripts
 }
 
-// parseOption reads a word of options: whether the last takes a value, and that value
-// where it is part of the word.
+// parseOption parses a word of options: whether the last option takes a value, and that
+// value if it is part of the word.
 func (w wrapper) parseOption(t string) (takes bool, value string, isScript, idle bool) {
 	if name, ok := strings.CutPrefix(t, "--"); ok {
 		name, value, has := strings.Cut(name, "=")

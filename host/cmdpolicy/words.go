@@ -8,12 +8,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A word is an argument as far as it is known before anything runs.
+// A word is an argument as far as it is known before the command runs.
 type word struct {
 	text  string // all of it, or its beginning
 	known bool   // text is all of it
 	glob  bool   // it has pattern characters that a shell would expand
-	rest  string // where it is not known: what follows text, with unknown in place of what is not
+	rest  string // if not known: the text after the known beginning, with unknownText for unknown parts
 	tilde bool   // a ~ at its beginning, or after a =, stands for a home directory
 }
 
@@ -27,11 +27,11 @@ func literalWords(argv []string) []word {
 	return words
 }
 
-// maxBraces is how many words one word's braces may become; beyond it they are
-// left as they are.
+// maxBraces is the number of words that the braces of one word may expand to; with more,
+// braces are not expanded.
 const maxBraces = 64
 
-// expandWord are the words that a shell makes of w, but for what depends on
+// expandWord returns the words that a shell makes of w, without expansions that depend on
 // variables and files.
 func expandWord(w *syntax.Word) []word {
 	if at := slices.IndexFunc(w.Parts, isIFS); at >= 0 {
@@ -61,8 +61,7 @@ func expandWord(w *syntax.Word) []word {
 	return words
 }
 
-// isIFS reports whether a part of a word, outside quotes, is what a shell
-// splits words at.
+// isIFS reports whether an unquoted part of a word is $IFS, at which a shell splits words.
 func isIFS(p syntax.WordPart) bool {
 	v, ok := p.(*syntax.ParamExp)
 	return ok && v.Param != nil && v.Param.Value == "IFS" && !v.Excl && !v.Length && v.Exp == nil && v.Repl == nil
@@ -73,7 +72,7 @@ func hasBrace(p syntax.WordPart) bool {
 	return ok && strings.Contains(lit.Value, "{")
 }
 
-// countBraceWords counts the words that w becomes, up to maxBraces+1. A sequence counts
+// countBraceWords counts the words that w expands to, up to maxBraces+1. A sequence counts
 // as too many: its elements are numbers and letters, not names.
 func countBraceWords(w *syntax.Word) int {
 	n := 1
@@ -96,10 +95,10 @@ func countBraceWords(w *syntax.Word) int {
 	return n
 }
 
-// unknownText stands in a script for what is known only when it is put together.
+// unknownText stands in a script for a part that is known only at run time.
 const unknownText = "${_}"
 
-// asScript is the word as a script, as far as it is known.
+// asScript returns the word as a script, as far as it is known.
 func (w word) asScript() string { return w.text + w.rest }
 
 func wordOf(w *syntax.Word) word {
@@ -142,7 +141,7 @@ func (b *wordBuilder) addPart(p syntax.WordPart, double bool) {
 	}
 }
 
-// addParam adds a variable. Two are as good as known where a path begins: $HOME is
+// addParam adds a variable. At the beginning of a path, two variables are known: $HOME is
 // ~, and $PWD is ".".
 func (b *wordBuilder) addParam(p *syntax.ParamExp) {
 	begins := !b.unknown && (b.text.Len() == 0 || strings.HasSuffix(b.text.String(), "="))
@@ -174,8 +173,8 @@ func (b *wordBuilder) addUnknown() {
 	b.rest.WriteString(unknownText)
 }
 
-// unescape takes away the backslashes that quote, of which there are fewer kinds
-// within double quotes.
+// unescape removes quoting backslashes, of which there are fewer kinds within double
+// quotes.
 func unescape(s string, double bool) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
