@@ -55,8 +55,8 @@ var preferV2 = false
 // It is for tests, which call it before anything else of this package.
 func PreferV2() { preferV2 = true }
 
-// find finds and tries each controller, once per process.
-var find = sync.OnceValue(func() map[string]Controller {
+// findControllers finds and tries each controller, once per process.
+var findControllers = sync.OnceValue(func() map[string]Controller {
 	found := map[string]Controller{}
 	v1, err := cgroupv1.Hierarchies()
 	for _, name := range controllers {
@@ -78,12 +78,12 @@ var find = sync.OnceValue(func() map[string]Controller {
 })
 
 // Find returns a controller by its name.
-func Find(name string) Controller { return find()[name] }
+func Find(name string) Controller { return findControllers()[name] }
 
 // Parents lists the directories below which this process makes groups.
 func Parents() []string {
 	dirs := map[string]bool{}
-	for _, c := range find() {
+	for _, c := range findControllers() {
 		if c.Err == nil {
 			dirs[c.Dir] = true
 		}
@@ -116,8 +116,8 @@ type Groups struct {
 	Inside bool // the supervisor is limited together with its workload
 }
 
-// used lists the controllers that the groups need and the host has.
-func (g *Groups) used() []Controller {
+// usedControllers lists the controllers that the groups need and the host has.
+func (g *Groups) usedControllers() []Controller {
 	var list []Controller
 	for _, name := range controllers {
 		c := Find(name)
@@ -128,9 +128,9 @@ func (g *Groups) used() []Controller {
 	return list
 }
 
-// v2 returns the group of version 2, and the controllers that are used there.
-func (g *Groups) v2() (dir string, names []string, ok bool) {
-	for _, c := range g.used() {
+// groupV2 returns the group of version 2, and the controllers that are used there.
+func (g *Groups) groupV2() (dir string, names []string, ok bool) {
+	for _, c := range g.usedControllers() {
 		if c.V2 {
 			names = append(names, c.Name)
 		}
@@ -141,17 +141,17 @@ func (g *Groups) v2() (dir string, names []string, ok bool) {
 	return filepath.Join(findV2().dir, Prefix+g.Name), names, true
 }
 
-func (g *Groups) dir(c Controller) string { return filepath.Join(c.Dir, Prefix+g.Name) }
+func (g *Groups) groupDir(c Controller) string { return filepath.Join(c.Dir, Prefix+g.Name) }
 
 // Dirs lists the directories of the groups, made or not.
 func (g *Groups) Dirs() []string {
 	var dirs []string
-	for _, c := range g.used() {
+	for _, c := range g.usedControllers() {
 		if !c.V2 {
-			dirs = append(dirs, g.dir(c))
+			dirs = append(dirs, g.groupDir(c))
 		}
 	}
-	if dir, _, ok := g.v2(); ok {
+	if dir, _, ok := g.groupV2(); ok {
 		dirs = append(dirs, dir)
 	}
 	return dirs
@@ -162,20 +162,20 @@ func (g *Groups) Dirs() []string {
 func (g *Groups) Limited(controller string) string {
 	c := Find(controller)
 	if c.V2 {
-		return filepath.Join(g.dir(c), workGroup)
+		return filepath.Join(g.groupDir(c), workGroup)
 	}
-	return g.dir(c)
+	return g.groupDir(c)
 }
 
-// room is the memory and the processes that a supervisor may use besides its
+// supervisorReserve is the memory and the processes that a supervisor may use besides its
 // workload where they have a limit together.
-var room = Limits{Memory: 64 << 20, PIDs: 256}
+var supervisorReserve = Limits{Memory: 64 << 20, PIDs: 256}
 
 // Create makes the groups and opens what the supervisor needs of them. The caller
 // closes it, also after an error.
 func (g *Groups) Create() (*Files, error) {
 	files := new(Files)
-	if dir, names, ok := g.v2(); ok {
+	if dir, names, ok := g.groupV2(); ok {
 		if err := g.createV2(dir, names); err != nil {
 			return files, err
 		}
@@ -183,18 +183,18 @@ func (g *Groups) Create() (*Files, error) {
 			return files, err
 		}
 	}
-	for _, c := range g.used() {
+	for _, c := range g.usedControllers() {
 		if c.V2 {
 			continue
 		}
 		limit := g.Limits[c.Name]
 		if g.Inside {
-			limit += room[c.Name]
+			limit += supervisorReserve[c.Name]
 		}
-		if err := cgroupv1.Create(g.dir(c), c.Name, limit); err != nil {
+		if err := cgroupv1.Create(g.groupDir(c), c.Name, limit); err != nil {
 			return files, err
 		}
-		if err := files.openV1(g.dir(c), c.Name); err != nil {
+		if err := files.openV1(g.groupDir(c), c.Name); err != nil {
 			return files, err
 		}
 	}
@@ -209,7 +209,7 @@ type Files struct {
 	// Birth is the directory of the group of version 2 that the supervisor is to be
 	// started in, nil without one. Work and Supervisor list the processes of the
 	// two groups below; writing to the first moves a process there.
-	Birth, Work, Supervisor *os.File
+	SpawnDir, Work, Supervisor *os.File
 
 	// OOM and PIDs count what the limits refused; nil without one.
 	OOM, PIDs *os.File
@@ -217,7 +217,7 @@ type Files struct {
 
 // Close closes the files. The supervisor has its own descriptors by then.
 func (f *Files) Close() error {
-	all := []*os.File{f.Birth, f.Work, f.Supervisor, f.OOM, f.PIDs}
+	all := []*os.File{f.SpawnDir, f.Work, f.Supervisor, f.OOM, f.PIDs}
 	for _, file := range f.Threads {
 		all = append(all, file)
 	}
@@ -309,17 +309,17 @@ func SetFrozen(ctx context.Context, dir string, frozen bool) error {
 // OOMKills counts the processes that were killed in groups for want of memory.
 func OOMKills(dirs ...string) (n int64) {
 	for _, dir := range dirs {
-		n += counter(dir, "memory.oom_control", "oom_kill") + counter(dir, "memory.events", "oom_kill")
+		n += readCounter(dir, "memory.oom_control", "oom_kill") + readCounter(dir, "memory.events", "oom_kill")
 	}
 	return n
 }
 
 // Throttled reports whether a process in a group had to wait for the next period of
 // its CPU quota.
-func Throttled(dir string) bool { return counter(dir, "cpu.stat", "nr_throttled") > 0 }
+func Throttled(dir string) bool { return readCounter(dir, "cpu.stat", "nr_throttled") > 0 }
 
-// counter reads one line of a file of counters; 0 without it.
-func counter(dir, file, name string) int64 {
+// readCounter reads one line of a file of counters; 0 without it.
+func readCounter(dir, file, name string) int64 {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return 0

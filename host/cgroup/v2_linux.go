@@ -24,29 +24,29 @@ const (
 	workGroup       = "work"
 )
 
-// A hierarchy is where groups of version 2 can be made on this host.
-type hierarchy struct {
+// A hierarchyV2 is where groups of version 2 can be made on this host.
+type hierarchyV2 struct {
 	dir         string
 	controllers []string // that groups made there have, with the freezer
 	err         error    // why none can be made
 }
 
 // findV2 finds and tries it, once per process.
-var findV2 = sync.OnceValue(func() hierarchy {
+var findV2 = sync.OnceValue(func() hierarchyV2 {
 	own, root, err := ownV2()
 	if err != nil {
-		return hierarchy{err: err}
+		return hierarchyV2{err: err}
 	}
 	errs := errors.New("no group of cgroup version 2 can be made")
 	// The group of this process holds processes, so groups beside it are tried, too.
 	for dir := own; ; dir = filepath.Dir(dir) {
-		h := hierarchy{dir: dir}
-		if h.err = h.try(); h.err == nil {
+		h := hierarchyV2{dir: dir}
+		if h.err = h.probe(); h.err == nil {
 			return h
 		}
 		errs = errors.Join(errs, h.err)
 		if dir == root || dir == "/" {
-			return hierarchy{err: errs}
+			return hierarchyV2{err: errs}
 		}
 	}
 })
@@ -84,15 +84,15 @@ func ownV2() (own, root string, err error) {
 	return "", "", fmt.Errorf("no cgroup2 file system is mounted: %w", fault.Unsupported)
 }
 
-// try makes groups as they are needed, and finds out what they can limit.
-func (h *hierarchy) try() error {
+// probe makes groups as they are needed, and finds out what they can limit.
+func (h *hierarchyV2) probe() error {
 	dir := filepath.Join(h.dir, probePrefix+strconv.Itoa(os.Getpid()))
-	enable(h.dir)
+	enableControllers(h.dir)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
 	defer os.Remove(dir)
-	enable(dir)
+	enableControllers(dir)
 	work := filepath.Join(dir, workGroup)
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return err
@@ -109,9 +109,9 @@ func (h *hierarchy) try() error {
 	return nil
 }
 
-// enable gives groups below dir the controllers that dir has. Those that can't be
+// enableControllers gives groups below dir the controllers that dir has. Those that can't be
 // given are missing in cgroup.controllers there.
-func enable(dir string) {
+func enableControllers(dir string) {
 	for _, name := range controllers {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0o600)
 	}
@@ -140,14 +140,14 @@ func (g *Groups) createV2(dir string, names []string) error {
 			return err
 		}
 		if path == dir {
-			enable(dir)
+			enableControllers(dir)
 		}
 	}
 	work := maps.Clone(g.Limits)
 	maps.DeleteFunc(work, func(name string, limit int64) bool { return limit <= 0 || !slices.Contains(names, name) })
 	both := maps.Clone(work)
 	for name := range both {
-		both[name] += room[name]
+		both[name] += supervisorReserve[name]
 	}
 	if !g.Inside {
 		delete(both, CPU) // the supervisor must not wait for its workload
@@ -168,7 +168,7 @@ func (g *Groups) createV2(dir string, names []string) error {
 // openV2 opens the files of the three groups.
 func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	supervisor, work := filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)
-	if f.Birth, err = os.Open(supervisor); err != nil || len(names) == 0 || g.Inside {
+	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.Inside {
 		return err
 	}
 	if f.Work, err = os.OpenFile(filepath.Join(work, "cgroup.procs"), os.O_WRONLY, 0); err != nil {

@@ -54,24 +54,24 @@ type Binary struct {
 // naming these.
 func Find(path string) (*Binary, error) {
 	if path != "" {
-		return open(path, "the configuration")
+		return openBinary(path, "the configuration")
 	}
-	if b, err := inside(); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if b, err := unpackEmbedded(); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
 	if self, err := os.Executable(); err == nil {
-		if b, err := open(filepath.Join(filepath.Dir(self), Name), "beside this program"); err == nil {
+		if b, err := openBinary(filepath.Join(filepath.Dir(self), Name), "beside this program"); err == nil {
 			return b, nil
 		}
 	}
 	if onPath, err := exec.LookPath(Name); err == nil {
-		return open(onPath, "PATH")
+		return openBinary(onPath, "PATH")
 	}
 	return nil, fmt.Errorf("%s: %w: it is not configured, not embedded in this program, not beside it and not on PATH; "+
 		"get it with \"go install github.com/croft-run/croft/cmd/croft-guest\", or build croft with \"make build\"", Name, fault.Unsupported)
 }
 
-func open(path, from string) (*Binary, error) {
+func openBinary(path, from string) (*Binary, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.Of(err), err)
@@ -81,7 +81,7 @@ func open(path, from string) (*Binary, error) {
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		return nil, fmt.Errorf("%s of %s: %s: %w: it is not a program", Name, from, path, fault.InvalidArgument)
 	}
-	version, err := identify(f, info.Size())
+	version, err := contentVersion(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.Of(err), err)
 	}
@@ -92,9 +92,9 @@ func open(path, from string) (*Binary, error) {
 	return &Binary{Path: path, Version: version, From: from}, nil
 }
 
-// identify returns the version of a program. Go's linker has put a digest of the
+// contentVersion returns the version of a program. Go's linker has put a digest of the
 // content in it, the build ID, which is read in no time; what has none is read whole.
-func identify(r io.ReaderAt, size int64) (string, error) {
+func contentVersion(r io.ReaderAt, size int64) (string, error) {
 	sum := sha256.New()
 	if id := buildID(r); id != "" {
 		io.WriteString(sum, "Go build ID "+id) //nolint:errcheck // a digest takes all
@@ -131,9 +131,9 @@ func buildID(r io.ReaderAt) string {
 	return id
 }
 
-// inside decompresses the embedded program, once per process, into a sealed memfd:
+// unpackEmbedded decompresses the embedded program, once per process, into a sealed memfd:
 // it can be started, and no process can change it.
-var inside = sync.OnceValues(func() (*Binary, error) {
+var unpackEmbedded = sync.OnceValues(func() (*Binary, error) {
 	f, err := embedded.Open(embeddedName(runtime.GOARCH))
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
@@ -152,9 +152,9 @@ func unpack(compressed io.Reader) (*Binary, error) {
 		return nil, err
 	}
 	defer r.Close()
-	path, err := place(r)
+	path, err := writeMemfd(r)
 	if err != nil {
 		return nil, err
 	}
-	return open(path, "embedded")
+	return openBinary(path, "embedded")
 }

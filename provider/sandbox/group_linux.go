@@ -45,8 +45,8 @@ func joinGroups(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	if files.Birth != nil {
-		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.Birth.Fd())
+	if files.SpawnDir != nil {
+		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.SpawnDir.Fd())
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)

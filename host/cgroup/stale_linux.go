@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minAge is how old a group is before it is collected: one that was just made may
+// minStaleAge is how old a group is before it is collected: one that was just made may
 // not have been handed to its supervisor yet.
-const minAge = time.Minute
+const minStaleAge = time.Minute
 
-// Collect removes groups that nothing will use again: those of probes whose process
+// RemoveStale removes groups that nothing will use again: those of probes whose process
 // has died, and those whose owner went away without removing them, as when a data
 // directory is removed by hand. Such a group has no process in it, and no process
 // has a file of it open, as a live supervisor has.
-func Collect(now time.Time) error {
+func RemoveStale(now time.Time) error {
 	var errs error
 	var idle []string
 	for _, dir := range Parents() {
@@ -28,7 +28,7 @@ func Collect(now time.Time) error {
 			return err
 		}
 		for _, group := range found {
-			switch pid, ok := proberOf(group); {
+			switch pid, ok := probePID(group); {
 			case ok && errors.Is(unix.Kill(pid, 0), unix.ESRCH):
 				errs = errors.Join(errs, Remove([]string{group}))
 			case !ok && isIdle(group, now):
@@ -44,8 +44,8 @@ func ProbeName(what string) string {
 	return strings.TrimPrefix(probePrefix, Prefix) + what + "-" + strconv.Itoa(os.Getpid())
 }
 
-// proberOf returns the process that made a group to try something.
-func proberOf(group string) (pid int, ok bool) {
+// probePID returns the process that made a group to try something.
+func probePID(group string) (pid int, ok bool) {
 	name, ok := strings.CutPrefix(filepath.Base(group), probePrefix)
 	if !ok {
 		return 0, false
@@ -57,7 +57,7 @@ func proberOf(group string) (pid int, ok bool) {
 // isIdle says whether a group is not new and has no process in it.
 func isIdle(group string, now time.Time) bool {
 	info, err := os.Stat(group)
-	if err != nil || now.Sub(info.ModTime()) < minAge {
+	if err != nil || now.Sub(info.ModTime()) < minStaleAge {
 		return false
 	}
 	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
