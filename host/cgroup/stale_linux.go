@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minStaleAge is how old a group is before it is collected: one that was just made may
-// not have been handed to its supervisor yet.
+// minStaleAge is the age at which a cgroup can be stale: a new one may not have a
+// supervisor yet.
 const minStaleAge = time.Minute
 
-// RemoveStale removes groups that nothing will use again: those of probes whose process
-// has died, and those whose owner went away without removing them, as when a data
-// directory is removed by hand. Such a group has no process in it, and no process
-// has a file of it open, as a live supervisor has.
+// RemoveStale removes stale cgroups: those of probes whose process has died, and those
+// whose owner did not remove them, as when a data directory is deleted by hand. A stale
+// cgroup has no process in it, and no process has a file of it open, as a live supervisor
+// has.
 func RemoveStale(now time.Time) error {
 	var errs error
 	var idle []string
@@ -39,12 +39,12 @@ func RemoveStale(now time.Time) error {
 	return errors.Join(errs, removeUnused(idle))
 }
 
-// ProbeName is the name of a group that this process makes to try something.
+// ProbeName returns the name of a cgroup with which this process probes the host.
 func ProbeName(what string) string {
 	return strings.TrimPrefix(probePrefix, Prefix) + what + "-" + strconv.Itoa(os.Getpid())
 }
 
-// probePID returns the process that made a group to try something.
+// probePID returns the process that created a probe cgroup.
 func probePID(group string) (pid int, ok bool) {
 	name, ok := strings.CutPrefix(filepath.Base(group), probePrefix)
 	if !ok {
@@ -54,7 +54,7 @@ func probePID(group string) (pid int, ok bool) {
 	return pid, err == nil
 }
 
-// isIdle says whether a group is not new and has no process in it.
+// isIdle reports whether a cgroup is older than minStaleAge and has no process.
 func isIdle(group string, now time.Time) bool {
 	info, err := os.Stat(group)
 	if err != nil || now.Sub(info.ModTime()) < minStaleAge {
@@ -64,8 +64,8 @@ func isIdle(group string, now time.Time) bool {
 	return err == nil && len(procs) == 0
 }
 
-// removeUnused removes those of groups that no process has a file of open. Where the
-// open files of some process can't be listed it removes none.
+// removeUnused removes the cgroups of which no process has a file open. If the open files
+// of any process can't be listed, it removes none.
 func removeUnused(groups []string) error {
 	if len(groups) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func removeUnused(groups []string) error {
 		if open[filepath.Base(group)] {
 			continue
 		}
-		// One with groups below, or that was joined just now, is in use.
+		// EBUSY: it has child cgroups, or a process joined it meanwhile.
 		if err := unix.Rmdir(group); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) &&
 			!errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return &os.PathError{Op: "rmdir", Path: group, Err: err}
@@ -87,7 +87,8 @@ func removeUnused(groups []string) error {
 	return nil
 }
 
-// openGroups names the groups that processes of this host have files open of.
+// openGroups returns the names of the cgroups of which a process of this host has a file
+// open.
 func openGroups() (open map[string]bool, ok bool) {
 	open = map[string]bool{}
 	all, err := os.ReadDir("/proc")
@@ -100,7 +101,7 @@ func openGroups() (open map[string]bool, ok bool) {
 		}
 		fds := filepath.Join("/proc", e.Name(), "fd")
 		files, err := os.ReadDir(fds)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it ended meanwhile
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // the process ended meanwhile
 			continue
 		}
 		if err != nil {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeMemfd writes the program to memory that is sealed: it needs no directory, and
-// ends with the last process that uses it. The descriptor stays open for the
-// life of this process.
+// writeMemfd writes the program to a sealed memfd, which needs no directory and is freed
+// with the last process that uses it. The descriptor stays open for the life of this
+// process.
 func writeMemfd(r io.Reader) (string, error) {
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 does not know MFD_EXEC
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 lacks MFD_EXEC
 		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
@@ -37,7 +37,8 @@ func copyAndSeal(fd int, r io.Reader) error {
 	return err
 }
 
-// A fdWriter writes to a descriptor that no [os.File] has: it is to stay open.
+// An fdWriter writes to a raw descriptor. An [os.File] would close the descriptor when it
+// is garbage collected.
 type fdWriter int
 
 func (w fdWriter) Write(p []byte) (n int, err error) {
