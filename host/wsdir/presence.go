@@ -23,7 +23,7 @@ type presence struct {
 	lock *flock.Flock
 }
 
-// cleanTempsDelay returns how long after a crash leftover temporary files can be told from
+// cleanTempsDelay returns how long after a crash leftover temporary files can be distinguished from
 // those in use: at once on Linux, where temporary files in use are locked, and otherwise by
 // their age.
 func cleanTempsDelay() time.Duration {
