@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -172,20 +173,20 @@ func (p *Provider) show(l *guest.Launch, dir, target string) (d *place, source s
 	}
 	name := fmt.Sprintf("same%d", len(l.Config.Same))
 	l.Files = append(l.Files, guest.Named{Name: name, File: d.file})
-	l.Config.Same = append(l.Config.Same, guest.Same{Path: target, File: name})
+	l.Config.Same = append(l.Config.Same, guestproto.Same{Path: target, File: name})
 	return d, d.real, nil
 }
 
 // further returns the mounts of what is shown beside the workspace: directories
 // of the host, and the roots that programs trust. Those that hold the workspace
 // come before it. The caller closes the rest.
-func (p *Provider) further(l *guest.Launch, u unit) (before, after []guest.Mount, open []io.Closer, err error) {
+func (p *Provider) further(l *guest.Launch, u unit) (before, after []guestproto.Mount, open []io.Closer, err error) {
 	if u.roots != "" {
-		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
+		after = append(after, guestproto.Mount{Kind: guestproto.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
 		if b.Empty { // what lies in it is mounted later
-			before = append(before, guest.Mount{Kind: guest.MountTmpfs, Target: b.Dir, Data: emptyData})
+			before = append(before, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
 		d, source, err := p.show(l, b.Dir, b.Dir)
@@ -197,7 +198,7 @@ func (p *Provider) further(l *guest.Launch, u unit) (before, after []guest.Mount
 			source = d.self() // this process mounts it, and not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
-		m := guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
+		m := guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
 		if holds(b.Dir, u.inside) { // it is read-only, see checkBinds
 			before = append(before, m)
 			continue
@@ -214,9 +215,9 @@ func (p *Provider) further(l *guest.Launch, u unit) (before, after []guest.Mount
 
 // trees replaces binds by detached mounts, for a guest that can't reach what is
 // only its starter's. Their owner is the workload.
-func (p *Provider) trees(l *guest.Launch, mounts []guest.Mount, name string, kernel bool) (open []io.Closer, err error) {
+func (p *Provider) trees(l *guest.Launch, mounts []guestproto.Mount, name string, kernel bool) (open []io.Closer, err error) {
 	for i, m := range mounts {
-		if m.Kind != guest.MountBind {
+		if m.Kind != guestproto.MountBind {
 			continue
 		}
 		tree, err := p.mapped(m.Source, kernel)
@@ -226,7 +227,7 @@ func (p *Provider) trees(l *guest.Launch, mounts []guest.Mount, name string, ker
 		open = append(open, tree)
 		at := fmt.Sprintf("%s%d", name, i)
 		l.Files = append(l.Files, guest.Named{Name: at, File: tree})
-		mounts[i].Kind, mounts[i].Source = guest.MountFD, at
+		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
 	}
 	return open, nil
 }

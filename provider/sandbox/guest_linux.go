@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -41,7 +41,7 @@ func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*plan, error) {
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
 	}
-	key, err := keep.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	key, err := supervise.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -51,7 +51,7 @@ func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*plan, error) {
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
 func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, want *plan) *live {
-	c, rec := keep.Adopt(ctx, dir, want.key, want.version, want.unit.id)
+	c, rec := supervise.Adopt(ctx, dir, want.key, want.version, want.unit.id)
 	if c == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied b
 	u := want.unit
 	u.log = filepath.Join(dir, logName)
 	if !u.throwaway {
-		u.socket = filepath.Join(dir, keep.SocketName)
+		u.socket = filepath.Join(dir, supervise.SocketName)
 	}
 	if err := p.giveLogs(want.level, u.log); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -154,7 +154,7 @@ func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied b
 	if !u.throwaway {
 		l.Serving().Lease = p.cfg.Lease
 	}
-	rec := &keep.Record{Key: want.key, Groups: groupsOf(u).Dirs(), Made: u.watched.Made}
+	rec := &supervise.Record{Key: want.key, Groups: groupsOf(u).Dirs(), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
 		if err := u.note(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -166,7 +166,7 @@ func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied b
 	}
 	defer joined.Close() //nolint:errcheck // nothing was written through them
 	driver.Step(ctx, "groups made")
-	r, err := keep.Start(ctx, d, l, rec)
+	r, err := supervise.Start(ctx, d, l, rec)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
 	}
@@ -189,7 +189,7 @@ func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied b
 }
 
 // note writes down what is about to be made for a guest, and what was found.
-func (u unit) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
+func (u unit) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.Meta) error {
 		if u.throwaway {
 			return rec.Note(m)
@@ -200,28 +200,28 @@ func (u unit) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
 }
 
 // endTimeout bounds what is done to end a guest.
-const endTimeout = keep.EndTimeout
+const endTimeout = supervise.EndTimeout
 
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // end is endGuest while the lock of the guest is held.
 func (p *Provider) end(ctx context.Context, dir string) error {
-	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // hooks are about the control groups of a guest: what is frozen can't die, and
 // what is empty goes.
-var hooks = &keep.Hooks{
-	Before: func(ctx context.Context, r *keep.Record) {
+var hooks = &supervise.Hooks{
+	Before: func(ctx context.Context, r *supervise.Record) {
 		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
 			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
-	After: func(_ context.Context, r *keep.Record) error {
+	After: func(_ context.Context, r *supervise.Record) error {
 		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
 		return cgroup.Remove(r.Groups)
 	},

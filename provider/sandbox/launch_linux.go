@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -97,10 +98,10 @@ func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
 	}
 	var open []io.Closer
 	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(u.kernel), Socket: u.socket}
-	l.Config = guest.Config{
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits[driver.ResourceMemory].Max), Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	l.HandOff = u.mounted()
 	if !p.ids.root {
@@ -148,12 +149,12 @@ func (u unit) mounted() bool { return len(u.lower) > 0 || u.image != "" || u.han
 func (u unit) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
 
 // workspace returns the mounts of the workspace itself, and what to close.
-func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
+func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guestproto.Mount, open []io.Closer, err error) {
 	if len(u.lower) > 0 {
 		return p.overlay(l, u)
 	}
-	m := guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	var held []guest.Mount
+	m := guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	var held []guestproto.Mount
 	if u.inPlace {
 		d, source, err := p.show(l, u.files, u.inside)
 		if err != nil {
@@ -174,7 +175,7 @@ func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guest.Mount, ope
 		}
 		open = append(open, tree)
 		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
-		m.Kind, m.Source = guest.MountFD, "workspace"
+		m.Kind, m.Source = guestproto.MountFD, "workspace"
 	}
 	return append(append(mounts, m), held...), open, nil
 }
@@ -195,16 +196,16 @@ func (p *Provider) tree(u unit) (*os.File, error) {
 }
 
 // overlay returns the mount of a workspace that lies over others.
-func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open []io.Closer, err error) {
-	m := guest.Mount{
-		Kind: guest.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guestproto.Mount, open []io.Closer, err error) {
+	m := guestproto.Mount{
+		Kind: guestproto.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
 		m.Data += ",volatile"
 	}
 	if !p.ids.root {
-		return []guest.Mount{m}, nil, nil
+		return []guestproto.Mount{m}, nil, nil
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
@@ -224,7 +225,7 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guest.Mount, open 
 	open = append(open, layer)
 	l.Files = append(l.Files, guest.Named{Name: "layer", File: layer})
 	m.Upper, m.Work = "fd:layer/upper", "work"
-	return []guest.Mount{m}, open, nil
+	return []guestproto.Mount{m}, open, nil
 }
 
 // layerTree returns a detached mount with the directories of an overlay.

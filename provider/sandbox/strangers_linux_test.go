@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -20,11 +20,11 @@ func TestGuestListensToItsHostsAlone(t *testing.T) {
 	everyLevel(t, func(t *testing.T, _ driver.Isolation, ws *driver.Workspace) {
 		output(t, ws, "echo works")
 		h := ws.Shell.Starter.(starter).h
-		rec := keep.Read(h.att.Dir)
+		rec := supervise.Read(h.att.Dir)
 		if rec == nil {
 			t.Fatal("no record of a guest")
 		}
-		socket := h.p.ground.Path(h.id, keep.SocketName)
+		socket := h.p.ground.Path(h.id, supervise.SocketName)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for _, token := range []string{"", driver.NewID()} {
