@@ -8,7 +8,7 @@ SIZE     = 77 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test docs lint bench fuzz deps
+.PHONY: build guests size run test docs lint words bench fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
@@ -39,6 +39,9 @@ lint: $(LINT) ## golangci-lint here, and vet for macOS
 	cd contrib/trpcagent && ../../$(LINT) run -c ../../.golangci.yml ./...
 	cd examples/scratch && ../../$(LINT) run -c ../../.golangci.yml ./...
 	GOOS=darwin $(GO) vet ./...
+
+words: ## names and comments beside docs/glossary.md and other projects; WORDS=-by-package for percentages alone
+	@$(GO) run ./internal/words $(WORDS) $(PKG)
 
 bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
 	@[ "$(BENCH)" = stage ] || $(GO) run ./bench -family $(BENCH) -o bench/results.json

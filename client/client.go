@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Config says where the server is. URL and Token are required.
@@ -96,6 +97,7 @@ type request struct {
 	query  url.Values
 	header http.Header
 	body   io.Reader // nil for none
+	json   any       // in place of body: what is sent as JSON
 }
 
 // send sends r and returns the response, whose body the caller closes. An error
@@ -107,6 +109,13 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	target := c.base + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
+	}
+	if r.json != nil {
+		data, err := json.Marshal(r.json)
+		if err != nil {
+			return nil, fmt.Errorf("remote: encode the request: %w: %w", fault.InvalidArgument, err)
+		}
+		r.body, r.header = bytes.NewReader(data), http.Header{"Content-Type": {"application/json"}}
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target, r.body)
 	if err != nil {
@@ -190,13 +199,57 @@ func get[T any](ctx context.Context, c *Client, r request) (T, error) {
 	return out, err
 }
 
-// jsonBody makes v the body of r.
-func (r request) jsonBody(v any) (request, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return r, fmt.Errorf("remote: encode the request: %w: %w", fault.InvalidArgument, err)
+// field sends r and returns one field of the answer.
+func field[T any](ctx context.Context, c *Client, name string, r request) (T, error) {
+	var out T
+	all, err := get[map[string]json.RawMessage](ctx, c, r)
+	if err == nil && len(all[name]) > 0 {
+		if err := json.Unmarshal(all[name], &out); err != nil {
+			return out, c.unreachable(ctx, err)
+		}
 	}
-	r.body = bytes.NewReader(data)
-	r.header = http.Header{"Content-Type": {"application/json"}}
-	return r, nil
+	return out, err
+}
+
+// A module calls the routes of one workspace, for a module of its driver.
+type module struct {
+	c  *Client
+	id string
+}
+
+// ask is get for a route of the workspace.
+func ask[T any](ctx context.Context, m module, method, route string, q params) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: method, path: at(m.id, route), query: q.Values})
+	return out, evicted(err)
+}
+
+// post is get for a route of the workspace that takes JSON.
+func post[T any](ctx context.Context, m module, route string, q params, body any) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: http.MethodPost, path: at(m.id, route), query: q.Values, json: body})
+	return out, evicted(err)
+}
+
+// askField is field for a route of the workspace.
+func askField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
+	out, err := field[T](ctx, m.c, name, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
+	return out, evicted(err)
+}
+
+// do calls a route of the workspace that answers nothing.
+func (m module) do(ctx context.Context, method, route string, q params) error {
+	return evicted(m.c.call(ctx, request{method: method, path: at(m.id, route), query: q.Values}, nil))
+}
+
+// open sends a request for the content of a file, which the header describes.
+func (m module) open(ctx context.Context, route, name string, q params) (io.ReadCloser, driver.Info, error) {
+	var info driver.Info
+	res, err := m.c.send(ctx, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
+	if err != nil {
+		return nil, info, evicted(err)
+	}
+	if err := json.Unmarshal([]byte(res.Header.Get(infoHeader)), &info); err != nil {
+		res.Body.Close()
+		return nil, info, fmt.Errorf("remote: read %s: %w: server %s sent no valid %s", name, fault.Unavailable, m.c.base, infoHeader)
+	}
+	return &content{ReadCloser: res.Body, ctx: ctx, c: m.c}, info, nil
 }

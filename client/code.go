@@ -16,28 +16,19 @@ import (
 
 // code is the Code module of a workspace on the server.
 func (c *Client) code(ws Workspace) *driver.Interpreter {
-	contexts := at(ws.ID, "/contexts")
+	m := module{c, ws.ID}
 	verb := func(method, route string) func(context.Context, string) error {
 		return func(ctx context.Context, id string) error {
-			return evicted(c.call(ctx, request{method: method, path: contexts + "/" + url.PathEscape(id) + route}, nil))
+			return m.do(ctx, method, "/contexts/"+url.PathEscape(id)+route, params{})
 		}
 	}
 	return &driver.Interpreter{
-		Coder: &coder{c: c, id: ws.ID, route: "/code"}, Languages: ws.Languages,
+		Coder: &coder{m, "/code"}, Languages: ws.Languages,
 		CreateContext: func(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
-			r, err := request{method: http.MethodPost, path: contexts}.jsonBody(map[string]any{"language": language, "dir": opts.Dir, "env": opts.Env})
-			if err != nil {
-				return driver.CodeContext{}, err
-			}
-			out, err := get[driver.CodeContext](ctx, c, r)
-			return out, evicted(err)
+			return post[driver.CodeContext](ctx, m, "/contexts", params{}, map[string]any{"language": language, "dir": opts.Dir, "env": opts.Env})
 		},
 		Contexts: func(ctx context.Context) ([]driver.CodeContext, error) {
-			type answer struct {
-				Contexts []driver.CodeContext `json:"contexts"`
-			}
-			out, err := get[answer](ctx, c, request{method: http.MethodGet, path: contexts})
-			return out.Contexts, evicted(err)
+			return askField[[]driver.CodeContext](ctx, m, "/contexts", "contexts", params{})
 		},
 		Restart:       verb(http.MethodPost, "/restart"),
 		Interrupt:     verb(http.MethodPost, "/interrupt"),
@@ -47,8 +38,7 @@ func (c *Client) code(ws Workspace) *driver.Interpreter {
 
 // A coder runs code on the server.
 type coder struct {
-	c     *Client
-	id    string
+	module
 	route string
 }
 
@@ -63,14 +53,10 @@ type codeEvent struct {
 // RunCode runs code. Where the connection breaks nobody knows how it ended: that
 // is a result, too.
 func (x *coder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
-	r, err := request{method: http.MethodPost, path: at(x.id, x.route)}.jsonBody(map[string]any{
-		"language": code.Language, "source": code.Source, "context": code.Context, "dir": code.Dir, "env": code.Env, "timeout": code.Timeout,
-	})
-	if err != nil {
-		return driver.CodeResult{}, err
-	}
 	began := time.Now()
-	res, err := x.c.send(ctx, r)
+	res, err := x.c.send(ctx, request{method: http.MethodPost, path: at(x.id, x.route), json: map[string]any{
+		"language": code.Language, "source": code.Source, "context": code.Context, "dir": code.Dir, "env": code.Env, "timeout": code.Timeout,
+	}})
 	if err != nil {
 		if ctx.Err() != nil {
 			return driver.CodeResult{ExitCode: -1, Cause: driver.CauseCanceled, Duration: time.Since(began)}, nil

@@ -19,37 +19,37 @@ type Workspace struct {
 	Kind         string              `json:"kind"`
 	State        string              `json:"state"`
 	Labels       map[string]string   `json:"labels,omitempty"`
-	Dir          string              `json:"dir,omitempty"`
+	Dir          string              `json:"dir,omitempty" doc:"directory of the server's host that is used in place"`
 	Policy       driver.Policy       `json:"policy"`
-	Capabilities driver.Capabilities `json:"capabilities,omitempty"`
-	Revision     int64               `json:"revision,omitempty"`
-	Traits       *driver.Traits      `json:"traits,omitempty"`
-	Functions    []string            `json:"functions,omitempty"` // optional file operations; from Create and Acquire
+	Capabilities driver.Capabilities `json:"capabilities,omitempty" doc:"modules that it has, once it was opened"`
+	Revision     int64               `json:"revision,omitempty" doc:"grows with every change of policy"`
+	Traits       *driver.Traits      `json:"traits,omitempty" doc:"what is enforced, and by what; in answers to open and acquire"`
+	Functions    []string            `json:"functions,omitempty" doc:"optional file operations that it has; in answers to open and acquire"`
 
-	Languages       []string `json:"languages,omitempty"`       // of code, and
-	ScriptLanguages []string `json:"scriptLanguages,omitempty"` // of scripts; likewise
+	Languages       []string `json:"languages,omitempty" doc:"of code, the default first; a last * says that there may be more; in answers to open and acquire"`
+	ScriptLanguages []string `json:"scriptLanguages,omitempty" doc:"of scripts, likewise"`
 
 	CreatedAt time.Time   `json:"createdAt"`
 	UpdatedAt time.Time   `json:"updatedAt"`
 	LastUsed  time.Time   `json:"lastUsed,omitzero"`
-	Attempts  int         `json:"attempts,omitempty"`
-	Error     *fault.Wire `json:"error,omitempty"`
+	Attempts  int         `json:"attempts,omitempty" doc:"failed tries to open it"`
+	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
 }
 
 // Description is all that an operator can learn of a workspace.
 type Description struct {
 	Workspace
-	Live    bool           `json:"live"` // the server has a handle on it
-	Holders []Holder       `json:"holders,omitempty"`
-	Moves   []string       `json:"moves"` // states that may come next
-	Pending *driver.Policy `json:"pending,omitempty"`
+	Live    bool           `json:"live" doc:"the server has a handle on it"`
+	Holders []Holder       `json:"holders,omitempty" doc:"programs that hold it"`
+	Moves   []string       `json:"moves" doc:"states that may come next"`
+	Pending *driver.Policy `json:"pending,omitempty" doc:"a policy that is not yet known to be in force"`
 }
 
 // Holder is a program that holds a workspace.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
-	Died    bool      `json:"died,omitempty"` // what it holds is free once it expires
+	Died    bool      `json:"died,omitempty" doc:"there is no such process any more; what it holds is free once it expires"`
 	Expires time.Time `json:"expires"`
 }
 
@@ -57,8 +57,8 @@ type Holder struct {
 // work there.
 type ProviderInfo struct {
 	Kind   string         `json:"kind"`
-	Traits *driver.Traits `json:"traits,omitempty"`
-	Error  *fault.Wire    `json:"error,omitempty"`
+	Traits *driver.Traits `json:"traits,omitempty" doc:"what this host gives"`
+	Error  *fault.Wire    `json:"error,omitempty" doc:"why it can't work here"`
 }
 
 // Filter chooses workspaces; a zero field matches all.
@@ -71,8 +71,8 @@ type Filter struct {
 
 // Change is what Change changes; nil stays.
 type Change struct {
-	Labels *map[string]string `json:"labels,omitempty"`
-	Policy *driver.Policy     `json:"policy,omitempty"`
+	Labels *map[string]string `json:"labels,omitempty" doc:"replaces all labels"`
+	Policy *driver.Policy     `json:"policy,omitempty" doc:"replaces the policy; the revision grows"`
 }
 
 const workspacesPath = "/v1/workspaces"
@@ -91,15 +91,9 @@ func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error
 // CreateWith is Create with a policy by its name in the server's configuration,
 // which that of spec changes.
 func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
-	r := request{method: http.MethodPost, path: workspacesPath}
-	if policy != "" {
-		r.query = url.Values{"policy": {policy}}
-	}
-	r, err := r.jsonBody(spec)
-	if err != nil {
-		return Workspace{}, err
-	}
-	return get[Workspace](ctx, c, r)
+	q := url.Values{}
+	set(q, "policy", policy)
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacesPath, query: q, json: spec})
 }
 
 // List lists workspaces.
@@ -111,11 +105,7 @@ func (c *Client) List(ctx context.Context, f Filter) ([]Workspace, error) {
 	set(q, "state", f.State)
 	set(q, "kind", f.Kind)
 	set(q, "owner", f.Owner)
-	type answer struct {
-		Workspaces []Workspace `json:"workspaces"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: workspacesPath, query: q})
-	return out.Workspaces, err
+	return field[[]Workspace](ctx, c, "workspaces", request{method: http.MethodGet, path: workspacesPath, query: q})
 }
 
 // Show returns one workspace.
@@ -155,20 +145,12 @@ func (c *Client) Resume(ctx context.Context, nameOrID string) error {
 
 // Change changes labels or policy.
 func (c *Client) Change(ctx context.Context, nameOrID string, change Change) (Workspace, error) {
-	r, err := request{method: http.MethodPatch, path: at(nameOrID, "")}.jsonBody(change)
-	if err != nil {
-		return Workspace{}, err
-	}
-	return get[Workspace](ctx, c, r)
+	return get[Workspace](ctx, c, request{method: http.MethodPatch, path: at(nameOrID, ""), json: change})
 }
 
 // Providers lists the server's providers.
 func (c *Client) Providers(ctx context.Context) ([]ProviderInfo, error) {
-	type answer struct {
-		Providers []ProviderInfo `json:"providers"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/providers"})
-	return out.Providers, err
+	return field[[]ProviderInfo](ctx, c, "providers", request{method: http.MethodGet, path: "/v1/providers"})
 }
 
 // Profile returns the profile of the projects in a workspace, as JSON.
@@ -178,11 +160,7 @@ func (c *Client) Profile(ctx context.Context, nameOrID string) (json.RawMessage,
 
 // Version returns the version of the server.
 func (c *Client) Version(ctx context.Context) (string, error) {
-	type answer struct {
-		Version string `json:"version"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: "/v1/version"})
-	return out.Version, err
+	return field[string](ctx, c, "version", request{method: http.MethodGet, path: "/v1/version"})
 }
 
 // set sets a query parameter unless it is empty.

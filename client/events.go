@@ -19,9 +19,9 @@ type Level struct {
 	Provider string           `json:"provider"`
 	Level    driver.Isolation `json:"level"`
 	Works    bool             `json:"works"`
-	Proof    string           `json:"proof,omitempty"`  // what was tried, where it works
-	Reason   string           `json:"reason,omitempty"` // why not, where it does not
-	Lacks    []string         `json:"lacks,omitempty"`  // what it does not prevent
+	Proof    string           `json:"proof,omitempty" doc:"what was tried, where it works"`
+	Reason   string           `json:"reason,omitempty" doc:"why not, where it does not"`
+	Lacks    []string         `json:"lacks,omitempty" doc:"what it does not prevent"`
 }
 
 // Diagnosis is what the server's host gives.

@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -13,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -21,15 +18,12 @@ import (
 const infoHeader = "Croft-Info"
 
 // files is the FS module of one workspace.
-type files struct {
-	c  *Client
-	id string
-}
+type files struct{ module }
 
 // fs builds the module. What the server makes up for where its provider lacks it
 // is always there; the rest only where the provider has it.
 func (c *Client) fs(ws Workspace) *driver.FS {
-	f := &files{c: c, id: ws.ID}
+	f := &files{module{c, ws.ID}}
 	out := &driver.FS{
 		Files: f,
 		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Glob: f.glob, Grep: f.grep, Digest: f.digest, Import: f.importDir,
@@ -77,41 +71,16 @@ func (p params) mode(mode fs.FileMode) params {
 	return p
 }
 
-// ask gets the answer of a route of the workspace.
-func ask[T any](ctx context.Context, f *files, method, route string, p params) (T, error) {
-	out, err := get[T](ctx, f.c, request{method: method, path: at(f.id, route), query: p.Values})
-	return out, evicted(err)
-}
-
-// do calls a route of the workspace that answers nothing.
-func (f *files) do(ctx context.Context, method, route string, p params) error {
-	return evicted(f.c.call(ctx, request{method: method, path: at(f.id, route), query: p.Values}, nil))
-}
-
 func (f *files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask[driver.Info](ctx, f, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("mark", opts.Mark))
+	return ask[driver.Info](ctx, f.module, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("mark", opts.Mark))
 }
 
 func (f *files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	type answer struct {
-		Entries []driver.Info `json:"entries"`
-	}
-	out, err := ask[answer](ctx, f, http.MethodGet, "/readdir", query(name))
-	return out.Entries, err
+	return askField[[]driver.Info](ctx, f.module, "/readdir", "entries", query(name))
 }
 
 func (f *files) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	var info driver.Info
-	p := query(name).number("offset", opts.Offset).number("limit", opts.Limit)
-	res, err := f.c.send(ctx, request{method: http.MethodGet, path: at(f.id, "/files"), query: p.Values})
-	if err != nil {
-		return nil, info, evicted(err)
-	}
-	if err := json.Unmarshal([]byte(res.Header.Get(infoHeader)), &info); err != nil {
-		res.Body.Close()
-		return nil, info, fmt.Errorf("remote: read %s: %w: server %s sent no valid %s", name, fault.Unavailable, f.c.base, infoHeader)
-	}
-	return &content{ReadCloser: res.Body, ctx: ctx, c: f.c}, info, nil
+	return f.open(ctx, "/files", name, query(name).number("offset", opts.Offset).number("limit", opts.Limit))
 }
 
 // content is the body of an answer; where it breaks, the error has a code.
@@ -159,21 +128,13 @@ func (f *files) Remove(ctx context.Context, name string, opts *driver.RemoveOpti
 }
 
 func (f *files) list(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
-	return ask[driver.Listing](ctx, f, http.MethodGet, "/list",
+	return ask[driver.Listing](ctx, f.module, http.MethodGet, "/list",
 		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("mark", opts.Mark))
 }
 
 func (f *files) edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
-	r, err := request{method: http.MethodPost, path: at(f.id, "/edit"), query: query(name).Values}.jsonBody(struct {
-		Edits   []driver.Edit `json:"edits"`
-		IfMatch string        `json:"ifMatch,omitempty"`
-		Sync    bool          `json:"sync,omitempty"`
-	}{edits, opts.IfMatch, opts.Sync})
-	if err != nil {
-		return driver.EditResult{}, err
-	}
-	out, err := get[driver.EditResult](ctx, f.c, r)
-	return out, evicted(err)
+	body := map[string]any{"edits": edits, "ifMatch": opts.IfMatch, "sync": opts.Sync}
+	return post[driver.EditResult](ctx, f.module, "/edit", query(name), body)
 }
 
 func (f *files) rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
@@ -196,15 +157,11 @@ func (f *files) symlink(ctx context.Context, target, name string) error {
 }
 
 func (f *files) digest(ctx context.Context, name string) (string, error) {
-	type answer struct {
-		Digest string `json:"digest"`
-	}
-	out, err := ask[answer](ctx, f, http.MethodGet, "/digest", query(name))
-	return out.Digest, err
+	return askField[string](ctx, f.module, "/digest", "digest", query(name))
 }
 
 func (f *files) glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
-	return ask[driver.GlobResult](ctx, f, http.MethodGet, "/glob", query(opts.Path).text("pattern", pattern).
+	return ask[driver.GlobResult](ctx, f.module, http.MethodGet, "/glob", query(opts.Path).text("pattern", pattern).
 		flag("gitignore", opts.GitIgnore).flag("hidden", opts.Hidden).flag("dirs", opts.Dirs).flag("stat", opts.Stat).
 		number("limit", int64(opts.Limit)))
 }
@@ -219,5 +176,5 @@ func (f *files) grep(ctx context.Context, pattern string, opts *driver.GrepOptio
 		p.Set("maxtime", opts.MaxTime.String())
 	}
 	p.Values["include"], p.Values["exclude"] = opts.Include, opts.Exclude
-	return ask[driver.GrepResult](ctx, f, http.MethodGet, "/grep", p)
+	return ask[driver.GrepResult](ctx, f.module, http.MethodGet, "/grep", p)
 }

@@ -27,23 +27,13 @@ func (c *Client) Memory(ctx context.Context, nameOrID string) (json.RawMessage, 
 
 // SaveMemory replaces that; nil forgets it.
 func (c *Client) SaveMemory(ctx context.Context, nameOrID string, metadata json.RawMessage) error {
-	r, err := request{method: http.MethodPut, path: at(nameOrID, "/memory")}.jsonBody(memory{metadata})
-	if err != nil {
-		return err
-	}
-	return c.call(ctx, r, nil)
+	return c.call(ctx, request{method: http.MethodPut, path: at(nameOrID, "/memory"), json: memory{metadata}}, nil)
 }
 
 // RecordOutput adds a collection, a stage.OutputRecord, to it. It needs no lock.
 func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.RawMessage) error {
-	type body struct {
-		Output json.RawMessage `json:"output"`
-	}
-	r, err := request{method: http.MethodPost, path: at(nameOrID, "/memory/outputs")}.jsonBody(body{output})
-	if err != nil {
-		return err
-	}
-	return c.call(ctx, r, nil)
+	body := map[string]json.RawMessage{"output": output}
+	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/memory/outputs"), json: body}, nil)
 }
 
 // LockMemory waits until nobody else prepares the workspace. Who has the lock has

@@ -165,13 +165,13 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 		d.Code = c.code(ws)
 	}
 	if caps.Has(driver.CapScript) {
-		d.Script = &driver.Interpreter{Coder: &coder{c: c, id: ws.ID, route: "/script"}, Languages: ws.ScriptLanguages}
+		d.Script = &driver.Interpreter{Coder: &coder{module{c, ws.ID}, "/script"}, Languages: ws.ScriptLanguages}
 	}
 	if caps.Has(driver.CapSnapshot) {
 		d.Life.Snapshot = c.snapshots(ws)
 	}
 	if caps.Has(driver.CapShell) {
-		d.Shell = sh.module()
+		d.Shell = sh.driver()
 		d.Life.Pause = func(ctx context.Context) error { return evicted(c.Pause(ctx, ws.ID)) }
 		d.Life.Resume = func(ctx context.Context) error { return evicted(c.Resume(ctx, ws.ID)) }
 	}

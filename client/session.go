@@ -15,13 +15,13 @@ import (
 // A session is a command on the server. Each call is a request of its own; x is
 // the connection that it hangs on, if any.
 type session struct {
-	s  *shell
-	id string
-	x  *connection
+	module
+	session string // its id
+	x       *connection
 }
 
 func (s *shell) handle(info driver.SessionInfo, x *connection) *driver.Session {
-	p := &session{s: s, id: info.ID, x: x}
+	p := &session{s.module, info.ID, x}
 	h := &driver.Session{Process: p, Log: p.log, Signal: p.signal}
 	if info.TTY {
 		h.Resize = p.resize
@@ -29,80 +29,69 @@ func (s *shell) handle(info driver.SessionInfo, x *connection) *driver.Session {
 	return h
 }
 
-// at returns the path of a route of a session.
-func (s *shell) at(session, route string) string {
-	return at(s.id, "/sessions/"+url.PathEscape(session)+route)
+// sessionRoute is a route of one session.
+func sessionRoute(session, route string) string {
+	return "/sessions/" + url.PathEscape(session) + route
 }
 
-func (p *session) post(ctx context.Context, route string, q url.Values, body any) error {
-	r := request{method: http.MethodPost, path: p.s.at(p.id, route), query: q}
-	if body != nil {
-		var err error
-		if r, err = r.jsonBody(body); err != nil {
-			return err
-		}
-	}
-	return evicted(p.s.c.call(ctx, r, nil))
+// send calls a route of the session that answers nothing.
+func (p *session) send(ctx context.Context, r request) error {
+	r.method, r.path = http.MethodPost, at(p.id, sessionRoute(p.session, r.path))
+	return evicted(p.c.call(ctx, r, nil))
 }
 
 // ID identifies the session.
-func (p *session) ID() string { return p.id }
+func (p *session) ID() string { return p.session }
 
 // Poll returns output that no Poll returned before.
 func (p *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
-	q := params{url.Values{}}.number("limit", limit)
-	out, err := get[driver.Poll](ctx, p.s.c, request{method: http.MethodPost, path: p.s.at(p.id, "/poll"), query: q.Values})
-	return out, evicted(err)
+	return ask[driver.Poll](ctx, p.module, http.MethodPost, sessionRoute(p.session, "/poll"), params{url.Values{}}.number("limit", limit))
 }
 
 // Write writes to standard input.
 func (p *session) Write(ctx context.Context, data []byte) error {
-	return evicted(p.s.c.call(ctx, request{
-		method: http.MethodPost, path: p.s.at(p.id, "/stdin"), body: bytes.NewReader(data),
-		header: http.Header{"Content-Type": {"application/octet-stream"}},
-	}, nil))
+	return p.send(ctx, request{path: "/stdin", body: bytes.NewReader(data), header: http.Header{"Content-Type": {"application/octet-stream"}}})
 }
 
 // CloseStdin ends standard input.
 func (p *session) CloseStdin(ctx context.Context) error {
-	return p.post(ctx, "/stdin/close", nil, nil)
+	return p.send(ctx, request{path: "/stdin/close"})
 }
 
 // Kill ends the whole tree.
 func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
-		return fmt.Errorf("remote: kill %s: %w: grace %v is negative", p.id, fault.InvalidArgument, grace)
+		return fmt.Errorf("remote: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
 	}
 	q := url.Values{}
 	if grace > 0 {
 		q.Set("grace", grace.String())
 	}
-	return p.post(ctx, "/kill", q, nil)
+	return p.send(ctx, request{path: "/kill", query: q})
 }
 
 // Wait waits for the end, the last callback included.
 func (p *session) Wait(ctx context.Context) (driver.Result, error) {
-	res, err := get[driver.Result](ctx, p.s.c, request{method: http.MethodGet, path: p.s.at(p.id, "/wait")})
+	res, err := ask[driver.Result](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/wait"), params{})
 	if err != nil || p.x == nil {
-		return res, evicted(err)
+		return res, err
 	}
 	select {
 	case <-p.x.ended:
 		return p.x.complete(res), nil
 	case <-ctx.Done():
-		return driver.Result{}, fmt.Errorf("remote: wait for %s: %w", p.id, ctx.Err())
+		return driver.Result{}, fmt.Errorf("remote: wait for %s: %w", p.session, ctx.Err())
 	}
 }
 
 // State tells how it stands.
 func (p *session) State(ctx context.Context) (driver.SessionInfo, error) {
-	out, err := get[driver.SessionInfo](ctx, p.s.c, request{method: http.MethodGet, path: p.s.at(p.id, "")})
-	return out, evicted(err)
+	return ask[driver.SessionInfo](ctx, p.module, http.MethodGet, sessionRoute(p.session, ""), params{})
 }
 
 // Close forgets the session, killing what still runs.
 func (p *session) Close(ctx context.Context) error {
-	err := evicted(p.s.c.call(ctx, request{method: http.MethodDelete, path: p.s.at(p.id, "")}, nil))
+	err := p.do(ctx, http.MethodDelete, sessionRoute(p.session, ""), params{})
 	if fault.Of(err) == fault.NotFound {
 		err = nil // it is forgotten already
 	}
@@ -114,14 +103,13 @@ func (p *session) Close(ctx context.Context) error {
 
 func (p *session) log(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
 	q := params{url.Values{"stream": {string(stream)}}}.number("offset", offset).number("limit", limit)
-	out, err := get[driver.LogChunk](ctx, p.s.c, request{method: http.MethodGet, path: p.s.at(p.id, "/log"), query: q.Values})
-	return out, evicted(err)
+	return ask[driver.LogChunk](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/log"), q)
 }
 
 func (p *session) signal(ctx context.Context, name string) error {
-	return p.post(ctx, "/signal", nil, map[string]string{"signal": name})
+	return p.send(ctx, request{path: "/signal", json: map[string]string{"signal": name}})
 }
 
 func (p *session) resize(ctx context.Context, size driver.Size) error {
-	return p.post(ctx, "/resize", nil, size)
+	return p.send(ctx, request{path: "/resize", json: size})
 }

@@ -16,19 +16,18 @@ import (
 // shell is the Shell module of one workspace. It knows the connections that its
 // commands hang on, which end with it.
 type shell struct {
-	c  *Client
-	id string
+	module
 
 	mu     sync.Mutex
 	closed bool                 // guarded by mu
-	open   map[*connection]bool // guarded by mu
+	conns  map[*connection]bool // guarded by mu
 }
 
 func (c *Client) shell(id string) *shell {
-	return &shell{c: c, id: id, open: map[*connection]bool{}}
+	return &shell{module: module{c, id}, conns: map[*connection]bool{}}
 }
 
-func (s *shell) module() *driver.Shell {
+func (s *shell) driver() *driver.Shell {
 	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.sessions, Attach: s.attach}
 }
 
@@ -39,14 +38,14 @@ func (s *shell) add(x *connection) error {
 	if s.closed {
 		return fmt.Errorf("remote: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
 	}
-	s.open[x] = true
+	s.conns[x] = true
 	return nil
 }
 
 func (s *shell) remove(x *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, x)
+	delete(s.conns, x)
 }
 
 // close ends the connections, and the server the commands that hang on them.
@@ -54,7 +53,7 @@ func (s *shell) close() {
 	s.mu.Lock()
 	s.closed = true
 	var open []*connection
-	for x := range s.open {
+	for x := range s.conns {
 		open = append(open, x)
 	}
 	s.mu.Unlock()
@@ -136,32 +135,24 @@ func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 }
 
 func (s *shell) startDetached(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	r, err := request{method: http.MethodPost, path: at(s.id, "/sessions")}.jsonBody(shellwire.Encode(cmd))
+	info, err := post[driver.SessionInfo](ctx, s.module, "/sessions", params{}, shellwire.Encode(cmd))
 	if err != nil {
 		return nil, err
-	}
-	info, err := get[driver.SessionInfo](ctx, s.c, r)
-	if err != nil {
-		return nil, evicted(err)
 	}
 	return s.handle(info, nil), nil
 }
 
 func (s *shell) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
-	type answer struct {
-		Sessions []driver.SessionInfo `json:"sessions"`
-	}
-	out, err := get[answer](ctx, s.c, request{method: http.MethodGet, path: at(s.id, "/sessions")})
-	return out.Sessions, evicted(err)
+	return askField[[]driver.SessionInfo](ctx, s.module, "/sessions", "sessions", params{})
 }
 
 func (s *shell) attach(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
 		return nil, fmt.Errorf("remote: attach %.40q: %w: no session has such an id", id, fault.NotFound)
 	}
-	info, err := get[driver.SessionInfo](ctx, s.c, request{method: http.MethodGet, path: s.at(id, "")})
+	info, err := ask[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {
-		return nil, evicted(err)
+		return nil, err
 	}
 	return s.handle(info, nil), nil
 }

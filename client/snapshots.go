@@ -14,16 +14,13 @@ import (
 )
 
 // snapshots is the module for snapshots of one workspace.
-type snapshots struct {
-	c  *Client
-	id string
-}
+type snapshots struct{ module }
 
 // now stands, in a path, for the workspace as it is.
 const now = "@now"
 
 func (c *Client) snapshots(ws Workspace) *driver.Snapshots {
-	s := &snapshots{c, ws.ID}
+	s := &snapshots{module{c, ws.ID}}
 	module := &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback, Checkpoint: s.checkpoint}
 	if slices.Contains(ws.Functions, "seal") {
 		module.Seal = s.seal
@@ -41,12 +38,7 @@ type snapshotRequest struct {
 }
 
 func (s *snapshots) take(ctx context.Context, route string, opts *driver.SnapshotOptions, processes bool) (driver.SnapshotInfo, error) {
-	r, err := request{method: http.MethodPost, path: at(s.id, route)}.jsonBody(snapshotRequest{opts.Name, opts.Labels, opts.Ignore, opts.Complete, processes})
-	if err != nil {
-		return driver.SnapshotInfo{}, err
-	}
-	info, err := get[driver.SnapshotInfo](ctx, s.c, r)
-	return info, evicted(err)
+	return post[driver.SnapshotInfo](ctx, s.module, route, params{}, snapshotRequest{opts.Name, opts.Labels, opts.Ignore, opts.Complete, processes})
 }
 
 func (s *snapshots) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
@@ -65,17 +57,13 @@ func (s *snapshots) seal(ctx context.Context, opts *driver.SnapshotOptions) (dri
 func crossing(cross bool) params { return params{url.Values{}}.flag("crossSession", cross) }
 
 func (s *snapshots) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
-	type answer struct {
-		Snapshots []driver.SnapshotInfo `json:"snapshots"`
-	}
 	q := crossing(opts.CrossSession).number("limit", int64(opts.Limit)).flag("origin", opts.Origin)
-	out, err := get[answer](ctx, s.c, request{method: http.MethodGet, path: at(s.id, "/snapshots"), query: q.Values})
-	return out.Snapshots, evicted(err)
+	return askField[[]driver.SnapshotInfo](ctx, s.module, "/snapshots", "snapshots", q)
 }
 
-// one is the path of a route of one snapshot.
-func (s *snapshots) one(snapshot, route string) string {
-	return at(s.id, "/snapshots/"+url.PathEscape(snapshot)+route)
+// snapshotRoute is a route of one snapshot.
+func snapshotRoute(snapshot, route string) string {
+	return "/snapshots/" + url.PathEscape(snapshot) + route
 }
 
 // none refuses a name that is no element of a path.
@@ -90,15 +78,14 @@ func (s *snapshots) delete(ctx context.Context, id string, opts *driver.Snapshot
 	if err := none(id); err != nil {
 		return err
 	}
-	return evicted(s.c.call(ctx, request{method: http.MethodDelete, path: s.one(id, ""), query: crossing(opts.CrossSession).Values}, nil))
+	return s.do(ctx, http.MethodDelete, snapshotRoute(id, ""), crossing(opts.CrossSession))
 }
 
 func (s *snapshots) rollback(ctx context.Context, id string, opts *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
 	if err := none(id); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	info, err := get[driver.SnapshotInfo](ctx, s.c, request{method: http.MethodPost, path: s.one(id, "/rollback"), query: crossing(opts.CrossSession).Values})
-	return info, evicted(err)
+	return ask[driver.SnapshotInfo](ctx, s.module, http.MethodPost, snapshotRoute(id, "/rollback"), crossing(opts.CrossSession))
 }
 
 // files returns the files of a snapshot, each call of which asks the server.
@@ -106,7 +93,7 @@ func (s *snapshots) files(ctx context.Context, id string, opts *driver.SnapshotA
 	if id == "" {
 		id = now
 	}
-	f := &snapshotFiles{s: s, id: id, cross: opts.CrossSession}
+	f := &snapshotFiles{s.module, id, opts.CrossSession}
 	if _, err := f.Stat(ctx, ".", &driver.StatOptions{}); err != nil {
 		return nil, err
 	}
@@ -114,9 +101,9 @@ func (s *snapshots) files(ctx context.Context, id string, opts *driver.SnapshotA
 }
 
 type snapshotFiles struct {
-	s     *snapshots
-	id    string
-	cross bool
+	module
+	snapshot string
+	cross    bool
 }
 
 func (f *snapshotFiles) query(name string) params {
@@ -125,30 +112,16 @@ func (f *snapshotFiles) query(name string) params {
 
 func (f *snapshotFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
 	q := f.query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest)
-	info, err := get[driver.Info](ctx, f.s.c, request{method: http.MethodGet, path: f.s.one(f.id, "/stat"), query: q.Values})
-	return info, evicted(err)
+	return ask[driver.Info](ctx, f.module, http.MethodGet, snapshotRoute(f.snapshot, "/stat"), q)
 }
 
 func (f *snapshotFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	type answer struct {
-		Entries []driver.Info `json:"entries"`
-	}
-	out, err := get[answer](ctx, f.s.c, request{method: http.MethodGet, path: f.s.one(f.id, "/readdir"), query: f.query(name).Values})
-	return out.Entries, evicted(err)
+	return askField[[]driver.Info](ctx, f.module, snapshotRoute(f.snapshot, "/readdir"), "entries", f.query(name))
 }
 
 func (f *snapshotFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	var info driver.Info
 	q := f.query(name).number("offset", opts.Offset).number("limit", opts.Limit)
-	res, err := f.s.c.send(ctx, request{method: http.MethodGet, path: f.s.one(f.id, "/files"), query: q.Values})
-	if err != nil {
-		return nil, info, evicted(err)
-	}
-	if err := json.Unmarshal([]byte(res.Header.Get(infoHeader)), &info); err != nil {
-		res.Body.Close()
-		return nil, info, fmt.Errorf("remote: read %s: %w: server %s sent no valid %s", name, fault.Unavailable, f.s.c.base, infoHeader)
-	}
-	return &content{ReadCloser: res.Body, ctx: ctx, c: f.s.c}, info, nil
+	return f.open(ctx, snapshotRoute(f.snapshot, "/files"), name, q)
 }
 
 var errSnapshot = fmt.Errorf("remote: %w: a snapshot does not change", fault.PermissionDenied)
@@ -167,11 +140,11 @@ func (f *snapshotFiles) Remove(context.Context, string, *driver.RemoveOptions) e
 
 // ForkOptions are the options of Fork.
 type ForkOptions struct {
-	Snapshot     string            `json:"snapshot,omitempty"` // "" takes one now
-	Count        int               `json:"count,omitempty"`    // 0 is one
-	Name         string            `json:"name,omitempty"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	CrossSession bool              `json:"crossSession,omitempty"`
+	Snapshot     string            `json:"snapshot,omitempty" doc:"id or name of a snapshot; empty takes one now"`
+	Count        int               `json:"count,omitempty" doc:"how many; 0 is one"`
+	Name         string            `json:"name,omitempty" doc:"of the new one; with a count, NAME-1 and so on"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"of the new ones"`
+	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
 }
 
 // Forked is what Fork did.
@@ -182,31 +155,23 @@ type Forked struct {
 
 // Fork opens new workspaces from a state of one.
 func (c *Client) Fork(ctx context.Context, nameOrID string, opts ForkOptions) (Forked, error) {
-	r, err := request{method: http.MethodPost, path: at(nameOrID, "/fork")}.jsonBody(opts)
-	if err != nil {
-		return Forked{}, err
-	}
-	return get[Forked](ctx, c, r)
+	return get[Forked](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/fork"), json: opts})
 }
 
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
-	Source  string           `json:"source"`
-	From    string           `json:"from,omitempty"`
-	Paths   []string         `json:"paths,omitempty"`
-	Hunks   map[string][]int `json:"hunks,omitempty"`
-	Markers bool             `json:"markers,omitempty"`
-	DryRun  bool             `json:"dryRun,omitempty"`
+	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
+	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
+	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
+	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
+	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
+	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
 }
 
 // Apply merges what changed in another workspace into one. The answer, JSON, is
 // history.Applied.
 func (c *Client) Apply(ctx context.Context, nameOrID string, opts ApplyOptions) (json.RawMessage, error) {
-	r, err := request{method: http.MethodPost, path: at(nameOrID, "/apply")}.jsonBody(opts)
-	if err != nil {
-		return nil, err
-	}
-	return get[json.RawMessage](ctx, c, r)
+	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/apply"), json: opts})
 }
 
 // DiffOptions are the options of Diff.

@@ -11,14 +11,9 @@ import (
 
 const storePath = "/v1/snapshots"
 
-type snapshotList struct {
-	Snapshots []driver.SnapshotInfo `json:"snapshots"`
-}
-
 // Snapshots lists all snapshots of the server's store, the newest first.
 func (c *Client) Snapshots(ctx context.Context) ([]driver.SnapshotInfo, error) {
-	out, err := get[snapshotList](ctx, c, request{method: http.MethodGet, path: storePath})
-	return out.Snapshots, err
+	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodGet, path: storePath})
 }
 
 // GCSnapshots removes what no snapshot needs. The answer is a snapshot.GCResult.
@@ -33,55 +28,37 @@ func (c *Client) CheckSnapshots(ctx context.Context) (json.RawMessage, error) {
 
 // Retention says which snapshots PruneSnapshots keeps: those that a rule keeps.
 type Retention struct {
-	Keep      int    `json:"keep,omitempty"`      // the newest so many of each workspace; 0 is no such rule
-	MaxAge    string `json:"maxAge,omitempty"`    // the younger ones, as 72h; "" is no such rule
-	Workspace string `json:"workspace,omitempty"` // the id of the only one that it is about; "" is all
+	Keep      int    `json:"keep,omitempty" doc:"keep the newest so many of each workspace; 0 is no such rule"`
+	MaxAge    string `json:"maxAge,omitempty" doc:"keep those that are younger, as 72h; empty is no such rule"`
+	Workspace string `json:"workspace,omitempty" doc:"only snapshots of this workspace, by id"`
 }
 
 // PruneSnapshots forgets snapshots that no rule keeps, and returns them.
 func (c *Client) PruneSnapshots(ctx context.Context, r Retention) ([]driver.SnapshotInfo, error) {
-	req, err := request{method: http.MethodPost, path: storePath + "/prune"}.jsonBody(r)
-	if err != nil {
-		return nil, err
-	}
-	out, err := get[snapshotList](ctx, c, req)
-	return out.Snapshots, err
+	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodPost, path: storePath + "/prune", json: r})
 }
 
 // Exported is a snapshot that was copied to a bucket.
 type Exported struct {
-	Snapshot driver.SnapshotInfo `json:"snapshot"`
-	LeftOut  []string            `json:"leftOut"` // files with credentials; the first of them
+	Snapshot driver.SnapshotInfo `json:"snapshot" doc:"as it is in the bucket"`
+	LeftOut  []string            `json:"leftOut" doc:"files that are known to hold credentials, and were left out; the first thousand"`
 }
 
 // ExportSnapshot copies a snapshot to the store in a bucket, with files that are
 // known to hold credentials only where that is asked for.
 func (c *Client) ExportSnapshot(ctx context.Context, id, to string, credentials bool) (Exported, error) {
-	type export struct {
-		To          string `json:"to"`
-		Credentials bool   `json:"credentials,omitempty"`
-	}
-	req, err := request{method: http.MethodPost, path: storePath + "/" + url.PathEscape(id) + "/export"}.jsonBody(export{to, credentials})
-	if err != nil {
-		return Exported{}, err
-	}
-	return get[Exported](ctx, c, req)
+	return get[Exported](ctx, c, request{
+		method: http.MethodPost, path: storePath + "/" + url.PathEscape(id) + "/export", json: map[string]any{"to": to, "credentials": credentials},
+	})
 }
 
 // ImportSnapshot brings a snapshot back from the store in a bucket, by the id that
 // it has there, and returns it as it is here. Without an id it returns what there
 // is.
 func (c *Client) ImportSnapshot(ctx context.Context, id, from string) ([]driver.SnapshotInfo, error) {
-	type bring struct {
-		From     string `json:"from"`
-		Snapshot string `json:"snapshot,omitempty"`
-	}
-	req, err := request{method: http.MethodPost, path: storePath + "/import"}.jsonBody(bring{from, id})
-	if err != nil {
-		return nil, err
-	}
-	out, err := get[snapshotList](ctx, c, req)
-	return out.Snapshots, err
+	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{
+		method: http.MethodPost, path: storePath + "/import", json: map[string]string{"from": from, "snapshot": id},
+	})
 }
 
 // ForgetSnapshot forgets a snapshot by its id, also of a workspace that is gone.

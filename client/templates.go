@@ -13,12 +13,12 @@ const templatesPath = "/v1/templates"
 // Git and Image.
 type TemplateRequest struct {
 	Name     string   `json:"name"`
-	Dir      string   `json:"dir,omitempty"`
-	Snapshot string   `json:"snapshot,omitempty"`
-	Git      string   `json:"git,omitempty"`
-	Revision string   `json:"revision,omitempty"`
-	Image    string   `json:"image,omitempty"`
-	Ignore   []string `json:"ignore,omitempty"`
+	Dir      string   `json:"dir,omitempty" doc:"a directory of the server's host, as a path from its root"`
+	Snapshot string   `json:"snapshot,omitempty" doc:"id of a snapshot"`
+	Git      string   `json:"git,omitempty" doc:"a git repository of the server's host"`
+	Revision string   `json:"revision,omitempty" doc:"of the repository; empty is HEAD"`
+	Image    string   `json:"image,omitempty" doc:"an OCI layout or tarball of the server's host, or the name of an image in a registry"`
+	Ignore   []string `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
 }
 
 // A Template is what workspaces start from.
@@ -34,20 +34,12 @@ type Template struct {
 
 // CreateTemplate makes a template.
 func (c *Client) CreateTemplate(ctx context.Context, t TemplateRequest) (Template, error) {
-	r, err := request{method: http.MethodPost, path: templatesPath}.jsonBody(t)
-	if err != nil {
-		return Template{}, err
-	}
-	return get[Template](ctx, c, r)
+	return get[Template](ctx, c, request{method: http.MethodPost, path: templatesPath, json: t})
 }
 
 // Templates lists the templates.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
-	type answer struct {
-		Templates []Template `json:"templates"`
-	}
-	out, err := get[answer](ctx, c, request{method: http.MethodGet, path: templatesPath})
-	return out.Templates, err
+	return field[[]Template](ctx, c, "templates", request{method: http.MethodGet, path: templatesPath})
 }
 
 // Template returns one by its name.

@@ -158,7 +158,7 @@ func (a realAgent) solve(t *testing.T, program string) {
 		t.Fatal(err)
 	}
 	defer p.Close() // each workspace has ended
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: &eval.Sandbox{Provider: p}, Requests: requests, UserHome: home,
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: &eval.Sandbox{Provider: p}, Requests: requests, UserHome: home,
 		AllowNet: []string{addr}, NoModelNet: true, Schedule: eval.Parallel, MaxParallel: 3})
 	for _, c := range r.Cases {
 		a.check(t, c, addr)

@@ -19,7 +19,7 @@ import (
 // The directory of a session's artifacts is the agent's as well: it may put there
 // whatever it likes, under any name, also in place of what we write. So nothing is
 // read or written through a link in it, and what has the name of a file of ours and
-// is not ours goes before anybody takes it for one.
+// is not ours is removed before it is read.
 
 // Files of ours in a directory of artifacts, beside those of package agent.
 const (
@@ -32,11 +32,11 @@ const (
 	workspaceName = "workspace.json"
 )
 
-// ours are the files that are written after a session, if at all.
-var ours = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, answersName, askedName}
+// ownFiles are the files that are written after a session, if at all.
+var ownFiles = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, answersName, askedName}
 
-// retake removes what an agent put in the place of files of ours.
-func retake(dir string, names ...string) error {
+// removeForged removes what an agent put in the place of files of ours.
+func removeForged(dir string, names ...string) error {
 	var errs []error
 	for _, name := range names {
 		if err := files.RemoveTree(filepath.Join(dir, name)); err != nil {
@@ -46,9 +46,9 @@ func retake(dir string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// retakeAll is retake for all that a session may have put there in place of ours: also
+// removeAllForged is removeForged for all that a session may have put there in place of ours: also
 // for the directories of further tries, of which there are none yet.
-func retakeAll(dir string) error {
+func removeAllForged(dir string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("eval: look at the artifacts: %w: %w", fault.Of(err), err)
@@ -59,12 +59,12 @@ func retakeAll(dir string) error {
 			names = append(names, e.Name())
 		}
 	}
-	for _, name := range ours { // which some file systems find under other names, too
+	for _, name := range ownFiles { // which some file systems find under other names, too
 		if slices.ContainsFunc(list, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) }) {
 			names = append(names, name)
 		}
 	}
-	return retake(dir, names...)
+	return removeForged(dir, names...)
 }
 
 var (
@@ -74,7 +74,7 @@ var (
 )
 
 // isSession reports whether a directory holds the artifacts of a session. What an
-// agent makes in them that looks like a run is none: the run is the outermost.
+// agent makes in them that looks like a run does not count: the run is the outermost.
 func isSession(dir string) bool {
 	run := ""
 	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
@@ -130,9 +130,9 @@ func freshDir(base, rel string) (string, error) {
 	return dir, nil
 }
 
-// readOurs returns the beginning of a file of ours. Of anything but a plain file,
+// readOwnFile returns the beginning of a file of ours. Of anything but a plain file,
 // which it would then not be, there is nothing.
-func readOurs(path string, most int64) ([]byte, error) {
+func readOwnFile(path string, most int64) ([]byte, error) {
 	return readPart(path, func(f *os.File, _ int64) ([]byte, error) { return io.ReadAll(io.LimitReader(f, most)) })
 }
 

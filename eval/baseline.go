@@ -14,47 +14,20 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
 
-// Metrics of token use that a baseline may be of.
-var metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
-
-// A Baseline says how token use is held against what it was.
-type Baseline struct {
-	Path     string   // of the file
-	Metric   string   // one of those above; "" is totalTokens
-	Absolute *float64 // tokens that it may be above; nil is any
-	Percent  *float64 // and in percent; nil is any
-	Update   bool     // what is measured becomes the baseline
-}
-
 // tokens is a report's count of the baseline's metric.
-func (b *Baseline) tokens(r *session.Report) (float64, bool) {
-	counts := tokenCounts(r)
-	n := counts[4]
-	switch b.metric() {
-	case "inputTokens":
-		n = counts[0]
-	case "outputTokens":
-		n = counts[1]
-	case "reasoningTokens":
-		n = counts[2]
-	case "cacheTokens":
-		n = counts[3]
-	}
+func (b *baselines) tokens(r *session.Report) (float64, bool) {
+	n := tokenCounts(r)[slices.Index(countNames, b.metric())]
 	if n == nil {
 		return 0, false
 	}
 	return *n, true
 }
 
-func (b *Baseline) metric() string {
-	if b.Metric == "" {
-		return metrics[0]
-	}
-	return b.Metric
-}
+func (b *baselines) metric() string { return first(b.Metric, "totalTokens") }
 
 // A baselineEntry is what one case on one runner used.
 type baselineEntry struct {
@@ -75,21 +48,34 @@ type baselineFile struct {
 
 // baselines are the entries of a run. A nil one checks nothing.
 type baselines struct {
-	Baseline
+	suite.Snapshots
+	update bool // what is measured becomes the baseline
+
 	mu    sync.Mutex
 	file  baselineFile // guarded by mu
 	dirty bool         // guarded by mu
 }
 
-// loadBaselines reads the file of baselines, if there is one.
-func loadBaselines(b *Baseline) (*baselines, error) {
-	if b == nil {
+// loadBaselines reads the file of baselines that the plan names, if there is one. It
+// returns nil where token use is not compared.
+func loadBaselines(p *plan) (*baselines, error) {
+	s := p.config.Snapshots
+	if s == nil {
+		if p.Baselines != "" || p.UpdateBaselines {
+			return nil, fmt.Errorf("eval: snapshots: %w: the configuration has no snapshots with a tolerance", fault.InvalidArgument)
+		}
 		return nil, nil
 	}
-	if b.Metric != "" && !slices.Contains(metrics, b.Metric) {
-		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(metrics, ", "))
+	b := *s
+	b.Path = first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
+	return readBaselines(b, p.UpdateBaselines)
+}
+
+func readBaselines(b suite.Snapshots, update bool) (*baselines, error) {
+	s := &baselines{Snapshots: b, update: update, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
+	if !slices.Contains(countNames, s.metric()) {
+		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(suite.Metrics, ", "))
 	}
-	s := &baselines{Baseline: *b, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
 	data, err := os.ReadFile(b.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -127,7 +113,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, ok := s.file.Entries[key]
-	if !ok || s.Update {
+	if !ok || s.update {
 		s.file.Entries[key] = baselineEntry{CaseID: caseID, RunnerID: r.ID, Metric: s.metric(), Value: actual, AgentType: r.Agent.Type, Model: r.Agent.Model, UpdatedAt: now}
 		s.dirty = true
 		return nil
@@ -141,7 +127,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 }
 
 // allowed lists the most that each bound allows.
-func (b *Baseline) allowed(was float64) []float64 {
+func (b *baselines) allowed(was float64) []float64 {
 	var list []float64
 	if b.Absolute != nil {
 		list = append(list, was+*b.Absolute)
@@ -152,7 +138,7 @@ func (b *Baseline) allowed(was float64) []float64 {
 	return list
 }
 
-func (b *Baseline) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
+func (b *baselines) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
 	percent := 0.0
 	if was != 0 {
 		percent = (actual - was) / was * 100

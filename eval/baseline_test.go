@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 )
 
 func used(tokens ...float64) []*session.Report {
@@ -23,7 +24,7 @@ func TestBaselines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshots.json")
 	r := session.NewRunner("claude", session.Agent{Type: "claude-code", Model: "m"})
 	open := func(update bool) *baselines {
-		s, err := loadBaselines(&Baseline{Path: path, Percent: new(5.0), Absolute: new(50.0), Update: update})
+		s, err := readBaselines(suite.Snapshots{Path: path, Percent: new(5.0), Absolute: new(50.0)}, update)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestBadBaselinesAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadBaselines(&Baseline{Path: path}); err == nil {
+		if _, err := readBaselines(suite.Snapshots{Path: path}, false); err == nil {
 			t.Errorf("%s is taken", text)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // Bounds of what is looked at to tell what an agent changed. Beyond them the
-// names are told and not the text.
+// names are listed and not the text.
 const (
 	maxDiffFile  = 1 << 20  // bytes of a file whose text is compared
 	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
@@ -88,13 +88,13 @@ type before struct {
 	stash    string // host directory with the text of other files
 }
 
-// remember notes how the workspace is. What a bootstrap command has made, and what
+// snapshotBefore notes how the workspace is. What a bootstrap command has made, and what
 // was there in place, is set aside as far as it is small.
-func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error) {
+func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *before, err error) {
 	b = &before{}
-	if d.path != "" && p.template != "" {
-		b.template = p.template
-		if b.original, err = p.templates.of(ctx, p.template); err != nil {
+	if d.path != "" && v.template != "" {
+		b.template = v.template
+		if b.original, err = v.templates.of(ctx, v.template); err != nil {
 			return nil, err
 		}
 		if d.file.Bootstrap == nil {
@@ -105,10 +105,10 @@ func (p *provision) remember(ctx context.Context, d *desk) (b *before, err error
 	if d.path != "" && d.file.Bootstrap == nil {
 		return b, nil // it is empty
 	}
-	if b.infos, err = entries(ctx, d.place.Workspace); err != nil {
+	if b.infos, err = entries(ctx, d.env.Workspace); err != nil {
 		return nil, err
 	}
-	return b, b.setAside(ctx, d.place.Workspace)
+	return b, b.setAside(ctx, d.env.Workspace)
 }
 
 // setAside copies the text of files that the template does not have.
@@ -124,7 +124,7 @@ func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err err
 		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
 			return nil
 		}
-		if err := takeText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
+		if err := exportText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (b *before) forget() error {
 	return locktmp.Remove(b.stash)
 }
 
-func takeText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
+func exportText(ctx context.Context, ws *workspace.Workspace, info driver.Info, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (b *before) sideBySide(ctx context.Context, ws *workspace.Workspace, was, i
 	if !has {
 		return nil
 	}
-	err := takeText(ctx, ws, is, filepath.Join(newDir, is.Path))
+	err := exportText(ctx, ws, is, filepath.Join(newDir, is.Path))
 	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.NotFound {
 		return nil // it can't be read, or went meanwhile
 	}

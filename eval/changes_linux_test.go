@@ -40,8 +40,8 @@ export default Object.entries(cases).map(([id, prompt]) => ({ id, prompt, assert
 		"undone":  nil,
 	}
 	files := map[string]string{"suite.mjs": suiteText, "template/same/a": "a\n", "template/same/b": "b\n", "template/gone/x": "x\n", "template/gone/y/z": "z\n", "template/link": "l\n"}
-	everywhere(t, func(t *testing.T, places eval.Places) {
-		r := runSuite(t, project(t, files), "suite.mjs", &eval.Options{Places: places})
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
+		r := runSuite(t, project(t, files), "suite.mjs", &eval.Options{Envs: envs})
 		for id, want := range want {
 			var got []string
 			for _, c := range of(t, r, id).Report.Files.Changed {

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -76,25 +77,31 @@ func (r *Result) executions() (n int) {
 	return n
 }
 
-// sharedWith is the result without the executions that other has not.
-func (r *Result) sharedWith(other *Result) *Result {
-	there := map[[2]string]bool{}
-	for _, c := range other.Cases {
+// An executionKey names an execution in any run.
+type executionKey struct{ caseID, runnerID string }
+
+// byExecution returns the results by execution, and the keys in their order.
+func (r *Result) byExecution() (all map[executionKey]*ExecutionResult, order []executionKey) {
+	all = map[executionKey]*ExecutionResult{}
+	for _, c := range r.Cases {
 		for _, e := range c.RunnerResults {
-			there[[2]string{c.CaseID, e.Runner.ID}] = true
+			k := executionKey{c.CaseID, e.Runner.ID}
+			all[k] = e
+			order = append(order, k)
 		}
 	}
+	return all, order
+}
+
+// sharedWith is the result without the executions that other has not.
+func (r *Result) sharedWith(other *Result) *Result {
+	there, _ := other.byExecution()
 	shared := *r
-	shared.Cases = nil
-	for _, c := range r.Cases {
-		kept := c
-		kept.RunnerResults = nil
-		for _, e := range c.RunnerResults {
-			if there[[2]string{c.CaseID, e.Runner.ID}] {
-				kept.RunnerResults = append(kept.RunnerResults, e)
-			}
-		}
-		shared.Cases = append(shared.Cases, kept)
+	shared.Cases = slices.Clone(r.Cases)
+	for i, c := range shared.Cases {
+		shared.Cases[i].RunnerResults = slices.DeleteFunc(slices.Clone(c.RunnerResults), func(e *ExecutionResult) bool {
+			return there[executionKey{c.CaseID, e.Runner.ID}] == nil
+		})
 	}
 	return &shared
 }
@@ -155,24 +162,12 @@ func (m *Measure) say(show, diff func(float64) string) {
 
 // changedCases lists the executions that came out differently.
 func changedCases(a, b *Result) []CaseChange {
-	type key struct{ c, r string }
-	index := func(r *Result) (map[key]*ExecutionResult, []key) {
-		all, order := map[key]*ExecutionResult{}, []key{}
-		for _, c := range r.Cases {
-			for _, e := range c.RunnerResults {
-				k := key{c.CaseID, e.Runner.ID}
-				all[k] = e
-				order = append(order, k)
-			}
-		}
-		return all, order
-	}
-	as, orderA := index(a)
-	bs, orderB := index(b)
+	as, orderA := a.byExecution()
+	bs, orderB := b.byExecution()
 	list := []CaseChange{}
 	for _, k := range orderB {
 		was, is := as[k], bs[k]
-		ch := CaseChange{Case: k.c, Runner: k.r, B: statusText(is)}
+		ch := CaseChange{Case: k.caseID, Runner: k.runnerID, B: statusText(is)}
 		switch {
 		case was == nil:
 			ch.Word = "added"
@@ -189,7 +184,7 @@ func changedCases(a, b *Result) []CaseChange {
 	}
 	for _, k := range orderA {
 		if bs[k] == nil {
-			list = append(list, CaseChange{Case: k.c, Runner: k.r, A: statusText(as[k]), Word: "removed"})
+			list = append(list, CaseChange{Case: k.caseID, Runner: k.runnerID, A: statusText(as[k]), Word: "removed"})
 		}
 	}
 	return list
@@ -248,20 +243,13 @@ func ComparisonPage(a, b *Result) ([]byte, error) {
 func comparePlots(a, b *Result) []template.HTML {
 	a, b = a.sharedWith(b), b.sharedWith(a)
 	seenA, seenB := observe(a), observe(b)
-	draw := func(title string, show func(float64) string, of func(*observed) Interval) template.HTML {
-		var bars []bar
+	return charts("", "", func(of func(*observed) Interval) (bars []bar) {
 		for _, s := range b.Runners {
 			id := s.Runner.ID
-			if seenA[id] == nil || seenB[id] == nil {
-				continue
+			if seenA[id] != nil && seenB[id] != nil {
+				bars = append(bars, bar{id + " A", of(seenA[id]), "--a"}, bar{id + " B", of(seenB[id]), "--b"})
 			}
-			bars = append(bars, bar{id + " A", of(seenA[id]), "--a"}, bar{id + " B", of(seenB[id]), "--b"})
 		}
-		return chart(title, bars, show)
-	}
-	list := []template.HTML{draw("pass rate", percentText, func(o *observed) Interval { return Wilson(o.passed, o.n) })}
-	for _, m := range measures {
-		list = append(list, draw(m.name, m.show, func(o *observed) Interval { return Bootstrap(m.of(o)) }))
-	}
-	return list
+		return bars
+	})
 }

@@ -58,7 +58,7 @@ func TestKeysWhileRecording(t *testing.T) {
 			})
 			tapes, ground := filepath.Join(dir, "tapes"), t.TempDir()
 			t.Setenv(test.variable, key)
-			opts := eval.Options{Places: fencedWith(t, ground), NoModelNet: true, Record: tapes, Reporters: reporters(t, dir)}
+			opts := eval.Options{Envs: fencedWith(t, ground), NoModelNet: true, Record: tapes, Reporters: reporters(t, dir)}
 			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed || asked.Load() != 1 {
 				log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))
 				t.Fatalf("recorded: %+v, %d requests\n%s", e.Error, asked.Load(), log)
@@ -73,7 +73,7 @@ func TestKeysWhileRecording(t *testing.T) {
 				}
 			}
 			os.Unsetenv(test.variable)
-			opts = eval.Options{Places: fencedWith(t, t.TempDir()), Replay: tapes}
+			opts = eval.Options{Envs: fencedWith(t, t.TempDir()), Replay: tapes}
 			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed {
 				t.Errorf("played without the key: %+v", e.Error)
 			}
@@ -81,7 +81,7 @@ func TestKeysWhileRecording(t *testing.T) {
 	}
 }
 
-// fencedWith returns places behind a fence whose proxy adds the secrets of the
+// fencedWith returns envs behind a fence whose proxy adds the secrets of the
 // environment.
 func fencedWith(t *testing.T, ground string) *eval.Sandbox {
 	t.Helper()
@@ -89,14 +89,14 @@ func fencedWith(t *testing.T, ground string) *eval.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := &eval.Inside{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
+	inside := &eval.LoopbackServer{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
 	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(ground, "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler,
 		Secrets: secrets, Credentials: map[string]egress.Credential{"MODEL": {Header: "X-Api-Key", Format: "{secret}", Plain: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return &eval.Sandbox{Provider: p, Inside: inside}
+	return &eval.Sandbox{Provider: p, Loopback: inside}
 }
 
 // reporters are all that write to a file, in a directory.

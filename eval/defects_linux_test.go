@@ -21,13 +21,13 @@ export const workspace = { mode: "isolated", ` + more + ` };
 // TestSymlinkedTemplate: a template that is a link is what it leads to, and nobody
 // writes there.
 func TestSymlinkedTemplate(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"real/a.txt": "original", "suite.mjs": isolated(`templateDir: "./link"`) + `
 export default [{ id: "writes", prompt: "cat a.txt; echo changed > a.txt", assert() {} }];`})
 		if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
 			t.Fatal(err)
 		}
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs})
 		if e := of(t, r, "writes"); !e.Passed {
 			t.Errorf("it fails: %+v", e.Error)
 		}
@@ -39,12 +39,12 @@ export default [{ id: "writes", prompt: "cat a.txt; echo changed > a.txt", asser
 
 // TestMissingPrograms: a program that is not there fails its own executions.
 func TestMissingPrograms(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"suite.mjs": `export default [{ id: "a", prompt: "true", assert() {} }];`,
 			"skillgym.config.mjs": `export default { runners: {
 				none: { agent: { type: "claude-code", model: "m", command: "no-such-agent" } },
 				main: { agent: { type: "claude-code", model: "m", command: "./agent.sh" } } } };`})
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs})
 		none, main := r.Cases[0].RunnerResults[0], r.Cases[0].RunnerResults[1]
 		if none.Passed || none.FailureOrigin != eval.OriginRunner || none.FailureClass.ID != "runner-crash" || !strings.Contains(none.Error.Message, "no-such-agent") {
 			t.Errorf("the runner without a program: %+v, %+v", none, none.Error)
@@ -59,10 +59,10 @@ func TestMissingPrograms(t *testing.T) {
 }
 
 func TestMissingBootstrapProgram(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"suite.mjs": isolated(`bootstrap: { command: "no-such-program", args: ["x"] }`) + `
 export default [{ id: "a", prompt: "true", assert() {} }, { id: "b", prompt: "true", assert() {} }];`})
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs})
 		for _, id := range []string{"a", "b"} {
 			if e := of(t, r, id); e.Passed || e.FailureOrigin != eval.OriginBootstrap || !strings.HasPrefix(e.Error.Message, "Workspace bootstrap failed: no-such-program x") {
 				t.Errorf("%s: %s, %+v", id, e.FailureOrigin, e.Error)
@@ -76,11 +76,11 @@ export default [{ id: "a", prompt: "true", assert() {} }, { id: "b", prompt: "tr
 func TestBootstrapThatIsTooSlow(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": isolated(`bootstrap: { command: "sleep", args: ["600"], timeoutMs: 200 }`) + `
 export default [{ id: "a", prompt: "true", tags: ["slow"], assert() {} }];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: eval.Host{}})
 	if e := of(t, r, "a"); e.FailureOrigin != eval.OriginBootstrap || e.Error.Message != "Workspace bootstrap failed: sleep 600 (exit null): it ran for longer than 200ms" {
 		t.Errorf("%s, %+v", e.FailureOrigin, e.Error)
 	}
-	if _, err := tryRun(t, dir, "suite.mjs", &eval.Options{Places: eval.Host{}, Tags: []string{"fast"}}); err == nil || !strings.Contains(err.Error(), "There are the tags slow.") {
+	if _, err := tryRun(t, dir, "suite.mjs", &eval.Options{Envs: eval.Host{}, Tags: []string{"fast"}}); err == nil || !strings.Contains(err.Error(), "There are the tags slow.") {
 		t.Errorf("another tag: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ export default [{ id: "a", prompt: "p", assert(r) { assert.equal(r.finalOutput, 
 		if err := os.WriteFile(filepath.Join(dir, "skillgym.config.mjs"), []byte(`export default { runners: { main: { agent: { type: "command", command: "pick" } } } };`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)}), "a"); !e.Passed {
+		if e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)}), "a"); !e.Passed {
 			t.Errorf("%s: %+v", bin, e.Error)
 		}
 	}
@@ -149,12 +149,12 @@ func TestUnknownModesAndKeys(t *testing.T) {
 // TestTemplateWithTheResultsInIt: the results are no part of what an agent starts
 // with, and a template that holds them works.
 func TestTemplateWithTheResultsInIt(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"a.txt": "x", "suite.mjs": isolated(`templateDir: "."`) + `
 export default [{ id: "a", prompt: "test -f a.txt && test -f .hidden && ! test -e ` + eval.DefaultOutputDir + `", assert() {} },
   { id: "b", prompt: "test -f a.txt && false", assert() {} }];`, ".hidden": "y"})
 		for range 2 { // with the results of an earlier run there
-			r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places})
+			r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs})
 			if e := of(t, r, "a"); !e.Passed {
 				t.Errorf("it fails: %+v", e.Error)
 			}
@@ -172,14 +172,14 @@ export default [{ id: "a", prompt: "test -f a.txt && test -f .hidden && ! test -
 // TestNothingOutlives: what a bootstrap command or an agent leaves running is
 // ended, whatever it did to get away, also after a time-out.
 func TestNothingOutlives(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{
 			"orphan.sh": "#!/bin/sh\ndir=$(cd \"$(dirname \"$0\")\" && pwd)\n(setsid sh -c \"until test -e $dir/over; do sleep 0.05; done; echo late > $1\") >/dev/null 2>&1 &\n",
 			"suite.mjs": isolated(`bootstrap: { command: "./orphan.sh", args: ["boot"], timeoutMs: 120000 }`) + `
 export default [{ id: "a", prompt: "$SUITE/orphan.sh agent; test ! -e boot", timeoutMs: 120000, assert() {} },
   { id: "late", prompt: "$SUITE/orphan.sh agent; sleep 600", timeoutMs: 400, assert() {} }];`})
 		t.Setenv("SUITE", dir)
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Schedule: eval.Parallel, MaxParallel: 2})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Schedule: eval.Parallel, MaxParallel: 2})
 		late := of(t, r, "late")
 		if late.FailureClass == nil || late.FailureClass.ID != "timeout" || !strings.HasPrefix(late.Error.Message, "Command timed out after 400ms: ") {
 			t.Errorf("late: %+v, %+v", late.FailureClass, late.Error)
@@ -232,7 +232,7 @@ export default [{ id: "a b", prompt: "echo 1 > f; false", assert() {} }, { id: "
 func TestMissingTemplate(t *testing.T) {
 	dir := project(t, map[string]string{"file": "", "suite.mjs": isolated(`templateDir: "./none"`) + `
 export default [{ id: "a", prompt: "true", assert() {} }];`})
-	e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)}), "a")
+	e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)}), "a")
 	if want := "Workspace template directory does not exist: " + filepath.Join(dir, "none"); e.FailureOrigin != eval.OriginWorkspace || e.Error.Message != want {
 		t.Errorf("%s: %q, want %q", e.FailureOrigin, e.Error.Message, want)
 	}

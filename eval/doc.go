@@ -2,10 +2,10 @@
 // execution in a workspace of its own.
 //
 // A suite (package suite) lists cases: a prompt, and what must hold afterwards. A
-// configuration lists runners: an agent and a model. [Run] makes the matrix of
-// both, and for each execution
+// configuration lists runners: an agent and a model. [Run] plans an execution of each
+// case on each runner (plan.go), and for each execution
 //
-//	prepares a workspace     template, bootstrap command        workspace.go, place*.go
+//	prepares a workspace     template, bootstrap command        environments.go, env*.go
 //	runs the agent in it     package agent, in that workspace
 //	looks at what changed    files, requests, commands          changes.go
 //	asserts                  package suite
@@ -16,11 +16,16 @@
 // each session, a journal with a line per execution (journal.go), and at the end
 // results.json. A run that was cut short goes on from its journal.
 //
+// Each part of a run is a type with one job: plan (what is run), results (what came of
+// it, in memory and in the journal), environments and prefetch (where executions work),
+// sessionRunner (one session), tapes (recorded traffic with models), and notifier (events
+// for reporters).
+//
 // Words, files, environment, failure classes and their messages are skillgym's,
 // whose suites run as they are.
 //
-// Where an execution works is a [Place]: a sandbox whose template shows through
-// an overlay, so that a fresh workspace costs a millisecond and no copy, or the
+// Where an execution works is an [Env]: a sandbox whose template is the lower directory
+// of an overlayfs, so that a fresh workspace costs a millisecond and no copy, or the
 // plain host. Nothing that an agent starts outlives its session in either.
 //
 // [Compare] holds two runs side by side and says which differences are more than

@@ -4,141 +4,122 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
 	"time"
 
-	"github.com/croft-run/croft/eval/session"
-	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// assertEnv lets assertions look at the workspace that an agent left.
-type assertEnv struct {
-	info    suite.EnvInfo
-	desk    *desk
-	changes *changes // nil where they are not known, with why
-	why     error
-	report  *session.Report
-	judge   JudgeFunc
+// An Env is the environment of one execution: a workspace whose processes see it, and
+// the directories that they need besides, at the paths that these have on the
+// host.
+type Env struct {
+	Workspace *workspace.Workspace
+
+	dir          string                          // the workspace, as its processes see it
+	env          map[string]string               // of every command
+	fenced       bool                            // what runs here can't reach the host
+	loopback     *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
+	onHost       bool                            // dir is a directory of the host with the very files
+	transport    http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
+	waitRequests func(ctx context.Context) error // waits until all requests were passed to Requests; nil is that none are
+	destroy      func(ctx context.Context) error
+
+	noHostMounts bool   // nothing of the host is shown inside
+	template     string // of an environment without host mounts: what was copied to it
+	home         string // of an environment without host mounts: where programs keep files of their own; "" is nowhere
 }
 
-var _ suite.AssertEnv = (*assertEnv)(nil)
+// Dir returns the path of the workspace, which is the same inside and outside.
+func (p *Env) Dir() string { return p.dir }
 
-// A JudgeFunc asks a model about what an agent did.
-type JudgeFunc func(ctx context.Context, q suite.Judge) (suite.Judgement, error)
+// run runs a command to its end. Whatever it started has ended then, too.
+func (p *Env) run(ctx context.Context, c agent.Invocation) (driver.Result, error) {
+	name, err := filepath.Rel(p.dir, c.Dir)
+	if err != nil || !filepath.IsLocal(name) {
+		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.Argv[0], c.Dir, fault.InvalidArgument, p.dir)
+	}
+	argv, more := p.translate(c.Argv, c.Env)
+	env := maps.Clone(p.env)
+	maps.Copy(env, more)
+	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.Timeout, Stdin: c.Stdin, MaxOutput: 1 << 16}
+	cmd.OnStdout, cmd.OnStderr = into(c.Stdout), into(c.Stderr)
+	return p.Workspace.Run(ctx, cmd)
+}
 
-// maxRead is how much of a file assertions get.
-const maxRead = 64 << 20
+func into(w io.Writer) func([]byte) error {
+	if w == nil {
+		return nil
+	}
+	return func(p []byte) error {
+		_, err := w.Write(p)
+		return err
+	}
+}
 
-// Info describes the execution.
-func (e *assertEnv) Info() suite.EnvInfo { return e.info }
-
-// ReadFile returns a file of the workspace.
-func (e *assertEnv) ReadFile(ctx context.Context, name string) ([]byte, error) {
-	body, info, err := e.desk.place.Workspace.Read(ctx, name, nil)
+// Run makes an Env an agent.Runner.
+func (p *Env) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error) {
+	res, err := p.run(ctx, inv)
 	if err != nil {
-		return nil, err
+		return agent.Exit{}, err
 	}
-	defer body.Close() // only read
-	if info.Size > maxRead {
-		return nil, fmt.Errorf("eval: read %s: %w: it has %d bytes, and assertions get %d", name, fault.ResourceExhausted, info.Size, maxRead)
-	}
-	return io.ReadAll(io.LimitReader(body, maxRead))
+	return agent.Exit{Code: res.ExitCode, Signal: res.Signal, Cause: res.Cause, Duration: res.Duration, PeakMemory: res.Usage.MaxRSS}, nil
 }
 
-// Stat describes a file of the workspace.
-func (e *assertEnv) Stat(ctx context.Context, name string) (suite.FileInfo, error) {
-	info, err := e.desk.place.Workspace.Stat(ctx, name, nil)
-	if err != nil {
-		return suite.FileInfo{}, err
-	}
-	return suite.FileInfo{Size: info.Size, Mode: uint32(info.Mode.Perm()), Dir: info.Type == driver.TypeDir}, nil
+// close ends what runs here, and removes what was made for it. A directory of the
+// host stays.
+func (p *Env) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	return p.destroy(ctx)
 }
 
-// Changes lists what the agent changed.
-func (e *assertEnv) Changes(context.Context) ([]suite.Change, error) {
-	if e.changes == nil {
-		return nil, e.why
-	}
-	list := []suite.Change{}
-	for _, c := range e.changes.list {
-		kind := suite.Modified
-		switch c.Kind {
-		case session.Added:
-			kind = suite.Added
-		case session.Removed:
-			kind = suite.Deleted
-		}
-		list = append(list, suite.Change{Path: c.Path, Kind: kind})
-	}
-	return list, nil
+// closeTime bounds the end of an environment.
+const closeTime = 30 * time.Second
+
+// An EnvFactory opens environments.
+type EnvFactory interface {
+	// Kind names what they are.
+	Kind() string
+
+	// Fenced reports whether what runs in them can't reach the host.
+	Fenced() bool
+
+	// Ready says why no environment can be opened on this host, if that is so.
+	Ready(ctx context.Context) error
+
+	// Open makes an environment. At req.Dir there is nothing, or it is the directory to
+	// work in, in place.
+	Open(ctx context.Context, req EnvSpec) (*Env, error)
 }
 
-// Diff returns what the agent changed, as text.
-func (e *assertEnv) Diff(_ context.Context, paths []string) (string, error) {
-	if e.changes == nil {
-		return "", e.why
-	}
-	return e.changes.unified(paths), nil
+// An EnvSpec says which environment is wanted. All paths are absolute and without
+// symlinks.
+type EnvSpec struct {
+	Dir      string   // where the workspace is
+	Template string   // what it starts with; "" is nothing
+	InPlace  bool     // Dir itself is the workspace, with what is in it
+	Write    []string // directories of the host that are shown, writable
+	Read     []string // and read-only
+	Hide     string   // a directory in one of Read of which nothing is shown but what is asked for above; "" is none
+	Hosts    []string // that may be reached, as "host" or "host:port"
+	Limits   driver.Limits
+	Policy   driver.Policy // what else is asked for; Hosts are allowed besides, and its limits do not count
 }
 
-// commandTime bounds a command of an assertion that sets no time of its own.
-const commandTime = 5 * time.Minute
-
-// Run runs a command in the workspace, as an assertion asks.
-func (e *assertEnv) Run(ctx context.Context, cmd suite.Command) (suite.CommandResult, error) {
-	d := driver.Command{Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, Timeout: cmd.Timeout, Env: map[string]string{}}
-	if d.Timeout == 0 {
-		d.Timeout = commandTime
-	}
-	if cmd.Stdin != "" {
-		d.Stdin = stringReader(cmd.Stdin)
-	}
-	for _, env := range []map[string]string{e.desk.place.env, cmd.Env} {
-		for k, v := range env {
-			d.Env[k] = v
-		}
-	}
-	res, err := e.desk.place.Workspace.Run(ctx, d)
-	if err != nil {
-		return suite.CommandResult{}, err
-	}
-	return suite.CommandResult{ExitCode: res.ExitCode, Stdout: string(res.Stdout), Stderr: string(res.Stderr),
-		DurationMs: res.Duration.Milliseconds(), TimedOut: res.Cause == driver.CauseTimeout}, nil
-}
-
-// Judge asks a model.
-func (e *assertEnv) Judge(ctx context.Context, q suite.Judge) (suite.Judgement, error) {
-	if e.judge == nil {
-		return suite.Judgement{}, fmt.Errorf("eval: judge: %w: no judge is configured; set croft.judge", fault.Unsupported)
-	}
-	return e.judge(ctx, q)
-}
-
-// usageOf is what an execution used, for budgets.
-func usageOf(r *session.Report, took time.Duration, requests int, fenced bool) suite.Usage {
-	u := suite.Usage{
-		DurationMs: new(float64(took.Milliseconds())), InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, TotalTokens: r.Usage.TotalTokens,
-		Steps: new(float64(r.Steps)),
-	}
-	calls, commands := 0.0, 0.0
-	for _, e := range r.Events {
-		switch e.Type {
-		case session.ToolCall:
-			calls++
-		case session.CommandRun:
-			commands++
+// environ is the environment of this process as a map.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		if name, value, ok := strings.Cut(kv, "="); ok && name != "" {
+			env[name] = value
 		}
 	}
-	u.ToolCalls, u.Commands = &calls, &commands
-	if r.Cost != nil {
-		u.CostUSD = &r.Cost.USD
-	}
-	if r.PeakMemoryBytes > 0 {
-		u.PeakMemory = new(float64(r.PeakMemoryBytes))
-	}
-	if fenced { // the plain host is not watched
-		u.Requests = new(float64(requests))
-	}
-	return u
+	return env
 }

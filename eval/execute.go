@@ -22,9 +22,9 @@ type attempt func(ctx context.Context, e *execution, dir string) *ExecutionResul
 
 // execute repeats an execution until it has passed often enough, or failed for
 // good. It returns nil where ctx ended first.
-func (m *matrix) execute(ctx context.Context, e *execution) *ExecutionResult {
-	return repeated(ctx, e, m.opts.repeat, m.opts.repeatFailure, m.session, func(reports []*session.Report) *ErrorInfo {
-		return m.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
+func (r *run) execute(ctx context.Context, e *execution) *ExecutionResult {
+	return repeated(ctx, e, r.Repeat, *r.RepeatFailure, r.sessions.run, func(reports []*session.Report) *ErrorInfo {
+		return r.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
 	})
 }
 
@@ -57,7 +57,7 @@ func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try 
 		return out
 	}
 	failure := &ExecutionResult{Runner: e.runner.info, Error: why, FailureOrigin: OriginSnapshot, FailureClass: classOf(OriginSnapshot, false), ArtifactDir: e.dir}
-	settleStatus(failure, e.c.ExpectedFail)
+	setStatus(failure, e.c.ExpectedFail)
 	return aggregate(e, repeat, repetitions, good, failure)
 }
 
@@ -110,23 +110,18 @@ func aggregate(e *execution, repeat int, repetitions, good []*ExecutionResult, f
 // meanReport is the last report with the means of all in it.
 func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Report) {
 	var durations, took []float64
-	var counts [5][]float64
+	var reports []*session.Report
 	for _, g := range good {
 		durations = append(durations, g.DurationMs)
 		if g.Report.DurationMs != nil {
 			took = append(took, *g.Report.DurationMs)
 		}
-		for i, n := range tokenCounts(g.Report) {
-			if n != nil {
-				counts[i] = append(counts[i], *n)
-			}
-		}
+		reports = append(reports, g.Report)
 	}
 	r := *good[len(good)-1].Report
 	r.DurationMs = meanOf(took)
-	u := &r.Usage
-	u.InputTokens, u.OutputTokens, u.ReasoningTokens = meanOf(counts[0]), meanOf(counts[1]), meanOf(counts[2])
-	u.CacheTokens, u.TotalTokens = meanOf(counts[3]), meanOf(counts[4])
+	u, n := &r.Usage, meanCounts(reports)
+	u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CacheTokens, u.TotalTokens = n[0], n[1], n[2], n[3], n[4]
 	return mean(durations), &r
 }
 

@@ -22,7 +22,7 @@ func outcomes(e *execution, list ...bool) (attempt, *[]string) {
 		if !r.Passed {
 			r.FailureOrigin, r.FailureClass, r.Error = OriginAssertion, classOf(OriginAssertion, false), &ErrorInfo{Name: "AssertionError", Message: "no"}
 		}
-		settleStatus(r, e.c.ExpectedFail)
+		setStatus(r, e.c.ExpectedFail)
 		return r
 	}, &dirs
 }
@@ -80,7 +80,7 @@ func TestRejectedModelsAreNotTriedAgain(t *testing.T) {
 		n++
 		r := &ExecutionResult{Report: session.Empty(e.runner.info, "")}
 		fail(r, OriginModelRejected, context.Canceled)
-		settleStatus(r, false)
+		setStatus(r, false)
 		return r
 	}, nil)
 	if n != 1 || got.FailureClass.ID != "model-rejected" {
@@ -91,7 +91,7 @@ func TestRejectedModelsAreNotTriedAgain(t *testing.T) {
 func TestOnlyAssertionsAreExpectedToFail(t *testing.T) {
 	r := &ExecutionResult{}
 	fail(r, OriginRunner, context.Canceled)
-	settleStatus(r, true)
+	setStatus(r, true)
 	if r.Passed || r.Status != StatusFailed {
 		t.Errorf("an agent that crashes is %s where a failure is expected", r.Status)
 	}

@@ -75,19 +75,15 @@ func FindExplain(dir string) (string, error) {
 func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
 	path := filepath.Join(dir, answersName)
 	var out Explained
-	if data, err := readOurs(path, maxRead); err == nil && !rerun {
+	if data, err := readOwnFile(path, maxRead); err == nil && !rerun {
 		if err := json.Unmarshal(data, &out); err != nil {
 			return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
 		}
 		return &out, nil
 	}
-	var f explainFile
-	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
-	if err == nil {
-		err = json.Unmarshal(data, &f)
-	}
+	f, err := readExplain(dir)
 	if err != nil {
-		return nil, fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+		return nil, err
 	}
 	if f.SessionID == "" {
 		return nil, fmt.Errorf("eval: explain %s: %w: the session has no id to go on with", dir, fault.Unsupported)
@@ -100,7 +96,7 @@ func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, 
 	for i, q := range f.Questions {
 		out.Explanations = append(out.Explanations, asker.ask(ctx, i, q))
 	}
-	return &out, errors.Join(ctx.Err(), asker.place.close(ctx), writeJSON(path, &out))
+	return &out, errors.Join(ctx.Err(), asker.env.close(ctx), writeJSON(path, &out))
 }
 
 // An asker asks the agent of one session.
@@ -109,33 +105,34 @@ type asker struct {
 	file  explainFile
 	info  session.Runner
 	agent agent.Agent
-	place *Place
+	env   *Env
 	home  string
 }
 
 func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config, o *Options) (*asker, error) {
-	m := &matrix{opts: settings{config: cfg, places: o.Places, suite: &Cases{Name: f.SuitePath}}}
-	if m.opts.places == nil {
-		m.opts.places = Host{}
+	p := &plan{Options: *o, suite: &Cases{Name: f.SuitePath}, config: cfg}
+	p.Runners = []string{f.RunnerID}
+	if p.Envs == nil {
+		p.Envs = Host{}
 	}
-	if err := m.chooseRunners(&Options{Runners: []string{f.RunnerID}}); err != nil {
+	if err := p.chooseRunners(); err != nil {
 		return nil, err
 	}
-	r := m.runners[0]
-	p := &provision{places: m.opts.places}
-	if err := p.setPolicy(cfg, o.Limits); err != nil {
+	r, v := p.runners[0], &environments{plan: p}
+	if err := v.setPolicy(); err != nil {
 		return nil, err
 	}
-	m.shown(ctx, p, o)
+	v.setRead(ctx)
 	if _, err := os.Stat(f.Cwd); err != nil {
 		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
 	}
-	place, err := m.opts.places.Open(ctx, PlaceRequest{Dir: f.Cwd, InPlace: true, Write: []string{dir}, Read: append(p.read, r.read...),
-		Hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet), Limits: p.limits, Policy: p.policy})
+	spec := v.spec(envRequest{artifacts: dir, read: r.read, hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet)})
+	spec.Dir, spec.InPlace = f.Cwd, true
+	env, err := p.Envs.Open(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, place: place, home: o.UserHome}, nil
+	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, env: env, home: o.UserHome}, nil
 }
 
 func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
@@ -145,8 +142,8 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 		x.Error = err.Error()
 		return x
 	}
-	out, err := agent.Run(ctx, a.place, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
-		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.place.fenced})
+	out, err := agent.Run(ctx, a.env, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
+		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.env.fenced})
 	switch {
 	case err != nil:
 		x.Error = err.Error()
@@ -160,13 +157,17 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 
 // ExplainSuite returns the suite of a session about which something may be asked.
 func ExplainSuite(dir string) (string, error) {
-	var f explainFile
-	data, err := readOurs(filepath.Join(dir, explainName), maxRead)
+	f, err := readExplain(dir)
+	return f.SuitePath, err
+}
+
+func readExplain(dir string) (f explainFile, err error) {
+	data, err := readOwnFile(filepath.Join(dir, explainName), maxRead)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
 	if err != nil {
-		return "", fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
+		return f, fmt.Errorf("eval: explain %s: %w: %w", dir, fault.Of(err), err)
 	}
-	return f.SuitePath, nil
+	return f, nil
 }

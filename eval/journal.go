@@ -2,7 +2,6 @@ package eval
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ import (
 // holds in memory only what it needs to go on.
 const journalName = "journal.jsonl"
 
-// A plan is the first line of a journal: what was asked for.
-type plan struct {
+// A journalHeader is the first line of a journal: the plan.
+type journalHeader struct {
 	Version     int      `json:"version"` // journalVersion
 	Suite       string   `json:"suite"`
 	Config      string   `json:"config,omitempty"`
@@ -57,8 +56,8 @@ type Made struct {
 
 const journalVersion = 1
 
-// A done line is one execution that ended.
-type done struct {
+// A journalEntry is the line of an execution that ended.
+type journalEntry struct {
 	Case   string           `json:"case"`
 	Runner string           `json:"runner"`
 	Result *ExecutionResult `json:"result"`
@@ -78,22 +77,22 @@ type journal struct {
 type span struct{ at, size int64 }
 
 // newJournal begins the journal of a run.
-func newJournal(dir string, p plan) (*journal, error) {
+func newJournal(dir string, p journalHeader) (*journal, error) {
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("eval: begin the journal: %w: %w", fault.Of(err), err)
 	}
 	j := &journal{dir: dir, file: f}
-	if err := j.hold(); err != nil {
+	if err := j.takeLock(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	_, err = j.add(p)
 	return j, err
 }
 
-// hold makes sure that no other process writes to the journal. The lock ends with the
-// process, whatever ends that.
-func (j *journal) hold() error {
+// takeLock takes the flock of the journal, so that no other process writes to it. The
+// kernel releases it when the process ends.
+func (j *journal) takeLock() error {
 	j.lock = flock.New(filepath.Join(j.dir, journalName), flock.SetFlag(os.O_RDWR))
 	ok, err := j.lock.TryLock()
 	if err != nil {
@@ -107,7 +106,7 @@ func (j *journal) hold() error {
 
 // add appends a line, whole or not at all as far as a reader is concerned.
 func (j *journal) add(v any) (span, error) {
-	data, err := encodeLine(v)
+	data, err := encodeJSON(v, "")
 	if err != nil {
 		return span{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Internal, err)
 	}
@@ -123,28 +122,20 @@ func (j *journal) add(v any) (span, error) {
 	return s, nil
 }
 
-func encodeLine(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
-}
-
 // read returns a line that was written.
-func (j *journal) read(s span) (*done, error) {
+func (j *journal) read(s span) (*journalEntry, error) {
 	data := make([]byte, s.size)
 	j.mu.Lock()
 	_, err := j.file.ReadAt(data, s.at)
 	j.mu.Unlock()
-	var d done
+	var d journalEntry
 	if err == nil {
 		err = json.Unmarshal(data, &d)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("eval: read the journal: %w: %w", fault.Of(err), err)
 	}
-	again(d.Result)
+	expandResult(d.Result)
 	return &d, nil
 }
 
@@ -157,8 +148,8 @@ func (j *journal) close() error {
 // openJournal opens the journal of a run that was cut short, and returns its plan
 // and where each execution's line is. What comes after the last whole line is cut
 // off.
-func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error) {
-	var p plan
+func openJournal(dir string, each func(d *journalEntry, at span)) (*journal, journalHeader, error) {
+	var p journalHeader
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, p, fmt.Errorf("eval: the run in %s: %w: there is no %s: it is not the directory of a run", dir, fault.NotFound, journalName)
@@ -167,7 +158,7 @@ func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error
 		return nil, p, fmt.Errorf("eval: the run in %s: %w: %w", dir, fault.Of(err), err)
 	}
 	j := &journal{dir: dir, file: f}
-	if err := j.hold(); err != nil {
+	if err := j.takeLock(); err != nil {
 		return nil, p, errors.Join(err, f.Close())
 	}
 	good, err := readJournal(f, &p, each)
@@ -182,7 +173,7 @@ func openJournal(dir string, each func(d *done, at span)) (*journal, plan, error
 }
 
 // readJournal reads whole lines, and returns where they end.
-func readJournal(r io.Reader, p *plan, each func(d *done, at span)) (good int64, err error) {
+func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at span)) (good int64, err error) {
 	lines := bufio.NewReaderSize(r, 1<<16)
 	for n := 0; ; n++ {
 		line, err := lines.ReadBytes('\n')
@@ -200,11 +191,11 @@ func readJournal(r io.Reader, p *plan, each func(d *done, at span)) (good int64,
 				return 0, fmt.Errorf("%w: the journal is of version %d; this program reads %d", fault.InvalidArgument, p.Version, journalVersion)
 			}
 		} else {
-			var d done
+			var d journalEntry
 			if err := json.Unmarshal(line, &d); err != nil || d.Result == nil {
 				return good, nil // a crash left it: this execution runs again
 			}
-			again(d.Result)
+			expandResult(d.Result)
 			each(&d, span{good, int64(len(line))})
 		}
 		good += int64(len(line))

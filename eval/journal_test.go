@@ -17,11 +17,11 @@ import (
 
 func TestJournalGoesOnAfterACrash(t *testing.T) {
 	dir := t.TempDir()
-	j, err := newJournal(dir, plan{Version: journalVersion, Suite: "s", Cases: []string{"a", "b"}, Runners: []string{"r"}})
+	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "s", Cases: []string{"a", "b"}, Runners: []string{"r"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.add(done{"a", "r", &ExecutionResult{Passed: true, Report: session.Empty(session.Runner{}, "p")}}); err != nil {
+	if _, err := j.add(journalEntry{"a", "r", &ExecutionResult{Passed: true, Report: session.Empty(session.Runner{}, "p")}}); err != nil {
 		t.Fatal(err)
 	}
 	j.close()
@@ -33,14 +33,14 @@ func TestJournalGoesOnAfterACrash(t *testing.T) {
 	f.WriteString(`{"case":"b","runner":"r","result":{"pas`) // the process died here
 	f.Close()
 	var cases []string
-	j, p, err := openJournal(dir, func(d *done, _ span) { cases = append(cases, d.Case) })
+	j, p, err := openJournal(dir, func(d *journalEntry, _ span) { cases = append(cases, d.Case) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Join(cases, " ") != "a" || p.Suite != "s" {
 		t.Errorf("the journal has %v of %q", cases, p.Suite)
 	}
-	at, err := j.add(done{"b", "r", &ExecutionResult{}})
+	at, err := j.add(journalEntry{"b", "r", &ExecutionResult{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func TestJournalHasAReportOnce(t *testing.T) {
 				return &ExecutionResult{Passed: test.passes[n-1], DurationMs: float64(n), ExecutionDir: dir, ArtifactDir: dir, Report: r}
 			}
 			want := repeated(t.Context(), &execution{c: &plannedCase{}, runner: &plannedRunner{}}, test.repeat, test.retries, try, nil)
-			j, err := newJournal(t.TempDir(), plan{Version: journalVersion})
+			j, err := newJournal(t.TempDir(), journalHeader{Version: journalVersion})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer j.close()
-			at, err := j.add(done{"c", "r", once(want)})
+			at, err := j.add(journalEntry{"c", "r", compactResult(want)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,17 +105,17 @@ func TestJournalHasAReportOnce(t *testing.T) {
 // changes nothing.
 func TestOneProcessRunsARun(t *testing.T) {
 	dir := t.TempDir()
-	j, err := newJournal(dir, plan{Version: journalVersion, Suite: "s"})
+	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openJournal(dir, func(*done, span) {}); fault.Of(err) != fault.WrongState {
+	if _, _, err := openJournal(dir, func(*journalEntry, span) {}); fault.Of(err) != fault.WrongState {
 		t.Errorf("a run that is under way is resumed: %v", err)
 	}
 	if err := j.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, _, err := openJournal(dir, func(*done, span) {})
+	again, _, err := openJournal(dir, func(*journalEntry, span) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +132,8 @@ func FuzzReadJournal(f *testing.F) {
 	f.Add([]byte("{\"version\":1}\n{\"case\":\"a\",\"runner\":\"r\",\"result\":{}}\n{"))
 	f.Add([]byte(""))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var p plan
-		good, err := readJournal(bytes.NewReader(data), &p, func(d *done, at span) {
+		var p journalHeader
+		good, err := readJournal(bytes.NewReader(data), &p, func(d *journalEntry, at span) {
 			if d.Result == nil || at.at+at.size > int64(len(data)) {
 				t.Errorf("a line at %v of %d bytes", at, len(data))
 			}

@@ -13,8 +13,8 @@ import (
 
 // judgeOf returns what asks a model for the assertions of a session, nil where none
 // is configured. client is how it asks; nil is the usual way.
-func (m *matrix) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
-	cfg := m.opts.config.Croft.Judge
+func (r *sessionRunner) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
+	cfg := r.plan.config.Croft.Judge
 	if cfg == nil {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (m *matrix) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
 			c.Model = q.Model
 		}
 		if cfg.KeyEnv != "" {
-			if c.Key = os.Getenv(cfg.KeyEnv); c.Key == "" && m.opts.replay == "" {
+			if c.Key = os.Getenv(cfg.KeyEnv); c.Key == "" && r.plan.Replay == "" {
 				return suite.Judgement{}, fmt.Errorf("eval: judge: %w: croft.judge names the variable %s, which is not set", fault.Unauthenticated, cfg.KeyEnv)
 			}
 		}

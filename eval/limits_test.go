@@ -13,7 +13,7 @@ import (
 // best effort.
 func TestThePlainHostHasNoLimits(t *testing.T) {
 	for _, r := range driver.Resources {
-		req := eval.PlaceRequest{Dir: t.TempDir(), InPlace: true, Limits: driver.Limits{r.Name: {Max: 1 << 30}}}
+		req := eval.EnvSpec{Dir: t.TempDir(), InPlace: true, Limits: driver.Limits{r.Name: {Max: 1 << 30}}}
 		_, err := eval.Host{}.Open(t.Context(), req)
 		if fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "limit "+string(r.Name)) {
 			t.Errorf("limit %s gives %v, want Unsupported with its name", r.Name, err)

@@ -53,16 +53,16 @@ func bin(t *testing.T, name string) string {
 	return path
 }
 
-// fenced returns places behind a fence.
+// fenced returns envs behind a fence.
 func fenced(t *testing.T) *eval.Sandbox {
 	t.Helper()
-	inside := &eval.Inside{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
+	inside := &eval.LoopbackServer{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
 	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return &eval.Sandbox{Provider: p, Inside: inside}
+	return &eval.Sandbox{Provider: p, Loopback: inside}
 }
 
 // stub is an agent that writes what Claude Code does, and does what its prompt
@@ -149,7 +149,7 @@ func of(t *testing.T, r *eval.Result, id string) *eval.ExecutionResult {
 }
 
 // everywhere runs a test behind the fence and on the plain host.
-func everywhere(t *testing.T, f func(t *testing.T, places eval.Places)) {
+func everywhere(t *testing.T, f func(t *testing.T, envs eval.EnvFactory)) {
 	t.Run("sandbox", func(t *testing.T) { f(t, fenced(t)) })
 	t.Run("host", func(t *testing.T) { f(t, eval.Host{}) })
 }

@@ -94,7 +94,7 @@ func sessionDir(executionDir string, repetition, session int) string {
 }
 
 // within reports whether path is dir or lies in it. Both are clean.
-func within(dir, path string) bool {
+func inDir(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -101,7 +101,7 @@ func usd(x *float64) string {
 // fileText is the beginning of a file, "" where there is none.
 func fileText(path string) string {
 	const most = 64 << 10
-	data, err := readOurs(path, most)
+	data, err := readOwnFile(path, most)
 	if err != nil {
 		return "" // what can't be read is not shown
 	}
@@ -120,8 +120,8 @@ func trace(e *ErrorInfo) string {
 	return head + "\n" + e.Stack
 }
 
-// deeds are what an agent did, as far as a page shows it.
-type deeds struct {
+// activity are what an agent did, as far as a page shows it.
+type activity struct {
 	*session.Report
 	Tools  []string // with how often each was called
 	Skills []string
@@ -129,10 +129,10 @@ type deeds struct {
 }
 
 // didIn is what an agent did, from its report; nil where that can't be read.
-func didIn(e *ExecutionResult) *deeds {
+func didIn(e *ExecutionResult) *activity {
 	const most, commands, requests = 8 << 20, 100, 50
-	data, err := readOurs(filepath.Join(e.ArtifactDir, "report.json"), most)
-	d := &deeds{Report: new(session.Report)}
+	data, err := readOwnFile(filepath.Join(e.ArtifactDir, "report.json"), most)
+	d := &activity{Report: new(session.Report)}
 	if err != nil || json.Unmarshal(data, d.Report) != nil {
 		return nil
 	}

@@ -148,13 +148,13 @@ func TestConsoleIsShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &matrix{reporters: []Reporter{r, &jsonReporter{out: io.Discard}}, notes: func(string, ...any) { t.Errorf("%s: it is noted, too", name) }}
+		m := &notifier{reporters: []Reporter{r, finalReporter(func(*Result) error { return nil })}, notes: func(string, ...any) { t.Errorf("%s: it is noted, too", name) }}
 		if m.console("a > main", logs); out.String() != want {
 			t.Errorf("%s: %q, want %q", name, out.String(), want)
 		}
 	}
 	noted := ""
-	m := &matrix{reporters: []Reporter{&jsonReporter{out: io.Discard}}, notes: func(format string, args ...any) { noted += fmt.Sprintf(format, args...) }}
+	m := &notifier{reporters: []Reporter{finalReporter(func(*Result) error { return nil })}, notes: func(format string, args ...any) { noted += fmt.Sprintf(format, args...) }}
 	if m.console("a > main", logs); noted+"\n" != want {
 		t.Errorf("noted: %q, want %q", noted, want)
 	}

@@ -1,17 +1,18 @@
 package eval
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
 
-// A Reporter is told of a run as it goes on, one event at a time. What it returns
-// is told to the user and changes nothing.
+// A Reporter gets the events of a run, one at a time. The error that it returns
+// is noted and changes nothing.
 type Reporter interface {
 	Report(e Event) error
 }
@@ -80,62 +81,8 @@ type Context struct {
 	inPlace bool // agents work in Cwd
 }
 
-// context describes the run.
-func (m *matrix) context() *Context {
-	c := &Context{
-		IsInteractive: m.interactive, Cwd: m.opts.dir, WorkspaceMode: m.provision.spec.Mode, SuitePath: m.opts.suite.Path(), ArtifactDir: m.runDir,
-		SelectedCaseCount: len(m.cases), SelectedRunnerCount: len(m.runners), SelectedExecutionCount: len(m.executions), Repeat: m.opts.repeat,
-		ScheduleMode: m.opts.schedule, MaxParallel: m.opts.schedule.lanes(m.opts.maxParallel), CaseFilter: strings.Join(m.opts.caseFilter, ","),
-		RunnerFilter: strings.Join(m.opts.runnerFilter, ","), TagFilter: m.opts.tags, DeclaredTags: m.declaredTags(), Provider: m.opts.places.Kind(), Notices: m.notices,
-	}
-	if m.provision.spec.InPlace() {
-		c.Cwd, c.inPlace = m.provision.cwd, true
-	}
-	return c
-}
-
-func (c *plannedCase) info() CaseInfo {
-	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
-}
-
-// tell hands an event to all reporters, one after the other.
-func (m *matrix) tell(e Event) {
-	e.Context = m.described
-	for _, r := range m.reporters {
-		if err := r.Report(e); err != nil {
-			m.note("eval: reporter: %v", err)
-		}
-	}
-}
-
-// about is an event about a case.
-func (m *matrix) about(h Hook, c *plannedCase) Event {
-	info := c.info()
-	return Event{Hook: h, Case: &info, CaseIndex: c.index + 1, TotalCases: len(m.cases)}
-}
-
-func (m *matrix) tellStart() {
-	m.described = m.context()
-	e := Event{Hook: OnSuiteStart, StartedAt: m.startedAt}
-	for _, c := range m.cases {
-		e.Cases = append(e.Cases, c.info())
-	}
-	for _, r := range m.runners {
-		e.Runners = append(e.Runners, r.info)
-	}
-	for _, r := range m.results {
-		if r != nil {
-			m.described.Done++
-		}
-	}
-	m.tell(e)
-	if f, ok := m.opts.suite.(file); ok {
-		m.console("", f.Logs)
-	}
-}
-
 // ReporterNames are the reporters that are built in.
-var ReporterNames = []string{"standard", "json", "json-summary", "github-actions", "html", "junit", "markdown"}
+var ReporterNames = suite.Reporters
 
 // A ReporterConfig says how a built-in reporter writes.
 type ReporterConfig struct {
@@ -152,9 +99,9 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	case "", "standard":
 		return newStandard(cfg), nil
 	case "json":
-		return &jsonReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error { return copyResults(cfg.Out, r) }), nil
 	case "json-summary":
-		return &jsonReporter{out: cfg.Out, summary: true}, nil
+		return finalReporter(func(r *Result) error { return writeSummary(cfg.Out, r) }), nil
 	case "github-actions":
 		return &githubReporter{standard: newStandard(ReporterConfig{Out: jobLog{cfg.Out}}), out: cfg.Out, summary: cfg.Summary}, nil
 	case "html":
@@ -163,9 +110,14 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 		}
 		return &htmlReporter{standard: newStandard(cfg)}, nil
 	case "junit":
-		return &junitReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error { return writeJUnit(cfg.Out, r) }), nil
 	case "markdown":
-		return &markdownReporter{out: cfg.Out}, nil
+		return finalReporter(func(r *Result) error {
+			var b bytes.Buffer
+			writeMarkdown(&b, r, 0)
+			_, err := cfg.Out.Write(b.Bytes())
+			return err
+		}), nil
 	}
 	return nil, fmt.Errorf("eval: reporter %q: %w: expected one of %s, or the path of a module", name, fault.InvalidArgument, strings.Join(ReporterNames, ", "))
 }

@@ -1,8 +1,6 @@
 package eval
 
 import (
-	"io"
-	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/eval/session"
@@ -17,7 +15,7 @@ type Requests struct {
 	all map[string][]session.Request // guarded by mu; by workspace
 }
 
-// maxRequests is how many requests of one session are told.
+// maxRequests is how many requests of one session are kept.
 const maxRequests = 1000
 
 // Emit takes an event.
@@ -77,5 +75,3 @@ func (r *Requests) forget(workspace string) {
 	defer r.mu.Unlock()
 	delete(r.all, workspace)
 }
-
-func stringReader(s string) io.Reader { return strings.NewReader(s) }

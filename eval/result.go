@@ -133,17 +133,13 @@ func summarize(cases []CaseResult, runners []session.Runner) []RunnerSummary {
 func summarizeRunner(r session.Runner, results []*ExecutionResult) RunnerSummary {
 	s := RunnerSummary{Runner: r, TotalCases: len(results)}
 	var durations, cost []float64
-	var counts [5][]float64
+	var reports []*session.Report
 	for _, e := range results {
 		if e.Passed {
 			s.PassedCases++
 		}
 		durations = append(durations, e.DurationMs)
-		for i, n := range tokenCounts(e.Report) {
-			if n != nil {
-				counts[i] = append(counts[i], *n)
-			}
-		}
+		reports = append(reports, e.Report)
 		for _, one := range e.allSessions() {
 			if one.Report != nil && one.Report.Cost != nil {
 				cost = append(cost, one.Report.Cost.USD)
@@ -154,8 +150,8 @@ func summarizeRunner(r session.Runner, results []*ExecutionResult) RunnerSummary
 		s.SuccessRate = float64(s.PassedCases) / float64(len(results))
 		s.AverageDurationMs = mean(durations)
 	}
-	s.AverageInputTokens, s.AverageOutputTokens, s.AverageReasoningTokens = meanOf(counts[0]), meanOf(counts[1]), meanOf(counts[2])
-	s.AverageCacheTokens, s.AverageTotalTokens = meanOf(counts[3]), meanOf(counts[4])
+	n := meanCounts(reports)
+	s.AverageInputTokens, s.AverageOutputTokens, s.AverageReasoningTokens, s.AverageCacheTokens, s.AverageTotalTokens = n[0], n[1], n[2], n[3], n[4]
 	if len(cost) > 0 {
 		s.CostUSD = new(sum(cost))
 	}
@@ -172,12 +168,30 @@ func (e *ExecutionResult) allSessions() []*ExecutionResult {
 	return all
 }
 
-// tokenCounts are the five counts of a report: input, output, reasoning, cache,
-// total.
+// countNames are the names of tokenCounts.
+var countNames = []string{"inputTokens", "outputTokens", "reasoningTokens", "cacheTokens", "totalTokens"}
+
+// tokenCounts are the five counts of a report, as countNames names them.
 func tokenCounts(r *session.Report) [5]*float64 {
 	if r == nil {
 		return [5]*float64{}
 	}
 	u := r.Usage
 	return [5]*float64{u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CacheTokens, u.TotalTokens}
+}
+
+// meanCounts are the means of tokenCounts over the reports that have them.
+func meanCounts(reports []*session.Report) (means [5]*float64) {
+	var counts [5][]float64
+	for _, r := range reports {
+		for i, n := range tokenCounts(r) {
+			if n != nil {
+				counts[i] = append(counts[i], *n)
+			}
+		}
+	}
+	for i := range counts {
+		means[i] = meanOf(counts[i])
+	}
+	return means
 }

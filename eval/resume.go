@@ -10,72 +10,82 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// resume goes on with the run in o.Resume: what its journal has is done. The plan
-// is that of the journal.
-func (m *matrix) resume(o *Options) error {
-	dir := o.Resume
-	real, err := filepath.EvalSymlinks(dir)
+// resume opens the journal of the run in o.Resume and takes over its plan: what the
+// journal has is done.
+func (r *results) resume(p *plan) error {
+	dir, err := filepath.EvalSymlinks(p.Resume)
 	if err == nil {
-		real, err = filepath.Abs(real)
+		dir, err = filepath.Abs(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("eval: resume %s: %w: %w", dir, fault.Of(err), err)
+		return fmt.Errorf("eval: resume %s: %w: %w", p.Resume, fault.Of(err), err)
 	}
-	m.runDir = real
 	type key struct{ c, r string }
-	was := map[key]done{}
-	at := map[key]span{}
-	j, p, err := openJournal(real, func(d *done, s span) {
+	was, at := map[key]*ExecutionResult{}, map[key]span{}
+	j, header, err := openJournal(dir, func(d *journalEntry, s span) {
 		k := key{d.Case, d.Runner}
-		was[k], at[k] = done{d.Case, d.Runner, light(d.Result)}, s
+		was[k], at[k] = summary(d.Result), s
 	})
 	if err != nil {
 		return err
 	}
-	m.journal = j
-	if p.Made != nil {
-		if err := m.made(o).like(p.Made); err != nil {
-			return err
-		}
+	r.journal = j
+	if header.Made != nil {
+		err = p.made().like(header.Made)
 	}
-	if err := m.adopt(p); err != nil {
+	if err == nil {
+		err = p.adopt(header)
+	}
+	if err != nil {
 		return errors.Join(err, j.close())
 	}
-	m.plan()
-	for _, e := range m.executions {
+	p.expand(dir)
+	r.makeRoom()
+	for _, e := range p.executions {
 		k := key{e.c.ID, e.runner.info.ID}
-		if d, ok := was[k]; ok {
-			m.results[e.index], m.spans[e.index] = d.Result, at[k]
-			m.begun[e.c] = true
-			m.ended[e.c]++
+		if res := was[k]; res != nil {
+			r.list[e.index], r.spans[e.index] = res, at[k]
+			e.c.begun = true
 		}
 	}
 	return nil
 }
 
-// adopt takes over what the plan of a run says.
-func (m *matrix) adopt(p plan) error {
-	if p.Suite != m.opts.suite.Path() {
-		return fmt.Errorf("eval: resume: %w: the run is of %s, and this suite is %s", fault.InvalidArgument, p.Suite, m.opts.suite.Path())
+// adopt takes over what the journal of a run says.
+func (p *plan) adopt(h journalHeader) error {
+	if h.Suite != p.suite.Path() {
+		return fmt.Errorf("eval: resume: %w: the run is of %s, and this suite is %s", fault.InvalidArgument, h.Suite, p.suite.Path())
 	}
-	m.opts.repeat, m.opts.repeatFailure, m.startedAt = p.Repeat, p.RepeatFail, p.StartedAt
-	if t, err := time.Parse(time.RFC3339, p.StartedAt); err == nil {
-		m.started = t
+	p.Repeat, p.RepeatFailure, p.Tags, p.startedAt = h.Repeat, &h.RepeatFail, h.Tags, h.StartedAt
+	if t, err := time.Parse(time.RFC3339, h.StartedAt); err == nil {
+		p.started = t
 	}
-	m.opts.tags = p.Tags
-	m.cases = slices.DeleteFunc(m.cases, func(c *plannedCase) bool { return !slices.Contains(p.Cases, c.ID) })
-	m.runners = slices.DeleteFunc(m.runners, func(r *plannedRunner) bool { return !slices.Contains(p.Runners, r.info.ID) })
-	for i, c := range m.cases {
+	p.cases = slices.DeleteFunc(p.cases, func(c *plannedCase) bool { return !slices.Contains(h.Cases, c.ID) })
+	p.runners = slices.DeleteFunc(p.runners, func(r *plannedRunner) bool { return !slices.Contains(h.Runners, r.info.ID) })
+	for i, c := range p.cases {
 		c.index = i
 	}
-	for i, r := range m.runners {
+	for i, r := range p.runners {
 		r.index = i
 	}
-	if len(m.cases) != len(p.Cases) || len(m.runners) != len(p.Runners) {
+	if len(p.cases) != len(h.Cases) || len(p.runners) != len(h.Runners) {
 		return fmt.Errorf("eval: resume: %w: the suite or its configuration lacks what the run was of: %d of %d cases and %d of %d runners are there",
-			fault.InvalidArgument, len(m.cases), len(p.Cases), len(m.runners), len(p.Runners))
+			fault.InvalidArgument, len(p.cases), len(h.Cases), len(p.runners), len(h.Runners))
 	}
 	return nil
+}
+
+// header is the plan as the journal has it.
+func (p *plan) header() journalHeader {
+	h := journalHeader{Version: journalVersion, Suite: p.suite.Path(), Config: p.config.Path, StartedAt: p.startedAt, Tags: p.Tags, Schedule: p.Schedule,
+		MaxParallel: p.MaxParallel, Repeat: p.Repeat, RepeatFail: *p.RepeatFailure, Provider: p.Envs.Kind(), Cwd: p.Dir, Made: p.made()}
+	for _, c := range p.cases {
+		h.Cases = append(h.Cases, c.ID)
+	}
+	for _, r := range p.runners {
+		h.Runners = append(h.Runners, r.info.ID)
+	}
+	return h
 }
 
 // like refuses to go on with a run in another way than it was begun: its results
@@ -92,10 +102,10 @@ func (m *Made) like(was *Made) error {
 }
 
 // made is how this run is made.
-func (m *matrix) made(o *Options) *Made {
-	made := &Made{Provider: m.opts.places.Kind(), Tools: o.Toolset, Record: m.opts.record, Replay: m.opts.replay,
-		AllowNet: o.AllowNet, NoModelNet: o.NoModelNet, Read: o.Read, Limits: o.Limits}
-	if s, ok := m.opts.places.(*Sandbox); ok {
+func (p *plan) made() *Made {
+	made := &Made{Provider: p.Envs.Kind(), Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
+		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
+	if s, ok := p.Envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation
 	}
 	return made
@@ -109,7 +119,7 @@ type Begun struct {
 
 // Resumable returns what is known of the run in dir.
 func Resumable(dir string) (*Begun, error) {
-	j, p, err := openJournal(dir, func(*done, span) {})
+	j, p, err := openJournal(dir, func(*journalEntry, span) {})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 	dir := t.TempDir()
 	want := &Made{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
 		Read: []string{"/dir"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
-	j, err := newJournal(dir, plan{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Made: want})
+	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Made: want})
 	if err != nil {
 		t.Fatal(err)
 	}

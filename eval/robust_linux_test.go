@@ -35,7 +35,7 @@ export default [
   { id: "breaks-artifacts", prompt: "true", assert: ok },
   { id: "fine", prompt: "cat a.txt && echo b > b.txt", assert(r) { assert.equal(r.files.changed[0].path, "b.txt"); } },
 ];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t), Schedule: eval.Parallel, MaxParallel: 4})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t), Schedule: eval.Parallel, MaxParallel: 4})
 	for id, want := range map[string]string{"hangs": "timeout", "deaf": "timeout", "floods": "", "forks": "", "deletes": "", "breaks-artifacts": "", "fine": ""} {
 		e, class := of(t, r, id), ""
 		if e.FailureClass != nil {
@@ -58,8 +58,8 @@ export default [
 
 // TestDiskLimit: an agent that fills its disk fails alone.
 func TestDiskLimit(t *testing.T) {
-	places := fenced(t)
-	traits, err := places.Provider.Probe(t.Context())
+	envs := fenced(t)
+	traits, err := envs.Provider.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestDiskLimit(t *testing.T) {
 	}
 	dir := project(t, map[string]string{"template/a.txt": "a", "suite.mjs": isolated(`templateDir: "./template"`) + `
 export default [{ id: "fills", prompt: "cat a.txt && head -c 100000000 /dev/zero > big", assert() {} }, { id: "fine", prompt: "cat a.txt", assert() {} }];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Limits: driver.Limits{driver.ResourceDisk: {Max: 32 << 20}}})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Limits: driver.Limits{driver.ResourceDisk: {Max: 32 << 20}}})
 	if e := of(t, r, "fills"); e.Passed || e.FailureOrigin != eval.OriginRunner {
 		t.Errorf("fills: %+v", e)
 	}
@@ -96,7 +96,7 @@ export default Array.from({ length: 6 }, (_, i) => ({ id: "case-" + i, prompt: "
 // TestInterruptAndResume: a run that is ended keeps what is done, and goes on from
 // there.
 func TestInterruptAndResume(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a", "shared/log": ""})
 		if err := os.Chmod(filepath.Join(dir, "shared"), 0o777); err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func TestInterruptAndResume(t *testing.T) {
 				time.AfterFunc(300*time.Millisecond, cancel)
 			}
 		})
-		r, err := eval.Run(ctx, eval.File(s), cfg, &eval.Options{Places: places, Dir: dir, Reporters: []eval.Reporter{stop}, Note: t.Logf})
+		r, err := eval.Run(ctx, eval.File(s), cfg, &eval.Options{Envs: envs, Dir: dir, Reporters: []eval.Reporter{stop}, Note: t.Logf})
 		if !errors.Is(err, fault.Canceled) || r == nil || !r.Croft.Interrupted || len(r.Cases) != 3 {
 			t.Fatalf("interrupted: %v, %+v", err, r)
 		}
@@ -134,7 +134,7 @@ func TestInterruptAndResume(t *testing.T) {
 			t.Fatal(err)
 		}
 		var ran []string
-		again, err := eval.Run(t.Context(), eval.File(s), cfg, &eval.Options{Places: places, Dir: dir, Resume: r.ArtifactDir, Note: t.Logf,
+		again, err := eval.Run(t.Context(), eval.File(s), cfg, &eval.Options{Envs: envs, Dir: dir, Resume: r.ArtifactDir, Note: t.Logf,
 			Reporters: []eval.Reporter{stopper(func(e eval.Event) {
 				if e.Hook == eval.OnRunnerStart {
 					ran = append(ran, e.Case.ID)

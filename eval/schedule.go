@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -21,26 +22,19 @@ const (
 	ByRunner Schedule = "isolated-by-runner" // one per runner, up to max-parallel runners
 )
 
-// Schedules lists them.
-var Schedules = []Schedule{Serial, Parallel, ByRunner}
-
 // ParseSchedule reads a schedule; "" is serial.
 func ParseSchedule(s string) (Schedule, error) {
 	if s == "" {
 		return Serial, nil
 	}
-	if !slices.Contains(Schedules, Schedule(s)) {
-		var names []string
-		for _, k := range Schedules {
-			names = append(names, string(k))
-		}
-		return "", fmt.Errorf("eval: schedule %q: %w: expected one of: %s", s, fault.InvalidArgument, strings.Join(names, ", "))
+	if !slices.Contains(suite.Schedules, s) {
+		return "", fmt.Errorf("eval: schedule %q: %w: expected one of: %s", s, fault.InvalidArgument, strings.Join(suite.Schedules, ", "))
 	}
 	return Schedule(s), nil
 }
 
-// lanes returns how many executions may run at once.
-func (s Schedule) lanes(maxParallel int) int {
+// workers returns how many executions may run at once.
+func (s Schedule) workers(maxParallel int) int {
 	switch {
 	case s == Serial:
 		return 1
@@ -51,29 +45,26 @@ func (s Schedule) lanes(maxParallel int) int {
 	}
 }
 
-// run calls do for each execution, in the order of the schedule. lane of an
-// execution is whose turn it is part of; it returns when all that were started
-// have ended. Where ctx ends no further one is started.
-func (s Schedule) run(ctx context.Context, n, maxParallel int, lane func(i int) int, do func(ctx context.Context, i int)) {
-	queues := make([][]int, 0, n)
-	if s == ByRunner {
-		at := map[int]int{}
-		for i := range n {
-			l := lane(i)
-			if _, ok := at[l]; !ok {
-				at[l] = len(queues)
-				queues = append(queues, nil)
-			}
-			queues[at[l]] = append(queues[at[l]], i)
+// run calls do for each execution, in the order of the schedule. queueOf
+// returns the queue of an execution, for isolated-by-runner. run returns when all that
+// were started have ended. Where ctx ends no further one is started.
+func (s Schedule) run(ctx context.Context, n, maxParallel int, queueOf func(i int) int, do func(ctx context.Context, i int)) {
+	var queues [][]int
+	at := map[int]int{}
+	for i := range n {
+		key := i
+		if s == ByRunner {
+			key = queueOf(i)
 		}
-	} else {
-		for i := range n {
-			queues = append(queues, []int{i})
+		if _, ok := at[key]; !ok {
+			at[key] = len(queues)
+			queues = append(queues, nil)
 		}
+		queues[at[key]] = append(queues[at[key]], i)
 	}
 	next := make(chan []int)
 	var wg sync.WaitGroup
-	for range min(s.lanes(maxParallel), len(queues)) {
+	for range min(s.workers(maxParallel), len(queues)) {
 		wg.Go(func() {
 			for queue := range next {
 				for _, i := range queue {

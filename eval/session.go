@@ -14,55 +14,64 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// session runs one session: a workspace is prepared, the agent works in it, what
+// A sessionRunner runs the sessions of a run.
+type sessionRunner struct {
+	plan     *plan
+	envs     *environments
+	prefetch *prefetch
+	tapes    *tapes
+	notify   *notifier
+}
+
+// run runs one session: a workspace is prepared, the agent works in it, what
 // it did is looked at and judged, and the workspace is removed or kept. It returns
 // nil where ctx ended first.
-func (m *matrix) session(ctx context.Context, e *execution, dir string) *ExecutionResult {
+func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *ExecutionResult {
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
-	if err := m.artifacts(e, dir); err != nil {
+	if err := makeArtifacts(r.plan.runDir, e, dir); err != nil {
 		fail(res, OriginWorkspace, err)
-		return m.classified(ctx, e, res)
+		return r.classify(ctx, e, res)
 	}
 	if e.runner.rejected.Load() {
-		m.refuse(e, res)
-		return m.classified(ctx, e, m.written(res, nil))
+		r.refuse(e, res)
+		return r.classify(ctx, e, r.writeArtifacts(res, nil))
 	}
-	outcome, cwd := m.inWorkspace(ctx, e, res)
+	outcome, cwd := r.inWorkspace(ctx, e, res)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if res.FailureOrigin == OriginModelRejected {
 		e.runner.rejected.Store(true)
 	}
-	if err := retakeAll(dir); err != nil {
-		m.note("eval: %s: %v", e.name(), err)
+	if err := removeAllForged(dir); err != nil {
+		r.notify.note("eval: %s: %v", e.name(), err)
 	}
-	m.written(res, outcome)
+	r.writeArtifacts(res, outcome)
 	if outcome != nil {
-		m.console(e.name(), outcome.Logs)
+		r.notify.console(e.name(), outcome.Logs)
 	}
-	m.questions(e, res, outcome, cwd)
-	return m.classified(ctx, e, res)
+	r.writeQuestions(e, res, outcome, cwd)
+	return r.classify(ctx, e, res)
 }
 
-// artifacts makes the directory of a session. That of a further try lies in the one
+// makeArtifacts makes the directory of a session. That of a further try lies in the one
 // that the agent had before.
-func (m *matrix) artifacts(e *execution, dir string) error {
-	rel, err := filepath.Rel(m.runDir, dir)
+func makeArtifacts(runDir string, e *execution, dir string) error {
+	rel, err := filepath.Rel(runDir, dir)
 	if err != nil {
 		return fmt.Errorf("eval: make %s: %w: %w", dir, fault.Internal, err)
 	}
 	if filepath.Dir(dir) == e.dir { // what is prepared ahead of its turn has it already
-		_, err = ownDir(m.runDir, rel)
+		_, err = ownDir(runDir, rel)
 	} else {
-		_, err = freshDir(m.runDir, rel)
+		_, err = freshDir(runDir, rel)
 	}
 	return err
 }
 
 // refuse is the result of an execution whose runner's model is known not to be
 // had.
-func (m *matrix) refuse(e *execution, res *ExecutionResult) {
+func (r *sessionRunner) refuse(e *execution, res *ExecutionResult) {
 	fail(res, OriginModelRejected, &plainError{fault.Unsupported, fmt.Sprintf("Runner rejected configured model %q during initial execution.", e.runner.info.Agent.Model)})
 }
 
@@ -74,9 +83,9 @@ func fail(res *ExecutionResult, origin Origin, err error) {
 
 // inWorkspace does the work of a session between the preparation and the end of
 // its workspace.
-func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
+func (r *sessionRunner) inWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
 	start := time.Now()
-	d, err := m.ahead.take(ctx, e, res.ArtifactDir)
+	d, err := r.prefetch.take(ctx, e, res.ArtifactDir)
 	res.PreparationMs = millis(time.Since(start))
 	started := time.Now()
 	if err != nil {
@@ -87,21 +96,21 @@ func (m *matrix) inWorkspace(ctx context.Context, e *execution, res *ExecutionRe
 		fail(res, setup.origin, err)
 		res.FailureLogPath, res.DurationMs = setup.log, millis(time.Since(start))
 	} else {
-		outcome = m.atWork(ctx, e, d, res)
+		outcome = r.runAgent(ctx, e, d, res)
 		res.DurationMs = millis(time.Since(started))
 	}
-	if d.place != nil {
-		m.opts.requests.forget(d.place.Workspace.ID())
+	if d.env != nil {
+		r.plan.Requests.forget(d.env.Workspace.ID())
 	}
 	if told, err := pruned(res.ArtifactDir); err != nil || told != "" {
-		m.note("eval: %s: %s", e.name(), errorOr(told, err))
+		r.notify.note("eval: %s: %s", e.name(), errorOr(told, err))
 	}
 	keep := !res.Passed && ctx.Err() == nil
 	if keep && d.path != "" {
 		res.WorkspacePath = d.path
 	}
-	if err := d.settle(ctx, keep, res.ArtifactDir, m.ahead.end); err != nil {
-		m.note("eval: %s: the workspace: %v", e.name(), err)
+	if err := d.end(ctx, keep, res.ArtifactDir, r.prefetch.close); err != nil {
+		r.notify.note("eval: %s: the workspace: %v", e.name(), err)
 	}
 	if p := d.file.Preserved; p != nil && !*p {
 		res.WorkspacePath = ""
@@ -118,27 +127,21 @@ func errorOr(text string, err error) string {
 
 func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
 
-// occasion says for what a workspace is prepared.
-func (m *matrix) occasion(e *execution, artifacts string) occasion {
-	return occasion{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
-		timeout: e.c.timeout, hosts: m.hosts(e.runner), read: e.runner.read}
-}
-
-// atWork lets the agent work, looks at what it did, and judges it.
-func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *ExecutionResult) *suite.Outcome {
-	was, unknown := m.provision.remember(ctx, d)
+// runAgent lets the agent work, looks at what it did, and judges it.
+func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
+	was, unknown := r.envs.snapshotBefore(ctx, d)
 	defer was.forget() //nolint:errcheck // a directory of temporary files
-	k, err := m.kitOf(ctx, e, d, res.ArtifactDir)
-	defer func() { m.letGo(e, k, res) }()
+	k, err := r.startSidecars(ctx, e, d, res.ArtifactDir)
+	defer func() { r.stopSidecars(e, k, res) }()
 	if err != nil {
 		fail(res, OriginRunner, err)
 		return nil
 	}
 	start := time.Now()
-	out, err := agent.Run(ctx, d.place, k.agent, agent.Input{
-		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.place.Dir(), Artifacts: res.ArtifactDir, UserHome: m.opts.userHome,
-		Timeout: e.c.timeout, MaxSteps: m.opts.maxSteps, Fenced: d.place.fenced, Tools: k.tools,
-		MaxOutput: m.opts.config.Croft.OutputBytes,
+	out, err := agent.Run(ctx, d.env, k.agent, agent.Input{
+		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.env.Dir(), Artifacts: res.ArtifactDir, UserHome: r.plan.UserHome,
+		Timeout: e.c.timeout, MaxSteps: r.plan.MaxSteps, Fenced: d.env.fenced, Tools: k.tools,
+		MaxOutput: r.plan.config.Croft.OutputBytes,
 	})
 	took := time.Since(start)
 	if out.Report != nil {
@@ -148,8 +151,8 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 		fail(res, OriginRunner, err)
 		return nil
 	}
-	env := m.lookedAt(ctx, e, d, res, was, unknown, took)
-	env.judge = m.judgeOf(env, k.client())
+	env := r.inspect(ctx, e, d, res, was, unknown, took)
+	env.judge = r.judgeOf(env, k.client())
 	if f := out.Failure; f != nil {
 		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
 		res.Error = &ErrorInfo{Name: f.Name, Message: f.Message}
@@ -159,20 +162,20 @@ func (m *matrix) atWork(ctx context.Context, e *execution, d *desk, res *Executi
 		}
 		return nil
 	}
-	return m.assert(ctx, e, res, env)
+	return r.assert(ctx, e, res, env)
 }
 
-// letGo ends what the session was given from outside. A tape that has not all of
+// stopSidecars ends what the session was given from outside. A tape that has not all of
 // it is a failure.
-func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
+func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionResult) {
 	if k.traffic != nil {
 		if err := k.traffic.doubt(); err != nil {
-			m.note("eval: %s: %v", e.name(), err)
+			r.notify.note("eval: %s: %v", e.name(), err)
 		}
 	}
 	if err := k.end(); err != nil {
-		m.note("eval: %s: %v", e.name(), err)
-		if res.Passed && m.opts.record != "" {
+		r.notify.note("eval: %s: %v", e.name(), err)
+		if res.Passed && r.plan.Record != "" {
 			fail(res, OriginCollection, err)
 		}
 	}
@@ -181,43 +184,43 @@ func (m *matrix) letGo(e *execution, k *kit, res *ExecutionResult) {
 // network is what an agent that has ended asked of others. A request is told when its
 // connection ends, which may be a moment after the agent did, and what an agent left
 // running keeps nobody waiting for long.
-func (m *matrix) network(ctx context.Context, p *Place) []session.Request {
+func (r *sessionRunner) network(ctx context.Context, p *Env) []session.Request {
 	const patience = 10 * time.Second
-	if p.settle != nil && m.opts.requests != nil {
+	if p.waitRequests != nil && r.plan.Requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		p.settle(soon) //nolint:errcheck // what is told by then is
+		p.waitRequests(soon) //nolint:errcheck // what has arrived by then counts
 		cancel()
 	}
-	return m.opts.requests.of(p.Workspace.ID())
+	return r.plan.Requests.of(p.Workspace.ID())
 }
 
-// lookedAt completes the report with what the workspace tells, and returns what
+// inspect completes the report with what the workspace tells, and returns what
 // assertions see.
-func (m *matrix) lookedAt(ctx context.Context, e *execution, d *desk, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
-	env := &assertEnv{desk: d, report: res.Report, why: unknown}
+func (r *sessionRunner) inspect(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
+	env := &assertEnv{preparedEnv: d, report: res.Report, why: unknown}
 	if unknown == nil {
-		env.changes, env.why = was.since(ctx, d.place.Workspace)
+		env.changes, env.why = was.since(ctx, d.env.Workspace)
 	}
 	if env.changes != nil {
 		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unified(nil)
 	}
-	res.Report.Network = m.network(ctx, d.place)
-	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: m.runDir, ArtifactDir: res.ArtifactDir,
-		Usage: usageOf(res.Report, took, len(res.Report.Network), d.place.fenced)}
-	if d.place.onHost {
-		env.info.Workspace = d.place.Dir()
+	res.Report.Network = r.network(ctx, d.env)
+	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,
+		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.fenced)}
+	if d.env.onHost {
+		env.info.Workspace = d.env.Dir()
 	}
 	return env
 }
 
 // assert judges a report.
-func (m *matrix) assert(ctx context.Context, e *execution, res *ExecutionResult, env *assertEnv) *suite.Outcome {
+func (r *sessionRunner) assert(ctx context.Context, e *execution, res *ExecutionResult, env *assertEnv) *suite.Outcome {
 	data, err := json.Marshal(res.Report)
 	if err != nil {
 		fail(res, OriginNormalization, fmt.Errorf("eval: encode the report: %w: %w", fault.Internal, err))
 		return nil
 	}
-	outcome, err := m.opts.suite.Assert(ctx, e.c.ID, data, env)
+	outcome, err := r.plan.suite.Assert(ctx, e.c.ID, data, env)
 	if err != nil {
 		fail(res, OriginAssertHook, err)
 		return nil
@@ -246,22 +249,22 @@ type explainFile struct {
 	Questions []suite.Question `json:"questions"`
 }
 
-// questions writes what may be asked about a failure.
-func (m *matrix) questions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
+// writeQuestions writes what may be asked about a failure.
+func (r *sessionRunner) writeQuestions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
 	if outcome == nil || len(outcome.Questions) == 0 {
 		return
 	}
-	f := explainFile{SuitePath: m.opts.suite.Path(), CaseID: e.c.ID, RunnerID: e.runner.info.ID, Cwd: cwd, SessionID: res.Report.SessionID, Questions: outcome.Questions}
+	f := explainFile{SuitePath: r.plan.suite.Path(), CaseID: e.c.ID, RunnerID: e.runner.info.ID, Cwd: cwd, SessionID: res.Report.SessionID, Questions: outcome.Questions}
 	if err := writeJSON(filepath.Join(res.ArtifactDir, explainName), f); err != nil {
-		m.note("eval: %v", err)
+		r.notify.note("eval: %v", err)
 	}
 }
 
-// written writes the artifacts of a session.
-func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
+// writeArtifacts writes the artifacts of a session.
+func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
 	put := func(name string, v any) {
 		if err := writeJSON(filepath.Join(res.ArtifactDir, name), v); err != nil {
-			m.note("eval: %v", err)
+			r.notify.note("eval: %v", err)
 		}
 	}
 	if res.Error != nil {
@@ -270,7 +273,7 @@ func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *Executio
 	put("report.json", res.Report)
 	if res.diff != "" {
 		if err := writeWhole(filepath.Join(res.ArtifactDir, diffName), []byte(res.diff)); err != nil {
-			m.note("eval: %v", err)
+			r.notify.note("eval: %v", err)
 		}
 	}
 	if outcome == nil {
@@ -285,24 +288,21 @@ func (m *matrix) written(res *ExecutionResult, outcome *suite.Outcome) *Executio
 	return res
 }
 
-// classified lets the case say what kind of failure it is, and whether it was
+// classify lets the case say what kind of failure it is, and whether it was
 // expected.
-func (m *matrix) classified(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
+func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
 	if !res.Passed && e.c.HasClassify {
-		if class, err := m.classify(ctx, e, res); err != nil {
-			m.note("eval: %s: classifyFailure: %v", e.name(), err)
+		var class *suite.FailureClass
+		data, err := json.Marshal(res)
+		if err == nil {
+			class, err = r.plan.suite.Classify(ctx, e.c.ID, data)
+		}
+		if err != nil {
+			r.notify.note("eval: %s: classifyFailure: %v", e.name(), err)
 		} else if class != nil {
 			res.FailureClass = &Class{ID: class.ID, Label: class.Label}
 		}
 	}
-	settleStatus(res, e.c.ExpectedFail)
+	setStatus(res, e.c.ExpectedFail)
 	return res
-}
-
-func (m *matrix) classify(ctx context.Context, e *execution, res *ExecutionResult) (*suite.FailureClass, error) {
-	data, err := json.Marshal(res)
-	if err != nil {
-		return nil, err
-	}
-	return m.opts.suite.Classify(ctx, e.c.ID, data)
 }

@@ -57,8 +57,8 @@ func TestSideBySide(t *testing.T) {
 		t.Fatalf("skillgym left %v, %v\n%s", dirs, err, said)
 	}
 	want := readRun(t, dirs[0])
-	everywhere(t, func(t *testing.T, places eval.Places) {
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, OutputDir: filepath.Join(dir, "ours-"+places.Kind())})
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, OutputDir: filepath.Join(dir, "ours-"+envs.Kind())})
 		got := readRun(t, r.ArtifactDir)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("skillgym (-) and ours (+):\n%s", diff)
@@ -152,7 +152,7 @@ func readTree(t *testing.T, dir string, out *ranRun) {
 		case "bootstrap.stdout.log":
 			out.Boot[rel] = said
 		case "explain.json":
-			out.Explain[rel] = places(said)
+			out.Explain[rel] = envs(said)
 		case "workspace.json":
 			var w map[string]any
 			if err := json.Unmarshal([]byte(said), &w); err != nil {
@@ -173,8 +173,8 @@ func readTree(t *testing.T, dir string, out *ranRun) {
 	}
 }
 
-// places takes away columns, which engines count in ways of their own.
-func places(s string) string {
+// envs takes away columns, which engines count in ways of their own.
+func envs(s string) string {
 	lines := strings.Split(s, "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, `"column"`) }), "\n")
 }
@@ -219,7 +219,7 @@ func TestPublishedExamplesRun(t *testing.T) {
 	got := map[string]string{}
 	for _, path := range suites {
 		name := filepath.Base(path)
-		r, err := tryRun(t, filepath.Dir(path), name, &eval.Options{Places: fenced(t), Runners: []string{"claude-main"}, OutputDir: t.TempDir()})
+		r, err := tryRun(t, filepath.Dir(path), name, &eval.Options{Envs: fenced(t), Runners: []string{"claude-main"}, OutputDir: t.TempDir()})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -22,10 +22,17 @@ import (
 // never answers another one. Tapes lie in a directory as artifacts do:
 // CASE/RUNNER/repeat-1.jsonl.
 
-// tapePath is where the tape of a session is, whose artifacts are in a directory of
+// tapes are the recordings of a run.
+type tapes struct {
+	record, replay string // directories; "" is none
+	runDir         string
+	rules          []driver.NetRule // that allow something
+}
+
+// path is where the tape of a session is, whose artifacts are in a directory of
 // the run.
-func (m *matrix) tapePath(below, artifacts string) (string, error) {
-	rel, err := filepath.Rel(m.runDir, artifacts)
+func (t *tapes) path(below, artifacts string) (string, error) {
+	rel, err := filepath.Rel(t.runDir, artifacts)
 	if err != nil {
 		return "", fmt.Errorf("eval: tape of %s: %w: %w", artifacts, fault.Internal, err)
 	}
@@ -68,11 +75,11 @@ func (t *traffic) answering(h http.Handler) http.Handler {
 }
 
 // settle waits until all that the agent asked is answered, and so on the tape: it may
-// have ended as soon as it had heard enough. What hangs keeps nobody waiting for long.
+// have ended before the answer did. It waits at most sidecarTimeout.
 func (t *traffic) settle() {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		t.mu.Lock()
-		t.over = t.busy == 0 || time.Since(start) > kitTime
+		t.over = t.busy == 0 || time.Since(start) > sidecarTimeout
 		over := t.over
 		t.mu.Unlock()
 		if over {
@@ -106,20 +113,20 @@ func (t *traffic) doubt() error {
 
 // trafficOf opens the tape of a session; nil is that models are asked directly.
 // dirs are those that differ from run to run, and way is how the agent would ask.
-func (m *matrix) trafficOf(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
+func (t *tapes) open(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
 	switch {
-	case m.opts.record != "":
-		return m.recordTo(artifacts, dirs, way)
-	case m.opts.replay != "":
-		return m.replayFrom(artifacts, dirs)
+	case t.record != "":
+		return t.recordTo(artifacts, dirs, way)
+	case t.replay != "":
+		return t.replayFrom(artifacts, dirs)
 	}
 	return nil, nil
 }
 
-// ways are how hosts are asked that are recorded: directly, and those for which the
+// credentialTransport are how hosts are asked that are recorded: directly, and those for which the
 // policy of the agent's workspace names a credential as the agent would ask them, so
 // that it is added. A judge, which works outside, asks directly.
-type ways struct {
+type credentialTransport struct {
 	agent http.RoundTripper // nil is directly
 	rules []driver.NetRule  // that allow something
 }
@@ -127,32 +134,32 @@ type ways struct {
 // agentKey is the key of a context of what an agent asks.
 type agentKey struct{}
 
-func (w ways) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Context().Value(agentKey{}) != nil && w.agent != nil && slices.ContainsFunc(w.rules, func(rule driver.NetRule) bool {
-		return rule.Credential != "" && named(rule.Host, r.URL.Hostname())
+		return rule.Credential != "" && ruleMatches(rule.Host, r.URL.Hostname())
 	}) {
 		return w.agent.RoundTrip(r)
 	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// named reports whether a rule names a host: as it is, or by "*." and its end.
-func named(rule, host string) bool {
+// ruleMatches reports whether a rule names a host: as it is, or by "*." and its end.
+func ruleMatches(rule, host string) bool {
 	rule, host = strings.ToLower(rule), strings.ToLower(host)
 	end, wild := strings.CutPrefix(rule, "*")
 	return rule == host || wild && strings.HasSuffix(host, end)
 }
 
-// ofAgent is the traffic of the agent.
-type ofAgent struct{ *traffic }
+// agentTransport is the traffic of the agent.
+type agentTransport struct{ *traffic }
 
 // RoundTrip marks what is asked.
-func (t ofAgent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.traffic.RoundTrip(r.WithContext(context.WithValue(r.Context(), agentKey{}, true)))
 }
 
-func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
-	path, err := m.tapePath(m.opts.record, artifacts)
+func (t *tapes) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
+	path, err := t.path(t.record, artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +170,14 @@ func (m *matrix) recordTo(artifacts string, dirs []string, way http.RoundTripper
 	if err != nil {
 		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
 	}
-	rec := replay.NewRecorder(ways{way, m.provision.policy.Network.Allow}, f)
+	rec := replay.NewRecorder(credentialTransport{way, t.rules}, f)
 	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 
 // replayFrom opens the tape of a session. A repetition or another try that was not
 // recorded is answered as the first one was.
-func (m *matrix) replayFrom(artifacts string, dirs []string) (*traffic, error) {
-	path, err := m.tapePath(m.opts.replay, artifacts)
+func (t *tapes) replayFrom(artifacts string, dirs []string) (*traffic, error) {
+	path, err := t.path(t.replay, artifacts)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (f tripping) RoundTrip(r *http.Request) (*http.Response, error) { return f(
 // and for a judge: nobody listens where it is asked directly.
 func TestCredentialsAreAddedWhileRecording(t *testing.T) {
 	through := errors.New("through the fence")
-	w := ways{tripping(func(*http.Request) (*http.Response, error) { return nil, through }),
+	w := credentialTransport{tripping(func(*http.Request) (*http.Response, error) { return nil, through }),
 		[]driver.NetRule{{Host: "127.0.0.1", Credential: "key"}, {Host: "*.localhost", Credential: "key"}, {Host: "localhost"}}}
 	agent := context.WithValue(t.Context(), agentKey{}, true)
 	for name, c := range map[string]struct {
@@ -56,7 +56,7 @@ func TestCredentialsAreAddedWhileRecording(t *testing.T) {
 // hung for too long; nothing is answered afterwards.
 func TestWhatIsBeingAnsweredIsWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct{ takes, want time.Duration }{
-		"an answer": {3 * time.Second, 3 * time.Second}, "nothing": {0, 0}, "what hangs": {time.Hour, kitTime},
+		"an answer": {3 * time.Second, 3 * time.Second}, "nothing": {0, 0}, "what hangs": {time.Hour, sidecarTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := new(traffic)

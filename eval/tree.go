@@ -13,9 +13,26 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
+
+// fillDir makes dir a copy of a template, "" is nothing. What is exclude, or below it,
+// stays out.
+func fillDir(ctx context.Context, template, dir, exclude string) error {
+	err := files.RemoveTree(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
+	}
+	if template == "" {
+		return nil
+	}
+	return copyTree(ctx, template, dir, exclude)
+}
 
 // copyTree copies the contents of a directory of the host to one that is empty:
 // modes and symlinks as they are, hidden files too. What is exclude, or below it,
@@ -113,9 +130,9 @@ const (
 	maxKeptFile    = 8 << 30
 )
 
-// takeOut makes a directory of the host hold all that a workspace does. What can't
-// be read is left out, and told.
-func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
+// exportWorkspace makes a directory of the host hold all that a workspace does. What can't
+// be read is left out, and returned.
+func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
 	all, more, err := listing(ctx, ws, maxKeptEntries)
 	if err != nil {
 		return nil, err
@@ -143,7 +160,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 				continue
 			}
 			total += info.Size
-			err = takeFile(ctx, ws, root, info)
+			err = exportFile(ctx, ws, root, info)
 		default:
 			left = append(left, info.Path)
 		}
@@ -166,7 +183,7 @@ func takeOut(ctx context.Context, ws *workspace.Workspace, to string) (left []st
 	return left, err
 }
 
-func takeFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info driver.Info) error {
+func exportFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, info driver.Info) error {
 	body, _, err := ws.Read(ctx, info.Path, nil)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ const ask = `curl -sf -d \"$PWD wants %s\" \"$ANTHROPIC_BASE_URL/v1/messages\" |
 // TestRecordAndReplay: what models said, to agents and to judges, is said again
 // where there is no model and no network, and what they never said is refused.
 func TestRecordAndReplay(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		url, asked, end := oracle(t)
 		write := func(question string) map[string]string {
 			return map[string]string{
@@ -62,18 +62,18 @@ func TestRecordAndReplay(t *testing.T) {
 		}
 		dir := project(t, write("one"))
 		tapes := filepath.Join(dir, "tapes")
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, NoModelNet: true, Record: tapes, Repeat: 1})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, NoModelNet: true, Record: tapes, Repeat: 1})
 		if e := of(t, r, "asks"); !e.Passed || asked.Load() != 2 {
 			t.Fatalf("recorded: %+v, %d requests", e.Error, asked.Load())
 		}
 		end()
 		other := project(t, write("one"))
-		r = runSuite(t, other, "suite.mjs", &eval.Options{Places: places, Replay: tapes, Repeat: 2})
+		r = runSuite(t, other, "suite.mjs", &eval.Options{Envs: envs, Replay: tapes, Repeat: 2})
 		if e := of(t, r, "asks"); !e.Passed || *e.SuccessfulRepetitions != 2 {
 			t.Errorf("replayed: %+v, %+v", e.Error, e)
 		}
 		other = project(t, write("another"))
-		r = runSuite(t, other, "suite.mjs", &eval.Options{Places: places, Replay: tapes})
+		r = runSuite(t, other, "suite.mjs", &eval.Options{Envs: envs, Replay: tapes})
 		if e := of(t, r, "asks"); e.Passed {
 			t.Errorf("what was not recorded: %+v", e)
 		}
@@ -118,7 +118,7 @@ func TestTrafficThatCannotBe(t *testing.T) {
 // TestTools: an agent reaches the tools of its own workspace from inside, and no
 // others.
 func TestTools(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"suite.mjs": isolated("") + `
 const prompt = "url=$(sed -n 's/.*\"url\":\"\\([^\"]*\\)\".*/\\1/p' \"$CLAUDE_CONFIG_DIR/croft-tools.json\"); curl -sf -d x \"$url\" > got.txt";
 const assertion = { assert(r) { assert.files.contains(r, "got.txt", "tools of "); } };
@@ -131,11 +131,11 @@ export default [{ id: "a", prompt, ...assertion }, { id: "b", prompt, ...asserti
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "tools of %s at %s", id, r.URL.Path) }),
 				func(context.Context) error { ended.Add(1); return nil }, nil
 		}
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Tools: tools})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Tools: tools})
 		if !r.Passed() || ended.Load() != 2 || len(ids) != 2 || ids[0] == ids[1] {
 			t.Errorf("a: %+v, b: %+v, tools of %q, %d ended", of(t, r, "a").Error, of(t, r, "b").Error, ids, ended.Load())
 		}
-		r = runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Cases: []string{"a"}, Tools: func(context.Context, *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
+		r = runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Cases: []string{"a"}, Tools: func(context.Context, *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
 			return nil, nil, fmt.Errorf("no tools today: %w", fault.Unavailable)
 		}})
 		if e := of(t, r, "a"); e.Passed || !strings.Contains(e.Error.Message, "no tools today") {
@@ -155,7 +155,7 @@ func TestPolicy(t *testing.T) {
 	}
 	t.Run("holds", func(t *testing.T) {
 		dir := project(t, with(`{ policy: { isolation: "namespaces", env: { COLOUR: "red" } }, limits: { outputBytes: 1000 } }`))
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
 		e := of(t, r, "a")
 		if !e.Passed {
 			t.Errorf("it fails: %+v", e.Error)
@@ -166,7 +166,7 @@ func TestPolicy(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		dir := project(t, with(`{ policy: { readOnly: true, env: { COLOUR: "red" } } }`))
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: fenced(t)})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
 		if e := of(t, r, "a"); e.Passed || e.FailureOrigin != eval.OriginRunner {
 			t.Errorf("an agent writes to a workspace that is read-only: %+v", e)
 		}
@@ -186,9 +186,9 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// opened returns places of any provider.
-func opened(t *testing.T, p driver.Provider) *eval.Opened {
-	return &eval.Opened{Provider: p.Kind(), OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+// opened returns envs of any provider.
+func opened(t *testing.T, p driver.Provider) *eval.ProviderEnvs {
+	return &eval.ProviderEnvs{Provider: p.Kind(), OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
 		spec.ID = driver.NewID()
 		d, err := p.Open(ctx, spec)
 		if err != nil {
@@ -227,7 +227,7 @@ export default [{ id: "passes", prompt: "pass", assert: check }, { id: "fails", 
 	if err := os.Symlink("sub/a.txt", filepath.Join(dir, "template", "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: opened(t, p)})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: opened(t, p)})
 	if e := of(t, r, "passes"); !e.Passed {
 		log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))
 		t.Errorf("it fails: %+v\n%s", e.Error, log)
@@ -239,7 +239,7 @@ export default [{ id: "passes", prompt: "pass", assert: check }, { id: "fails", 
 	for _, tt := range []struct {
 		name   string
 		change map[string]string
-		places eval.Places
+		envs   eval.EnvFactory
 		want   string
 	}{
 		{"no shell", nil, opened(t, new(memory.Provider)), "files and no shell; suites run with sandbox"},
@@ -253,7 +253,7 @@ export default [{ id: "passes", prompt: "pass", assert: check }, { id: "fails", 
 					all[k] = v
 				}
 			}
-			_, err := tryRun(t, project(t, all), "suite.mjs", &eval.Options{Places: tt.places})
+			_, err := tryRun(t, project(t, all), "suite.mjs", &eval.Options{Envs: tt.envs})
 			if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want it to be unsupported, with %q", err, tt.want)
 			}
@@ -264,7 +264,7 @@ export default [{ id: "passes", prompt: "pass", assert: check }, { id: "fails", 
 // TestBootstrapOnce: one bootstrap prepares all workspaces, and what an agent
 // changes in one is in no other.
 func TestBootstrapOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, places eval.Places) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{
 			"skillgym.config.mjs": `export default { runners: { main: { agent: { type: "claude-code", model: "m", command: "./agent.sh" } } }, croft: { bootstrap: "once" } };`,
 			"template/a.txt":      "a\n",
@@ -273,7 +273,7 @@ const prompt = "cat stamp > \"$CLAUDE_CONFIG_DIR/../stamp\"; cat deps/d a.txt; [
 const check = (r) => assert.deepEqual(r.files.changed.map((c) => c.path + " " + c.kind), ["left added", "stamp modified"]);
 export default [1, 2, 3].map((n) => ({ id: "case-" + n, prompt: "set -e; " + prompt, assert: check }));`,
 		})
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Places: places, Schedule: eval.Parallel, MaxParallel: 2})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, Schedule: eval.Parallel, MaxParallel: 2})
 		stamps := map[string]bool{}
 		for _, c := range r.Cases {
 			e := c.RunnerResults[0]

@@ -57,8 +57,6 @@ const (
 	FieldFiles = "files"
 	FieldBytes = "bytes"
 
-	FieldSuppressed = "suppressed" // events of the kind that were not told since the last that was
-
 	// Of a request to the outside.
 	FieldHost       = "host"
 	FieldPort       = "port"

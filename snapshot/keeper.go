@@ -82,7 +82,11 @@ func (k *Keeper) Module() *driver.Snapshots {
 
 // Snapshot remembers the files as they are.
 func (k *Keeper) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	m, err := k.take(ctx, opts, nil)
+	return infoOf(k.take(ctx, opts, nil))
+}
+
+// infoOf describes a snapshot that was taken.
+func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -178,21 +182,17 @@ func (k *Keeper) delete(ctx context.Context, id string, access *driver.SnapshotA
 // files returns the files of a snapshot or, for "", those of the workspace as they
 // are now.
 func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
-	if id == "@origin" {
+	switch id {
+	case "@origin":
 		return k.origin(ctx)
+	case "":
+		return k.filesOf(k.stored(ctx))
 	}
-	if id == "" {
-		m, err := k.stored(ctx)
-		if err != nil {
-			return nil, err
-		}
-		t, err := k.Store.whole(m)
-		if err != nil {
-			return nil, err
-		}
-		return Module(t), nil
-	}
-	m, err := k.find(ctx, id, access)
+	return k.filesOf(k.find(ctx, id, access))
+}
+
+// filesOf returns the files of a snapshot that was found.
+func (k *Keeper) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -208,15 +208,8 @@ func (k *Keeper) files(ctx context.Context, id string, access *driver.SnapshotAc
 func (k *Keeper) origin(ctx context.Context) (*driver.FS, error) {
 	if k.Origin != "" {
 		m, err := k.Store.Get(ctx, k.Origin)
-		if err == nil {
-			t, err := k.Store.whole(m)
-			if err != nil {
-				return nil, err
-			}
-			return Module(t), nil
-		}
 		if fault.Of(err) != fault.NotFound {
-			return nil, err
+			return k.filesOf(m, err)
 		}
 		// It was deleted since; what lies below the workspace may still be known.
 	}
@@ -346,11 +339,7 @@ func (k *Keeper) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver
 			return driver.SnapshotInfo{}, err
 		}
 		if moved {
-			m, err := k.Store.Take(ctx, Empty, k.options(&View{Base: layers, Frozen: true}, &sealed))
-			if err != nil {
-				return driver.SnapshotInfo{}, err
-			}
-			return m.SnapshotInfo, nil
+			return infoOf(k.Store.Take(ctx, Empty, k.options(&View{Base: layers, Frozen: true}, &sealed)))
 		}
 	}
 	return k.sealCopy(ctx, &sealed)
@@ -377,8 +366,5 @@ func (k *Keeper) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (dr
 	if err == nil {
 		err = k.Sealed(ctx, m)
 	}
-	if err != nil {
-		return driver.SnapshotInfo{}, err
-	}
-	return m.SnapshotInfo, nil
+	return infoOf(m, err)
 }

@@ -71,20 +71,26 @@ func writeStdin(ctx context.Context, c *Call, in writeStdinInput) (stdinOutput, 
 	if err != nil {
 		return stdinOutput{}, err
 	}
-	if in.Newline {
-		in.Chars += "\n"
-	}
-	if in.Chars != "" {
-		if err := s.Write(ctx, []byte(in.Chars)); err != nil {
-			return stdinOutput{}, fmt.Errorf("write_stdin: %w", err)
-		}
-	}
-	if in.EOF {
-		if err := s.CloseStdin(ctx); err != nil {
-			return stdinOutput{}, fmt.Errorf("write_stdin: %w", err)
-		}
+	if err := feed(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
+		return stdinOutput{}, fmt.Errorf("write_stdin: %w", err)
 	}
 	return poll(ctx, s, yield)
+}
+
+// feed writes to the standard input of a command, and ends it where asked to.
+func feed(ctx context.Context, s *workspace.Session, chars string, newline, eof bool) error {
+	if newline {
+		chars += "\n"
+	}
+	if chars != "" {
+		if err := s.Write(ctx, []byte(chars)); err != nil {
+			return err
+		}
+	}
+	if eof {
+		return s.CloseStdin(ctx)
+	}
+	return nil
 }
 
 // poll collects what a command writes until yield has passed or it has ended.

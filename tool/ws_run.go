@@ -251,18 +251,8 @@ func wsWriteStdinTool() *Tool {
 		if err != nil {
 			return wsExecOutput{}, err
 		}
-		if in.Newline {
-			in.Chars += "\n"
-		}
-		if in.Chars != "" {
-			if err := s.Write(ctx, []byte(in.Chars)); err != nil {
-				return wsExecOutput{}, err
-			}
-		}
-		if in.EOF {
-			if err := s.CloseStdin(ctx); err != nil {
-				return wsExecOutput{}, err
-			}
+		if err := feed(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
+			return wsExecOutput{}, err
 		}
 		yield := defaultYield
 		if in.YieldMS > 0 {

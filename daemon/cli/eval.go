@@ -42,8 +42,8 @@ const (
 	exitNotRun      = 2
 )
 
-// evalPlace says where executions work.
-type evalPlace struct {
+// envFlags says where executions work.
+type envFlags struct {
 	provider  string
 	isolation string
 	allowNet  []string
@@ -53,7 +53,7 @@ type evalPlace struct {
 	policy    policyFlags
 }
 
-func (p *evalPlace) register(f *pflag.FlagSet) {
+func (p *envFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence; local, on the plain host; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
 	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
@@ -64,7 +64,7 @@ func (p *evalPlace) register(f *pflag.FlagSet) {
 }
 
 // apply sets in opts what the flags say.
-func (p *evalPlace) apply(opts *eval.Options) error {
+func (p *envFlags) apply(opts *eval.Options) error {
 	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
 	for _, dir := range p.read {
 		abs, err := filepath.Abs(dir)
@@ -80,8 +80,8 @@ func (p *evalPlace) apply(opts *eval.Options) error {
 	return nil
 }
 
-// withPlaces runs f with where executions work, which ends with it.
-func (a *command) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
+// withEnvs runs f with where executions work, which ends with it.
+func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
 	if a.server != "" {
 		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
 	}
@@ -98,23 +98,23 @@ func (a *command) withPlaces(ctx context.Context, p *evalPlace, cfg *suite.Confi
 	}
 	switch kind {
 	case "local":
-		opts.Places = eval.Host{}
+		opts.Envs = eval.Host{}
 		return f()
 	case "", fenced:
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
-	requests, inside := new(eval.Requests), &eval.Inside{Base: app.EvalInside}
+	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalInside}
 	ground, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ground.Close(ctx)) }()
-	places := &eval.Sandbox{Provider: ground.Provider, Isolation: workspace.Isolation(p.isolation), Inside: inside}
-	if err := places.Ready(ctx); err != nil {
+	envs := &eval.Sandbox{Provider: ground.Provider, Isolation: workspace.Isolation(p.isolation), Loopback: inside}
+	if err := envs.Ready(ctx); err != nil {
 		return err
 	}
-	opts.Requests, opts.Places = requests, places
+	opts.Requests, opts.Envs = requests, envs
 	return f()
 }
 
@@ -132,7 +132,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 	if err := sys.Discard(ctx, evalLabel); err != nil {
 		a.note("croft: remove what an earlier run left: %v", err)
 	}
-	opts.Places = &eval.Opened{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
 		spec.Labels = map[string]string{evalLabel: "true"}
 		rec, err := sys.Create(ctx, spec, "")
 		if err != nil {
@@ -151,7 +151,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 }
 
 // evalTools makes the tools that agents are given, nil where none are asked for.
-func (a *command) evalTools(p *evalPlace, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
 	if name = p.tools; name == "" {
 		name = cfg.Croft.Tools
 	}

@@ -14,7 +14,7 @@ import (
 func (a *command) evalExplainCommand() *cobra.Command {
 	var rerun bool
 	var config string
-	var place evalPlace
+	var env envFlags
 	cmd := &cobra.Command{
 		Use:   "explain DIR",
 		Short: "Ask the agent of a failed execution why it did what it did",
@@ -23,16 +23,16 @@ session and in the workspace that was kept. DIR is the directory of the executio
 or one above it. Answers are kept; --rerun asks again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return notRun(a.evalExplain(ctx, args[0], config, &place, rerun))
+			return notRun(a.evalExplain(ctx, args[0], config, &env, rerun))
 		}),
 	}
 	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again, although there are answers")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
-	place.register(cmd.Flags())
+	env.register(cmd.Flags())
 	return cmd
 }
 
-func (a *command) evalExplain(ctx context.Context, dir, config string, place *evalPlace, rerun bool) error {
+func (a *command) evalExplain(ctx context.Context, dir, config string, env *envFlags, rerun bool) error {
 	at, err := eval.FindExplain(dir)
 	if err != nil {
 		return err
@@ -46,10 +46,10 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, place *ev
 		return err
 	}
 	opts := &eval.Options{UserHome: userHome()}
-	if err := place.apply(opts); err != nil {
+	if err := env.apply(opts); err != nil {
 		return err
 	}
-	return a.withPlaces(ctx, place, cfg, opts, func() error {
+	return a.withEnvs(ctx, env, cfg, opts, func() error {
 		x, err := eval.Explain(ctx, at, cfg, opts, rerun)
 		if err != nil {
 			return err

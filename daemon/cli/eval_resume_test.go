@@ -35,7 +35,7 @@ func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.goOn(made, opts, f)
-			got := eval.Made{Provider: o.place.provider, Tools: o.place.tools, Record: opts.Record, Replay: opts.Replay, AllowNet: opts.AllowNet,
+			got := eval.Made{Provider: o.env.provider, Tools: o.env.tools, Record: opts.Record, Replay: opts.Replay, AllowNet: opts.AllowNet,
 				NoModelNet: opts.NoModelNet, Read: opts.Read, Limits: opts.Limits}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("it differs (-want +got):\n%s", diff)

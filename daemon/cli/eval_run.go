@@ -27,7 +27,7 @@ type evalRunOptions struct {
 	update                           bool
 	resume                           string
 	record, replay                   string
-	place                            evalPlace
+	env                              envFlags
 }
 
 func (a *command) evalRunCommand() *cobra.Command {
@@ -80,7 +80,7 @@ func (o *evalRunOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.resume, "resume", "", "go on with the run in this directory, which was cut short")
 	f.StringVar(&o.record, "record", "", "record what agents and judges and their models say to each other in this directory (default croft.record)")
 	f.StringVar(&o.replay, "replay", "", "answer agents and judges from what was recorded in this directory, without any network to a model (default croft.replay)")
-	o.place.register(f)
+	o.env.register(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
 
@@ -118,7 +118,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 			}
 		}
 	}
-	return e, o.place.apply(e)
+	return e, o.env.apply(e)
 }
 
 func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
@@ -157,7 +157,7 @@ func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.Flag
 	}
 	isolation := string(made.Isolation)
 	for flag, x := range map[string]struct{ to, from *string }{
-		"provider": {&o.place.provider, &made.Provider}, "isolation": {&o.place.isolation, &isolation}, "tools": {&o.place.tools, &made.Tools},
+		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "tools": {&o.env.tools, &made.Tools},
 		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
 	} {
 		if !f.Changed(flag) {
@@ -186,7 +186,7 @@ func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	return a.withPlaces(ctx, &o.place, cfg, opts, func() error {
+	return a.withEnvs(ctx, &o.env, cfg, opts, func() error {
 		res, err := eval.Run(ctx, eval.File(s.Suite), cfg, opts)
 		if err != nil {
 			return err

@@ -43,7 +43,7 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	if diff := cmp.Diff(want, spec.Policy.Limits); diff != "" {
 		t.Errorf("the limits of the workspace differ (-want +got):\n%s", diff)
 	}
-	var place evalPlace
+	var place envFlags
 	f = pflag.NewFlagSet("eval", pflag.ContinueOnError)
 	place.register(f)
 	if err := f.Parse(args); err != nil {

@@ -46,7 +46,7 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 func TestExamplePolicies(t *testing.T) {
-	c, err := Load("../docs/examples/laptop.yaml")
+	c, err := Load("../../docs/examples/laptop.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ providers:
 }
 
 func TestSecretsOf(t *testing.T) {
-	c, err := Load("../docs/examples/server.yaml")
+	c, err := Load("../../docs/examples/server.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +493,7 @@ func TestPrintExamples(t *testing.T) {
 
 func examples(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob("../docs/examples/*.yaml")
+	paths, err := filepath.Glob("../../docs/examples/*.yaml")
 	if err != nil || len(paths) < 3 {
 		t.Fatalf("examples are %v, %v; want at least three", paths, err)
 	}

@@ -13,7 +13,7 @@ import (
 // read can be had, and that printing it changes nothing.
 func FuzzParse(f *testing.F) {
 	for _, path := range []string{"laptop", "minimal", "server"} {
-		data, err := os.ReadFile("../docs/examples/" + path + ".yaml")
+		data, err := os.ReadFile("../../docs/examples/" + path + ".yaml")
 		if err != nil {
 			f.Fatal(err)
 		}

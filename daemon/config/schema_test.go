@@ -8,7 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-const published = "../docs/croft.schema.json"
+const published = "../../docs/croft.schema.json"
 
 func TestSchemaIsCurrent(t *testing.T) {
 	got, err := Schema()

@@ -236,16 +236,7 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 
 // Collect keeps what the agent wrote.
 func (acpAgent) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
-	if err != nil {
-		return Raw{}, err
-	}
-	raw.SessionID = in.Resume
-	for _, r := range records(out.Stdout) {
-		if id, ok := r.obj("result").text("sessionId"); ok {
-			raw.SessionID = id
-			break
-		}
-	}
-	return raw, nil
+	raw, err := keepStream(in, out, func(r record) (string, bool) { return r.obj("result").text("sessionId") })
+	raw.SessionID = or(raw.SessionID, in.Resume)
+	return raw, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -89,12 +90,6 @@ type Runner interface {
 	Run(ctx context.Context, inv Invocation) (Exit, error)
 }
 
-// RunnerFunc is a function as a Runner.
-type RunnerFunc func(ctx context.Context, inv Invocation) (Exit, error)
-
-// Run calls the function.
-func (f RunnerFunc) Run(ctx context.Context, inv Invocation) (Exit, error) { return f(ctx, inv) }
-
 // An Invocation is a program to be run.
 type Invocation struct {
 	Argv    []string
@@ -151,37 +146,31 @@ type Raw struct {
 	Telemetry     []byte
 }
 
-// Types are the kinds of agents, as configurations name them.
-func Types() []string {
-	return []string{"acp", "claude-code", "codex", "command", "copilot", "cursor-agent", "gemini", "opencode"}
+// kinds are the kinds of agents, as configurations name them.
+var kinds = map[string]func(p program) Agent{
+	"acp":          func(p program) Agent { return acpAgent{p} },
+	"claude-code":  func(p program) Agent { return claude{p} },
+	"codex":        func(p program) Agent { return codex{p} },
+	"command":      func(p program) Agent { return command{p} },
+	"copilot":      func(p program) Agent { return copilot{p} },
+	"cursor-agent": func(p program) Agent { return cursor{p} },
+	"gemini":       func(p program) Agent { return gemini{p} },
+	"opencode":     func(p program) Agent { return opencode{p} },
 }
+
+// Types are the kinds of agents, sorted.
+func Types() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // New returns the agent of a configuration.
 func New(cfg Config) (Agent, error) {
 	if strings.TrimSpace(cfg.Model) == "" && cfg.Type != "command" && cfg.Type != "acp" {
 		return nil, fmt.Errorf("agent: make a %s: %w: no model", cfg.Type, fault.InvalidArgument)
 	}
-	p := program{cfg}
-	switch cfg.Type {
-	case "acp":
-		return acpAgent{p}, nil
-	case "command":
-		return command{p}, nil
-	case "gemini":
-		return gemini{p}, nil
-	case "opencode":
-		return opencode{p}, nil
-	case "cursor-agent":
-		return cursor{p}, nil
-	case "copilot":
-		return copilot{p}, nil
-	case "codex":
-		return codex{p}, nil
-	case "claude-code":
-		return claude{p}, nil
-	default:
+	kind, ok := kinds[cfg.Type]
+	if !ok {
 		return nil, fmt.Errorf("agent: make an agent: %w: type %q, want one of %s", fault.InvalidArgument, cfg.Type, strings.Join(Types(), ", "))
 	}
+	return kind(program{cfg}), nil
 }
 
 // A program is what all agents have in common.
@@ -206,25 +195,19 @@ func (p program) command(def string) string {
 
 // env returns the environment: the configuration's, and own over it.
 func (p program) env(own map[string]string) map[string]string {
-	all := map[string]string{}
-	for k, v := range p.cfg.Env {
-		all[k] = v
-	}
-	for k, v := range own {
-		all[k] = v
-	}
-	return all
+	return merged(p.cfg.Env, own)
 }
 
 // envUnder returns the environment: def, and the configuration's over it.
 func (p program) envUnder(def map[string]string) map[string]string {
+	return merged(def, p.cfg.Env)
+}
+
+// merged returns some variables with others over them.
+func merged(under, over map[string]string) map[string]string {
 	all := map[string]string{}
-	for k, v := range def {
-		all[k] = v
-	}
-	for k, v := range p.cfg.Env {
-		all[k] = v
-	}
+	maps.Copy(all, under)
+	maps.Copy(all, over)
 	return all
 }
 

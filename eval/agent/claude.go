@@ -20,19 +20,11 @@ const claudeHome = "claude-home"
 // Prepare gives Claude Code a home by CLAUDE_CONFIG_DIR, with the user's
 // credentials, settings and memory, but without the sessions and skills there.
 func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	d, err := in.openHome(".claude", []string{".credentials.json", "settings.json", "CLAUDE.md"}, claudeHome)
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.mkdir(claudeHome); err != nil {
-		return Invocation{}, err
-	}
-	if in.UserHome != "" && in.Resume == "" {
-		if err := d.seed(in.UserHome+"/.claude", claudeHome, ".credentials.json", "settings.json", "CLAUDE.md"); err != nil {
-			return Invocation{}, err
-		}
-	}
 	args := []string{"-p"}
 	if in.Resume != "" {
 		args = append(args, "-r", in.Resume)
@@ -101,24 +93,16 @@ func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 
 // Collect keeps the stream.
 func (claude) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
-	if err != nil {
-		return Raw{}, err
-	}
-	for _, r := range records(out.Stdout) {
-		if k := r.kind(); k == "system" || k == "result" {
-			if id, ok := r.text("session_id"); ok {
-				raw.SessionID = id
-				break
-			}
-		}
-	}
-	return raw, nil
+	return keepStream(in, out, func(r record) (string, bool) {
+		id, ok := r.text("session_id")
+		return id, ok && (r.kind() == "system" || r.kind() == "result")
+	})
 }
 
 // keepStream writes the standard output as session.stream.jsonl, which is the
-// session of agents that leave no better one.
-func keepStream(in Input, out Output) (Raw, error) {
+// session of agents that leave no better one. The id of the session is the first that
+// sessionID finds in a record.
+func keepStream(in Input, out Output, sessionID func(record) (string, bool)) (Raw, error) {
 	const name = "session.stream.jsonl"
 	d, err := openDir(in.Artifacts)
 	if err != nil {
@@ -130,12 +114,22 @@ func keepStream(in Input, out Output) (Raw, error) {
 			return Raw{}, err
 		}
 	}
-	return Raw{Output: out, Session: out.Stdout, ExportPath: d.path(name)}, nil
+	raw := Raw{Output: out, Session: out.Stdout, ExportPath: d.path(name)}
+	for _, r := range records(out.Stdout) {
+		if id, ok := sessionID(r); ok {
+			raw.SessionID = id
+			break
+		}
+	}
+	return raw, nil
 }
+
+// noSessionID is for agents whose ids are found in another way.
+func noSessionID(record) (string, bool) { return "", false }
 
 // Normalize reads the stream.
 func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := claudeReader{in: in, calls: map[string]claudeCall{}}
+	n := claudeReader{in: in, calls: map[string]toolCall{}}
 	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
 	for _, r := range records(raw.Session) {
 		switch r.kind() {
@@ -162,13 +156,7 @@ type claudeReader struct {
 	in    Input
 	at    string // of the record that is read; events have no time
 	b     session.Builder
-	calls map[string]claudeCall
-}
-
-// A claudeCall is a call of a tool whose result is to come.
-type claudeCall struct {
-	tool    string
-	command int // its place in b.Commands + 1; 0 is none
+	calls map[string]toolCall
 }
 
 // block reads one block of what the assistant says.
@@ -201,7 +189,7 @@ func (n *claudeReader) call(block record) {
 		}
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: name, Args: args})
 	}
-	call := claudeCall{tool: name}
+	call := toolCall{tool: name}
 	switch name {
 	case "Read", "read":
 		n.b.Read(input.str("file_path"), n.in.Dir, "")

@@ -23,21 +23,12 @@ const codexHome = "codex-home"
 // Prepare gives Codex a home by CODEX_HOME, with the user's credentials, settings
 // and memory.
 func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	sqlite := filepath.Join(codexHome, "sqlite")
+	d, err := in.openHome(".codex", []string{"auth.json", "config.toml", "version.json", "AGENTS.md", ".codex-global-state.json"}, codexHome, sqlite)
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	sqlite := filepath.Join(codexHome, "sqlite")
-	if err := d.mkdir(codexHome, sqlite); err != nil {
-		return Invocation{}, err
-	}
-	if in.UserHome != "" && in.Resume == "" {
-		err := d.seed(in.UserHome+"/.codex", codexHome, "auth.json", "config.toml", "version.json", "AGENTS.md", ".codex-global-state.json")
-		if err != nil {
-			return Invocation{}, err
-		}
-	}
 	tools, err := offerTools(c.Type(), d, in, nil)
 	if err != nil {
 		return Invocation{}, err

@@ -22,14 +22,11 @@ func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if c.cfg.Command == "" {
 		return Invocation{}, fmt.Errorf("agent: start a command: %w: no command", fault.InvalidArgument)
 	}
-	d, err := openDir(in.home())
+	d, err := in.openHome("", nil, "home")
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.mkdir("home"); err != nil {
-		return Invocation{}, err
-	}
 	env := map[string]string{
 		"CROFT_EVAL_PROMPT": in.Prompt, "CROFT_EVAL_MODEL": c.cfg.Model, "CROFT_EVAL_WORKSPACE": in.Dir,
 		"CROFT_EVAL_HOME": filepath.Join(in.home(), "home"), "CROFT_EVAL_RUNNER": in.Runner.ID,
@@ -74,7 +71,7 @@ func (e *toldError) Unwrap() error { return fault.Failed }
 
 // Collect keeps the stream. An error that the program tells is one.
 func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
+	raw, err := keepStream(in, out, noSessionID)
 	if err != nil {
 		return Raw{}, err
 	}

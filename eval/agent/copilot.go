@@ -23,14 +23,11 @@ const (
 // Prepare gives Copilot a home by COPILOT_HOME. Its tokens come to us in a file of
 // telemetry.
 func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	d, err := in.openHome("", nil, copilotHome)
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.mkdir(copilotHome); err != nil {
-		return Invocation{}, err
-	}
 	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
 		return Invocation{}, err
 	}
@@ -85,11 +82,11 @@ func aboutCopilotModel(message string) bool {
 
 // Collect keeps the stream and finds the telemetry.
 func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
+	raw, err := keepStream(in, out, noSessionID)
 	if err != nil {
 		return Raw{}, err
 	}
-	for _, r := range records(out.Stdout) {
+	for _, r := range records(out.Stdout) { // the last one counts
 		if id, ok := r.text("sessionId"); ok {
 			raw.SessionID = id
 		} else if id, ok := r.obj("data").text("sessionId"); ok {
@@ -112,7 +109,7 @@ func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 
 // Normalize reads the stream and the telemetry.
 func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := copilotReader{dir: in.Dir, calls: map[string]copilotCall{}}
+	n := copilotReader{dir: in.Dir, calls: map[string]toolCall{}}
 	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		n.read(r.kind(), r.obj("data"), r.str("timestamp"))
@@ -125,12 +122,7 @@ func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
 type copilotReader struct {
 	b     session.Builder
 	dir   string
-	calls map[string]copilotCall
-}
-
-type copilotCall struct {
-	tool    string
-	command int // its place in b.Commands + 1; 0 is none
+	calls map[string]toolCall
 }
 
 func (n *copilotReader) read(kind string, data record, at string) {
@@ -172,7 +164,7 @@ func (n *copilotReader) start(data record, at string) {
 	if skill, ok := args.first("skill", "name"); ok && tool == "skill" {
 		n.b.Skill(skill, "Loaded via skill tool", at)
 	}
-	call := copilotCall{tool: tool}
+	call := toolCall{tool: tool}
 	if command, ok := copilotCommand(tool, args, data); ok {
 		n.b.Run(command, n.dir, at)
 		call.command = len(n.b.Commands)

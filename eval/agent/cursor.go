@@ -60,17 +60,7 @@ func (cursor) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 
 // Collect keeps the stream.
 func (cursor) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
-	if err != nil {
-		return Raw{}, err
-	}
-	for _, r := range records(out.Stdout) {
-		if id, ok := r.text("session_id"); ok {
-			raw.SessionID = id
-			break
-		}
-	}
-	return raw, nil
+	return keepStream(in, out, func(r record) (string, bool) { return r.text("session_id") })
 }
 
 // Normalize reads the stream.

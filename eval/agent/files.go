@@ -42,6 +42,23 @@ func (d *dir) Close() error { return d.root.Close() }
 
 func (d *dir) path(name string) string { return filepath.Join(d.name, name) }
 
+// openHome opens the directory in which an agent has its home, and makes the homes
+// there. Files of the user's, in from below the user's own home, are copied to the first
+// one for a session that is not resumed. The caller closes it.
+func (in Input) openHome(from string, files []string, homes ...string) (*dir, error) {
+	d, err := openDir(in.home())
+	if err != nil {
+		return nil, err
+	}
+	if err = d.mkdir(homes...); err == nil && in.UserHome != "" && in.Resume == "" {
+		err = d.seed(filepath.Join(in.UserHome, from), homes[0], files...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
 // read returns a regular file.
 func (d *dir) read(name string) ([]byte, error) {
 	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -177,5 +194,3 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func (l *logFile) text() []byte { return l.buf.Bytes() }
-
-func indexNewline(p []byte) int { return bytes.IndexByte(p, '\n') }

@@ -19,21 +19,12 @@ const geminiHome = "gemini-home"
 // Prepare gives Gemini CLI a home by GEMINI_CLI_HOME, with the user's credentials,
 // settings and memory.
 func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	files := []string{"oauth_creds.json", "google_accounts.json", "settings.json", "GEMINI.md", ".env", "installation_id"}
+	d, err := in.openHome(".gemini", files, filepath.Join(geminiHome, ".gemini"))
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	own := filepath.Join(geminiHome, ".gemini")
-	if err := d.mkdir(own); err != nil {
-		return Invocation{}, err
-	}
-	if in.UserHome != "" && in.Resume == "" {
-		err := d.seed(in.UserHome+"/.gemini", own, "oauth_creds.json", "google_accounts.json", "settings.json", "GEMINI.md", ".env", "installation_id")
-		if err != nil {
-			return Invocation{}, err
-		}
-	}
 	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
 		return Invocation{}, err
 	}
@@ -99,15 +90,12 @@ func aboutGeminiModel(message string) bool {
 // Collect keeps the stream, and finds the session that Gemini CLI kept, which has
 // what the stream leaves out.
 func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out)
+	raw, err := keepStream(in, out, func(r record) (string, bool) {
+		id, ok := r.text("session_id")
+		return id, ok && r.kind() == "init"
+	})
 	if err != nil {
 		return Raw{}, err
-	}
-	for _, r := range records(out.Stdout) {
-		if id, ok := r.text("session_id"); ok && r.kind() == "init" {
-			raw.SessionID = id
-			break
-		}
 	}
 	d, err := openDir(in.home())
 	if err != nil {
@@ -131,7 +119,7 @@ func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, e
 
 // Normalize reads the stream.
 func (gemini) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := geminiReader{dir: in.Dir, calls: map[string]geminiCall{}, kept: readGemini(raw.Telemetry)}
+	n := geminiReader{dir: in.Dir, calls: map[string]toolCall{}, kept: readGemini(raw.Telemetry)}
 	n.b.Fallback = raw.Stdout
 	for _, r := range records(raw.Session) {
 		at := r.str("timestamp")

@@ -12,14 +12,8 @@ type geminiReader struct {
 	dir   string
 	text  strings.Builder // of the message that comes in pieces
 	at    string
-	calls map[string]geminiCall
+	calls map[string]toolCall
 	kept  geminiKept
-}
-
-// A geminiCall is a call of a tool whose result is to come.
-type geminiCall struct {
-	tool    string
-	command int // its place in b.Commands + 1; 0 is none
 }
 
 // A geminiKept is the session that Gemini CLI kept beside the stream. It alone has
@@ -127,7 +121,7 @@ func (n *geminiReader) call(r record, at string) {
 		n.b.Skill(skill, "Loaded via activate_skill tool", at)
 	}
 	n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: r.raw("parameters"), At: at})
-	call := geminiCall{tool: tool}
+	call := toolCall{tool: tool}
 	switch tool {
 	case "run_shell_command":
 		if command, ok := args.text("command"); ok {

@@ -26,19 +26,11 @@ const opencodeHome = "opencode-xdg"
 // Prepare gives opencode homes by the variables of XDG, with the user's
 // credentials.
 func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := openDir(in.home())
+	d, err := in.openHome(".local/share/opencode", []string{"auth.json"}, filepath.Join(xdg("data"), "opencode"), xdg("config"), xdg("state"), xdg("cache"))
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if err := d.mkdir(xdg("data"), xdg("config"), xdg("state"), xdg("cache")); err != nil {
-		return Invocation{}, err
-	}
-	if in.UserHome != "" && in.Resume == "" {
-		if err := d.seed(in.UserHome+"/.local/share/opencode", filepath.Join(xdg("data"), "opencode"), "auth.json"); err != nil {
-			return Invocation{}, err
-		}
-	}
 	args := []string{"run", "--model", c.cfg.Model}
 	if in.Resume != "" {
 		args = append(args, "--session", in.Resume)

@@ -12,6 +12,11 @@ import (
 )
 
 // noRunner is for agents that must not run anything.
+// RunnerFunc is a function as a Runner.
+type RunnerFunc func(ctx context.Context, inv Invocation) (Exit, error)
+
+func (f RunnerFunc) Run(ctx context.Context, inv Invocation) (Exit, error) { return f(ctx, inv) }
+
 var noRunner = RunnerFunc(func(context.Context, Invocation) (Exit, error) {
 	return Exit{}, fmt.Errorf("agent: run nothing: %w", fault.Unsupported)
 })

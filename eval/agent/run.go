@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -234,14 +235,8 @@ type watcher struct {
 func (w *watcher) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		i := indexNewline(p)
-		part, ended := p, false
-		if i >= 0 {
-			part, ended = p[:i], true
-			p = p[i+1:]
-		} else {
-			p = nil
-		}
+		part, rest, ended := bytes.Cut(p, []byte("\n"))
+		p = rest
 		if len(w.line)+len(part) > maxLine {
 			w.line, w.skip = nil, true
 		}

@@ -10,6 +10,12 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
+// A toolCall is a call of a tool whose result is to come.
+type toolCall struct {
+	tool    string
+	command int // its place in Builder.Commands + 1; 0 is none
+}
+
 // toolServer is what agents call the server of Input.Tools.
 const toolServer = "croft"
 

@@ -49,14 +49,14 @@ func RunSuite(t *testing.T, s eval.Suite, cfg *suite.Config, opts *eval.Options)
 	if o.OutputDir == "" {
 		o.OutputDir = t.ArtifactDir()
 	}
-	if o.Places == nil {
+	if o.Envs == nil {
 		o.Requests = new(eval.Requests)
 		p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Events: o.Requests})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer p.Close() //nolint:errcheck // each workspace has ended
-		o.Places = &eval.Sandbox{Provider: p}
+		o.Envs = &eval.Sandbox{Provider: p}
 	}
 	if o.Note == nil {
 		o.Note = t.Logf

@@ -49,7 +49,7 @@ func TestCasesInGo(t *testing.T) {
 			return nil
 		},
 	}}}
-	r := evaltest.RunSuite(t, cases, config(t), &eval.Options{Places: eval.Host{}})
+	r := evaltest.RunSuite(t, cases, config(t), &eval.Options{Envs: eval.Host{}})
 	if !r.Passed() || r.Cases[0].RunnerResults[0].Report.FinalOutput != "I made it." {
 		t.Errorf("got %+v", r.Cases[0].RunnerResults[0])
 	}

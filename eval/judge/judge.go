@@ -84,9 +84,6 @@ type Verdict struct {
 	Pass   bool    `json:"pass"`
 	Score  float64 `json:"score"` // 0 to 1
 	Reason string  `json:"reason"`
-
-	InputTokens  int `json:"inputTokens,omitempty"` // of all that was asked for it
-	OutputTokens int `json:"outputTokens,omitempty"`
 }
 
 const instructions = `You judge the work of a coding agent. You are given a criterion and the material to judge it by.
@@ -101,22 +98,18 @@ func (j *Judge) Ask(ctx context.Context, q Question) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("judge: ask: %w: no criterion", fault.InvalidArgument)
 	}
 	talk := []message{{"user", prompt(q)}}
-	var spent Verdict
 	var bad error
 	for range 2 {
 		said, err := j.complete(ctx, talk)
 		if err != nil {
 			return Verdict{}, err
 		}
-		spent.InputTokens += said.input
-		spent.OutputTokens += said.output
-		v, err := Parse(said.text)
+		v, err := Parse(said)
 		if err == nil {
-			v.InputTokens, v.OutputTokens = spent.InputTokens, spent.OutputTokens
 			return v, nil
 		}
-		bad = fmt.Errorf("%w; it answered %.200q", err, said.text)
-		talk = append(talk, message{"assistant", said.text},
+		bad = fmt.Errorf("%w; it answered %.200q", err, said)
+		talk = append(talk, message{"assistant", said},
 			message{"user", "That is not the form asked for (" + err.Error() + "). Answer with the JSON object alone."})
 	}
 	return Verdict{}, fmt.Errorf("judge: ask %s: %w", j.cfg.Model, bad)
@@ -174,14 +167,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// said is what a model answered.
-type said struct {
-	text          string
-	input, output int
-}
-
-// complete lets the model go on with a conversation.
-func (j *Judge) complete(ctx context.Context, talk []message) (said, error) {
+// complete returns what the model says next in a conversation.
+func (j *Judge) complete(ctx context.Context, talk []message) (string, error) {
 	body, path := any(nil), ""
 	header := http.Header{"Content-Type": {"application/json"}}
 	switch j.cfg.Style {
@@ -201,11 +188,11 @@ func (j *Judge) complete(ctx context.Context, talk []message) (said, error) {
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		return said{}, fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.InvalidArgument, err)
+		return "", fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.InvalidArgument, err)
 	}
 	answer, err := j.post(ctx, j.cfg.BaseURL+path, header, data)
 	if err != nil {
-		return said{}, err
+		return "", err
 	}
 	return read(answer)
 }
@@ -256,7 +243,7 @@ func codeOf(status int) fault.Code {
 }
 
 // read finds the text of an answer of either style.
-func read(answer []byte) (said, error) {
+func read(answer []byte) (text string, err error) {
 	var a struct {
 		Choices []struct {
 			Message message `json:"message"`
@@ -265,24 +252,17 @@ func read(answer []byte) (said, error) {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		} `json:"content"`
-		Usage struct {
-			Prompt     int `json:"prompt_tokens"`
-			Completion int `json:"completion_tokens"`
-			Input      int `json:"input_tokens"`
-			Output     int `json:"output_tokens"`
-		} `json:"usage"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
-		return said{}, fmt.Errorf("judge: read an answer: %w: %w", fault.InvalidArgument, err)
+		return "", fmt.Errorf("judge: read an answer: %w: %w", fault.InvalidArgument, err)
 	}
-	s := said{input: a.Usage.Prompt + a.Usage.Input, output: a.Usage.Completion + a.Usage.Output}
 	for _, c := range a.Content {
 		if c.Type == "text" {
-			s.text += c.Text
+			text += c.Text
 		}
 	}
 	if len(a.Choices) > 0 {
-		s.text += a.Choices[0].Message.Content
+		text += a.Choices[0].Message.Content
 	}
-	return s, nil
+	return text, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestAsk(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := j.Ask(t.Context(), question)
-		want := Verdict{Pass: true, Score: 0.75, Reason: "It says hello.", InputTokens: 7, OutputTokens: 3}
+		want := Verdict{Pass: true, Score: 0.75, Reason: "It says hello."}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.style, err, diff)
 		}
@@ -65,7 +66,7 @@ func TestAskAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := j.Ask(t.Context(), question)
-	if diff := cmp.Diff(Verdict{Reason: "no", InputTokens: 14, OutputTokens: 6}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(Verdict{Reason: "no"}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if len(*asked) != 2 || !strings.Contains((*asked)[1], "I think it passes.") {
@@ -94,7 +95,7 @@ func TestParse(t *testing.T) {
 func TestRecorded(t *testing.T) {
 	srv, _ := endpoint(t, Anthropic, `{"pass": true, "score": 1, "reason": "yes"}`)
 	name := filepath.Join(t.TempDir(), "tape")
-	f, err := replay.Append(name)
+	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,36 +113,36 @@ func mask(b []byte) []byte {
 	return b
 }
 
-// A place is what stands on a tape for a directory of a run.
-type place struct{ dir, mark string }
+// A placeholder is what stands on a tape for a directory of a run.
+type placeholder struct{ dir, mark string }
 
 var noWord = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// places returns the places of directories, the longest first: one may be inside
+// placeholders returns the placeholders of directories, the longest first: one may be inside
 // another. Some agents name a directory with dashes for all that is no letter.
-func places(dirs []string) []place {
-	var all []place
+func placeholders(dirs []string) []placeholder {
+	var all []placeholder
 	for i, d := range dirs {
 		if d == "" {
 			continue
 		}
-		all = append(all, place{d, fmt.Sprintf("{{croft-dir-%d}}", i)}, place{noWord.ReplaceAllString(d, "-"), fmt.Sprintf("{{croft-dir-%d-name}}", i)})
+		all = append(all, placeholder{d, fmt.Sprintf("{{croft-dir-%d}}", i)}, placeholder{noWord.ReplaceAllString(d, "-"), fmt.Sprintf("{{croft-dir-%d-name}}", i)})
 	}
-	slices.SortStableFunc(all, func(a, b place) int { return len(b.dir) - len(a.dir) })
+	slices.SortStableFunc(all, func(a, b placeholder) int { return len(b.dir) - len(a.dir) })
 	return all
 }
 
-// hide puts places where directories are named.
+// hide puts placeholders where directories are named.
 func hide(text string, dirs []string) string {
-	for _, p := range places(dirs) {
+	for _, p := range placeholders(dirs) {
 		text = strings.ReplaceAll(text, p.dir, p.mark)
 	}
 	return text
 }
 
-// show puts the directories of this run where places are.
+// show puts the directories of this run where placeholders are.
 func show(text string, dirs []string) string {
-	for _, p := range places(dirs) {
+	for _, p := range placeholders(dirs) {
 		text = strings.ReplaceAll(text, p.mark, p.dir)
 	}
 	return text

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -30,15 +29,6 @@ type Recorder struct {
 // NewRecorder returns a recorder that asks through next and writes to out.
 func NewRecorder(next http.RoundTripper, out io.Writer) *Recorder {
 	return &Recorder{next: next, out: out}
-}
-
-// Append opens a file to record to, behind what is there.
-func Append(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("replay: record to %s: %w", name, err)
-	}
-	return f, nil
 }
 
 // Err returns the first error in writing the tape. What was asked was answered all

@@ -27,16 +27,13 @@ package replay
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -71,13 +68,9 @@ func (c Chunk) bytes(dirs []string) []byte {
 	return []byte(show(c.Text, dirs))
 }
 
-// A Tape answers requests as they were answered before. It is safe for use by
+// A Tape answers requests as they were answered before, at once. It is safe for use by
 // several goroutines.
 type Tape struct {
-	// Pace lets each part of an answer come as long after the one before as it
-	// did when it was recorded. By default all comes at once.
-	Pace bool
-
 	keys keys
 
 	mu   sync.Mutex
@@ -156,9 +149,12 @@ func (t *Tape) answer(r *http.Request, dirs []string) (*http.Response, error) {
 	if !ok {
 		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearest(r, norm))
 	}
-	body2 := io.ReadCloser(io.NopCloser(&player{ctx: r.Context(), chunks: e.Chunks, pace: t.Pace, dirs: dirs}))
+	var parts []io.Reader // each is a read of its own, so that what was streamed is streamed again
+	for _, c := range e.Chunks {
+		parts = append(parts, bytes.NewReader(c.bytes(dirs)))
+	}
 	return &http.Response{Status: fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)), StatusCode: e.Status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.Header.Clone(), Body: body2, ContentLength: -1, Request: r}, nil
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.Header.Clone(), Body: io.NopCloser(io.MultiReader(parts...)), ContentLength: -1, Request: r}, nil
 }
 
 // take returns the next answer to a request.
@@ -205,50 +201,6 @@ func common(a, b []byte) int {
 }
 
 func excerpt(b []byte, at int) string { return string(b[max(0, at-20):min(len(b), at+40)]) }
-
-// Unused returns the keys of exchanges that no request has asked for yet, sorted.
-func (t *Tape) Unused() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var keys []string
-	for key := range t.all {
-		if t.next[key] == 0 {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// A player is the body of an answer.
-type player struct {
-	ctx    context.Context // that of the request, as a body has it
-	chunks []Chunk
-	pace   bool
-	dirs   []string
-	rest   []byte
-}
-
-func (p *player) Read(b []byte) (int, error) {
-	for len(p.rest) == 0 {
-		if len(p.chunks) == 0 {
-			return 0, io.EOF
-		}
-		c := p.chunks[0]
-		p.chunks = p.chunks[1:]
-		if p.pace && c.After > 0 {
-			select {
-			case <-p.ctx.Done():
-				return 0, context.Cause(p.ctx)
-			case <-time.After(time.Duration(c.After) * time.Millisecond):
-			}
-		}
-		p.rest = c.bytes(p.dirs)
-	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
 
 // maxBody is how large a request may be.
 const maxBody = 64 << 20

@@ -11,24 +11,24 @@ import (
 // An Event is one thing that happened in a session. Which fields it has depends on
 // its Type; the others are empty.
 type Event struct {
-	Type EventType
+	Type EventType `json:"type"`
 
 	// Of a message.
-	Role  Role
-	Phase Phase // "" is not known
-	Text  string
+	Role  Role   `json:"role"`
+	Phase Phase  `json:"phase"` // "" is not known
+	Text  string `json:"text"`
 
 	// Of a call of a tool and its result.
-	Tool   string          // a result's may be "" where it is not known
-	Args   json.RawMessage // of a call; nil is none
-	Output string          // of a result
+	Tool   string          `json:"tool"`   // a result's may be "" where it is not known
+	Args   json.RawMessage `json:"args"`   // of a call; nil is none
+	Output string          `json:"output"` // of a result
 
-	Command string // of a command
-	Path    string // of a file that was read, absolute
-	Skill   string // of a sign that a skill is used
-	Signal  string // what that sign is
+	Command string `json:"command"` // of a command
+	Path    string `json:"path"`    // of a file that was read, absolute
+	Skill   string `json:"skill"`   // of a sign that a skill is used
+	Signal  string `json:"signal"`  // what that sign is
 
-	At string // when, as Time writes it; "" is not known
+	At string `json:"at"` // when, as Time writes it; "" is not known
 }
 
 // EventType says what happened.
@@ -63,61 +63,40 @@ const (
 	Final      Phase = "final"
 )
 
-// The wire form of each type: what is always there, and what may be missing.
-type (
-	messageJSON struct {
-		Type  EventType `json:"type"`
-		Role  Role      `json:"role"`
-		Phase Phase     `json:"phase,omitempty"`
-		Text  string    `json:"text"`
-		At    string    `json:"at,omitempty"`
-	}
-	toolCallJSON struct {
-		Type EventType       `json:"type"`
-		Tool string          `json:"tool"`
-		Args json.RawMessage `json:"args,omitempty"`
-		At   string          `json:"at,omitempty"`
-	}
-	toolResultJSON struct {
-		Type   EventType `json:"type"`
-		Tool   string    `json:"tool,omitempty"`
-		Output string    `json:"output"`
-		At     string    `json:"at,omitempty"`
-	}
-	commandJSON struct {
-		Type    EventType `json:"type"`
-		Command string    `json:"command"`
-		At      string    `json:"at,omitempty"`
-	}
-	fileReadJSON struct {
-		Type EventType `json:"type"`
-		Path string    `json:"path"`
-		At   string    `json:"at,omitempty"`
-	}
-	skillSignalJSON struct {
-		Type   EventType `json:"type"`
-		Skill  string    `json:"skill"`
-		Signal string    `json:"signal"`
-		At     string    `json:"at,omitempty"`
-	}
-)
+// wireEvent is the wire form of events: a field that its type always has is not nil.
+type wireEvent struct {
+	Type    EventType       `json:"type"`
+	Role    *Role           `json:"role,omitempty"`
+	Phase   Phase           `json:"phase,omitempty"`
+	Text    *string         `json:"text,omitempty"`
+	Tool    *string         `json:"tool,omitempty"`
+	Args    json.RawMessage `json:"args,omitempty"`
+	Output  *string         `json:"output,omitempty"`
+	Command *string         `json:"command,omitempty"`
+	Path    *string         `json:"path,omitempty"`
+	Skill   *string         `json:"skill,omitempty"`
+	Signal  *string         `json:"signal,omitempty"`
+	At      string          `json:"at,omitempty"`
+}
 
 // MarshalJSON writes the fields that the event's type has.
 func (e Event) MarshalJSON() ([]byte, error) {
-	var wire any
+	wire := wireEvent{Type: e.Type, At: e.At}
 	switch e.Type {
 	case Message:
-		wire = messageJSON{e.Type, e.Role, e.Phase, e.Text, e.At}
+		wire.Role, wire.Phase, wire.Text = &e.Role, e.Phase, &e.Text
 	case ToolCall:
-		wire = toolCallJSON{e.Type, e.Tool, e.Args, e.At}
+		wire.Tool, wire.Args = &e.Tool, e.Args
 	case ToolResult:
-		wire = toolResultJSON{e.Type, e.Tool, e.Output, e.At}
+		if wire.Output = &e.Output; e.Tool != "" {
+			wire.Tool = &e.Tool
+		}
 	case CommandRun:
-		wire = commandJSON{e.Type, e.Command, e.At}
+		wire.Command = &e.Command
 	case FileRead:
-		wire = fileReadJSON{e.Type, e.Path, e.At}
+		wire.Path = &e.Path
 	case SkillSignal:
-		wire = skillSignalJSON{e.Type, e.Skill, e.Signal, e.At}
+		wire.Skill, wire.Signal = &e.Skill, &e.Signal
 	default:
 		return nil, fmt.Errorf("session: write an event of type %q: %w", e.Type, fault.InvalidArgument)
 	}
@@ -132,28 +111,16 @@ func (e Event) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads an event of any type.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	var wire struct {
-		Type    EventType       `json:"type"`
-		Role    Role            `json:"role"`
-		Phase   Phase           `json:"phase"`
-		Text    string          `json:"text"`
-		Tool    string          `json:"tool"`
-		Args    json.RawMessage `json:"args"`
-		Output  string          `json:"output"`
-		Command string          `json:"command"`
-		Path    string          `json:"path"`
-		Skill   string          `json:"skill"`
-		Signal  string          `json:"signal"`
-		At      string          `json:"at"`
-	}
-	if err := json.Unmarshal(data, &wire); err != nil {
+	type fields Event // without this method
+	var read fields
+	if err := json.Unmarshal(data, &read); err != nil {
 		return fmt.Errorf("session: read an event: %w: %w", fault.InvalidArgument, err)
 	}
-	switch wire.Type {
+	switch read.Type {
 	case Message, ToolCall, ToolResult, CommandRun, FileRead, SkillSignal:
 	default:
-		return fmt.Errorf("session: read an event: %w: type %q, want message, toolCall, toolResult, command, fileRead or skillSignal", fault.InvalidArgument, wire.Type)
+		return fmt.Errorf("session: read an event: %w: type %q, want message, toolCall, toolResult, command, fileRead or skillSignal", fault.InvalidArgument, read.Type)
 	}
-	*e = Event(wire)
+	*e = Event(read)
 	return nil
 }

@@ -96,12 +96,12 @@ func compile(path string, files []api.OutputFile) (*goja.Program, error) {
 
 func syntaxMessage(err error) string {
 	if list, ok := err.(parser.ErrorList); ok && len(list) > 0 { //nolint:errorlint // the parser returns the list itself
-		return place(list[0].Position) + list[0].Message
+		return atPosition(list[0].Position) + list[0].Message
 	}
 	return err.Error()
 }
 
-func place(p file.Position) string {
+func atPosition(p file.Position) string {
 	if p.Line == 0 {
 		return ""
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,35 +18,33 @@ type param struct {
 type paramKind int
 
 const (
-	aText     paramKind = iota // a string
-	aMatcher                   // a string, or {regex, flags}
-	aCommand                   // a matcher, or a structured one
-	aTool                      // {tool, args}
-	aNumber                    // a whole number of at least 0
-	aPath                      // a path, a glob, or {regex, flags}
-	someTexts                  // lists of them
-	someMatchers
-	someCommands
-	someTools
-	somePaths // or one
-	aTrue     // true: the assertion takes nothing
-	aRun      // a command for the workspace
-	aBudget   // limits
-	aJudgment // a rubric
-	aScript   // JavaScript
+	aText     paramKind = iota + 1 // a string
+	aMatcher                       // a string, or {regex, flags}
+	aCommand                       // a matcher, or a structured one
+	aTool                          // {tool, args}
+	aNumber                        // a whole number of at least 0
+	aPath                          // a path, a glob, or {regex, flags}
+	aTrue                          // true: the assertion takes nothing
+	aRun                           // a command for the workspace
+	aBudget                        // limits
+	aJudgment                      // a rubric
+	aScript                        // JavaScript
+
+	some      paramKind = 1 << 8       // with one of the above: a list of them
+	somePaths           = some | aPath // or one
 )
 
 // checks are the assertions that can be written as data: those of the groups, with
 // their arguments.
 var checks = func() map[string][]param {
 	m := map[string][]param{
-		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", someTexts}},
-		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills", someTexts}},
+		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", some | aText}},
+		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills", some | aText}},
 
 		"toolCalls.has": {{"matcher", aTool}}, "toolCalls.count": {{"matcher", aTool}, {"count", aNumber}},
 		"toolCalls.atLeast": {{"matcher", aTool}, {"min", aNumber}}, "toolCalls.atMost": {{"matcher", aTool}, {"max", aNumber}},
 		"toolCalls.before":   {{"first", aTool}, {"second", aTool}},
-		"toolCalls.sequence": {{"matchers", someTools}}, "toolCalls.only": {{"matchers", someTools}},
+		"toolCalls.sequence": {{"matchers", some | aTool}}, "toolCalls.only": {{"matchers", some | aTool}},
 
 		"output.includes": {{"matcher", aMatcher}}, "output.notEmpty": {{"", aTrue}},
 
@@ -58,8 +57,7 @@ var checks = func() map[string][]param {
 
 		"workspace.run": {{"command", aRun}}, "budget": {{"limits", aBudget}}, "judge": {{"rubric", aJudgment}}, "js": {{"script", aScript}},
 	}
-	for group, kinds := range map[string][2]paramKind{"commands": {aCommand, someCommands}, "fileReads": {aMatcher, someMatchers}} {
-		one, some := kinds[0], kinds[1]
+	for group, one := range map[string]paramKind{"commands": aCommand, "fileReads": aMatcher} {
 		for _, name := range []string{"includes", "notIncludes", "exactlyOne", "first", "last"} {
 			m[group+"."+name] = []param{{"matcher", one}}
 		}
@@ -67,21 +65,14 @@ var checks = func() map[string][]param {
 		m[group+".atLeast"] = []param{{"matcher", one}, {"min", aNumber}}
 		m[group+".atMost"] = []param{{"matcher", one}, {"max", aNumber}}
 		m[group+".before"] = []param{{"first", one}, {"second", one}}
-		m[group+".only"] = []param{{"matchers", some}}
+		m[group+".only"] = []param{{"matchers", some | one}}
 		m[group+".size"] = []param{{"count", aNumber}}
 	}
 	return m
 }()
 
 // checkNames are their names, sorted.
-var checkNames = func() []string {
-	var names []string
-	for name := range checks {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}()
+var checkNames = slices.Sorted(maps.Keys(checks))
 
 // checkOptions are what may stand beside an assertion.
 var checkOptions = []string{"soft", "message", "question", "class", "minConfidence", "kind", "paths"}
@@ -203,6 +194,12 @@ func (r *reader) arguments(v any, path string, params []param) []any {
 
 // argument reads one argument.
 func (r *reader) argument(v any, path string, kind paramKind) any {
+	if kind&some != 0 {
+		if _, ok := v.(list); kind == somePaths && !ok {
+			return []any{r.argument(v, path, aPath)}
+		}
+		return r.each(v, path, kind&^some)
+	}
 	switch kind {
 	case aText:
 		return r.required(v, path)
@@ -217,19 +214,6 @@ func (r *reader) argument(v any, path string, kind paramKind) any {
 		return r.commandMatcher(v, path)
 	case aTool:
 		return r.toolMatcher(v, path)
-	case someTexts:
-		return r.each(v, path, aText)
-	case someMatchers:
-		return r.each(v, path, aMatcher)
-	case somePaths:
-		if _, ok := v.(list); ok {
-			return r.each(v, path, aPath)
-		}
-		return []any{r.argument(v, path, aPath)}
-	case someCommands:
-		return r.each(v, path, aCommand)
-	case someTools:
-		return r.each(v, path, aTool)
 	case aRun:
 		return r.runArgument(v, path)
 	case aBudget:

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,19 +10,21 @@ import (
 // A parsedCommand is a command line taken apart, as skillgym's matchers see it: no
 // shell, only quotes and backslashes.
 type parsedCommand struct {
-	Executable    string
-	HasExecutable bool
-	Positionals   []string
-	Options       []parsedOption // by the first time a name occurs
-	EndOfOptions  bool
-	FromShell     bool // it was the script of sh -c
+	Executable   string         `json:"executable,omitempty"`
+	Positionals  []string       `json:"positionals"`
+	Options      []parsedOption `json:"options"` // by the first time a name occurs
+	EndOfOptions bool           `json:"endOfOptions"`
+	FromShell    bool           `json:"fromShell"` // it was the script of sh -c
 }
 
-// A parsedOption is an option with its values. nil is one without a value.
+// A parsedOption is an option with its values: a text, or true for one without a value.
 type parsedOption struct {
 	Name   string
-	Values []*string
+	Values []any
 }
+
+// MarshalJSON writes the option as an entry of a Map of JavaScript.
+func (o parsedOption) MarshalJSON() ([]byte, error) { return json.Marshal([]any{o.Name, o.Values}) }
 
 var shells = []string{"bash", "sh", "zsh", "fish", "dash"}
 
@@ -29,9 +32,6 @@ var shells = []string{"bash", "sh", "zsh", "fish", "dash"}
 // -c is taken for the command, once.
 func parseCommand(line string) parsedCommand {
 	tokens := tokenize(line)
-	if len(tokens) == 0 {
-		return parsedCommand{}
-	}
 	script, wrapped := shellScript(tokens)
 	if wrapped {
 		tokens = tokenize(script)
@@ -115,11 +115,11 @@ func shellScript(tokens []string) (string, bool) {
 // parseTokens tells options from positionals. A word after an option is its value:
 // without knowing the program there is no telling that it is not.
 func parseTokens(tokens []string) parsedCommand {
-	var p parsedCommand
+	p := parsedCommand{Positionals: []string{}, Options: []parsedOption{}}
 	if len(tokens) == 0 {
 		return p
 	}
-	p.Executable, p.HasExecutable = tokens[0], true
+	p.Executable = tokens[0]
 	for i := 1; i < len(tokens); i++ {
 		word := tokens[i]
 		switch {
@@ -139,26 +139,25 @@ func parseTokens(tokens []string) parsedCommand {
 func (p *parsedCommand) option(word string, rest []string) int {
 	long := strings.HasPrefix(word, "--")
 	if name, value, ok := strings.Cut(word, "="); long && ok {
-		p.push(name, &value)
+		p.push(name, value)
 		return 0
 	}
 	runes := []rune(word)
 	if !long && len(runes) > 2 {
 		if letters(word[1:]) {
 			for _, c := range runes[1:] {
-				p.push("-"+string(c), nil)
+				p.push("-"+string(c), true)
 			}
 			return 0
 		}
-		value := string(runes[2:])
-		p.push(string(runes[:2]), &value)
+		p.push(string(runes[:2]), string(runes[2:]))
 		return 0
 	}
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		p.push(word, &rest[0])
+		p.push(word, rest[0])
 		return 1
 	}
-	p.push(word, nil)
+	p.push(word, true)
 	return 0
 }
 
@@ -166,7 +165,7 @@ func letters(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') })
 }
 
-func (p *parsedCommand) push(name string, value *string) {
+func (p *parsedCommand) push(name string, value any) {
 	i := slices.IndexFunc(p.Options, func(o parsedOption) bool { return o.Name == name })
 	if i < 0 {
 		i = len(p.Options)

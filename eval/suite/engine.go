@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dop251/goja"
@@ -28,23 +30,13 @@ var programs sync.Map // name -> func() (*goja.Program, error)
 
 func program(name string) (*goja.Program, error) {
 	compile, _ := programs.LoadOrStore(name, sync.OnceValues(func() (*goja.Program, error) {
-		text, err := fs.ReadFile(scripts, "js/"+fileOf(name)+".js")
+		text, err := fs.ReadFile(scripts, "js/"+strings.ReplaceAll(name, "/", "-")+".js")
 		if err != nil {
 			return nil, fmt.Errorf("suite: find module %s: %w", name, fault.NotFound)
 		}
 		return goja.Compile(internalPrefix+name, "(function (exports, require, module, host) {"+string(text)+"\n})", true)
 	}))
 	return compile.(func() (*goja.Program, error))()
-}
-
-func fileOf(name string) string {
-	out := []byte(name)
-	for i, c := range out {
-		if c == '/' {
-			out[i] = '-'
-		}
-	}
-	return string(out)
 }
 
 // require returns a module of ours, which an engine makes at its first use.
@@ -126,12 +118,7 @@ func (v *vm) rejected(p *goja.Promise, op goja.PromiseRejectionOperation) {
 		ex.unhandled = append(ex.unhandled, p)
 		return
 	}
-	for i, other := range ex.unhandled {
-		if other == p {
-			ex.unhandled = append(ex.unhandled[:i], ex.unhandled[i+1:]...)
-			return
-		}
-	}
+	ex.unhandled = slices.DeleteFunc(ex.unhandled, func(other *goja.Promise) bool { return other == p })
 }
 
 // evaluate runs a program, and calls with the namespace of what it exports. It is a

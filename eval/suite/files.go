@@ -126,8 +126,11 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 	ctx, more := context.Context(nil), []string(nil)
 	if ex := v.current; ex != nil {
 		ctx = ex.ctx
-		more = append([]string{ex.info.Workspace, ex.info.OutputDir, ex.info.ArtifactDir}, ex.info.Dirs...)
-		more = deleteEmpty(more)
+		for _, dir := range []string{ex.info.Workspace, ex.info.OutputDir, ex.info.ArtifactDir} {
+			if dir != "" {
+				more = append(more, dir)
+			}
+		}
 	}
 	if ctx == nil {
 		panic(v.throwable(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
@@ -141,16 +144,6 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 		}
 	}
 	panic(v.throwable(newFileError(op, path, err)))
-}
-
-func deleteEmpty(list []string) []string {
-	var out []string
-	for _, s := range list {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // A fileOp is one operation on one path.

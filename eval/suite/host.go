@@ -24,7 +24,7 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 		}
 		return v.current.state
 	})
-	set("parseCommand", func(line string) goja.Value { return v.commandValue(parseCommand(line)) })
+	set("parseCommand", func(line string) goja.Value { return v.fromJSON(parseCommand(line)) })
 	set("stack", v.nodeStack)
 	set("frame", v.userFrame)
 	set("log", func(level, text string) { v.log(l, Log{Level: level, Text: text}) })
@@ -55,12 +55,8 @@ func must(err error) {
 
 // setFacts sets what a suite may know of the machine.
 func (v *vm) setFacts(set func(string, any), l *Loader) {
-	environ := l.Env
-	if environ == nil {
-		environ = os.Environ()
-	}
 	env := v.rt.NewObject()
-	for _, pair := range environ {
+	for _, pair := range os.Environ() {
 		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
 			must(env.Set(name, value))
 		}
@@ -78,16 +74,13 @@ func (v *vm) setFacts(set func(string, any), l *Loader) {
 		name = "localhost"
 	}
 	set("environ", env)
-	set("argv", append([]string{"croft", "eval"}, l.Args...))
+	set("argv", []string{"croft", "eval"})
 	set("cwd", cwd)
 	set("tmpdir", filepath.Clean(l.TmpDir))
 	set("homedir", home)
 	set("hostname", name)
 	set("platform", runtime.GOOS)
-	set("arch", map[string]string{"amd64": "x64", "386": "ia32"}[runtime.GOARCH])
-	if runtime.GOARCH == "arm64" {
-		set("arch", "arm64")
-	}
+	set("arch", map[string]string{"amd64": "x64", "386": "ia32", "arm64": "arm64"}[runtime.GOARCH])
 	set("cpus", runtime.NumCPU())
 	set("pid", os.Getpid())
 	started := time.Now()
@@ -130,35 +123,6 @@ func (v *vm) room(bytes float64) goja.Value {
 		return v.rt.ToValue(withoutCode(err))
 	}
 	return goja.Undefined()
-}
-
-// commandValue hands a command that was taken apart to JavaScript.
-func (v *vm) commandValue(p parsedCommand) goja.Value {
-	o := v.rt.NewObject()
-	if p.HasExecutable {
-		must(o.Set("executable", p.Executable))
-	}
-	words := make([]any, len(p.Positionals))
-	for i, w := range p.Positionals {
-		words[i] = w
-	}
-	must(o.Set("positionals", v.rt.NewArray(words...)))
-	options := make([]any, 0, len(p.Options))
-	for _, opt := range p.Options {
-		values := make([]any, len(opt.Values))
-		for i, value := range opt.Values {
-			if value == nil {
-				values[i] = true
-			} else {
-				values[i] = *value
-			}
-		}
-		options = append(options, v.rt.NewArray(opt.Name, v.rt.NewArray(values...)))
-	}
-	must(o.Set("options", v.rt.NewArray(options...)))
-	must(o.Set("endOfOptions", p.EndOfOptions))
-	must(o.Set("fromShell", p.FromShell))
-	return o
 }
 
 // throwable makes an error of Go one of JavaScript: with the code of the fault, or

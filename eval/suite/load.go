@@ -18,10 +18,7 @@ import (
 
 // A Loader reads suites and configurations. Its zero value is ready to use.
 type Loader struct {
-	Env    []string    // what process.env holds; nil is this process's
-	Args   []string    // what follows the program in process.argv
 	TmpDir string      // what os.tmpdir() names; "" is a new one, which Close removes
-	Dirs   []string    // directories that node:fs may use, beside the suite's own
 	Limit  Limit       // of each turn
 	Log    func(l Log) // hears what is written to the console; nil keeps it to Outcome.Logs
 }
@@ -71,11 +68,6 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 
 // LoadBoth reads a suite and its configuration, which LoadConfig finds, at the same
 // time.
-func LoadBoth(ctx context.Context, path, config string) (*Suite, *Config, error) {
-	return new(Loader).LoadBoth(ctx, path, config)
-}
-
-// LoadBoth is as the function of that name.
 func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Config, error) {
 	var (
 		wg  sync.WaitGroup
@@ -114,7 +106,7 @@ func bundled(path string) (*Suite, error) {
 
 // ready evaluates a suite that is bundled.
 func (l *Loader) ready(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, err error) {
-	s.dirs = append([]string{s.Dir}, l.Dirs...)
+	s.dirs = []string{s.Dir}
 	if cfg != nil && cfg.Dir != "" {
 		s.dirs = append(s.dirs, cfg.Dir)
 	}
@@ -203,14 +195,12 @@ func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
 	return &copied, tmp, nil
 }
 
-// removal removes a temporary directory, where one was made.
-func removal(tmp string) func() error {
-	return func() error {
-		if tmp == "" {
-			return nil
-		}
-		return locktmp.Remove(tmp)
+// removeTmp removes a temporary directory, where one was made.
+func removeTmp(tmp string) error {
+	if tmp == "" {
+		return nil
 	}
+	return locktmp.Remove(tmp)
 }
 
 // joined is err, with another that came after it.
@@ -243,7 +233,7 @@ func (s *Suite) Close() error {
 	if s.realm != nil {
 		err = s.realm.close()
 	}
-	if err := joined(err, removal(s.tmp)()); err != nil {
+	if err := joined(err, removeTmp(s.tmp)); err != nil {
 		return fmt.Errorf("suite: close %s: %w: %w", s.Path, fault.Of(err), err)
 	}
 	return nil
@@ -416,44 +406,57 @@ func (r *reader) tags(v any, id string) []string {
 	return tags
 }
 
-// evalData evaluates a module that exports data: a configuration.
-func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
+// A module is a file of the user's that was evaluated in an engine of its own.
+type module struct {
+	*realm
+	tmp string // its temporary directory; "" is none of its own
+}
+
+// openModule evaluates a file and passes what it exports to exported. Close the module
+// after use. verb is for errors.
+func (l *Loader) openModule(ctx context.Context, verb, path string, exported func(v *vm, ns *goja.Object)) (*module, error) {
 	prog, err := bundle(source{path: path})
 	if err != nil {
-		return nil, renamed(err, "read config")
+		if e := new(Error); errors.As(err, &e) {
+			e.Verb = verb
+		}
+		return nil, err
 	}
 	use, tmp, err := l.withTmp()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = joined(err, removal(tmp)()) }()
-	v, err := use.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
+	v, err := use.newVM([]string{filepath.Dir(path)})
+	if err != nil {
+		return nil, joined(err, removeTmp(tmp))
+	}
+	m, ex := &module{&realm{vm: v}, tmp}, &execution{}
+	err = v.do(ctx, ex, func() error {
+		return v.evaluate(ex, prog, func(ns *goja.Object) error { exported(v, ns); return nil })
+	}, func() error { return v.loadError(verb, path, ex) })
+	if err != nil {
+		return nil, joined(err, m.Close())
+	}
+	return m, nil
+}
+
+// Close ends the engine and removes its temporary files.
+func (m *module) Close() error { return joined(m.close(), removeTmp(m.tmp)) }
+
+// evalData evaluates a module that exports data: a configuration.
+func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
+	data = undefined{}
+	m, err := l.openModule(ctx, "read config", path, func(v *vm, ns *goja.Object) {
+		if def := ns.Get("default"); def != nil {
+			data = toData(v.rt, def)
+		} else {
+			data = toData(v.rt, ns)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &realm{vm: v}
-	defer func() { err = joined(err, r.close()) }()
-	ex := &execution{}
-	data = undefined{}
-	err = v.do(ctx, ex, func() error {
-		return v.evaluate(ex, prog, func(ns *goja.Object) error {
-			if def := ns.Get("default"); def != nil {
-				data = toData(v.rt, def)
-			} else {
-				data = toData(v.rt, ns)
-			}
-			return nil
-		})
-	}, func() error { return v.loadError("read config", path, ex) })
-	return data, err
-}
-
-func renamed(err error, verb string) error {
-	var e *Error
-	if errors.As(err, &e) {
-		e.Verb = verb
-	}
-	return err
+	return data, m.Close()
 }
 
 // toData copies a value out of the engine. What can't be data is opaque.

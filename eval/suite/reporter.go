@@ -18,11 +18,10 @@ var Hooks = []string{"onSuiteStart", "onCaseStart", "onRunnerStart", "onRunnerFi
 // A Reporter is a module of a user's own that is told of a run. What it writes to its
 // console goes to the Log of its Loader.
 type Reporter struct {
-	Hooks []string // those that it has
-	path  string
-	tmp   func() error
-	realm *realm
-	hooks *goja.Object // belongs to the goroutine of the engine
+	Hooks  []string // those that it has
+	path   string
+	module *module
+	hooks  *goja.Object // belongs to the goroutine of the engine
 }
 
 // LoadReporter loads a module that exports, as default or under the name reporter, an
@@ -32,30 +31,14 @@ func (l *Loader) LoadReporter(ctx context.Context, path string) (*Reporter, erro
 	if err != nil {
 		return nil, fmt.Errorf("suite: load reporter %s: %w: %w", path, fault.Of(err), err)
 	}
-	prog, err := bundle(source{path: path})
-	if err != nil {
-		return nil, renamed(err, "load reporter")
-	}
-	use, tmp, err := l.withTmp()
+	r := &Reporter{path: path}
+	r.module, err = l.openModule(ctx, "load reporter", path, func(_ *vm, ns *goja.Object) { r.find(ns) })
 	if err != nil {
 		return nil, err
 	}
-	r := &Reporter{path: path, tmp: removal(tmp)}
-	v, err := use.newVM(append([]string{filepath.Dir(path)}, l.Dirs...))
-	if err != nil {
-		return nil, joined(err, r.tmp())
-	}
-	r.realm = &realm{vm: v}
-	ex := &execution{}
-	err = v.do(ctx, ex, func() error {
-		return v.evaluate(ex, prog, func(ns *goja.Object) error { r.find(ns); return nil })
-	}, func() error { return v.loadError("load reporter", path, ex) })
-	if err == nil && len(r.Hooks) == 0 {
-		err = &Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
-			Message: "Reporter module must export an object with at least one hook, as default or as reporter"}
-	}
-	if err != nil {
-		return nil, joined(err, r.Close())
+	if len(r.Hooks) == 0 {
+		return nil, joined(&Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
+			Message: "Reporter module must export an object with at least one hook, as default or as reporter"}, r.Close())
 	}
 	return r, nil
 }
@@ -85,7 +68,7 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 	if !slices.Contains(r.Hooks, hook) {
 		return nil
 	}
-	v, ex := r.realm.vm, &execution{}
+	v, ex := r.module.vm, &execution{}
 	return v.do(ctx, ex, func() error {
 		fn, _ := goja.AssertFunction(r.hooks.Get(hook))
 		value, err := v.parseJSON(event)
@@ -105,4 +88,4 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 }
 
 // Close ends the module.
-func (r *Reporter) Close() error { return joined(r.realm.close(), r.tmp()) }
+func (r *Reporter) Close() error { return r.module.Close() }

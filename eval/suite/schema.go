@@ -149,6 +149,12 @@ func paramsSchema(params []param) schema {
 }
 
 func paramSchema(kind paramKind) schema {
+	if kind == somePaths {
+		return schema{"oneOf": []any{ref("matcher"), listOf(ref("matcher"))}}
+	}
+	if kind&some != 0 {
+		return listOf(paramSchema(kind &^ some))
+	}
 	switch kind {
 	case aNumber:
 		return schema{"type": "integer", "minimum": 0}
@@ -158,16 +164,6 @@ func paramSchema(kind paramKind) schema {
 		return ref("command")
 	case aTool:
 		return ref("toolCall")
-	case someTexts:
-		return texts()
-	case someMatchers:
-		return listOf(ref("matcher"))
-	case somePaths:
-		return schema{"oneOf": []any{ref("matcher"), listOf(ref("matcher"))}}
-	case someCommands:
-		return listOf(ref("command"))
-	case someTools:
-		return listOf(ref("toolCall"))
 	case aTrue:
 		return schema{"const": true}
 	case aRun:

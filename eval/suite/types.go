@@ -137,7 +137,6 @@ type EnvInfo struct {
 	Workspace   string // path on this host; "" where it has none
 	OutputDir   string // of the run
 	ArtifactDir string
-	Dirs        []string // further directories that node:fs may use
 	Usage       Usage
 }
 

@@ -5,12 +5,11 @@
 // A [Guard] takes a driver.Command and returns the command to run, its
 // environment filtered, or a [Refusal], whose texts are constants of this
 // package. [Guard.Module] puts it in front of a whole Shell module. What is
-// judged is a choice; [Local], [Strict] and [Sandbox] are three that make sense,
-// and [Table] prints them side by side:
+// judged is a choice; [Local], [Strict] and [Sandbox] are three that make sense:
 //
-//	opts := guard.Local()
+//	opts := cmdpolicy.Local()
 //	opts.Root, opts.Boundary = dir, root
-//	g, err := guard.New(opts)
+//	g, err := cmdpolicy.New(opts)
 //	ws.Shell = g.Module(ws.Shell)
 //
 // # What it looks at
@@ -39,6 +38,7 @@
 //   - a relative path in a script after a cd that can't be followed: cd "$d"
 //   - what a variable does that a script sets itself: PATH=. git
 //
-// Where that matters the kernel must be the fence: see [Bubblewrap] and
-// [Seatbelt], which are applied after the guard, right before the spawn.
+// Where that matters the kernel must be the fence: package provider/sandbox on
+// Linux, and on macOS [Seatbelt], which is applied after the guard, right before the
+// spawn.
 package cmdpolicy

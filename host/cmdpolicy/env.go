@@ -50,27 +50,8 @@ func (g *Guard) filter(env map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// mostJudged bounds how many names are remembered: commands have mostly the same.
-const mostJudged = 256
-
-// passes judges a name, and remembers the verdict: the rules do not change.
+// passes judges a name.
 func (g *Guard) passes(name string) bool {
-	g.mu.Lock()
-	pass, known := g.judged[name]
-	g.mu.Unlock()
-	if known {
-		return pass
-	}
-	pass = g.judge(name)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.judged) < mostJudged {
-		g.judged[name] = pass
-	}
-	return pass
-}
-
-func (g *Guard) judge(name string) bool {
 	upper := strings.ToUpper(name)
 	fits := func(pattern string) bool { return match(strings.ToUpper(pattern), upper) }
 	if slices.ContainsFunc(g.opts.Env.Deny, fits) {

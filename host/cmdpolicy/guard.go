@@ -2,10 +2,8 @@ package cmdpolicy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -15,10 +13,6 @@ import (
 type Guard struct {
 	opts  Options
 	fence *fence // nil where paths are not judged
-	audit *audit
-
-	mu     sync.Mutex
-	judged map[string]bool // names of variables, and whether they pass; guarded by mu
 }
 
 // New returns a guard with the given rules; nil is those of Sandbox.
@@ -29,7 +23,7 @@ func New(opts *Options) (*Guard, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: *opts, audit: newAudit(opts), judged: map[string]bool{}}
+	g := &Guard{opts: *opts}
 	if opts.Paths.Check {
 		g.fence = newFence(opts)
 	}
@@ -39,36 +33,20 @@ func New(opts *Options) (*Guard, error) {
 // Check returns the command to run in place of cmd, or an error that is a
 // Refusal unless ctx ended. It starts nothing and changes nothing.
 func (g *Guard) Check(ctx context.Context, cmd driver.Command) (driver.Command, error) {
-	out, err := g.check(ctx, cmd)
-	if err == nil {
-		return out, nil
-	}
-	var r *Refusal
-	if errors.As(err, &r) && r.Code != fault.InvalidArgument {
-		g.audit.tell(r, cmd)
-	}
-	return driver.Command{}, err
-}
-
-// Flush tells of the refusals that were counted and not told, if there are any.
-// Whoever ends a workspace calls it.
-func (g *Guard) Flush() { g.audit.flush() }
-
-func (g *Guard) check(ctx context.Context, cmd driver.Command) (driver.Command, error) {
 	if err := ctx.Err(); err != nil {
-		return cmd, fmt.Errorf("guard: check: %w", err)
+		return driver.Command{}, fmt.Errorf("guard: check: %w", err)
 	}
 	for _, rule := range []func(driver.Command) error{g.checkForm, g.checkLimits, g.checkArgv} {
 		if err := rule(cmd); err != nil {
-			return cmd, err
+			return driver.Command{}, err
 		}
 	}
 	if err := g.checkCalls(ctx, cmd); err != nil {
-		return cmd, err
+		return driver.Command{}, err
 	}
 	env, err := g.filter(cmd.Env)
 	if err != nil {
-		return cmd, err
+		return driver.Command{}, err
 	}
 	cmd.Env = env
 	return cmd, nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 )
@@ -15,9 +14,6 @@ import (
 // Options say which rules are on. The zero value has none but the refusal of
 // empty commands and of NUL; start from [Local], [Strict] or [Sandbox].
 type Options struct {
-	Workspace string // id, for events
-	Session   string // for events
-
 	// Root is the workspace as commands see it, an absolute path, and Boundary
 	// the files there. Both are required where Paths.Check is set.
 	Root     string
@@ -32,12 +28,6 @@ type Options struct {
 	// Control refuses control characters other than tab, newline and carriage
 	// return. NUL is always refused: no process can be given one.
 	Control bool
-
-	// Events is told of refusals, at most EventsPerMinute of them (0 is
-	// DefaultEventsPerMinute); nil is silent. Package workspace tells of every
-	// SandboxViolation that a module returns, so under it nil is right.
-	Events          event.Sink
-	EventsPerMinute int
 }
 
 // Commands are the rules for programs. A pattern is a name, in which * and ? and
@@ -103,11 +93,8 @@ type Limits struct {
 	Script int
 }
 
-// Defaults and caps.
-const (
-	DefaultEventsPerMinute = 60
-	MaxScript              = 128<<10 - 1 // what Linux passes in one argument
-)
+// MaxScript is what Linux passes in one argument.
+const MaxScript = 128<<10 - 1
 
 // DefaultDeny returns the programs that no preset lets run.
 func DefaultDeny() []string {
@@ -169,7 +156,7 @@ func (o *Options) check() error {
 		}
 	}
 	for name, n := range map[string]int{
-		"Limits.Argv": o.Limits.Argv, "Limits.Env": o.Limits.Env, "Limits.Script": o.Limits.Script, "EventsPerMinute": o.EventsPerMinute,
+		"Limits.Argv": o.Limits.Argv, "Limits.Env": o.Limits.Env, "Limits.Script": o.Limits.Script,
 	} {
 		if n < 0 {
 			return fmt.Errorf("guard: new: %w: %s %d must not be negative", fault.InvalidArgument, name, n)

@@ -13,10 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-var (
-	_ process.Wrapper = (*cmdpolicy.Bubblewrap)(nil)
-	_ process.Wrapper = (*cmdpolicy.Seatbelt)(nil)
-)
+var _ process.Wrapper = (*cmdpolicy.Seatbelt)(nil)
 
 // TestWithProcesses runs real commands behind a guard, as a provider does.
 func TestWithProcesses(t *testing.T) {

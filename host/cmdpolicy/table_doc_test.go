@@ -13,7 +13,7 @@ func TestDocumentedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(page), "\n"+Table()+"\n") {
-		t.Errorf("docs/fence.md has another table than the presets:\n%s", Table())
+	if !strings.Contains(string(page), "\n"+table()+"\n") {
+		t.Errorf("docs/fence.md has another table than the presets:\n%s", table())
 	}
 }

@@ -3,12 +3,10 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,9 +24,6 @@ func (m *importer) file(src, dst int, name, at string, buf []byte) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		m.skip(at, driver.ImportSpecial) // it was another one a moment ago
 		return nil
-	}
-	if limit := m.root.opts.MaxFileSize; limit > 0 && st.Size > limit {
-		return fmt.Errorf("%s: %w: it has %d bytes; files here have at most %d", shown(at), fault.ResourceExhausted, st.Size, limit)
 	}
 	if err := m.count(func(r *driver.ImportResult) { r.Files++ }, st.Size); err != nil {
 		return err

@@ -15,10 +15,9 @@ import (
 // Options are the options of Open and FromFD. The zero value is a root that can
 // be written to.
 type Options struct {
-	ReadOnly    bool  // every change is fault.PermissionDenied
-	Sync        bool  // every change is on stable storage before it returns, whatever the call's own options say
-	MaxFileSize int64 // bytes that a file may have after Write, Edit or Copy; 0 is no limit
-	NoSymlinks  bool  // Open refuses a path in which any element is a symlink, as fault.SandboxViolation
+	ReadOnly   bool // every change is fault.PermissionDenied
+	Sync       bool // every change is on stable storage before it returns, whatever the call's own options say
+	NoSymlinks bool // Open refuses a path in which any element is a symlink, as fault.SandboxViolation
 
 	// Exact takes what is asked for as it is: symlinks that lead outside, which
 	// no call follows, and modes with all bits that there are. It is for who
@@ -220,9 +219,6 @@ func (r *Root) Write(ctx context.Context, name string, body io.Reader, opts *dri
 
 func (r *Root) checkWrite(t target, o *driver.WriteOptions) error {
 	o.Sync = o.Sync || r.opts.Sync
-	if r.opts.MaxFileSize > 0 && (o.MaxSize <= 0 || o.MaxSize > r.opts.MaxFileSize) {
-		o.MaxSize = r.opts.MaxFileSize
-	}
 	switch {
 	case t.dir || t.name == ".":
 		return errIsDir

@@ -79,7 +79,6 @@ type daemon struct {
 	starter *process.ThreadStarter
 	manager *process.Manager
 	root    *files.Root
-	tree    *process.Cgroup
 	server  *server
 	relay   *relay
 	listen  net.Listener
@@ -197,15 +196,7 @@ func (g *daemon) open() error {
 		opts.Starter = g.starter
 	}
 	opts.LogDir = givenDir(cfg, "log")
-	if fd, ok := cfg.Descriptors["cgroup"]; ok {
-		if g.tree, err = process.NewCgroup(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
-			return err
-		}
-		opts.Tree = g.tree
-	}
-	if opts.Tree == nil {
-		opts.Tree = process.Walk{}
-	}
+	opts.Tree = process.Walk{}
 	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
 		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
 	}
@@ -286,9 +277,6 @@ func (g *daemon) close() {
 	}
 	if g.starter != nil {
 		g.starter.Close()
-	}
-	if g.tree != nil {
-		g.tree.Close() //nolint:errcheck // the host removes the group
 	}
 	if g.root != nil {
 		g.root.Close() //nolint:errcheck // nothing is lost with it

@@ -38,9 +38,8 @@ type Config struct {
 	// Descriptors maps what the guest was given beyond standard input, output
 	// and error to descriptor numbers: "listen" (a socket to accept on), "stream"
 	// (a connection), "log" (directory for the logs of sessions), "handoff" (a
-	// socket over which the descriptor of the root goes to the host), "cgroup"
-	// (a cgroup2 directory to start children in), "egress" (a directory with the
-	// proxy's socket), and those that Groups names.
+	// socket over which the descriptor of the root goes to the host), "egress" (a
+	// directory with the proxy's socket), and those that Groups names.
 	Descriptors map[string]int
 
 	// Kernel makes the guest, once the world around it is built, hand over to a

@@ -6,13 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func moreWays(b *testing.B) []way {
-	if tree := cgroupTree(b); tree != nil {
-		return []way{{"cgroup", trueThrough(b, &Options{Tree: tree})}}
-	}
-	return nil
-}
-
 // BenchmarkTrueSubreaper is apart because a subreaper tolerates no other Manager
 // in its process.
 func BenchmarkTrueSubreaper(b *testing.B) {

@@ -23,15 +23,13 @@
 // finish what they write, and then all that is left is killed. What must go on
 // is started as a session of its own. Time-out, Kill, Close and the end of a
 // context end the tree in the same way, whatever it has forked, daemonised or
-// moved to other process groups. How that is done is a [Tree]: a cgroup, a
-// process namespace, or a walk over /proc, which finds descendants by their
-// parents, session, group and the variable CROFT_SESSION in their environment,
+// moved to other process groups. How that is done is a [Tree]: on Linux a walk
+// over /proc, which finds descendants by their parents, session, group and the variable CROFT_SESSION in their environment,
 // freezes them until no new one appears, and kills them through descriptors, so
 // that a number that was used again is never hit. What the walk can't find is a
 // process that at once left its parents by a double fork, its session by setsid
 // and its environment; a [Manager] that is the subreaper of its descendants
-// kills those too, when no other command runs. A cgroup or a process namespace
-// misses nothing.
+// kills those too, when no other command runs.
 //
 // # Output
 //

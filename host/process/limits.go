@@ -13,8 +13,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// limit applies the limits of a command to spec and returns how long it may run,
-// 0 for ever.
+// limit applies the limits of a command to spec and returns how long it may run, 0 for
+// ever. Wall and openFiles are enforced, memory is where best effort is enough, and
+// other limits are refused.
 func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) {
 	wall := cmd.Timeout
 	if wall == 0 {
@@ -23,27 +24,17 @@ func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) 
 	if err := cmd.Limits.Check(); err != nil {
 		return 0, fmt.Errorf("process: %w", err)
 	}
-	left := cmd.Limits.With(nil)
-	if left == nil {
-		return wall, nil
-	}
-	if m.opts.Limit != nil {
-		var err error
-		if left, err = m.opts.Limit(spec, left); err != nil {
-			return 0, fmt.Errorf("process: limits: %w: %w", fault.Of(err), err)
-		}
-	}
-	if w := time.Duration(left[driver.ResourceWall].Max); w > 0 && (wall == 0 || w < wall) {
+	if w := time.Duration(cmd.Limits[driver.ResourceWall].Max); w > 0 && (wall == 0 || w < wall) {
 		wall = w
 	}
 	var rl rlimits
-	rl.openFiles = left[driver.ResourceOpenFiles].Max
-	if left[driver.ResourceMemory].BestEffort {
-		rl.data = left[driver.ResourceMemory].Max
+	rl.openFiles = cmd.Limits[driver.ResourceOpenFiles].Max
+	if cmd.Limits[driver.ResourceMemory].BestEffort {
+		rl.data = cmd.Limits[driver.ResourceMemory].Max
 	}
 	for _, r := range driver.Resources {
 		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles
-		if l := left[r.Name]; !done && l.Max > 0 && !l.BestEffort {
+		if l := cmd.Limits[r.Name]; !done && l.Max > 0 && !l.BestEffort {
 			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (ask for it as best-effort to go on without)",
 				r.Name, fault.Unsupported)
 		}

@@ -74,22 +74,13 @@ type Options struct {
 	// Wrapper rewrites what is run, after everything else was decided.
 	Wrapper Wrapper
 
-	// Prepare may change the spec of a child before it is started.
-	Prepare func(*Spec) error
-
-	// Limit enforces what it can of the limits of a command, on the tree that
-	// spec will be, and returns what it can't. The map is its own to change. What
-	// is left is enforced here (wall and openFiles), applied per process where best
-	// effort is enough (memory), or refused.
-	Limit func(spec *Spec, limits driver.Limits) (driver.Limits, error)
-
 	// Cause is asked why a command ended that was not ended from here and did
 	// not exit with 0: it may know of an OOM kill, or that processes or disk ran
 	// out. "" says that it does not.
 	Cause func(End) driver.Cause
 }
 
-// A Wrapper rewrites what is run, such as into a call of bubblewrap.
+// A Wrapper rewrites what is run, such as into a call of sandbox-exec.
 type Wrapper interface {
 	Wrap(program string, args []string, cwd string) (newProgram string, newArgs []string, err error)
 }

@@ -112,11 +112,6 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 
 // fork starts the child and makes it known in one step, as the reaper sees it.
 func (m *Manager) fork(s *session, spec *Spec) error {
-	if m.opts.Prepare != nil {
-		if err := m.opts.Prepare(spec); err != nil {
-			return fmt.Errorf("process: prepare %q: %w: %w", spec.Argv[0], codeOf(err), err)
-		}
-	}
 	m.reapMu.RLock()
 	defer m.reapMu.RUnlock()
 	child, err := m.opts.Starter.Start(spec)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"syscall"
 	"time"
-
-	"github.com/croft-run/croft/fault"
 )
 
 // A Tree knows how to end everything that a command started.
@@ -57,36 +55,4 @@ func signalGroup(pgid int, sig syscall.Signal) error {
 		return nil
 	}
 	return fmt.Errorf("process: signal group %d: %w: %w", pgid, codeOf(err), err)
-}
-
-// Namespace is the tree of a leader that is process 1 of a process namespace,
-// through Options.Prepare or Wrapper: the kernel kills the namespace with it.
-type Namespace struct{}
-
-// Plant takes a grip on a namespace.
-func (Namespace) Plant(*Spec) (Grip, error) { return namespaceGrip{}, nil }
-
-type namespaceGrip struct{ groupGrip }
-
-func (namespaceGrip) Kill(leader int) error {
-	child := Child{PID: leader}
-	if child.exited() {
-		return nil // it ends only after all others have
-	}
-	if err := syscall.Kill(leader, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("process: kill %d: %w: %w", leader, codeOf(err), err)
-	}
-	return await(func() bool { return child.exited() }, "its namespace is still there")
-}
-
-// await calls done with growing pauses until it is true, or patience ends.
-func await(done func() bool, otherwise string) error {
-	till := time.Now().Add(killPatience)
-	for pause := 100 * time.Microsecond; !done(); pause = min(2*pause, 20*time.Millisecond) {
-		if time.Now().After(till) {
-			return fmt.Errorf("process: kill: %w: %s after %v", fault.Unavailable, otherwise, killPatience)
-		}
-		time.Sleep(pause)
-	}
-	return nil
 }

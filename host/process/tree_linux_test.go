@@ -40,72 +40,22 @@ const fugitives = `
 var fugitiveFiles = []string{"child", "setsid", "double", "deep"}
 
 // trees returns every way to end a tree that this host has.
-func trees(t *testing.T) map[string]*Options {
-	all := map[string]*Options{
+func trees() map[string]*Options {
+	return map[string]*Options{
 		"walk":      {Tree: Walk{}},
 		"subreaper": {Subreaper: true},
 	}
-	if tree := cgroupTree(t); tree != nil {
-		all["cgroup"] = &Options{Tree: tree}
-	}
-	all["namespace"] = &Options{Tree: Namespace{}, Prepare: func(s *Spec) error {
-		s.Sys.Cloneflags = syscall.CLONE_NEWPID
-		if os.Getuid() != 0 {
-			s.Sys.Cloneflags |= syscall.CLONE_NEWUSER
-			s.Sys.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
-		}
-		return nil
-	}}
-	return all
-}
-
-// cgroupTree returns nil where there is no writable cgroup2 with cgroup.kill.
-func cgroupTree(t testing.TB) *Cgroup {
-	for _, base := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
-		if _, err := os.Stat(base + "/cgroup.procs"); err != nil {
-			continue
-		}
-		dir := filepath.Join(base, "process-test-"+driver.NewID())
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			continue
-		}
-		c, err := NewCgroup(dir)
-		if err != nil {
-			os.Remove(dir)
-			continue
-		}
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Errorf("close cgroups: %v", err)
-			}
-			if err := os.Remove(dir); err != nil {
-				t.Errorf("cgroup is left: %v", err)
-			}
-		})
-		return c
-	}
-	return nil
 }
 
 func notSubreaper(t *testing.T) {
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 }
 
-// pids are the host's numbers of the fugitives: those of a namespace are found by
-// what they run.
-func hostPIDs(t *testing.T, m *Manager, name string) []int {
+// fugitivePIDs are the numbers that the fugitives wrote.
+func fugitivePIDs(t *testing.T, m *Manager) []int {
 	var pids []int
-	if name != "namespace" {
-		for _, f := range fugitiveFiles {
-			pids = append(pids, pidIn(t, m, f))
-		}
-		return pids
-	}
-	all, _ := allPIDs()
-	for _, pid := range all {
-		if has, _ := hasMarker(pid, "FUGITIVE="+m.opts.Root); has {
-			pids = append(pids, pid)
-		}
+	for _, f := range fugitiveFiles {
+		pids = append(pids, pidIn(t, m, f))
 	}
 	return pids
 }
@@ -133,14 +83,14 @@ func TestTreesEndWhole(t *testing.T) {
 			return ""
 		},
 	}
-	for name, opts := range trees(t) {
+	for name, opts := range trees() {
 		for how, end := range ends {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				timeout := time.Duration(0)
 				if how == "timeout" {
 					timeout = 2 * time.Second
 				}
-				s, pids := flee(t, name, opts, timeout)
+				s, pids := flee(t, opts, timeout)
 				cause := end(t, s)
 				r := wait(t, s)
 				if r.Cause != cause || string(r.Stdout) != "all up\n" {
@@ -158,17 +108,17 @@ func TestTreesEndWhole(t *testing.T) {
 
 // flee starts fugitives and returns their numbers once all are up. A time-out is
 // extended until it leaves time for that.
-func flee(t *testing.T, name string, opts *Options, timeout time.Duration) (*driver.Session, []int) {
+func flee(t *testing.T, opts *Options, timeout time.Duration) (*driver.Session, []int) {
 	t.Helper()
 	for ; ; timeout *= 8 {
 		m := newManager(t, opts)
 		s := start(t, m, driver.Command{
-			Script: fugitives + "cat; exit 0", Interactive: true, Env: map[string]string{"FUGITIVE": m.opts.Root}, Timeout: timeout,
+			Script: fugitives + "cat; exit 0", Interactive: true, Timeout: timeout,
 		})
 		said, up := polled(t, s, "all up")
 		var pids []int
 		if up {
-			pids = hostPIDs(t, m, name)
+			pids = fugitivePIDs(t, m)
 		}
 		if st, err := s.State(t.Context()); err == nil && st.Running && len(pids) >= len(fugitiveFiles) {
 			return s, pids
@@ -235,7 +185,7 @@ func TestUnkillableHolderOfTheOutput(t *testing.T) {
 }
 
 func TestForkBombIsKilled(t *testing.T) {
-	for name, opts := range trees(t) {
+	for name, opts := range trees() {
 		if name == "subreaper" {
 			continue // the walk again
 		}
@@ -350,8 +300,7 @@ func TestThreadStarter(t *testing.T) {
 	wantCode(t, "a setup that fails", err, fault.PermissionDenied)
 }
 
-func TestHooks(t *testing.T) {
-	var prepared []string
+func TestWrapper(t *testing.T) {
 	m := newManager(t, &Options{
 		Wrapper: wrapFunc(func(program string, args []string, cwd string) (string, []string, error) {
 			if strings.HasSuffix(program, "/false") {
@@ -359,21 +308,13 @@ func TestHooks(t *testing.T) {
 			}
 			return "env", append([]string{"WRAPPED=" + cwd, program}, args...), nil
 		}),
-		Prepare: func(s *Spec) error {
-			prepared = append(prepared, s.ID)
-			s.Env = append(s.Env, "PREPARED=1")
-			return nil
-		},
 	})
-	r := run(t, m, driver.Command{Script: "echo $WRAPPED $PREPARED"})
-	if got, want := string(r.Stdout), m.opts.Root+" 1\n"; got != want || len(prepared) != 1 {
+	r := run(t, m, driver.Command{Script: "echo $WRAPPED"})
+	if got, want := string(r.Stdout), m.opts.Root+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	_, err := m.Run(t.Context(), driver.Command{Argv: []string{"false"}})
 	wantCode(t, "a wrapper's refusal", err, fault.SandboxViolation)
-	m = newManager(t, &Options{Prepare: func(*Spec) error { return fault.Unavailable }})
-	_, err = m.Run(t.Context(), driver.Command{Argv: []string{"true"}})
-	wantCode(t, "a refusal of Prepare", err, fault.Unavailable)
 	if len(m.sessions) != 0 || m.running != 0 {
 		t.Error("a refused command is counted")
 	}
@@ -412,14 +353,6 @@ func TestLimits(t *testing.T) {
 	pids := driver.Limits{driver.ResourcePIDs: {Max: 1, BestEffort: true}}
 	if r := run(t, m, driver.Command{Argv: []string{"true"}, Limits: pids}); !r.Succeeded() {
 		t.Errorf("best effort: got %+v", r)
-	}
-	hooked := newManager(t, &Options{Limit: func(_ *Spec, l driver.Limits) (driver.Limits, error) {
-		delete(l, driver.ResourcePIDs)
-		return l, nil
-	}})
-	pids = driver.Limits{driver.ResourcePIDs: {Max: 1}}
-	if r := run(t, hooked, driver.Command{Argv: []string{"true"}, Limits: pids}); !r.Succeeded() {
-		t.Errorf("enforced elsewhere: got %+v", r)
 	}
 }
 

@@ -78,7 +78,8 @@ func (g *walkGrip) members(leader int) []proc {
 // process can lose what it was started with. None gets it later: whoever is started
 // by one that has it has it, too, until it is given another environment.
 type marks struct {
-	yes, no, bare map[who]bool
+	known map[who]bool // the answers
+	bare  map[who]bool // looked at for long enough
 }
 
 // execPatience is how long a process without any environment is looked at again:
@@ -86,16 +87,19 @@ type marks struct {
 const execPatience = 100 * time.Millisecond
 
 func (m *marks) has(p proc, entries ...string) bool {
-	if m.yes[p.who()] {
-		return true
+	if has, known := m.known[p.who()]; known {
+		return has
 	}
-	if p.kernel || !p.alive() || m.no[p.who()] {
+	if p.kernel || !p.alive() {
 		return false
+	}
+	if m.known == nil {
+		m.known, m.bare = map[who]bool{}, map[who]bool{}
 	}
 	has, bare := hasMarker(p.pid, entries...)
 	for till := time.Now().Add(execPatience); bare && !m.bare[p.who()]; {
 		if time.Now().After(till) {
-			mapSet(&m.bare, p.who())
+			m.bare[p.who()] = true
 			break
 		}
 		time.Sleep(500 * time.Microsecond)
@@ -104,20 +108,10 @@ func (m *marks) has(p proc, entries ...string) bool {
 		}
 		has, bare = hasMarker(p.pid, entries...)
 	}
-	switch {
-	case has:
-		mapSet(&m.yes, p.who())
-	case !bare:
-		mapSet(&m.no, p.who())
+	if !bare {
+		m.known[p.who()] = has
 	}
 	return has
-}
-
-func mapSet(m *map[who]bool, w who) {
-	if *m == nil {
-		*m = map[who]bool{}
-	}
-	(*m)[w] = true
 }
 
 // candidates are the processes that were started at or after start, all but this

@@ -23,7 +23,7 @@ func TestCallsOutliveAnUpdate(t *testing.T) {
 		fs, err := h.current()
 		if update {
 			update = false
-			if _, err := h.Update(ctx, driver.Policy{Env: map[string]string{"A": "b"}}, nil); err != nil {
+			if _, err := h.Update(ctx, driver.Policy{Env: map[string]string{"A": "b"}}); err != nil {
 				t.Error(err)
 			}
 		}

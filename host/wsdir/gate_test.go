@@ -44,7 +44,7 @@ func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	var acknowledged atomic.Bool
 	err = gate(func() error {
 		go func() {
-			_, err := other.Update(t.Context(), driver.Policy{ReadOnly: true}, nil)
+			_, err := other.Update(t.Context(), driver.Policy{ReadOnly: true})
 			acknowledged.Store(true)
 			updated <- err
 		}()

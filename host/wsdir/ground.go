@@ -141,10 +141,22 @@ func gone(kind string) error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
 }
 
-// Resolve reads the state of the workspace that ref, whose payload names id, stands
-// for.
-func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, id string) (*Meta, error) {
-	m, err := g.Read(id)
+// Resolve reads the state of the workspace that ref stands for. It decodes the payload of
+// ref, of which id is a field. A ref is refused that lacks one of the capabilities in
+// least, has one that workspaces on a ground never have, or has snapshots where there is
+// no store of them.
+func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*Meta, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: resolve: %w", g.kind, err)
+	}
+	if err := driver.DecodeRef(ref, g.kind, payload, g.log); err != nil {
+		return nil, err
+	}
+	known := driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
+	if !driver.ValidID(*id) || len(ref.Capabilities.Missing(least)) > 0 || len(known.Missing(ref.Capabilities)) > 0 {
+		return nil, fmt.Errorf("%s: the payload or the capabilities of the ref are not valid: %w", g.kind, fault.Failed)
+	}
+	m, err := g.Read(*id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, g.Gone()
 	}
@@ -153,6 +165,9 @@ func (g *Ground) Resolve(ctx context.Context, ref driver.Ref, id string) (*Meta,
 	}
 	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
+	}
+	if ref.Capabilities.Has(driver.CapSnapshot) && !store {
+		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: there is no store of them", g.kind, fault.Failed)
 	}
 	return m, nil
 }

@@ -208,9 +208,7 @@ func (h *Handle) refresh() (*driver.FS, error) {
 
 // Update changes the policy, which the caller has checked, and returns the state
 // of the new revision. The handle obeys it from then on; others are evicted.
-// apply, which may be nil, is called with the new state before it is written: an
-// error of it leaves all as it was.
-func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*Meta) error) (*Meta, error) {
+func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*Meta, error) {
 	unlock, err := h.g.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -230,11 +228,6 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy, apply func(*M
 	}
 	next := *m
 	next.Policy = policy
-	if apply != nil {
-		if err := apply(&next); err != nil {
-			return nil, err
-		}
-	}
 	root, err := h.open(&next)
 	if err != nil {
 		return nil, err

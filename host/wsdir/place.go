@@ -44,22 +44,6 @@ func (g *Ground) CheckHost(dir string) (real string, err error) {
 	return real, err
 }
 
-// CheckRoots refuses a directory of the host that lies in none of those that may
-// be used.
-func (g *Ground) CheckRoots(dir string) error {
-	if g.roots == nil {
-		return nil
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		err = g.checkRoots(real)
-	}
-	if err != nil {
-		return fmt.Errorf("directory %q: %w", dir, err)
-	}
-	return nil
-}
-
 // checkRoots refuses what lies in none of the directories that may be used. The
 // path has no symlinks.
 func (g *Ground) checkRoots(real string) error {

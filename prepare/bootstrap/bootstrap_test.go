@@ -159,7 +159,7 @@ func TestSkillsConverge(t *testing.T) {
 		wantSteps(t, r.apply(t, spec), "skill:pdf repair")
 		m, err := r.st.Metadata(t.Context())
 		must(t, err)
-		sum, err := stage.DirDigest(t.Context(), list[0].Dir, stage.AlgorithmCroft)
+		sum, err := stage.DirDigest(t.Context(), list[0].Dir)
 		must(t, err)
 		if got := m.Skills["pdf"]; got.RelPath != "skills/pdf" || got.Digest != sum || got.StagedAt.IsZero() {
 			t.Errorf("recorded %+v, want the digest %s", got, sum)
@@ -504,80 +504,22 @@ func TestHooks(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			r := open(t, kind, stage.Options{})
 			r.write(t, "src", "x")
-			good := bootstrap.NewHook(bootstrap.HookSpec{
-				Inputs:   []stage.Input{{From: "workspace://src", To: "work/in"}},
-				Commands: []bootstrap.HookCommand{{Cmd: "sh", Args: []string{"-c", `cat work/in - >"$OUTPUT_DIR/o"`}, Stdin: "stdin"}},
+			good := bootstrap.NewHook(bootstrap.Spec{
+				Files:    []bootstrap.File{{Input: &stage.Input{From: "workspace://src", To: "work/in"}}},
+				Commands: []bootstrap.Command{{Cmd: "sh", Args: []string{"-c", `cat work/in - >"$OUTPUT_DIR/o"`}, Stdin: "stdin"}},
 			})
 			must(t, bootstrap.RunHooks(t.Context(), r.st, nil, good))
 			r.want(t, "out/o", "xstdin")
 			cleaned := 0
-			bad := bootstrap.NewHook(bootstrap.HookSpec{Commands: []bootstrap.HookCommand{{Cmd: "true"}, {Name: "deps", Cmd: "sh", Args: []string{"-c", "echo why >&2; exit 7"}}}})
+			bad := bootstrap.NewHook(bootstrap.Spec{Commands: []bootstrap.Command{{Cmd: "true"}, {Key: "deps", Cmd: "sh", Args: []string{"-c", "echo why >&2; exit 7"}}}})
 			err := bootstrap.RunHooks(t.Context(), r.st, func(context.Context) error { cleaned++; return nil }, good, bad, good)
-			if err == nil || cleaned != 1 || !strings.Contains(err.Error(), "workspace init hook 1: command \"deps\"") || !strings.Contains(err.Error(), "exited 7") || !strings.Contains(err.Error(), "why") {
+			if err == nil || cleaned != 1 || !strings.Contains(err.Error(), "workspace init hook 1: bootstrap: deps") || !strings.Contains(err.Error(), "exited 7") || !strings.Contains(err.Error(), "why") {
 				t.Errorf("RunHooks = %v, cleaned up %d times", err, cleaned)
 			}
 			if err := bootstrap.RunHooks(t.Context(), r.st, nil, nil); fault.Of(err) != fault.InvalidArgument {
 				t.Errorf("a nil hook: %v", err)
 			}
 		})
-	}
-}
-
-func TestSuiteTemplates(t *testing.T) {
-	for _, kind := range shells {
-		t.Run(kind, func(t *testing.T) {
-			r := open(t, kind, stage.Options{})
-			r.files(t, map[string]string{"suite/base/app.js": "app", "suite/base/.git/HEAD": "h", "suite/base/results/old": "o", "suite/scripts/boot.sh": `echo "$NODE_ENV $SKILLGYM_CASE_ID $SKILLGYM_RUNNER_ID $1 $2" >boot.txt; pwd; [ "$SKILLGYM_WORKSPACE" = "$PWD" ] && ls app.js; echo err >&2`})
-			must(t, os.Symlink("base", filepath.Join(r.host, "suite/link"))) // which skillgym works in, instead of a copy
-			artifacts := t.TempDir()
-			tmpl, err := bootstrap.ParseTemplate([]byte(`{"mode":"isolated","templateDir":"./link","bootstrap":{"command":"sh","args":["./scripts/boot.sh","--seed","demo"],"timeoutMs":120000,"env":{"NODE_ENV":"test"}}}`), filepath.Join(r.host, "suite"))
-			must(t, err)
-			res, err := bootstrap.ApplyTemplate(t.Context(), r.st, tmpl, bootstrap.TemplateEnv{CaseID: "case 1", RunnerID: "r", OutputDir: filepath.Join(r.host, "suite/base/results"), ArtifactDir: artifacts})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.want(t, "boot.txt", "test case 1 r --seed demo\n")
-			r.want(t, ".git/HEAD", "h")
-			if _, err := r.ws.Stat(t.Context(), "results", nil); fault.Of(err) != fault.NotFound {
-				t.Errorf("the results of the run were copied: %v", err)
-			}
-			if res.Bootstrap.ExitCode != 0 {
-				t.Errorf("%+v", res.Bootstrap)
-			}
-			if log, err := os.ReadFile(filepath.Join(artifacts, "bootstrap.stdout.log")); err != nil || !strings.Contains(string(log), "app.js") {
-				t.Errorf("the log holds %q, %v", log, err)
-			}
-			if log, err := os.ReadFile(filepath.Join(artifacts, "bootstrap.stderr.log")); err != nil || string(log) != "err\n" {
-				t.Errorf("the log holds %q, %v", log, err)
-			}
-			tmpl.Bootstrap = &bootstrap.TemplateCommand{Command: "sh", Args: []string{"-c", "exit 4"}}
-			_, err = bootstrap.ApplyTemplate(t.Context(), r.st, tmpl, bootstrap.TemplateEnv{})
-			if err == nil || !strings.Contains(err.Error(), "Workspace bootstrap failed: sh -c exit 4 (exit 4)") {
-				t.Errorf("a bootstrap that fails: %v", err)
-			}
-			r.write(t, "app.js", "changed")
-			if data, err := os.ReadFile(filepath.Join(r.host, "suite/base/app.js")); err != nil || string(data) != "app" {
-				t.Errorf("the template holds %q, %v", data, err)
-			}
-		})
-	}
-	for in, provisioned := range map[string]bool{
-		`{"mode":"shared","cwd":"./x"}`: false, `{"mode":"shared"}`: false, `{"mode":"none"}`: false, `{"mode":"isolated"}`: true,
-		`{"mode":"shared","templateDir":"x"}`: true, `{"mode":"shared","bootstrap":{"command":"x"}}`: true,
-	} {
-		if tmpl, err := bootstrap.ParseTemplate([]byte(in), "/s"); err != nil || tmpl.Provisioned() != provisioned {
-			t.Errorf("%s: %+v, %v", in, tmpl, err)
-		}
-	}
-	for _, bad := range []string{`{"mode":"banana"}`, `{"mode":"isolated","cwd":"x"}`, `{"mode":"none","templateDir":"x"}`, `{"mode":"shared","cwd":"x","templateDir":"y"}`, `{"mode":"isolated","x":1}`, `{"mode":"isolated","bootstrap":{}}`} {
-		if _, err := bootstrap.ParseTemplate([]byte(bad), "/s"); fault.Of(err) != fault.InvalidArgument {
-			t.Errorf("%s: %v, want InvalidArgument", bad, err)
-		}
-	}
-	r := open(t, memory.Kind, stage.Options{})
-	_, err := bootstrap.ApplyTemplate(t.Context(), r.st, bootstrap.Template{Mode: "isolated", Dir: "/nonexistent"}, bootstrap.TemplateEnv{})
-	if err == nil || !strings.Contains(err.Error(), "Workspace template directory does not exist: /nonexistent") {
-		t.Errorf("a template that is missing: %v", err)
 	}
 }
 

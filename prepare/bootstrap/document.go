@@ -179,3 +179,10 @@ func (c documentCommand) command() (Command, error) {
 	}
 	return cmd, nil
 }
+
+func resolve(dir, name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}

@@ -3,77 +3,21 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Hook runs once, after a workspace was made and before it is handed out. It
-// does not converge: what must hold later is for a Spec.
+// A Hook runs once, after a workspace was made and before it is handed out.
 type Hook func(ctx context.Context, st *stage.Stage) error
 
-// HookSpec is a hook in words: inputs, then commands in order.
-type HookSpec struct {
-	Inputs   []stage.Input
-	Commands []HookCommand
-}
-
-// A HookCommand is one program that a hook runs.
-type HookCommand struct {
-	Name    string // in errors; "" is its number
-	Cmd     string
-	Args    []string
-	Env     map[string]string
-	Cwd     string
-	Stdin   string
-	Timeout time.Duration // 0 is DefaultTimeout
-	Limits  driver.Limits
-}
-
-// NewHook returns the hook that does what spec says. A command that does not exit
-// with 0 fails it.
-func NewHook(spec HookSpec) Hook {
+// NewHook returns the hook that brings a workspace to the state of the spec.
+func NewHook(spec Spec) Hook {
 	return func(ctx context.Context, st *stage.Stage) error {
-		for i, c := range spec.Commands {
-			if c.Cmd == "" {
-				return fmt.Errorf("command %s: %w: cmd is empty", c.label(i), fault.InvalidArgument)
-			}
-		}
-		if len(spec.Inputs) > 0 {
-			if _, err := st.StageInputs(ctx, spec.Inputs); err != nil {
-				return fmt.Errorf("inputs: %w", err)
-			}
-		}
-		for i, c := range spec.Commands {
-			if err := c.run(ctx, st); err != nil {
-				return fmt.Errorf("command %s: %w", c.label(i), err)
-			}
-		}
-		return nil
-	}
-}
-
-func (c HookCommand) label(i int) string {
-	if c.Name != "" {
-		return fmt.Sprintf("%q", c.Name)
-	}
-	return fmt.Sprint(i)
-}
-
-func (c HookCommand) run(ctx context.Context, st *stage.Stage) error {
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	res, err := st.Run(ctx, driver.Command{
-		Argv: append([]string{c.Cmd}, c.Args...), Env: c.Env, Dir: c.Cwd, Stdin: strings.NewReader(c.Stdin), Timeout: c.Timeout, Limits: c.Limits,
-	})
-	if err != nil {
+		_, err := New(st, nil).Apply(ctx, spec)
 		return err
 	}
-	return runError(c.Cmd, res)
 }
 
 // cleanupTime bounds the end of a workspace whose hooks failed.

@@ -53,7 +53,7 @@ func (d *skillDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdic
 	}
 	next := rec
 	if rec.Source != look {
-		sum, err := stage.DirDigest(ctx, d.k.Dir, stage.AlgorithmCroft)
+		sum, err := stage.DirDigest(ctx, d.k.Dir)
 		if err != nil {
 			return verdict{}, err
 		}

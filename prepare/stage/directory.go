@@ -108,16 +108,6 @@ func hostDir(src string) (string, error) {
 // FillWorkspace brings what is in a directory of the host to the top of the
 // workspace: its contents, hidden ones included. What is there of the same name
 // is replaced.
-func (s *Stage) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (workspace.ImportResult, error) {
-	h, err := s.Begin(ctx)
-	if err != nil {
-		return workspace.ImportResult{}, err
-	}
-	defer h.End()
-	return h.FillWorkspace(ctx, src, opts)
-}
-
-// FillWorkspace is that of the stage for who holds the memory.
 func (h *Session) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
 	s := h.s
 	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, "."))

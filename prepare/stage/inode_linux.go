@@ -1,17 +1,19 @@
 package stage
 
 import (
-	"fmt"
 	"io/fs"
+	"strconv"
 	"syscall"
 )
 
-// inode tells one state of a file from another: the time of its last change, which
-// can't be set, and its number.
-func inode(fi fs.FileInfo) string {
+// appendInode appends what tells one state of a file from another: the time of its
+// last change, which can't be set, its number and its device.
+func appendInode(b []byte, fi fs.FileInfo) []byte {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return ""
+		return b
 	}
-	return fmt.Sprint(st.Ctim.Nano(), " ", st.Ino, " ", st.Dev)
+	b = strconv.AppendInt(b, st.Ctim.Nano(), 10)
+	b = strconv.AppendUint(append(b, ' '), st.Ino, 10)
+	return strconv.AppendUint(append(b, ' '), uint64(st.Dev), 10)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/docker/cli/cli/connhelper"
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
@@ -130,7 +129,7 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 	info := Info{
 		ID: in.ID, Name: strings.TrimSpace("Docker " + in.ServerVersion), Architecture: goArch(in.Architecture),
 		Runtimes: slices.Sorted(maps.Keys(in.Runtimes)),
-		Memory:   in.MemoryLimit, Swap: in.SwapLimit, PIDs: in.PidsLimit, CPU: in.CPUCfsQuota, CgroupV2: in.CgroupVersion == "2",
+		Memory:   in.MemoryLimit, Swap: in.SwapLimit, PIDs: in.PidsLimit, CPU: in.CPUCfsQuota,
 		Remote: !strings.HasPrefix(e.c.DaemonHost(), "unix://"),
 	}
 	for _, opt := range in.SecurityOptions {
@@ -272,13 +271,6 @@ func (a *attached) Close() error {
 	return err
 }
 
-// Stop ends a container: by asking, and after grace by force.
-func (e *remoteEngine) Stop(ctx context.Context, id string, grace time.Duration) error {
-	seconds := int(grace.Round(time.Second).Seconds())
-	_, err := e.c.ContainerStop(ctx, id, client.ContainerStopOptions{Timeout: &seconds})
-	return gone(coded("stop "+id, err))
-}
-
 // Remove removes a container by force.
 func (e *remoteEngine) Remove(ctx context.Context, id string) error {
 	_, err := e.c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -319,7 +311,7 @@ func (e *remoteEngine) Inspect(ctx context.Context, id string) (State, error) {
 		return State{}, coded("inspect "+id, err)
 	}
 	in := answer.Container
-	s := State{ID: in.ID, Name: strings.TrimPrefix(in.Name, "/"), Image: in.Image}
+	s := State{ID: in.ID, Name: strings.TrimPrefix(in.Name, "/")}
 	if in.Config != nil {
 		s.Labels = in.Config.Labels
 	}
@@ -337,7 +329,7 @@ func (e *remoteEngine) List(ctx context.Context, labels map[string]string) ([]St
 	}
 	var states []State
 	for _, c := range list.Items {
-		s := State{ID: c.ID, Image: c.Image, Labels: c.Labels, Running: c.State == container.StateRunning, Paused: c.State == container.StatePaused}
+		s := State{ID: c.ID, Labels: c.Labels, Running: c.State == container.StateRunning, Paused: c.State == container.StatePaused}
 		if len(c.Names) > 0 {
 			s.Name = strings.TrimPrefix(c.Names[0], "/")
 		}
@@ -368,37 +360,6 @@ func (e *remoteEngine) Pause(ctx context.Context, id string) error {
 func (e *remoteEngine) Unpause(ctx context.Context, id string) error {
 	_, err := e.c.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
 	return coded("unpause "+id, err)
-}
-
-// Events sends what happens to containers.
-func (e *remoteEngine) Events(ctx context.Context, labels map[string]string) (<-chan Event, error) {
-	args := labelled(labels)
-	args.Add("type", string(events.ContainerEventType))
-	// An engine answers before it listens. What it keeps of the time since is sent, too.
-	in, err := e.c.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return nil, coded("listen to events", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	stream := e.c.Events(ctx, client.EventsListOptions{Filters: args, Since: in.Info.SystemTime})
-	out := make(chan Event)
-	go func() { // ends with the context, or with the engine
-		defer close(out)
-		defer cancel()
-		for {
-			select {
-			case m := <-stream.Messages:
-				select {
-				case out <- Event{ID: m.Actor.ID, Action: string(m.Action)}:
-				case <-ctx.Done():
-					return
-				}
-			case <-stream.Err:
-				return
-			}
-		}
-	}()
-	return out, nil
 }
 
 // Close ends the connections to the engine.

@@ -122,10 +122,8 @@ const DefaultImage = "debian:stable-slim"
 // that nothing of this host can be mounted in.
 const OwnImages = "croft/with-guest"
 
+// capabilities are what a workspace has, without snapshots.
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
-
-// withSnapshots is what workspaces have where there is a store of snapshots.
-var withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
 
 // Labels of what this provider makes in an engine.
 const (

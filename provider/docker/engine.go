@@ -23,8 +23,7 @@ type Engine interface {
 	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error)                     // standard input and output
 	Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) // those of a further process
 	Put(ctx context.Context, id, dir string, files io.Reader) error                        // unpacks a tar in it
-	Stop(ctx context.Context, id string, grace time.Duration) error
-	Remove(ctx context.Context, id string) error // by force, with its anonymous volumes
+	Remove(ctx context.Context, id string) error                                           // by force, with its anonymous volumes
 	Inspect(ctx context.Context, id string) (State, error)
 	List(ctx context.Context, labels map[string]string) ([]State, error) // those that do not run, too
 	Pause(ctx context.Context, id string) error
@@ -36,10 +35,6 @@ type Engine interface {
 	Volume(ctx context.Context, name string) error                                          // NotFound where there is none
 	Volumes(ctx context.Context, labels map[string]string) ([]Volume, error)
 	RemoveVolume(ctx context.Context, name string) error
-
-	// Events sends what happens to containers with the given labels until the
-	// context ends or the engine does; then it closes the channel.
-	Events(ctx context.Context, labels map[string]string) (<-chan Event, error)
 
 	// Images.
 	Image(ctx context.Context, name string) (Image, error)
@@ -66,7 +61,6 @@ type Info struct {
 	Swap         bool
 	PIDs         bool
 	CPU          bool
-	CgroupV2     bool
 	Remote       bool // it is reached over a network
 	Podman       bool // it is Podman, which speaks the API and differs here and there
 }
@@ -105,7 +99,6 @@ type Mount struct {
 type State struct {
 	ID       string
 	Name     string
-	Image    string
 	Labels   map[string]string
 	Running  bool
 	Paused   bool
@@ -119,12 +112,6 @@ type State struct {
 type Volume struct {
 	Name   string
 	Labels map[string]string
-}
-
-// An Event says that something happened to a container.
-type Event struct {
-	ID     string
-	Action string // start, die, oom, destroy, ...
 }
 
 // An Image is one that the engine has.

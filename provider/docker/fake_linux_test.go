@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -102,7 +101,7 @@ func (f *fake) Create(ctx context.Context, u Unit) (string, error) {
 	if f.units[u.Name] != nil {
 		return "", fmt.Errorf("fake: create %s: %w", u.Name, fault.AlreadyExists)
 	}
-	f.units[u.Name] = &State{ID: u.Name, Name: u.Name, Image: u.Image, Labels: u.Labels}
+	f.units[u.Name] = &State{ID: u.Name, Name: u.Name, Labels: u.Labels}
 	return u.Name, nil
 }
 
@@ -228,16 +227,6 @@ func fits(has, labels map[string]string) bool {
 	return true
 }
 
-func (f *fake) Stop(ctx context.Context, id string, grace time.Duration) error {
-	if err := f.enter(ctx, "Stop", id); err != nil {
-		return err
-	}
-	if f.inner != nil {
-		return f.inner.Stop(ctx, id, grace)
-	}
-	return gone(f.change(id, func(s *State) { s.Running = false }))
-}
-
 func (f *fake) Remove(ctx context.Context, id string) error {
 	if err := f.enter(ctx, "Remove", id); err != nil {
 		return err
@@ -299,18 +288,6 @@ func (f *fake) Unpause(ctx context.Context, id string) error {
 		return f.inner.Unpause(ctx, id)
 	}
 	return f.change(id, func(s *State) { s.Paused = false })
-}
-
-func (f *fake) Events(ctx context.Context, labels map[string]string) (<-chan Event, error) {
-	if err := f.enter(ctx, "Events", fmt.Sprint(labels)); err != nil {
-		return nil, err
-	}
-	if f.inner != nil {
-		return f.inner.Events(ctx, labels)
-	}
-	none := make(chan Event)
-	close(none)
-	return none, nil
 }
 
 func (f *fake) Image(ctx context.Context, name string) (Image, error) {

@@ -258,7 +258,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy, nil)
+	m, err := h.plot.Update(ctx, policy)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}

@@ -172,7 +172,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m, p.caps())
+	return p.attach(ctx, m, p.Capabilities())
 }
 
 // obtain makes sure that the engine has the image of a new workspace: Open fails
@@ -186,14 +186,12 @@ func (p *Provider) obtain(ctx context.Context, id, image string) error {
 }
 
 // Capabilities is what a workspace has.
-func (p *Provider) Capabilities() driver.Capabilities { return p.caps().Clone() }
-
-// caps is what workspaces have.
-func (p *Provider) caps() driver.Capabilities {
-	if p.cfg.Snapshots == nil {
-		return capabilities
+func (p *Provider) Capabilities() driver.Capabilities {
+	caps := capabilities.Clone()
+	if p.cfg.Snapshots != nil {
+		caps[driver.CapSnapshot] = true
 	}
-	return withSnapshots
+	return caps
 }
 
 // check refuses, before anything is made, what the provider can't do, and
@@ -221,8 +219,8 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact
 		return nil, nil, fmt.Errorf("docker: open: %w", err)
 	}
 	opts.From = spec.From.Snapshot
-	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
+	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
 	}
 	runtime, err := p.runtime(ctx, spec.Policy, *opts)
 	var volume bool
@@ -293,18 +291,8 @@ type payload struct {
 
 // Resolve attaches to the workspace that ref names, if the engine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("docker: resolve: %w", err)
-	}
 	var pl payload
-	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
-		return nil, err
-	}
-	known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots)
-	if !driver.ValidID(pl.ID) || !known {
-		return nil, fmt.Errorf("docker: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
-	}
-	m, err := p.ground.Resolve(ctx, ref, pl.ID)
+	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -314,8 +302,6 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, fmt.Errorf("docker: resolve: %w", err)
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
 		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
-	case ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil:
-		return nil, fmt.Errorf("docker: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
 	}
 	return p.attach(ctx, m, ref.Capabilities)
 }

@@ -12,6 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/blobs"
 )
 
 // Errors that several operations share.
@@ -54,14 +55,10 @@ func coded(err error) error {
 		return fmt.Errorf("%w: %w", dbCode(db.Code()), err)
 	}
 	answer := gcerrors.Code(err)
-	code, ok := bucketCodes[answer]
-	switch {
-	case ok && answer == gcerrors.Unknown: // also what no bucket said
-		return fmt.Errorf("%w: %w", code, err)
-	case ok: // its own words name the key
-		return fmt.Errorf("%w: the bucket answers %s", code, answer)
+	if answer == gcerrors.Unknown { // also what no bucket said
+		return fmt.Errorf("%w: %w", blobs.Code(err), err)
 	}
-	return err
+	return fmt.Errorf("%w: the bucket answers %s", blobs.Code(err), answer) // its own words name the key
 }
 
 // withoutPath returns an error about a file of the host without its name, which
@@ -93,16 +90,6 @@ func dbCode(code int) fault.Code {
 		return fault.Canceled
 	}
 	return fault.Internal
-}
-
-var bucketCodes = map[gcerrors.ErrorCode]fault.Code{
-	gcerrors.NotFound:          fault.NotFound,
-	gcerrors.PermissionDenied:  fault.PermissionDenied,
-	gcerrors.ResourceExhausted: fault.ResourceExhausted,
-	gcerrors.Canceled:          fault.Canceled,
-	gcerrors.DeadlineExceeded:  fault.DeadlineExceeded,
-	gcerrors.Unknown:           fault.Unavailable,
-	gcerrors.Internal:          fault.Unavailable,
 }
 
 // openFailed makes an error of the store one that Open and Resolve may answer:

@@ -25,7 +25,7 @@ func TestOldDatabase(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p = newProvider(t, &Config{Dir: dir, Snapshots: snapshot.Open(snapshot.Memory(), nil)})
+	p = newProvider(t, &Config{Dir: dir, Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)})
 	again, err := p.Resolve(t.Context(), ws.Ref)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestOldDatabase(t *testing.T) {
 // TestSnapshotWhileWritten takes a snapshot of large files that are replaced
 // meanwhile: it is of one moment, and leaves nothing in the bucket.
 func TestSnapshotWhileWritten(t *testing.T) {
-	store := snapshot.Open(snapshot.Memory(), nil)
+	store := snapshot.Open(snapshot.Dir(t.TempDir()), nil)
 	p := newProvider(t, &Config{Dir: t.TempDir(), InlineThreshold: -1, Snapshots: store})
 	ws := open(t, p)
 	write := func(text string) error {

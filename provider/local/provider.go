@@ -201,25 +201,12 @@ type payload struct {
 
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("local: resolve: %w", err)
-	}
 	var pl payload
-	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
-		return nil, err
-	}
-	caps := ref.Capabilities
-	known := driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
-	if !driver.ValidID(pl.ID) || !caps.Has(driver.CapFS) || len(known.Missing(caps)) > 0 {
-		return nil, fmt.Errorf("local: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
-	}
-	m, err := p.ground.Resolve(ctx, ref, pl.ID)
+	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, driver.NewCapabilities(driver.CapFS), p.snapshots != nil)
 	if err != nil {
 		return nil, err
 	}
-	if caps.Has(driver.CapSnapshot) && p.snapshots == nil {
-		return nil, fmt.Errorf("local: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
-	}
+	caps := ref.Capabilities
 	if caps.Has(driver.CapShell) {
 		if _, err := p.guest(); err != nil {
 			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
@@ -282,7 +269,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy, nil)
+	m, err := h.plot.Update(ctx, policy)
 	if err == nil && h.shell != nil {
 		err = h.shell.renew(context.WithoutCancel(ctx), m)
 	}

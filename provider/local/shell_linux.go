@@ -25,7 +25,7 @@ const logName = "log" // logs of sessions, in the directory of a workspace
 func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(path) }
 
 // A shell runs the commands of a handle: in a guest of the workspace, without
-// any fence but the rules of package guard.
+// any fence but the rules of package cmdpolicy.
 type shell struct {
 	p   *Provider
 	h   *wsdir.Handle
@@ -68,7 +68,7 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := cmdpolicy.Local()
-	rules.Workspace, rules.Root, rules.Boundary = s.id, s.dir, s.root
+	rules.Root, rules.Boundary = s.dir, s.root
 	judge, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())

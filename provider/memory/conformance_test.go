@@ -11,8 +11,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Harness{
-		Provider: func(testing.TB, string) driver.Provider {
-			return &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), nil)}
+		Provider: func(t testing.TB, _ string) driver.Provider {
+			return &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 		},
 	})
 }

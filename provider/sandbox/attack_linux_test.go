@@ -176,7 +176,7 @@ func TestEscapesAtEveryLevel(t *testing.T) {
 
 // everyLevel runs a test at each level that works here, in a workspace that was
 // opened for it.
-func everyLevel(t *testing.T, f func(t *testing.T, level driver.Isolation, ws *driver.Workspace)) {
+func everyLevel(t *testing.T, f func(t *testing.T, p *Provider, level driver.Isolation, ws *driver.Workspace)) {
 	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
 		t.Run(string(r.Level), func(t *testing.T) {
 			if !r.Works {
@@ -184,7 +184,7 @@ func everyLevel(t *testing.T, f func(t *testing.T, level driver.Isolation, ws *d
 			}
 			p := newProvider(t, t.TempDir())
 			p.only, p.cfg.Isolation = r.Level, r.Level
-			f(t, r.Level, open(t, p))
+			f(t, p, r.Level, open(t, p))
 		})
 	}
 }
@@ -224,7 +224,7 @@ for (glob "/proc/$g/task/*") {
 }
 select undef, undef, undef, 0.2;
 print "held";'`
-	everyLevel(t, func(t *testing.T, level driver.Isolation, ws *driver.Workspace) {
+	everyLevel(t, func(t *testing.T, _ *Provider, level driver.Isolation, ws *driver.Workspace) {
 		if level == driver.IsolationGVisor && os.Getuid() != 0 {
 			t.Skip("skipped: the guest and the workload are one user of gVisor, which spares no process")
 		}
@@ -242,7 +242,7 @@ func TestSettingsOfTheKernelCannotBeWritten(t *testing.T) {
 	const attack = `find /proc -path '/proc/[0-9]*' -prune -o -type f -print 2>/dev/null |
 while read -r f; do [ -f "$f" ] && (: >> "$f") 2>/dev/null && echo "$f"; done |
 grep -v -e '^/proc/pressure/' -e '/ns_last_pid$' # anyone may ask for alarms; a number is refused when it comes`
-	everyLevel(t, func(t *testing.T, level driver.Isolation, ws *driver.Workspace) {
+	everyLevel(t, func(t *testing.T, _ *Provider, level driver.Isolation, ws *driver.Workspace) {
 		if level == driver.IsolationGVisor {
 			t.Skip("skipped: the kernel is the workspace's own")
 		}
@@ -293,7 +293,7 @@ func TestTerminalsOfTheHostAreNotReached(t *testing.T) {
 	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	everyLevel(t, func(t *testing.T, _ driver.Isolation, ws *driver.Workspace) {
+	everyLevel(t, func(t *testing.T, _ *Provider, _ driver.Isolation, ws *driver.Workspace) {
 		if res := script(t, ws, fmt.Sprintf("(: > /dev/pts/%d) 2>/dev/null && echo opened", n)); len(res.Stdout) > 0 {
 			t.Errorf("a terminal of the host: %s", res.Stdout)
 		}

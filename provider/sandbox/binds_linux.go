@@ -3,7 +3,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -166,21 +164,22 @@ func sameFile(f *os.File, path string) bool {
 }
 
 // show judges a directory, and gives the guest what it needs to see that nothing
-// else is at target once all is mounted. It returns the path to mount it from.
-func (p *Provider) show(l *guest.Launch, dir, target string) (d *place, source string, err error) {
-	if d, err = p.judge(dir); err != nil {
-		return nil, "", err
+// else is at target once all is mounted.
+func (p *Provider) show(l *launch, dir, target string) (*place, error) {
+	d, err := p.judge(dir)
+	if err != nil {
+		return nil, err
 	}
 	name := fmt.Sprintf("same%d", len(l.Config.Same))
-	l.Files = append(l.Files, guest.Named{Name: name, File: d.file})
+	l.give(name, d.file)
 	l.Config.Same = append(l.Config.Same, guestproto.Same{Path: target, File: name})
-	return d, d.real, nil
+	return d, nil
 }
 
 // further returns the mounts of what is shown beside the workspace: directories
 // of the host, and the roots that programs trust. Those that hold the workspace
-// come before it. The caller closes the rest.
-func (p *Provider) further(l *guest.Launch, u unit) (before, after []guestproto.Mount, open []io.Closer, err error) {
+// come before it.
+func (p *Provider) further(l *launch, u launchSpec) (before, after []guestproto.Mount, err error) {
 	if u.roots != "" {
 		after = append(after, guestproto.Mount{Kind: guestproto.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
@@ -189,12 +188,12 @@ func (p *Provider) further(l *guest.Launch, u unit) (before, after []guestproto.
 			before = append(before, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
-		d, source, err := p.show(l, b.Dir, b.Dir)
+		d, err := p.show(l, b.Dir, b.Dir)
 		if err != nil {
-			return nil, nil, open, err
+			return nil, nil, err
 		}
-		open = append(open, d.file)
-		if p.ids.root && !u.wrapped {
+		source := d.real
+		if p.ids.root && u.level.mapped {
 			source = d.self() // this process mounts it, and not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
@@ -203,31 +202,29 @@ func (p *Provider) further(l *guest.Launch, u unit) (before, after []guestproto.
 			before = append(before, m)
 			continue
 		}
-		after = append(after, m)
-		held, err := u.protect(l, d, b.Dir, ro, &open)
+		held, err := u.protect(l, d, b.Dir, ro)
 		if err != nil {
-			return nil, nil, open, err
+			return nil, nil, err
 		}
-		after = append(after, held...)
+		after = append(append(after, m), held...)
 	}
-	return before, after, open, nil
+	return before, after, nil
 }
 
 // trees replaces binds by detached mounts, for a guest that can't reach what is
 // only its starter's. Their owner is the workload.
-func (p *Provider) trees(l *guest.Launch, mounts []guestproto.Mount, name string, kernel bool) (open []io.Closer, err error) {
+func (p *Provider) trees(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
 	for i, m := range mounts {
 		if m.Kind != guestproto.MountBind {
 			continue
 		}
 		tree, err := p.mapped(m.Source, kernel)
 		if err != nil {
-			return open, err
+			return err
 		}
-		open = append(open, tree)
 		at := fmt.Sprintf("%s%d", name, i)
-		l.Files = append(l.Files, guest.Named{Name: at, File: tree})
+		l.give(at, tree)
 		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
 	}
-	return open, nil
+	return nil
 }

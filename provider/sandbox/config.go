@@ -132,7 +132,5 @@ type LevelReport struct {
 	Lacks  []string         `json:"lacks,omitempty"`  // what it does not prevent
 }
 
+// capabilities are what a workspace has, without snapshots.
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
-
-// withSnapshots is what workspaces have where there is a store of snapshots.
-var withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -59,13 +57,11 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 }
 
 // connect gives a guest that is to be launched its way out.
-func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
-	dir, err := os.Open(p.ground.Path(u.id, egressName))
-	if err != nil {
-		return nil, err
-	}
+func (u launchSpec) connect(l *launch) error {
 	if l.Config.Kernel == nil {
-		l.Files = append(l.Files, guest.Named{Name: "egress", File: dir})
+		if err := l.giveDir("egress", u.egress); err != nil {
+			return err
+		}
 	}
 	cfg := l.Serving()
 	cfg.Relay = relayPort
@@ -78,7 +74,7 @@ func (p *Provider) connect(l *guest.Launch, u unit) (*os.File, error) {
 			cfg.Env[name] = value
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // checkNetwork refuses what no level gives.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"os"
 
 	"github.com/croft-run/croft/host/cgroup"
@@ -25,27 +24,27 @@ func limited(name string) driver.Enforcement {
 	return driver.Enforcement{By: c.String()}
 }
 
-// groupsOf says which groups a unit has. In gVisor the guest is limited together
+// groupsOf says which groups a guest has. In gVisor the guest is limited together
 // with its workload, the host would count gVisor's threads as processes, and nothing
 // is frozen. Without a process namespace the groups are what ends everything.
-func groupsOf(u unit) *cgroup.Groups {
+func groupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
 		Name: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
-		Freeze: !u.throwaway && !u.kernel, Kill: u.tmp != "", Inside: u.kernel,
+		Freeze: !u.throwaway && !u.level.kernel, Kill: u.tmp != "", Inside: u.level.kernel,
 	}
-	if u.kernel {
+	if u.level.kernel {
 		delete(g.Limits, cgroup.PIDs)
 	}
 	return g
 }
 
-// joinGroups makes the groups of a unit and gives them to the guest that is to be
-// launched. The caller closes them after the launch.
-func joinGroups(l *guest.Launch, u unit) (*cgroup.Files, error) {
+// joinGroups makes the groups of a guest and gives them to its launch.
+func joinGroups(l *launch, u launchSpec) error {
 	files, err := groupsOf(u).Create()
+	l.open = append(l.open, files)
 	if err != nil {
-		return nil, errors.Join(err, files.Close())
+		return err
 	}
 	if files.Birth != nil {
 		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.Birth.Fd())
@@ -61,13 +60,13 @@ func joinGroups(l *guest.Launch, u unit) (*cgroup.Files, error) {
 			l.Files = append(l.Files, guest.Named{Name: name, File: file})
 		}
 	}
-	return files, nil
+	return nil
 }
 
 // oomSince says why a guest is lost that is in the limit groups itself, as one in
 // gVisor is: when the kernel kills in its group, it is out of memory.
-func oomSince(u unit) func() driver.Cause {
-	if !u.kernel || u.policy.Limits[driver.ResourceMemory].Max == 0 {
+func oomSince(u launchSpec) func() driver.Cause {
+	if !u.level.kernel || u.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
 	dirs := groupsOf(u).Dirs()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/cgroup"
@@ -16,50 +15,54 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A plan is how the guest of a workspace is to run.
-type plan struct {
-	level   *level
-	unit    unit
-	version string // of the guest
-	key     string // equal for equal plans: what runs under another is to be replaced
-}
-
 // plan says how the guest of m runs at a level.
-func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*plan, error) {
+func (p *Provider) plan(l *level, m *wsdir.Meta, opts options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	u := unit{id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, throwaway: opts.Throwaway, lower: opts.lower(), kernel: l.kernel, binds: opts.Binds, wrapped: l.name == driver.IsolationBubblewrap}
-	u.inPlace, u.handed = m.Dir != "", m.Dir != "" && !l.plain
+	u := &launchSpec{
+		level: l, id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.ground.Path(m.ID, logName),
+		throwaway: opts.Throwaway, lower: opts.lower(), inPlace: m.Dir != "", binds: opts.Binds, version: bin.Version,
+	}
 	if p.ids.root && l.mapped {
 		u.owner = p.ids.base + workloadUID
 	}
 	if p.limitedDisk(l, m.Policy) {
 		u.image = p.ground.Path(m.ID, imageName)
 	}
+	if len(u.lower) > 0 {
+		u.layer = p.ground.Path(m.ID, layerName)
+	}
+	if !u.throwaway {
+		u.socket = p.ground.Path(m.ID, supervise.SocketName)
+	}
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
+	} else {
+		u.egress = p.ground.Path(m.ID, egressName)
 	}
-	key, err := supervise.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	if u.egress != "" && !m.Policy.Network.None() {
+		u.roots = p.ground.Path(m.ID, rootsName)
+	}
+	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	return &plan{level: l, unit: u, version: bin.Version, key: key}, nil
+	return u, nil
 }
 
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, want *plan) *live {
-	c, rec := supervise.Adopt(ctx, dir, want.key, want.version, want.unit.id)
+func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, u *launchSpec) *live {
+	c, rec := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
 		return nil
 	}
-	g := &live{Client: c, owner: want.unit.owner}
-	g.WhyLost, g.Left = oomSince(want.unit), guest.LeftIn(filepath.Join(dir.Path, logName))
-	if want.unit.mounted() {
-		if err := g.reach(rec, want.unit); err != nil {
-			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", want.unit.id, "error", errors.Join(err, g.Close()))
+	g := newLive(c, u)
+	if u.mounted() {
+		if err := g.reach(rec, *u); err != nil {
+			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
 			return nil
 		}
 	}
@@ -81,6 +84,11 @@ type live struct {
 	mount uint64   // that top is on
 }
 
+func newLive(c *guest.Client, u *launchSpec) *live {
+	c.WhyLost, c.Left = oomSince(*u), guest.LeftIn(u.log)
+	return &live{Client: c, watched: u.watched, owner: u.owner}
+}
+
 // Close lets go of the guest, which lives on.
 func (g *live) Close() error {
 	err := g.Client.Close()
@@ -97,81 +105,41 @@ func (g *live) Close() error {
 
 // start starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied bool) (started *live, err error) {
-	dir := d.Path
-	if err := p.end(ctx, dir); err != nil {
+func (p *Provider) start(ctx context.Context, d wsdir.Dir, u *launchSpec) (*live, error) {
+	if err := p.end(ctx, d.Path); err != nil {
 		return nil, err
 	}
-	u := want.unit
-	u.log = filepath.Join(dir, logName)
-	if !u.throwaway {
-		u.socket = filepath.Join(dir, supervise.SocketName)
-	}
-	if err := p.giveLogs(want.level, u.log); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
-	}
-	if u.tmp != "" {
-		if err := os.Mkdir(u.tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
-		}
-	}
-	if len(u.lower) > 0 {
-		u.layer = filepath.Join(dir, layerName)
-	}
-	if len(u.lower) > 0 && u.image == "" {
-		if err := p.freshLayer(u.layer); err != nil {
-			return nil, fmt.Errorf("sandbox: start the guest: make its layer: %w: %w", fault.Failed, err)
-		}
-	}
-	if proxied {
-		u.egress = filepath.Join(dir, egressName)
-	}
-	if proxied && !u.policy.Network.None() {
-		u.roots = p.ground.Path(u.id, rootsName)
-	}
 	u.watched = new(watched)
-	l, open, err := want.level.launch(p, u)
-	defer func() {
-		closeAll(open)
-		if started == nil {
-			unreserve(u.watched.Made) //nolint:errcheck // what is left is as good as nothing
-		}
-	}()
+	l := new(launch)
+	defer l.close()
+	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
+		unreserve(u.watched.Made) //nolint:errcheck // what is left is as good as nothing
+		return nil, errors.Join(err, p.end(context.WithoutCancel(ctx), d.Path))
+	}
+	return g, nil
+}
+
+// launchGuest prepares a guest, notes what is made for it, starts it and opens its files.
+func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*live, error) {
+	if err := p.prepare(l, u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
 	}
-	if proxied {
-		out, err := p.connect(l, u)
-		if out != nil {
-			open = append(open, out)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
-		}
-	}
-	l.Config.Version, l.Serving().Version = want.version, want.version
-	l.Serving().Limits = u.policy.Limits
-	if !u.throwaway {
-		l.Serving().Lease = p.cfg.Lease
-	}
-	rec := &supervise.Record{Key: want.key, Groups: groupsOf(u).Dirs(), Made: u.watched.Made}
+	rec := &supervise.Record{Key: u.key, Groups: groupsOf(*u).Dirs(), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
 		if err := u.note(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	joined, err := joinGroups(l, u)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err), p.end(ctx, dir))
+	if err := joinGroups(l, *u); err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
-	defer joined.Close() //nolint:errcheck // nothing was written through them
 	driver.Step(ctx, "groups made")
-	r, err := supervise.Start(ctx, d, l, rec)
+	r, err := supervise.Start(ctx, d, &l.Launch, rec)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), p.end(context.WithoutCancel(ctx), dir))
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	g := &live{Client: r.Client, watched: u.watched, owner: u.owner}
-	g.WhyLost, g.Left = oomSince(u), guest.LeftIn(u.log)
+	g := newLive(r.Client, u)
 	if r.Root == nil {
 		return g, nil
 	}
@@ -180,16 +148,47 @@ func (p *Provider) start(ctx context.Context, d wsdir.Dir, want *plan, proxied b
 		err = rec.Write(ctx, d)
 	}
 	if err == nil {
-		err = g.use(r.Root, rec, u)
+		err = g.use(r.Root, rec, *u)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close(), p.end(context.WithoutCancel(ctx), dir))
+		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close())
 	}
 	return g, nil
 }
 
+// prepare makes what the guest needs in the directory of its workspace, and its launch.
+func (p *Provider) prepare(l *launch, u *launchSpec) error {
+	if err := p.giveLogs(u.level, u.log); err != nil {
+		return err
+	}
+	if u.tmp != "" {
+		if err := os.Mkdir(u.tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	if u.layer != "" && u.image == "" {
+		if err := p.freshLayer(u.layer); err != nil {
+			return fmt.Errorf("make its layer: %w", err)
+		}
+	}
+	if err := u.level.launch(p, l, *u); err != nil {
+		return err
+	}
+	if u.egress != "" {
+		if err := u.connect(l); err != nil {
+			return err
+		}
+	}
+	l.Config.Version, l.Serving().Version = u.version, u.version
+	l.Serving().Limits = u.policy.Limits
+	if !u.throwaway {
+		l.Serving().Lease = p.cfg.Lease
+	}
+	return nil
+}
+
 // note writes down what is about to be made for a guest, and what was found.
-func (u unit) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
+func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.Meta) error {
 		if u.throwaway {
 			return rec.Note(m)
@@ -198,9 +197,6 @@ func (u unit) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) erro
 	})
 	return err
 }
-
-// endTimeout bounds what is done to end a guest.
-const endTimeout = supervise.EndTimeout
 
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.

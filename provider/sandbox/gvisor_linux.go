@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
@@ -34,30 +32,24 @@ const (
 	ctlName = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
 )
 
-// gvisor returns how to start a guest in a kernel in user space.
-func (p *Provider) gvisor(u unit) (*guest.Launch, []io.Closer, error) {
+// gvisor prepares a guest in a kernel in user space.
+func (p *Provider) gvisor(l *launch, u launchSpec) error {
 	program, err := p.runsc()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := u.untrapped(); err != nil {
-		return nil, nil, errors.Join(err, program.Close())
+	l.give("kernel", program)
+	// gVisor moves directories without a look at what is mounted on them.
+	if err := u.untrapped("by gVisor"); err != nil {
+		return err
 	}
 	logs := u.log
 	u.log = "" // as a mount, not as a descriptor
-	l, open, err := p.namespaces(u)
-	if err != nil {
-		closeAll(open)
-		return nil, nil, err
+	if err := p.namespaces(l, u); err != nil {
+		return err
 	}
-	open = append(open, program)
-	l.Files = append(l.Files, guest.Named{Name: "kernel", File: program})
-	k := &kernel{p: p, launch: l, unit: u, open: open}
-	if err := k.build(logs); err != nil {
-		closeAll(k.open)
-		return nil, nil, err
-	}
-	return l, k.open, nil
+	k := &kernel{p: p, launch: l, spec: u}
+	return k.build(logs)
 }
 
 func (p *Provider) runsc() (*os.File, error) {
@@ -76,23 +68,23 @@ func (p *Provider) runsc() (*os.File, error) {
 	return f, nil
 }
 
-// untrapped refuses directories with files that others run later: gVisor moves
-// directories without a look at what is mounted on them.
-func (u unit) untrapped() error {
+// untrapped refuses directories with files that others run later, where those can't
+// be kept read-only.
+func (u launchSpec) untrapped(how string) error {
 	found, err := u.trapped(u.files, u.inPlace)
 	if err != nil {
 		return err
 	}
 	if found {
-		return fmt.Errorf("a directory in place with files that others run later, which gVisor can't keep read-only: %w", fault.Unsupported)
+		return fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only %s: %w", how, fault.Unsupported)
 	}
 	for _, b := range u.binds {
-		found, err := u.trapped(b.Dir, !b.ReadOnly && !u.policy.ReadOnly)
+		found, err := u.trapped(b.Dir, !b.ReadOnly)
 		if err != nil {
 			return err
 		}
 		if found {
-			return fmt.Errorf("directory %q with files that others run later, which gVisor can't keep read-only: %w", b.Dir, fault.Unsupported)
+			return fmt.Errorf("directory %q with files that others run later, which can't be kept read-only %s: %w", b.Dir, how, fault.Unsupported)
 		}
 	}
 	return nil
@@ -101,9 +93,8 @@ func (u unit) untrapped() error {
 // A kernel is a launch of gVisor in the making.
 type kernel struct {
 	p      *Provider
-	launch *guest.Launch
-	unit   unit
-	open   []io.Closer
+	launch *launch
+	spec   launchSpec
 	inner  *guestproto.Config
 	mounts []specs.Mount
 }
@@ -127,7 +118,7 @@ func (k *kernel) build(logs string) error {
 		{Kind: guestproto.MountTmpfs, Target: own + "/state", Data: "mode=700"},
 	}, outer.Mounts)
 	k.world()
-	for name, dir := range map[string]string{"log": logs, "egress": k.unit.egress} {
+	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
 		if dir == "" {
 			continue
 		}
@@ -136,7 +127,7 @@ func (k *kernel) build(logs string) error {
 		}
 		inner.Paths[name] = own + "/" + name
 	}
-	if k.unit.socket != "" {
+	if k.spec.socket != "" {
 		if err := k.listen(); err != nil {
 			return err
 		}
@@ -157,7 +148,7 @@ func (k *kernel) thin() {
 
 // world lists what gVisor itself puts in place, above what the root shows.
 func (k *kernel) world() {
-	memory := k.unit.policy.Limits[driver.ResourceMemory].Max
+	memory := k.spec.policy.Limits[driver.ResourceMemory].Max
 	tmpfs := func(target, options string) {
 		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
 	}
@@ -171,19 +162,19 @@ func (k *kernel) world() {
 		user = workloadUID
 	}
 	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
-	holding := func(b bind) bool { return holds(b.Dir, k.unit.inside) }
-	for _, b := range k.unit.binds {
+	holding := func(b bind) bool { return holds(b.Dir, k.spec.inside) }
+	for _, b := range k.spec.binds {
 		if holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
+			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
-	k.bind(k.unit.inside, k.unit.policy.ReadOnly)
-	if k.unit.roots != "" {
+	k.bind(k.spec.inside, k.spec.policy.ReadOnly)
+	if k.spec.roots != "" {
 		k.bind(bundleDir, true)
 	}
-	for _, b := range k.unit.binds {
+	for _, b := range k.spec.binds {
 		if !holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.unit.policy.ReadOnly)
+			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
 }
@@ -206,8 +197,7 @@ func (k *kernel) dir(name, dir string) error {
 		if err != nil {
 			return err
 		}
-		k.open = append(k.open, tree)
-		k.launch.Files = append(k.launch.Files, guest.Named{Name: "own-" + name, File: tree})
+		k.launch.give("own-"+name, tree)
 		m.Kind, m.Source = guestproto.MountFD, "own-"+name
 	}
 	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
@@ -217,19 +207,19 @@ func (k *kernel) dir(name, dir string) error {
 
 // listen makes the guest's socket one in a directory that both sides have.
 func (k *kernel) listen() error {
-	ctl := filepath.Join(filepath.Dir(k.unit.socket), ctlName)
+	ctl := filepath.Join(filepath.Dir(k.spec.socket), ctlName)
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	if err := k.p.give(ctl, 0); err != nil {
 		return err
 	}
-	for _, path := range []string{k.unit.socket, filepath.Join(ctl, supervise.SocketName)} {
+	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Symlink(filepath.Join(ctlName, supervise.SocketName), k.unit.socket); err != nil {
+	if err := os.Symlink(filepath.Join(ctlName, supervise.SocketName), k.spec.socket); err != nil {
 		return err
 	}
 	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + supervise.SocketName
@@ -263,7 +253,7 @@ func (k *kernel) bundle() error {
 	outer := &k.launch.Config
 	outer.Mounts = append(outer.Mounts, guestproto.Mount{Kind: guestproto.MountFile, Target: dir + "/config.json", Source: string(data)})
 	sockets := "create" // the guest's own
-	if k.unit.egress != "" {
+	if k.spec.egress != "" {
 		sockets = "all" // and the proxy's
 	}
 	outer.Kernel = &guestproto.Kernel{Bundle: dir, Inner: k.inner, Args: []string{

@@ -74,7 +74,7 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	want.unit.gate = h.plot.Gate(&m)
+	want.gate = h.plot.Gate(&m)
 	if !l.plain { // which has no port to reach it by
 		if err := h.proxy.Take(ctx, h.p.ways(), h.id, h.p.places(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
@@ -93,32 +93,26 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	return g, nil
 }
 
-// find adopts the guest, or starts it. The lock of the guest is held.
-func (h *handle) find(ctx context.Context, want *plan) (*live, error) {
-	if !h.shape().Throwaway {
-		if c := h.p.adopt(ctx, h.att.Dir, want); c != nil {
-			return h.complete(ctx, c)
+// find adopts the guest, or starts it, and gives it the mounts of what was imported.
+// The lock of the guest is held.
+func (h *handle) find(ctx context.Context, want *launchSpec) (g *live, err error) {
+	if !want.throwaway {
+		g = h.p.adopt(ctx, h.att.Dir, want)
+	}
+	if g == nil {
+		if g, err = h.p.start(ctx, h.att.Dir, want); err != nil {
+			return nil, err
+		}
+		if want.throwaway {
+			h.looking.keep(g.watched)
 		}
 	}
-	c, err := h.p.start(ctx, h.att.Dir, want, !want.level.plain)
-	if err != nil {
-		return nil, err
+	if h.staged() {
+		if err := h.remount(ctx, g); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
 	}
-	if h.shape().Throwaway {
-		h.looking.keep(c.watched)
-	}
-	return h.complete(ctx, c)
-}
-
-// complete gives a guest the mounts of what was imported.
-func (h *handle) complete(ctx context.Context, c *live) (*live, error) {
-	if !h.staged() {
-		return c, nil
-	}
-	if err := h.remount(ctx, c); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
+	return g, nil
 }
 
 // update changes the policy. A guest that does not run under the new one ends.
@@ -132,7 +126,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy, nil)
+	m, err := h.plot.Update(ctx, policy)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
@@ -144,7 +138,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // renew ends the guest if it does not run as m says.
 func (h *handle) renew(ctx context.Context, l *level, m *wsdir.Meta) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {

@@ -33,7 +33,11 @@ func TestWhatIsHeldStaysWithoutItsGuest(t *testing.T) {
 	if p.ids.root {
 		g.owner = p.ids.base + workloadUID
 	}
-	if err := g.reach(rec, unit{id: idOf(t, ws), inside: dir, inPlace: true}); err != nil {
+	l, err := p.choose(t.Context(), driver.IsolationNamespaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.reach(rec, launchSpec{level: l, id: idOf(t, ws), inside: dir, inPlace: true}); err != nil {
 		t.Fatalf("the mounts of the guest are not reached: %v", err)
 	}
 	defer g.root.Close()

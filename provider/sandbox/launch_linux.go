@@ -63,8 +63,9 @@ func (i ids) attr(kernel bool) *syscall.SysProcAttr {
 	return sys
 }
 
-// A unit is one workspace to put a fence around.
-type unit struct {
+// A launchSpec says how a guest is to run, and on which workspace.
+type launchSpec struct {
+	level  *level
 	id     string
 	files  string // directory of the host with its files
 	inside string // where it is inside
@@ -80,123 +81,141 @@ type unit struct {
 	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
 	image     string                          // file that holds the file system of the files, where disk is limited
 	egress    string                          // directory with the socket of the proxy, where there is one
-	wrapped   bool                            // another program makes the mounts
-	kernel    bool                            // in gVisor, which makes files as its own user and then gives them away
-	handed    bool                            // in place, where mounts keep files read-only
 	owner     int                             // whom files belong to outside that are made through the mount; 0 is this process's user
 	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
 	tmp       string                          // directory for temporary files, where there are no mounts
-	watched   *watched                        // what is found in directories of the user's; nil is nobody's business
+	watched   *watched                        // what is found in directories of the user's; nil if that is not asked
+
+	version string // of the guest
+	key     string // equal for guests that run the same way: one that runs under another key is replaced
 }
 
-// namespaces returns how to start a guest with the fence that the kernel gives
-// through namespaces. The caller closes what it returns besides.
-func (p *Provider) namespaces(u unit) (*guest.Launch, []io.Closer, error) {
+// A launch is the start of a guest in the making, with what is to be closed once
+// the guest has started or has failed to.
+type launch struct {
+	guest.Launch
+	open []io.Closer
+}
+
+func (l *launch) close() {
+	for _, c := range l.open {
+		c.Close()
+	}
+}
+
+// give lets the guest have a file under a name.
+func (l *launch) give(name string, f *os.File) {
+	l.open = append(l.open, f)
+	l.Files = append(l.Files, guest.Named{Name: name, File: f})
+}
+
+// giveDir lets the guest have a directory of the host; "" is none.
+func (l *launch) giveDir(name, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err == nil {
+		l.give(name, f)
+	}
+	return err
+}
+
+// namespaces prepares a guest with the fence that the kernel gives through
+// namespaces.
+func (p *Provider) namespaces(l *launch, u launchSpec) error {
 	bin, err := p.binary()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var open []io.Closer
-	l := &guest.Launch{Binary: bin.Path, Sys: p.ids.attr(u.kernel), Socket: u.socket}
+	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
-		Loopback: true, UID: workloadUID, GID: workloadUID, Mounts: world(u.policy.Limits[driver.ResourceMemory].Max), Env: environment(u),
+		Loopback: true, UID: workloadUID, GID: workloadUID, Env: environment(u),
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
-	l.HandOff = u.mounted()
 	if !p.ids.root {
 		l.Config.UID = -1
 	}
-	mounts, trees, err := p.workspace(l, u)
-	open = append(open, trees...)
+	mounts, err := p.workspace(l, u)
 	if err != nil {
-		closeAll(open)
-		return nil, nil, err
+		return err
 	}
-	before, after, trees, err := p.further(l, u)
-	open = append(open, trees...)
+	before, after, err := p.further(l, u)
 	if err == nil && p.ids.root {
-		trees, err = p.trees(l, before, "outer", u.kernel)
-		open = append(open, trees...)
-	}
-	if err == nil && p.ids.root {
-		trees, err = p.trees(l, after, "bind", u.kernel)
-		open = append(open, trees...)
+		err = errors.Join(p.trees(l, before, "outer", u.level.kernel), p.trees(l, after, "bind", u.level.kernel))
 	}
 	if err != nil {
-		closeAll(open)
-		return nil, nil, err
+		return err
 	}
-	l.Config.Mounts = slices.Concat(l.Config.Mounts, before, mounts, after)
-	if u.log != "" {
-		dir, err := os.Open(u.log)
-		if err != nil {
-			closeAll(open)
-			return nil, nil, err
-		}
-		open = append(open, dir)
-		l.Files = append(l.Files, guest.Named{Name: "log", File: dir})
-	}
-	return l, open, nil
+	l.Config.Mounts = slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
+	return l.giveDir("log", u.log)
 }
 
 // mounted reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u unit) mounted() bool { return len(u.lower) > 0 || u.image != "" || u.handed }
+func (u launchSpec) mounted() bool {
+	return len(u.lower) > 0 || u.image != "" || u.inPlace && !u.level.plain
+}
 
 // hostsFiles reports whether the workload writes files that others on the host
 // can reach.
-func (u unit) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
+func (u launchSpec) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
 
-// workspace returns the mounts of the workspace itself, and what to close.
-func (p *Provider) workspace(l *guest.Launch, u unit) (mounts []guestproto.Mount, open []io.Closer, err error) {
+// workspace returns the mounts of the workspace itself.
+func (p *Provider) workspace(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	if len(u.lower) > 0 {
 		return p.overlay(l, u)
 	}
-	m := guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	var held []guestproto.Mount
-	if u.inPlace {
-		d, source, err := p.show(l, u.files, u.inside)
-		if err != nil {
-			return nil, nil, err
-		}
-		open = append(open, d.file)
-		m.Source, u.files = source, d.self()
-		more, err := u.protect(l, d, u.inside, u.policy.ReadOnly, &open)
-		if err != nil {
-			return nil, open, err
-		}
-		held = more
+	m, held, err := p.filesMount(l, &u)
+	if err != nil {
+		return nil, err
 	}
 	if p.ids.root {
 		tree, err := p.tree(u)
 		if err != nil {
-			return nil, open, err
+			return nil, err
 		}
-		open = append(open, tree)
-		l.Files = append(l.Files, guest.Named{Name: "workspace", File: tree})
+		l.give("workspace", tree)
 		m.Kind, m.Source = guestproto.MountFD, "workspace"
 	}
-	return append(append(mounts, m), held...), open, nil
+	return append([]guestproto.Mount{m}, held...), nil
+}
+
+// filesMount returns the mount of the files, and those that keep what others run
+// later read-only in a directory in place. That directory was judged, and u.files
+// leads to it from then on.
+func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, held []guestproto.Mount, err error) {
+	m = guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+	if !u.inPlace {
+		return m, nil, nil
+	}
+	d, err := p.show(l, u.files, u.inside)
+	if err != nil {
+		return m, nil, err
+	}
+	m.Source, u.files = d.real, d.self()
+	held, err = u.protect(l, d, u.inside, u.policy.ReadOnly)
+	return m, held, err
 }
 
 // tree returns a detached mount of the files, whose owner is the workload.
-func (p *Provider) tree(u unit) (*os.File, error) {
+func (p *Provider) tree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return p.mapped(u.files, u.kernel)
+		return p.mapped(u.files, u.level.kernel)
 	}
 	tree, err := mountImage(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, 0, 0, u.kernel); err != nil {
+	if err := p.mapOwner(tree, 0, 0, u.level.kernel); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
 // overlay returns the mount of a workspace that lies over others.
-func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guestproto.Mount, open []io.Closer, err error) {
+func (p *Provider) overlay(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
@@ -205,31 +224,29 @@ func (p *Provider) overlay(l *guest.Launch, u unit) (mounts []guestproto.Mount, 
 		m.Data += ",volatile"
 	}
 	if !p.ids.root {
-		return []guestproto.Mount{m}, nil, nil
+		return []guestproto.Mount{m}, nil
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
 		lower, err := p.mapped(dir, false)
 		if err != nil {
-			return nil, open, err
+			return nil, err
 		}
-		open = append(open, lower)
 		name := fmt.Sprintf("lower%d", i)
-		l.Files = append(l.Files, guest.Named{Name: name, File: lower})
+		l.give(name, lower)
 		m.Lower = append(m.Lower, "fd:"+name)
 	}
 	layer, err := p.layerTree(u)
 	if err != nil {
-		return nil, open, err
+		return nil, err
 	}
-	open = append(open, layer)
-	l.Files = append(l.Files, guest.Named{Name: "layer", File: layer})
+	l.give("layer", layer)
 	m.Upper, m.Work = "fd:layer/upper", "work"
-	return []guestproto.Mount{m}, open, nil
+	return []guestproto.Mount{m}, nil
 }
 
 // layerTree returns a detached mount with the directories of an overlay.
-func (p *Provider) layerTree(u unit) (*os.File, error) {
+func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
 		return cloneTree(u.layer)
 	}
@@ -264,14 +281,8 @@ func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
 	return tree, nil
 }
 
-func closeAll(list []io.Closer) {
-	for _, c := range list {
-		c.Close()
-	}
-}
-
 // environment is what every process inside starts with.
-func environment(u unit) map[string]string {
+func environment(u launchSpec) map[string]string {
 	env := map[string]string{
 		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",

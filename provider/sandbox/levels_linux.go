@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,86 +15,66 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// bubblewrap starts the guest with the world that namespaces would build, built
-// by bubblewrap.
-func (p *Provider) bubblewrap(u unit) (*guest.Launch, []io.Closer, error) {
+// bubblewrap prepares a guest with the world that namespaces would build, built by
+// bubblewrap.
+func (p *Provider) bubblewrap(l *launch, u launchSpec) error {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		return nil, nil, fmt.Errorf("bubblewrap (bwrap) is not installed: %w", fault.Unsupported)
+		return fmt.Errorf("bubblewrap (bwrap) is not installed: %w", fault.Unsupported)
 	}
 	bin, err := p.binary()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if len(u.lower) > 0 {
-		return nil, nil, fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
+		return fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
 	}
 	program, err := os.Open(bin.Path)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	l := &guest.Launch{Binary: bin.Path, Socket: u.socket, Sys: &syscall.SysProcAttr{Setsid: true}}
+	l.give("program", program)
+	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.mounted()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
-	l.HandOff = u.mounted()
-	b := &wrapping{launch: l, open: []io.Closer{program}, source: map[string]string{}}
+	b := &wrapping{launch: l, source: map[string]string{}}
 	mounts, err := p.wrappedMounts(b, u)
 	if err != nil {
-		closeAll(b.open)
-		return nil, nil, err
-	}
-	l.Files = append(l.Files, guest.Named{Name: "program", File: program})
-	if err := errors.Join(b.mounts(mounts), b.log(u)); err != nil {
-		closeAll(b.open)
-		return nil, nil, err
+		return err
 	}
 	l.Wrap = func([]string) []string { return b.command(bwrap) }
-	return l, b.open, nil
+	return errors.Join(b.mounts(mounts), l.giveDir("log", u.log))
 }
 
 // wrappedMounts lists what bubblewrap is to mount: by path, so the guest looks
 // afterwards whether that was what was judged.
-func (p *Provider) wrappedMounts(b *wrapping, u unit) ([]guestproto.Mount, error) {
-	u.wrapped = true
-	files := guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	var held []guestproto.Mount
-	if u.inPlace {
-		d, source, err := p.show(b.launch, u.files, u.inside)
-		if err != nil {
-			return nil, err
-		}
-		b.open = append(b.open, d.file)
-		files.Source = source
-		if held, err = u.protect(b.launch, d, u.inside, u.policy.ReadOnly, &b.open); err != nil {
-			return nil, err
-		}
-	}
-	before, more, open, err := p.further(b.launch, u)
-	b.open = append(b.open, open...)
+func (p *Provider) wrappedMounts(b *wrapping, u launchSpec) ([]guestproto.Mount, error) {
+	files, held, err := p.filesMount(b.launch, &u)
 	if err != nil {
 		return nil, err
 	}
-	mounts := slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, []guestproto.Mount{files}, held, more)
+	before, more, err := p.further(b.launch, u)
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range slices.Concat(before, []guestproto.Mount{files}, more) {
 		if m.Kind == guestproto.MountBind {
 			b.source[m.Target] = m.Source
 		}
 	}
-	return mounts, nil
+	return slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, []guestproto.Mount{files}, held, more), nil
 }
 
 // A wrapping is a call of bubblewrap in the making.
 type wrapping struct {
-	launch *guest.Launch
+	launch *launch
 	args   []func(descriptors map[string]int) []string
-	open   []io.Closer
 	source map[string]string // what is bound where
 }
 
@@ -220,9 +201,8 @@ func (b *wrapping) cover(m guestproto.Mount) error {
 	if err != nil {
 		return err
 	}
-	name := "cover-" + strconv.Itoa(len(b.open))
-	b.open = append(b.open, f)
-	b.launch.Files = append(b.launch.Files, guest.Named{Name: name, File: f})
+	name := "cover-" + strconv.Itoa(len(b.launch.open))
+	b.launch.give(name, f)
 	b.args = append(b.args, func(d map[string]int) []string {
 		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(d[name]), m.Target}
 	})
@@ -246,19 +226,6 @@ func content(text string) (*os.File, error) {
 	return f, nil
 }
 
-func (b *wrapping) log(u unit) error {
-	if u.log == "" {
-		return nil
-	}
-	dir, err := os.Open(u.log)
-	if err != nil {
-		return err
-	}
-	b.open = append(b.open, dir)
-	b.launch.Files = append(b.launch.Files, guest.Named{Name: "log", File: dir})
-	return nil
-}
-
 // readable is what a workload without a root of its own may read.
 var readable = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
@@ -272,73 +239,54 @@ var readable = []string{
 // the same user on the host are among them.
 var usable = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// process starts the guest without any namespace, and fences what it starts
-// with Landlock and seccomp.
-func (p *Provider) process(u unit) (*guest.Launch, []io.Closer, error) {
+// process prepares a guest without any namespace, which fences what it starts with
+// Landlock and seccomp.
+func (p *Provider) process(l *launch, u launchSpec) error {
 	if len(u.lower) > 0 {
-		return nil, nil, fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
+		return fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
 	}
-	if found, err := u.trapped(u.files, u.inPlace); err != nil || found {
-		if err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only without mounts: %w", fault.Unsupported)
+	if err := u.untrapped("without mounts"); err != nil {
+		return err
 	}
 	const least = 3 // from which on truncation is covered
 	if abi, err := guestproto.LandlockABI(); err != nil || abi < least {
-		return nil, nil, fmt.Errorf("landlock has version %d here, %d is the least (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
+		return fmt.Errorf("landlock has version %d here, %d is the least (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
 	}
 	bin, err := p.binary()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	l := &guest.Launch{Binary: bin.Path, Socket: u.socket, Sys: &syscall.SysProcAttr{Setsid: true}}
 	env := environment(u)
 	env["HOME"], env["TMPDIR"] = u.tmp, u.tmp
-	for k, v := range u.policy.Env {
-		env[k] = v
-	}
-	b := &wrapping{launch: l}
-	writable, visible, err := p.grants(b, u)
+	maps.Copy(env, u.policy.Env)
+	writable, visible, err := p.grants(l, u)
 	if err != nil {
-		closeAll(b.open)
-		return nil, nil, err
+		return err
 	}
+	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
 	}
-	if err := b.log(u); err != nil {
-		closeAll(b.open)
-		return nil, nil, err
-	}
-	return l, b.open, nil
+	return l.giveDir("log", u.log)
 }
 
 // grants lists what a workload without mounts may write, and what it may read.
 // Directories of the user's are named by descriptors of what was judged.
-func (p *Provider) grants(b *wrapping, u unit) (writable, visible []string, err error) {
+func (p *Provider) grants(l *launch, u launchSpec) (writable, visible []string, err error) {
 	writable, visible = append([]string{u.tmp}, usable...), slices.Clone(readable)
 	if !u.inPlace {
 		writable = append(writable, u.files)
-	} else if writable, err = p.grant(b, u.files, writable); err != nil {
+	} else if writable, err = p.grant(l, u.files, writable); err != nil {
 		return nil, nil, err
 	}
 	for _, dir := range u.binds {
-		if dir.Empty {
-			continue
-		}
-		ro := dir.ReadOnly || u.policy.ReadOnly
-		found, err := u.trapped(dir.Dir, !ro)
 		switch {
-		case err != nil:
-			return nil, nil, err
-		case ro:
-			visible, err = p.grant(b, dir.Dir, visible)
-		case found:
-			err = fmt.Errorf("directory %q with files that others run later, which can't be kept read-only without mounts: %w", dir.Dir, fault.Unsupported)
+		case dir.Empty:
+		case dir.ReadOnly || u.policy.ReadOnly:
+			visible, err = p.grant(l, dir.Dir, visible)
 		default:
-			writable, err = p.grant(b, dir.Dir, writable)
+			writable, err = p.grant(l, dir.Dir, writable)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -348,13 +296,12 @@ func (p *Provider) grants(b *wrapping, u unit) (writable, visible []string, err 
 }
 
 // grant adds a directory that is judged to a list.
-func (p *Provider) grant(b *wrapping, dir string, list []string) ([]string, error) {
+func (p *Provider) grant(l *launch, dir string, list []string) ([]string, error) {
 	d, err := p.judge(dir)
 	if err != nil {
 		return nil, err
 	}
-	b.open = append(b.open, d.file)
-	name := fmt.Sprintf("grant%d", len(b.launch.Files))
-	b.launch.Files = append(b.launch.Files, guest.Named{Name: name, File: d.file})
+	name := fmt.Sprintf("grant%d", len(l.Files))
+	l.give(name, d.file)
 	return append(list, "fd:"+name), nil
 }

@@ -37,7 +37,7 @@ func mountID(fd int) (uint64, error) {
 }
 
 // reach opens the files of a workspace whose guest another process started.
-func (g *live) reach(rec *supervise.Record, u unit) error {
+func (g *live) reach(rec *supervise.Record, u launchSpec) error {
 	pid, err := u.pid(rec)
 	if err != nil {
 		return err
@@ -61,8 +61,8 @@ func (g *live) reach(rec *supervise.Record, u unit) error {
 }
 
 // pid is the process of the guest itself: where bubblewrap started it, its child.
-func (u unit) pid(rec *supervise.Record) (int, error) {
-	if !u.wrapped {
+func (u launchSpec) pid(rec *supervise.Record) (int, error) {
+	if u.level.name != driver.IsolationBubblewrap {
 		return rec.PID, nil
 	}
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", rec.PID, rec.PID))
@@ -75,7 +75,7 @@ func (u unit) pid(rec *supervise.Record) (int, error) {
 // use makes the files below root, of which it takes a copy, those of the guest. Where
 // mounts in a directory in place keep files read-only, those come apart with the
 // namespace that they are in; so that is kept open, too.
-func (g *live) use(root *os.File, rec *supervise.Record, u unit) error {
+func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
 	if u.inPlace {
 		pid, err := u.pid(rec)
 		if err != nil {

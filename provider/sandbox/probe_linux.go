@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -29,7 +27,7 @@ type level struct {
 	proof   string // what a probe tries
 	script  string // tries the fence from inside: prints "held" if it holds
 	lacks   []string
-	launch  func(p *Provider, u unit) (*guest.Launch, []io.Closer, error)
+	launch  func(p *Provider, l *launch, u launchSpec) error
 
 	mapped bool // where Croft is root, ids inside are others outside
 	kernel bool // the guest is in a kernel of its own, and in the limit groups
@@ -265,18 +263,18 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
-	u := unit{id: "probe", files: files, inside: inside, throwaway: true, kernel: l.kernel}
+	u := launchSpec{level: l, id: "probe", files: files, inside: inside, throwaway: true}
 	if l.plain {
 		u.inside, u.tmp = files, filepath.Join(dir, tmpName)
 		if err := os.Mkdir(u.tmp, 0o700); err != nil {
 			return err
 		}
 	}
-	start, open, err := l.launch(p, u)
-	if err != nil {
+	start := new(launch)
+	defer start.close()
+	if err := l.launch(p, start, u); err != nil {
 		return err
 	}
-	defer closeAll(open)
 	start.Config.Version, start.Serving().Version = "probe", "probe"
 	r, err := start.Start(ctx)
 	if err != nil {

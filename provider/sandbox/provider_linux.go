@@ -125,18 +125,16 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, p.ground.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m, p.caps())
+	return p.attach(ctx, m, p.Capabilities())
 }
 
 // Capabilities is what a workspace has.
-func (p *Provider) Capabilities() driver.Capabilities { return p.caps().Clone() }
-
-// caps is what workspaces have.
-func (p *Provider) caps() driver.Capabilities {
-	if p.cfg.Snapshots == nil {
-		return capabilities
+func (p *Provider) Capabilities() driver.Capabilities {
+	caps := capabilities.Clone()
+	if p.cfg.Snapshots != nil {
+		caps[driver.CapSnapshot] = true
 	}
-	return withSnapshots
+	return caps
 }
 
 // check refuses, before anything is made, what the provider can't do, and
@@ -163,8 +161,8 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	if err := errors.Join(checkReal(spec.Dir), checkLeast(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.caps().Names())
+	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err == nil {
@@ -380,23 +378,10 @@ type payload struct {
 
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("sandbox: resolve: %w", err)
-	}
 	var pl payload
-	if err := driver.DecodeRef(ref, Kind, &pl, p.log); err != nil {
-		return nil, err
-	}
-	known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots)
-	if !driver.ValidID(pl.ID) || !known {
-		return nil, fmt.Errorf("sandbox: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
-	}
-	m, err := p.ground.Resolve(ctx, ref, pl.ID)
+	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
 	if err != nil {
 		return nil, err
-	}
-	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
-		return nil, fmt.Errorf("sandbox: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
 	}
 	return p.attach(ctx, m, ref.Capabilities)
 }
@@ -446,7 +431,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.Meta, caps driver.Capabi
 		Traits: p.traits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
-		Shell:  h.shell(),
+		Shell:  supervise.Shell(h.shell),
 	}, nil
 }
 

@@ -4,49 +4,22 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Provider is of no use here: its fence is Linux's.
-type Provider struct{}
+const notLinux = "this system is not Linux"
 
-var _ driver.Provider = (*Provider)(nil)
+// Provider is of no use here: its fence is Linux's.
+type Provider struct{ wsdir.Unsupported }
 
 // New returns a provider that opens nothing.
-func New(*Config) (*Provider, error) { return &Provider{}, nil }
-
-func unsupported(verb string) error {
-	return fmt.Errorf("sandbox: %s: %w: this system is not Linux", verb, fault.Unsupported)
-}
-
-// Kind returns "sandbox".
-func (*Provider) Kind() string { return Kind }
-
-// Probe says that nothing works here.
-func (*Provider) Probe(context.Context) (driver.Traits, error) {
-	return driver.Traits{}, unsupported("probe")
+func New(*Config) (*Provider, error) {
+	return &Provider{wsdir.Unsupported{Name: Kind, Reason: notLinux}}, nil
 }
 
 // Levels reports that no level works here.
 func (*Provider) Levels(context.Context) []LevelReport {
-	return []LevelReport{{Level: driver.IsolationNamespaces, Reason: "this system is not Linux"}}
+	return []LevelReport{{Level: driver.IsolationNamespaces, Reason: notLinux}}
 }
-
-// Open is refused.
-func (*Provider) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
-	return nil, unsupported("open")
-}
-
-// Resolve is refused.
-func (*Provider) Resolve(context.Context, driver.Ref) (*driver.Workspace, error) {
-	return nil, unsupported("resolve")
-}
-
-// Sweep finds nothing.
-func (*Provider) Sweep(context.Context, []string) error { return nil }
-
-// Close has nothing to end.
-func (*Provider) Close() error { return nil }

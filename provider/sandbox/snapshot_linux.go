@@ -271,7 +271,7 @@ func (h *handle) quiet(ctx context.Context) error {
 	if supervise.Read(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := h.shell().Sessions(ctx)
+	sessions, err := supervise.Shell(h.shell).Sessions(ctx)
 	if err != nil {
 		return err
 	}

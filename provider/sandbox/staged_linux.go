@@ -343,7 +343,7 @@ func (g *live) show(h *handle) error {
 		return nil
 	}
 	m := h.plot.Meta()
-	return g.use(g.top, nil, unit{policy: m.Policy, gate: h.plot.Gate(&m)})
+	return g.use(g.top, nil, launchSpec{policy: m.Policy, gate: h.plot.Gate(&m)})
 }
 
 // remount makes the mounts that a guest does not have. The lock of the guest is

@@ -25,7 +25,6 @@ const stillName = "still"
 type still struct {
 	frozen bool         // they are frozen, or there are none
 	lock   *flock.Flock // nil where there is nothing to thaw
-	group  string
 }
 
 // hold keeps the processes of the workspace frozen until done is called, if that
@@ -62,7 +61,7 @@ func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
 	if rec.Paused {
 		return still{frozen: true}, nil
 	}
-	s = still{frozen: true, lock: h.stillLock(), group: group}
+	s = still{frozen: true, lock: h.stillLock()}
 	if _, err := s.lock.TryRLock(); err != nil {
 		return still{}, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
 	}
@@ -80,7 +79,7 @@ func (h *handle) stillLock() *flock.Flock {
 
 // letGo ends a hold; the last one thaws.
 func (h *handle) letGo(ctx context.Context, s still) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {

@@ -17,26 +17,26 @@ import (
 // without mounts does that runs as the same user, can neither end the guest nor run
 // anything in it.
 func TestGuestListensToItsHostsAlone(t *testing.T) {
-	everyLevel(t, func(t *testing.T, _ driver.Isolation, ws *driver.Workspace) {
+	everyLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation, ws *driver.Workspace) {
 		output(t, ws, "echo works")
-		h := ws.Shell.Starter.(starter).h
-		rec := supervise.Read(h.att.Dir)
-		if rec == nil {
-			t.Fatal("no record of a guest")
+		rec, id := guestOf(t, p, ws), idOf(t, ws)
+		socket := p.ground.Path(id, supervise.SocketName)
+		bin, err := p.binary()
+		if err != nil {
+			t.Fatal(err)
 		}
-		socket := h.p.ground.Path(h.id, supervise.SocketName)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for _, token := range []string{"", driver.NewID()} {
 			if err := guest.Stop(ctx, socket, token); err == nil {
 				t.Errorf("with the token %q the guest can be ended", token)
 			}
-			if c, err := guest.Dial(ctx, socket, token, h.version(t), h.id); err == nil {
+			if c, err := guest.Dial(ctx, socket, token, bin.Version, id); err == nil {
 				c.Close()
 				t.Errorf("with the token %q the guest can be used", token)
 			}
 		}
-		if c, err := guest.Dial(ctx, socket, rec.Token, h.version(t), h.id); err != nil {
+		if c, err := guest.Dial(ctx, socket, rec.Token, bin.Version, id); err != nil {
 			t.Errorf("its host can't attach: %v", err)
 		} else {
 			c.Close()
@@ -45,14 +45,6 @@ func TestGuestListensToItsHostsAlone(t *testing.T) {
 			t.Errorf("after that: %q", got)
 		}
 	})
-}
-
-func (h *handle) version(t *testing.T) string {
-	bin, err := h.p.binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin.Version
 }
 
 // TestTerminalsAreNotUsedUp: the kernel has so many for all workspaces together.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
 )
 
@@ -53,7 +51,7 @@ func (w *watched) note(dir string, s *survey) {
 
 // trapped reports whether a directory that is to be written holds what others run
 // later.
-func (u unit) trapped(dir string, writable bool) (bool, error) {
+func (u launchSpec) trapped(dir string, writable bool) (bool, error) {
 	if !writable || u.policy.ReadOnly {
 		return false, nil
 	}
@@ -70,7 +68,7 @@ func (u unit) trapped(dir string, writable bool) (bool, error) {
 // protect returns mounts that make what others run later read-only in a
 // directory that was judged and is at inside for the workspace. Directories on the
 // way are mounts as well, which can't be moved away.
-func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, open *[]io.Closer) ([]guestproto.Mount, error) {
+func (u launchSpec) protect(l *launch, d *place, inside string, readOnly bool) ([]guestproto.Mount, error) {
 	if readOnly {
 		return nil, nil
 	}
@@ -83,9 +81,7 @@ func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, o
 		return nil, err
 	}
 	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
-	err = p.all()
-	*open = append(*open, p.open...)
-	if err != nil {
+	if err := p.all(); err != nil {
 		return nil, err
 	}
 	if u.watched != nil {
@@ -99,14 +95,13 @@ func (u unit) protect(l *guest.Launch, d *place, inside string, readOnly bool, o
 
 // A protection is what is to be held in one directory.
 type protection struct {
-	launch *guest.Launch
+	launch *launch
 	root   *os.Root
 	self   string // a path that leads there
 	real   string // where it was
 	survey *survey
 	hold   map[string]bool // names, and whether they are read-only
 	made   []string
-	open   []io.Closer
 }
 
 // all collects what is to be held.
@@ -403,18 +398,17 @@ func (p *protection) lock(name string) error {
 	if err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Of(err), err)
 	}
-	p.open = append(p.open, f)
+	p.launch.give(fmt.Sprintf("reserved%d", len(p.launch.Files)), f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Unavailable, err)
 	}
-	p.launch.Files = append(p.launch.Files, guest.Named{Name: fmt.Sprintf("reserved%d", len(p.launch.Files)), File: f})
 	return nil
 }
 
 // mounts returns what was collected, the outer before the inner.
 func (p *protection) mounts(inside string) []guestproto.Mount {
 	var mounts []guestproto.Mount
-	for _, name := range slices.SortedFunc(maps.Keys(p.hold), func(a, b string) int { return cmp.Compare(a, b) }) {
+	for _, name := range slices.Sorted(maps.Keys(p.hold)) {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
 	}
 	return mounts

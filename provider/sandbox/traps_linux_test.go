@@ -224,7 +224,11 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	if res := script(t, ws, "echo x > ordinary; mkdir -p node_modules/x/.vscode"); len(res.Planted) > 0 {
 		t.Errorf("ordinary work is told: %q", res.Planted)
 	}
-	h := ws.Shell.Starter.(starter).h
+	sess, err := ws.Shell.Start(t.Context(), driver.Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := sess.Process.(teller).h
 	h.looking.next = h.looking.next.Add(-1e12)
 	res := script(t, ws, "mkdir -p deep/er/.git bare.git/objects bare.git/refs; : > bare.git/HEAD; echo evil > sub/.envrc; mkdir .vscode; ln -s /elsewhere lib.git; mkdir mod; echo 'gitdir: ../x' > mod/.git")
 	want := []string{".vscode", "bare.git", "deep/er/.git", "mod/.git", "sub/.envrc"}

@@ -3,11 +3,9 @@ package rest
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -34,15 +32,7 @@ type importInput struct {
 	MaxFiles int    `query:"maxFiles" minimum:"0" doc:"refuse more entries than this; 0 is no limit"`
 	MaxBytes int64  `query:"maxBytes" minimum:"0" doc:"refuse more bytes of files than this; 0 is no limit"`
 
-	stream io.Reader
-	end    func() // drains what is left of the body
-}
-
-// Resolve takes the body as a stream.
-func (in *importInput) Resolve(ctx huma.Context) []error {
-	r, w := humago.Unwrap(ctx)
-	in.stream, in.end = r.Body, func() { drain(w, r) }
-	return nil
+	streamBody
 }
 
 func (s *Server) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {

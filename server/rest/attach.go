@@ -30,11 +30,7 @@ type attachInput struct {
 	Tail   int64 `query:"tail" doc:"begin so many bytes before the end instead; -1 is all that comes from now on"`
 }
 
-func (s *Server) attach(ctx context.Context, in *attachInput) (*huma.StreamResponse, error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) attach(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
 	offset := in.Offset
 	if in.Tail != 0 {
 		chunk, err := session.Log(ctx, driver.Stdout, 0, 1)

@@ -23,18 +23,14 @@ const (
 
 func (s *Server) codeRoutes() {
 	code := s.streamed(codePath, "run-code", "Run code in a context that keeps state, or in one of its own")
-	handle(s, code, func(ctx context.Context, in *codeInput) (*huma.StreamResponse, error) {
-		return s.runCode(ctx, in, (*workspace.Workspace).RunCode)
-	})
+	onWorkspace(s, code, s.runCode((*workspace.Workspace).RunCode))
 	script := s.streamed(scriptPath, "run-script", "Run a script in an isolate that is thrown away after it")
-	handle(s, script, func(ctx context.Context, in *codeInput) (*huma.StreamResponse, error) {
-		return s.runCode(ctx, in, (*workspace.Workspace).RunScript)
-	})
-	handle(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
-	handle(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
-	handle(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextVerb(s, (*workspace.Workspace).DeleteContext))
-	handle(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextVerb(s, (*workspace.Workspace).RestartContext))
-	handle(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Stop what a context runs, and keep its state"), contextVerb(s, (*workspace.Workspace).InterruptContext))
+	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
+	onWorkspace(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
+	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
+	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextVerb((*workspace.Workspace).DeleteContext))
+	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextVerb((*workspace.Workspace).RestartContext))
+	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Stop what a context runs, and keep its state"), contextVerb((*workspace.Workspace).InterruptContext))
 }
 
 // streamed is an operation that answers with a stream of CodeEvents.
@@ -73,32 +69,30 @@ type codeInput struct {
 
 type codeRunner func(*workspace.Workspace, context.Context, driver.Code) (driver.CodeResult, error)
 
-func (s *Server) runCode(ctx context.Context, in *codeInput, run codeRunner) (*huma.StreamResponse, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
+func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Workspace, *codeInput) (*huma.StreamResponse, error) {
+	return func(ctx context.Context, ws *workspace.Workspace, in *codeInput) (*huma.StreamResponse, error) {
+		b := in.Body
+		return &huma.StreamResponse{Body: func(hc huma.Context) {
+			r, w := humago.Unwrap(hc)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			lines := &lineWriter{w: w, flush: http.NewResponseController(w), broken: cancel}
+			res, err := run(ws, ctx, driver.Code{
+				Language: b.Language, Source: b.Source, Context: b.Context, Dir: b.Dir, Env: b.Env, Timeout: time.Duration(b.Timeout),
+				OnOutput: func(o driver.Output) error { return lines.send(CodeEvent{Event: "output", Output: &o}) },
+			})
+			switch {
+			case err == nil:
+				res.Outputs = nil
+				lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // nobody is left to tell
+			case !lines.begun:
+				s.fail(w, r, err)
+			default:
+				wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
+				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
+			}
+		}}, nil
 	}
-	b := in.Body
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		r, w := humago.Unwrap(hc)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		lines := &lineWriter{w: w, flush: http.NewResponseController(w), broken: cancel}
-		res, err := run(ws, ctx, driver.Code{
-			Language: b.Language, Source: b.Source, Context: b.Context, Dir: b.Dir, Env: b.Env, Timeout: time.Duration(b.Timeout),
-			OnOutput: func(o driver.Output) error { return lines.send(CodeEvent{Event: "output", Output: &o}) },
-		})
-		switch {
-		case err == nil:
-			res.Outputs = nil
-			lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // nobody is left to tell
-		case !lines.begun:
-			s.fail(w, r, err)
-		default:
-			wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
-			lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
-		}
-	}}, nil
 }
 
 // Contexts is the answer of GET .../contexts.
@@ -106,18 +100,9 @@ type Contexts struct {
 	Contexts []driver.CodeContext `json:"contexts"`
 }
 
-type targetInput struct{ Target }
-
-func (s *Server) listContexts(ctx context.Context, in *targetInput) (*body[Contexts], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) listContexts(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Contexts], error) {
 	list, err := ws.Contexts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &body[Contexts]{Contexts{Contexts: list}}, nil
+	return &body[Contexts]{Contexts{list}}, err
 }
 
 // NewContext is a wish for a context.
@@ -132,16 +117,8 @@ type createContextInput struct {
 	Body NewContext
 }
 
-func (s *Server) createContext(ctx context.Context, in *createContextInput) (*body[driver.CodeContext], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	c, err := ws.CreateContext(ctx, in.Body.Language, &driver.ContextOptions{Dir: in.Body.Dir, Env: in.Body.Env})
-	if err != nil {
-		return nil, err
-	}
-	return &body[driver.CodeContext]{c}, nil
+func (s *Server) createContext(ctx context.Context, ws *workspace.Workspace, in *createContextInput) (*body[driver.CodeContext], error) {
+	return reply(ws.CreateContext(ctx, in.Body.Language, &driver.ContextOptions{Dir: in.Body.Dir, Env: in.Body.Env}))
 }
 
 // ContextTarget addresses a context.
@@ -151,12 +128,8 @@ type ContextTarget struct {
 }
 
 // contextVerb is a route that does one thing to a context.
-func contextVerb(s *Server, do func(*workspace.Workspace, context.Context, string) error) func(context.Context, *ContextTarget) (*none, error) {
-	return func(ctx context.Context, in *ContextTarget) (*none, error) {
-		ws, err := s.workspace(ctx, in.Target)
-		if err != nil {
-			return nil, err
-		}
+func contextVerb(do func(*workspace.Workspace, context.Context, string) error) func(context.Context, *workspace.Workspace, *ContextTarget) (*none, error) {
+	return func(ctx context.Context, ws *workspace.Workspace, in *ContextTarget) (*none, error) {
 		return nil, do(ws, ctx, in.Context)
 	}
 }

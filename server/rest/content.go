@@ -33,13 +33,13 @@ func (s *Server) contentRoutes() {
 		"With digest=true ETag is the digest of the content. A range that is not in the file has the status 416."
 	read.Responses["200"] = octets("the content")
 	read.Responses["206"] = octets("the range that was asked for by Range")
-	handle(s, read, s.read)
+	onWorkspace(s, read, s.read)
 	write := s.op(http.MethodPut, filesPath, "write-file", "Make or replace a file, atomically")
 	write.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
 	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
 	handle(s, write, s.write)
 	s.archiveRoutes()
-	handle(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
+	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
 }
 
 func octets(description string) *huma.Response {
@@ -57,11 +57,7 @@ type readInput struct {
 	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
 }
 
-func (s *Server) read(ctx context.Context, in *readInput) (*huma.StreamResponse, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) read(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
@@ -220,15 +216,19 @@ type writeInput struct {
 	IfMatch     string `header:"If-Match" doc:"digest that the present content must have"`
 	IfNoneMatch string `header:"If-None-Match" doc:"* makes only a new file; the status is 412 where there is one"`
 
+	streamBody
+}
+
+// A streamBody is the body of a request, as a stream; inputs embed it.
+type streamBody struct {
 	stream io.Reader
 	end    func() // drains what is left of the body
 }
 
 // Resolve takes the body as a stream.
-func (in *writeInput) Resolve(ctx huma.Context) []error {
+func (b *streamBody) Resolve(ctx huma.Context) []error {
 	r, w := humago.Unwrap(ctx)
-	in.stream = r.Body
-	in.end = func() { drain(w, r) }
+	b.stream, b.end = r.Body, func() { drain(w, r) }
 	return nil
 }
 
@@ -335,10 +335,6 @@ type removeInput struct {
 	Recursive bool   `query:"recursive"`
 }
 
-func (s *Server) remove(ctx context.Context, in *removeInput) (*none, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) remove(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
 	return nil, ws.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive})
 }

@@ -32,7 +32,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 		}
 	}
 	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(pathFirst(a), pathFirst(b)) })
-	const page, head = "../docs/http.md", "| route | |\n|---|---|\n"
+	const page, head = "../../docs/http.md", "| route | |\n|---|---|\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

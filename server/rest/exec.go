@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) shellRoutes() {
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
 		"application/x-ndjson": {Schema: s.schema(ExecEvent{})},
 	}}
-	handle(s, op, s.exec)
+	onWorkspace(s, op, s.exec)
 	handle(s, s.connectOp(), s.connect)
 }
 
@@ -43,12 +44,8 @@ type execInput struct {
 	Body shellwire.Exec
 }
 
-func (s *Server) exec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
+func (s *Server) exec(ctx context.Context, ws *workspace.Workspace, in *execInput) (*huma.StreamResponse, error) {
 	cmd, err := in.Body.Decode()
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}

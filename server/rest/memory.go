@@ -243,15 +243,7 @@ type saveInput struct {
 	Name string `query:"name" required:"true"`
 	MIME string `query:"mime" doc:"type of the content; application/octet-stream where absent"`
 
-	stream io.Reader
-	end    func()
-}
-
-// Resolve takes the body as a stream.
-func (in *saveInput) Resolve(ctx huma.Context) []error {
-	r, w := humago.Unwrap(ctx)
-	in.stream, in.end = r.Body, func() { drain(w, r) }
-	return nil
+	streamBody
 }
 
 func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {

@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 func (s *Server) searchRoutes() {
-	handle(s, s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern"), s.glob)
-	handle(s, s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched"), s.grep)
-	handle(s, s.watchOp(), s.watch)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern"), s.glob)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched"), s.grep)
+	onWorkspace(s, s.watchOp(), s.watch)
 }
 
 type globInput struct {
@@ -25,11 +26,7 @@ type globInput struct {
 	Limit     int    `query:"limit" doc:"at most so many; 0 is no limit"`
 }
 
-func (s *Server) glob(ctx context.Context, in *globInput) (*body[driver.GlobResult], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) glob(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
 	res, err := ws.Glob(ctx, in.Pattern, &driver.GlobOptions{
 		Path: in.Path, GitIgnore: in.GitIgnore, Hidden: in.Hidden, Dirs: in.Dirs, Stat: in.Stat, Limit: in.Limit,
 	})
@@ -58,12 +55,8 @@ type grepInput struct {
 	MaxTime     string   `query:"maxtime" doc:"a duration such as 5s"`
 }
 
-func (s *Server) grep(ctx context.Context, in *grepInput) (*body[driver.GrepResult], error) {
+func (s *Server) grep(ctx context.Context, ws *workspace.Workspace, in *grepInput) (*body[driver.GrepResult], error) {
 	limit, err := parseDuration("maxtime", in.MaxTime)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}

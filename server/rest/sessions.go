@@ -20,23 +20,23 @@ const (
 )
 
 func (s *Server) sessionRoutes() {
-	handle(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command and answer at once; it lives on until it ends or is ended"), s.startSession)
-	handle(s, s.op(http.MethodGet, sessionsPath, "list-sessions", "Sessions, those that ended and are remembered included"), s.listSessions)
-	handle(s, s.op(http.MethodGet, sessionPath, "show-session", "How a session stands; its result, without output, once it ended"), s.showSession)
-	handle(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Forget a session, killing what still runs"), s.forgetSession)
-	handle(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), s.pollSession)
-	handle(s, s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor"), s.readLog)
-	handle(s, s.followOp(), s.followLog)
+	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command and answer at once; it lives on until it ends or is ended"), s.startSession)
+	onWorkspace(s, s.op(http.MethodGet, sessionsPath, "list-sessions", "Sessions, those that ended and are remembered included"), s.listSessions)
+	onSession(s, s.op(http.MethodGet, sessionPath, "show-session", "How a session stands; its result, without output, once it ended"), s.showSession)
+	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Forget a session, killing what still runs"), s.forgetSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), s.pollSession)
+	onSession(s, s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor"), s.readLog)
+	onSession(s, s.followOp(), s.followLog)
 	input := s.op(http.MethodPost, sessionPath+"/stdin", "write-stdin", "Write the body to standard input; waits while the pipe is full")
 	input.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
 	input.MaxBodyBytes = 0 // it is a stream
-	handle(s, input, s.writeStdin)
-	handle(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), s.closeStdin)
-	handle(s, s.op(http.MethodPost, sessionPath+"/resize", "resize-session", "Tell a terminal its new size"), s.resizeSession)
-	handle(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
-	handle(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
-	handle(s, s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included"), s.waitSession)
-	handle(s, s.attachOp(), s.attach)
+	onSession(s, input, s.writeStdin)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), s.closeStdin)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/resize", "resize-session", "Tell a terminal its new size"), s.resizeSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
+	onSession(s, s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included"), s.waitSession)
+	onSession(s, s.attachOp(), s.attach)
 }
 
 // SessionTarget addresses a session; the inputs of its routes embed it.
@@ -45,13 +45,20 @@ type SessionTarget struct {
 	Session string `path:"sid" doc:"id of the session"`
 }
 
-// session returns the session that a request is about.
-func (s *Server) session(ctx context.Context, t SessionTarget) (*workspace.Session, error) {
-	ws, err := s.workspace(ctx, t.Target)
-	if err != nil {
-		return nil, err
-	}
-	return ws.Attach(ctx, t.Session)
+func (t SessionTarget) session() string { return t.Session }
+
+// onSession is handle for a route that takes a session.
+func onSession[I any, P interface {
+	targeted[I]
+	session() string
+}, O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Session, *I) (*O, error)) {
+	onWorkspace[I, P](s, op, func(ctx context.Context, ws *workspace.Workspace, in *I) (*O, error) {
+		session, err := ws.Attach(ctx, P(in).session())
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, session, in)
+	})
 }
 
 type startInput struct {
@@ -60,12 +67,8 @@ type startInput struct {
 }
 
 // startSession starts a command that no connection holds.
-func (s *Server) startSession(ctx context.Context, in *startInput) (*body[driver.SessionInfo], error) {
+func (s *Server) startSession(ctx context.Context, ws *workspace.Workspace, in *startInput) (*body[driver.SessionInfo], error) {
 	cmd, err := in.Body.Decode()
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +78,7 @@ func (s *Server) startSession(ctx context.Context, in *startInput) (*body[driver
 	if err != nil {
 		return nil, err
 	}
-	info, err := session.State(ctx)
-	return &body[driver.SessionInfo]{info}, err
+	return reply(session.State(ctx))
 }
 
 // Sessions is the answer of GET /v1/workspaces/{id}/sessions.
@@ -84,11 +86,7 @@ type Sessions struct {
 	Sessions []driver.SessionInfo `json:"sessions"`
 }
 
-func (s *Server) listSessions(ctx context.Context, in *Target) (*body[Sessions], error) {
-	ws, err := s.workspace(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) listSessions(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Sessions], error) {
 	list, err := ws.Sessions(ctx)
 	if list == nil {
 		list = []driver.SessionInfo{}
@@ -96,20 +94,11 @@ func (s *Server) listSessions(ctx context.Context, in *Target) (*body[Sessions],
 	return &body[Sessions]{Sessions{list}}, err
 }
 
-func (s *Server) showSession(ctx context.Context, in *SessionTarget) (*body[driver.SessionInfo], error) {
-	session, err := s.session(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
-	info, err := session.State(ctx)
-	return &body[driver.SessionInfo]{info}, err
+func (s *Server) showSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*body[driver.SessionInfo], error) {
+	return reply(session.State(ctx))
 }
 
-func (s *Server) forgetSession(ctx context.Context, in *SessionTarget) (*none, error) {
-	session, err := s.session(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) forgetSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
 	return nil, session.Close(ctx)
 }
 
@@ -118,13 +107,8 @@ type pollInput struct {
 	Limit int64 `query:"limit" doc:"at most so many bytes; 0 is 64 KiB"`
 }
 
-func (s *Server) pollSession(ctx context.Context, in *pollInput) (*body[driver.Poll], error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
-	poll, err := session.Poll(ctx, in.Limit)
-	return &body[driver.Poll]{poll}, err
+func (s *Server) pollSession(ctx context.Context, session *workspace.Session, in *pollInput) (*body[driver.Poll], error) {
+	return reply(session.Poll(ctx, in.Limit))
 }
 
 type logInput struct {
@@ -141,13 +125,8 @@ func streamOf(name string) driver.Stream {
 	return driver.Stream(name)
 }
 
-func (s *Server) readLog(ctx context.Context, in *logInput) (*body[driver.LogChunk], error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
-	chunk, err := session.Log(ctx, streamOf(in.Stream), in.Offset, in.Limit)
-	return &body[driver.LogChunk]{chunk}, err
+func (s *Server) readLog(ctx context.Context, session *workspace.Session, in *logInput) (*body[driver.LogChunk], error) {
+	return reply(session.Log(ctx, streamOf(in.Stream), in.Offset, in.Limit))
 }
 
 func (s *Server) followOp() huma.Operation {
@@ -162,11 +141,7 @@ type followInput struct {
 	Offset int64  `query:"offset" doc:"first byte"`
 }
 
-func (s *Server) followLog(ctx context.Context, in *followInput) (*huma.StreamResponse, error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *followInput) (*huma.StreamResponse, error) {
 	// What is wrong with the request is told before the stream begins.
 	if _, err := session.Log(ctx, streamOf(in.Stream), in.Offset, 1); err != nil {
 		return nil, err
@@ -194,21 +169,10 @@ func (s *Server) followLog(ctx context.Context, in *followInput) (*huma.StreamRe
 
 type stdinInput struct {
 	SessionTarget
-	stream io.Reader
+	streamBody
 }
 
-// Resolve takes the body as a stream.
-func (in *stdinInput) Resolve(ctx huma.Context) []error {
-	r, _ := humago.Unwrap(ctx)
-	in.stream = r.Body
-	return nil
-}
-
-func (s *Server) writeStdin(ctx context.Context, in *stdinInput) (*none, error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) writeStdin(ctx context.Context, session *workspace.Session, in *stdinInput) (*none, error) {
 	buf := make([]byte, shellwire.ChunkSize)
 	for {
 		n, err := clientBody{in.stream}.Read(buf)
@@ -226,11 +190,7 @@ func (s *Server) writeStdin(ctx context.Context, in *stdinInput) (*none, error) 
 	}
 }
 
-func (s *Server) closeStdin(ctx context.Context, in *SessionTarget) (*none, error) {
-	session, err := s.session(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) closeStdin(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
 	return nil, session.CloseStdin(ctx)
 }
 
@@ -239,11 +199,7 @@ type resizeInput struct {
 	Body driver.Size
 }
 
-func (s *Server) resizeSession(ctx context.Context, in *resizeInput) (*none, error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) resizeSession(ctx context.Context, session *workspace.Session, in *resizeInput) (*none, error) {
 	return nil, session.Resize(ctx, in.Body)
 }
 
@@ -257,11 +213,7 @@ type signalInput struct {
 	Body Signal
 }
 
-func (s *Server) signalSession(ctx context.Context, in *signalInput) (*none, error) {
-	session, err := s.session(ctx, in.SessionTarget)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) signalSession(ctx context.Context, session *workspace.Session, in *signalInput) (*none, error) {
 	return nil, session.Signal(ctx, in.Body.Signal)
 }
 
@@ -270,12 +222,8 @@ type killInput struct {
 	Grace string `query:"grace" doc:"a duration such as 5s; SIGKILL at once where absent"`
 }
 
-func (s *Server) killSession(ctx context.Context, in *killInput) (*none, error) {
+func (s *Server) killSession(ctx context.Context, session *workspace.Session, in *killInput) (*none, error) {
 	grace, err := parseDuration("grace", in.Grace)
-	if err != nil {
-		return nil, err
-	}
-	session, err := s.session(ctx, in.SessionTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -287,12 +235,8 @@ type waitInput struct {
 	Timeout string `query:"timeout" doc:"give up after this long, with deadline exceeded; the command goes on"`
 }
 
-func (s *Server) waitSession(ctx context.Context, in *waitInput) (*body[driver.Result], error) {
+func (s *Server) waitSession(ctx context.Context, session *workspace.Session, in *waitInput) (*body[driver.Result], error) {
 	limit, err := parseDuration("timeout", in.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	session, err := s.session(ctx, in.SessionTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -303,8 +247,7 @@ func (s *Server) waitSession(ctx context.Context, in *waitInput) (*body[driver.R
 		ctx, stop = context.WithTimeout(ctx, limit)
 		defer stop()
 	}
-	res, err := session.Wait(ctx)
-	return &body[driver.Result]{res}, err
+	return reply(session.Wait(ctx))
 }
 
 // patience is how long somebody who was let in may take to say what they want.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
@@ -27,19 +28,19 @@ const (
 
 func (s *Server) snapshotRoutes() {
 	const snapshots = onePath + "/snapshots"
-	handle(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Remember the files as they are"), s.takeSnapshot)
-	handle(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
-	handle(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
-	handle(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollback)
-	handle(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.seal)
-	handle(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.fork)
-	handle(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.apply)
-	handle(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diff)
-	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
-	handle(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
+	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Remember the files as they are"), s.takeSnapshot)
+	onWorkspace(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
+	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
+	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollback)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.seal)
+	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.fork)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.apply)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diff)
+	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
+	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
 	read := s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot")
 	read.Responses["200"] = octets("the content")
-	handle(s, read, s.snapshotRead)
+	onSnapshot(s, read, s.snapshotRead)
 }
 
 // SnapshotRequest is the body of a snapshot and of a seal.
@@ -66,17 +67,12 @@ type takeSnapshotInput struct {
 	Body TakeSnapshot
 }
 
-func (s *Server) takeSnapshot(ctx context.Context, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) takeSnapshot(ctx context.Context, ws *workspace.Workspace, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
 	take := ws.Snapshot
 	if in.Body.Processes {
 		take = ws.Checkpoint
 	}
-	info, err := take(ctx, in.Body.options())
-	return &body[driver.SnapshotInfo]{info}, err
+	return reply(take(ctx, in.Body.options()))
 }
 
 type sealInput struct {
@@ -84,13 +80,8 @@ type sealInput struct {
 	Body SnapshotRequest
 }
 
-func (s *Server) seal(ctx context.Context, in *sealInput) (*body[driver.SnapshotInfo], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	info, err := ws.Seal(ctx, in.Body.options())
-	return &body[driver.SnapshotInfo]{info}, err
+func (s *Server) seal(ctx context.Context, ws *workspace.Workspace, in *sealInput) (*body[driver.SnapshotInfo], error) {
+	return reply(ws.Seal(ctx, in.Body.options()))
 }
 
 // Snapshots is the answer of GET /snapshots.
@@ -105,11 +96,7 @@ type listSnapshotsInput struct {
 	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
 }
 
-func (s *Server) listSnapshots(ctx context.Context, in *listSnapshotsInput) (*body[Snapshots], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) listSnapshots(ctx context.Context, ws *workspace.Workspace, in *listSnapshotsInput) (*body[Snapshots], error) {
 	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: in.CrossSession}, Limit: in.Limit, Origin: in.Origin})
 	if list == nil {
 		list = []driver.SnapshotInfo{}
@@ -128,37 +115,16 @@ func (in *SnapshotTarget) access() *driver.SnapshotAccess {
 	return &driver.SnapshotAccess{CrossSession: in.CrossSession}
 }
 
-func (s *Server) deleteSnapshot(ctx context.Context, in *SnapshotTarget) (*none, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) deleteSnapshot(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*none, error) {
 	return nil, ws.DeleteSnapshot(ctx, in.Snapshot, in.access())
 }
 
-func (s *Server) rollback(ctx context.Context, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	info, err := ws.Rollback(ctx, in.Snapshot, in.access())
-	return &body[driver.SnapshotInfo]{info}, err
+func (s *Server) rollback(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
+	return reply(ws.Rollback(ctx, in.Snapshot, in.access()))
 }
 
 // Fork is the body of /fork.
-type Fork struct {
-	Snapshot     string            `json:"snapshot,omitempty" doc:"id or name of a snapshot; empty takes one now"`
-	Count        int               `json:"count,omitempty" doc:"how many; 0 is one"`
-	Name         string            `json:"name,omitempty" doc:"of the new one; with a count, NAME-1 and so on"`
-	Labels       map[string]string `json:"labels,omitempty" doc:"of the new ones"`
-	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
-}
-
-// Forked is the answer of /fork.
-type Forked struct {
-	Snapshot   driver.SnapshotInfo `json:"snapshot"`
-	Workspaces []Workspace         `json:"workspaces"`
-}
+type Fork client.ForkOptions
 
 type forkInput struct {
 	Target
@@ -169,13 +135,9 @@ type forkInput struct {
 const maxForks = 1000
 
 // fork opens workspaces like this one, from a state of it: all of them or none.
-func (s *Server) fork(ctx context.Context, in *forkInput) (*body[Forked], error) {
+func (s *Server) fork(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
 	if in.Body.Count < 0 || in.Body.Count > maxForks {
 		return nil, refused("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
-	}
-	r, err := s.lookup(ctx, in.Target)
-	if err != nil {
-		return nil, err
 	}
 	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
@@ -235,25 +197,14 @@ func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f 
 }
 
 // Apply is the body of /apply.
-type Apply struct {
-	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
-	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
-	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
-	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
-	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
-	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
-}
+type Apply client.ApplyOptions
 
 type applyInput struct {
 	Target
 	Body Apply
 }
 
-func (s *Server) apply(ctx context.Context, in *applyInput) (*body[history.Applied], error) {
-	target, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) apply(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[history.Applied], error) {
 	source, err := s.workspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
 	if err != nil {
 		return nil, err
@@ -282,11 +233,7 @@ type diffInput struct {
 	CrossSession bool     `query:"crossSession"`
 }
 
-func (s *Server) diff(ctx context.Context, in *diffInput) (*body[snapshot.Comparison], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) diff(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
 	from, err := s.compared(ctx, ws, in, in.From, Origin)
 	if err != nil {
 		return nil, err
@@ -348,34 +295,27 @@ type snapshotPathInput struct {
 	Limit    int64  `query:"limit"`
 }
 
-// at returns the files of the snapshot, and the path in them.
-func (s *Server) snapshotAt(ctx context.Context, in *snapshotPathInput) (*driver.FS, string, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, "", err
-	}
-	name := path.Clean(in.Path)
-	if !driver.ValidName(name) {
-		return nil, "", refused("path", "%q is no path in a workspace", in.Path)
-	}
-	files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
-	return files, name, err
+// onSnapshot is handle for a route that takes the files of a snapshot, and a path
+// in them.
+func onSnapshot[O any](s *Server, op huma.Operation, f func(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*O, error)) {
+	onWorkspace(s, op, func(ctx context.Context, ws *workspace.Workspace, in *snapshotPathInput) (*O, error) {
+		name := path.Clean(in.Path)
+		if !driver.ValidName(name) {
+			return nil, refused("path", "%q is no path in a workspace", in.Path)
+		}
+		files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, files, name, in)
+	})
 }
 
-func (s *Server) snapshotStat(ctx context.Context, in *snapshotPathInput) (*body[driver.Info], error) {
-	files, name, err := s.snapshotAt(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	info, err := files.Stat(ctx, name, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest})
-	return &body[driver.Info]{info}, err
+func (s *Server) snapshotStat(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*body[driver.Info], error) {
+	return reply(files.Stat(ctx, name, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest}))
 }
 
-func (s *Server) snapshotReadDir(ctx context.Context, in *snapshotPathInput) (*body[Entries], error) {
-	files, name, err := s.snapshotAt(ctx, in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) snapshotReadDir(ctx context.Context, files *driver.FS, name string, _ *snapshotPathInput) (*body[Entries], error) {
 	entries, err := files.ReadDir(ctx, name)
 	if entries == nil {
 		entries = []driver.Info{}
@@ -383,11 +323,7 @@ func (s *Server) snapshotReadDir(ctx context.Context, in *snapshotPathInput) (*b
 	return &body[Entries]{Entries{entries}}, err
 }
 
-func (s *Server) snapshotRead(ctx context.Context, in *snapshotPathInput) (*huma.StreamResponse, error) {
-	files, name, err := s.snapshotAt(ctx, in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) snapshotRead(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*huma.StreamResponse, error) {
 	r, info, err := files.Read(ctx, name, &driver.ReadOptions{Offset: in.Offset, Limit: in.Limit})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
@@ -74,11 +75,7 @@ func (s *Server) storeCheck(ctx context.Context, _ *none) (*body[snapshot.Report
 }
 
 // Prune is the body of /snapshots/prune.
-type Prune struct {
-	Keep      int    `json:"keep,omitempty" doc:"keep the newest so many of each workspace; 0 is no such rule"`
-	MaxAge    string `json:"maxAge,omitempty" doc:"keep those that are younger, as 72h; empty is no such rule"`
-	Workspace string `json:"workspace,omitempty" doc:"only snapshots of this workspace, by id"`
-}
+type Prune client.Retention
 
 type pruneInput struct{ Body Prune }
 
@@ -128,12 +125,6 @@ func (s *Server) origins(ctx context.Context) (map[string]bool, error) {
 type Export struct {
 	To          string `json:"to" doc:"URL of the bucket: file:///path, s3://bucket?region=... or mem://"`
 	Credentials bool   `json:"credentials,omitempty" doc:"take files along that are known to hold credentials"`
-}
-
-// Exported is the answer of an export.
-type Exported struct {
-	Snapshot driver.SnapshotInfo `json:"snapshot" doc:"as it is in the bucket"`
-	LeftOut  []string            `json:"leftOut" doc:"files that are known to hold credentials, and were left out; the first thousand"`
 }
 
 type exportInput struct {

@@ -16,17 +16,6 @@ func (s *Server) templateRoutes() {
 	handle(s, s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), s.deleteTemplate)
 }
 
-// TemplateRequest is the body of POST /templates: a name and one source.
-type TemplateRequest struct {
-	Name     string   `json:"name"`
-	Dir      string   `json:"dir,omitempty" doc:"a directory of the server's host, as a path from its root"`
-	Snapshot string   `json:"snapshot,omitempty" doc:"id of a snapshot"`
-	Git      string   `json:"git,omitempty" doc:"a git repository of the server's host"`
-	Revision string   `json:"revision,omitempty" doc:"of the repository; empty is HEAD"`
-	Image    string   `json:"image,omitempty" doc:"an OCI layout or tarball of the server's host, or the name of an image in a registry"`
-	Ignore   []string `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
-}
-
 // Templates is the answer of GET /templates.
 type Templates struct {
 	Templates []template.Template `json:"templates"`

@@ -4,22 +4,23 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 const onePath = "/v1/workspaces/{id}"
 
 func (s *Server) treeRoutes() {
-	handle(s, s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path"), s.stat)
-	handle(s, s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level"), s.readDir)
-	handle(s, s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages"), s.listDir)
-	handle(s, s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree"), s.digest)
-	handle(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), s.edit)
-	handle(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), s.mkdir)
-	handle(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), s.rename)
-	handle(s, s.op(http.MethodPost, onePath+"/copy", "copy", "Copy a file or a tree"), s.copy)
-	handle(s, s.op(http.MethodPost, onePath+"/chmod", "chmod", "Set permission bits"), s.chmod)
-	handle(s, s.op(http.MethodPost, onePath+"/symlink", "symlink", "Make a symlink that stays inside"), s.symlink)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path"), s.stat)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level"), s.readDir)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages"), s.listDir)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree"), s.digest)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), s.edit)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), s.mkdir)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), s.rename)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/copy", "copy", "Copy a file or a tree"), s.copy)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/chmod", "chmod", "Set permission bits"), s.chmod)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/symlink", "symlink", "Make a symlink that stays inside"), s.symlink)
 }
 
 type statInput struct {
@@ -30,13 +31,8 @@ type statInput struct {
 	Mark     bool   `query:"mark" doc:"with what tells whether it was changed, where there is such a thing"`
 }
 
-func (s *Server) stat(ctx context.Context, in *statInput) (*body[driver.Info], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	info, err := ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, Mark: in.Mark})
-	return &body[driver.Info]{info}, err
+func (s *Server) stat(ctx context.Context, ws *workspace.Workspace, in *statInput) (*body[driver.Info], error) {
+	return reply(ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, Mark: in.Mark}))
 }
 
 // Entries is the answer of /readdir.
@@ -44,11 +40,7 @@ type Entries struct {
 	Entries []driver.Info `json:"entries"`
 }
 
-func (s *Server) readDir(ctx context.Context, in *pathInput) (*body[Entries], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) readDir(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Entries], error) {
 	entries, err := ws.ReadDir(ctx, in.Path)
 	if entries == nil {
 		entries = []driver.Info{}
@@ -65,11 +57,7 @@ type listDirInput struct {
 	Mark  bool   `query:"mark" doc:"with what tells whether each was changed, where there is such a thing"`
 }
 
-func (s *Server) listDir(ctx context.Context, in *listDirInput) (*body[driver.Listing], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) listDir(ctx context.Context, ws *workspace.Workspace, in *listDirInput) (*body[driver.Listing], error) {
 	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, Mark: in.Mark})
 	if page.Entries == nil {
 		page.Entries = []driver.Info{}
@@ -87,11 +75,7 @@ type pathInput struct {
 	Path string `query:"path" doc:"empty is the workspace itself"`
 }
 
-func (s *Server) digest(ctx context.Context, in *pathInput) (*body[Digest], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) digest(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Digest], error) {
 	sum, err := ws.Digest(ctx, in.Path)
 	return &body[Digest]{Digest{sum}}, err
 }
@@ -109,13 +93,8 @@ type editInput struct {
 	Body Edits
 }
 
-func (s *Server) edit(ctx context.Context, in *editInput) (*body[driver.EditResult], error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	res, err := ws.Edit(ctx, in.Path, in.Body.Edits, &driver.EditOptions{IfMatch: in.Body.IfMatch, Sync: in.Body.Sync})
-	return &body[driver.EditResult]{res}, err
+func (s *Server) edit(ctx context.Context, ws *workspace.Workspace, in *editInput) (*body[driver.EditResult], error) {
+	return reply(ws.Edit(ctx, in.Path, in.Body.Edits, &driver.EditOptions{IfMatch: in.Body.IfMatch, Sync: in.Body.Sync}))
 }
 
 type mkdirInput struct {
@@ -125,12 +104,8 @@ type mkdirInput struct {
 	Mode    string `query:"mode" doc:"octal; 0755 where absent"`
 }
 
-func (s *Server) mkdir(ctx context.Context, in *mkdirInput) (*none, error) {
+func (s *Server) mkdir(ctx context.Context, ws *workspace.Workspace, in *mkdirInput) (*none, error) {
 	mode, err := parseMode(in.Mode)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +120,7 @@ type renameInput struct {
 	Parents    bool   `query:"parents"`
 }
 
-func (s *Server) rename(ctx context.Context, in *renameInput) (*none, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) rename(ctx context.Context, ws *workspace.Workspace, in *renameInput) (*none, error) {
 	return nil, ws.Rename(ctx, in.From, in.To, &driver.RenameOptions{CreateOnly: in.CreateOnly, Parents: in.Parents})
 }
 
@@ -162,11 +133,7 @@ type copyInput struct {
 	Parents    bool   `query:"parents"`
 }
 
-func (s *Server) copy(ctx context.Context, in *copyInput) (*none, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) copy(ctx context.Context, ws *workspace.Workspace, in *copyInput) (*none, error) {
 	return nil, ws.Copy(ctx, in.From, in.To, &driver.CopyOptions{Recursive: in.Recursive, CreateOnly: in.CreateOnly, Parents: in.Parents})
 }
 
@@ -176,12 +143,8 @@ type chmodInput struct {
 	Mode string `query:"mode" required:"true" doc:"octal"`
 }
 
-func (s *Server) chmod(ctx context.Context, in *chmodInput) (*none, error) {
+func (s *Server) chmod(ctx context.Context, ws *workspace.Workspace, in *chmodInput) (*none, error) {
 	mode, err := parseMode(in.Mode)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +157,6 @@ type symlinkInput struct {
 	To   string `query:"to" required:"true" doc:"what it points to"`
 }
 
-func (s *Server) symlink(ctx context.Context, in *symlinkInput) (*none, error) {
-	ws, err := s.workspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) symlink(ctx context.Context, ws *workspace.Workspace, in *symlinkInput) (*none, error) {
 	return nil, ws.Symlink(ctx, in.To, in.Path)
 }

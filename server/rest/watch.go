@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -36,12 +37,8 @@ type watchInput struct {
 	Debounce  string `query:"debounce" doc:"changes within it are one batch; 50ms where absent"`
 }
 
-func (s *Server) watch(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
+func (s *Server) watch(ctx context.Context, ws *workspace.Workspace, in *watchInput) (*huma.StreamResponse, error) {
 	debounce, err := parseDuration("debounce", in.Debounce)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := s.workspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}

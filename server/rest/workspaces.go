@@ -23,7 +23,17 @@ type Target struct {
 	Owner string `query:"owner" doc:"whose name it is, where a name is given"`
 }
 
+func (t Target) target() Target { return t }
+
+// A targeted is the input of a route of one workspace.
+type targeted[I any] interface {
+	*I
+	target() Target
+}
+
 type body[T any] struct{ Body T }
+
+func reply[T any](v T, err error) (*body[T], error) { return &body[T]{v}, err }
 
 type none struct{}
 
@@ -57,15 +67,15 @@ func (s *Server) controlRoutes() {
 	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host gives them"), s.providers)
 	handle(s, s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner"), s.list)
 	handle(s, s.op(http.MethodPost, all, "open-workspace", "Open a workspace; with an id, idempotent on it"), s.open)
-	handle(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.show)
-	handle(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.change)
-	handle(s, s.op(http.MethodDelete, one, "destroy-workspace", "End a workspace and remove all that belongs to it"), s.destroy)
-	handle(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open it if need be, and say what it gives"), s.acquireRoute)
-	handle(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "What an operator wants to know"), s.describe)
-	handle(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be tried again"), s.reset)
-	handle(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop its processes and free what they hold"), s.pause)
-	handle(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Go on where it was paused"), s.resume)
-	handle(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.profile)
+	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.show)
+	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.change)
+	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "End a workspace and remove all that belongs to it"), s.destroy)
+	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open it if need be, and say what it gives"), s.acquireRoute)
+	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "What an operator wants to know"), s.describe)
+	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be tried again"), s.reset)
+	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop its processes and free what they hold"), s.moved(s.cfg.Registry.Pause))
+	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Go on where it was paused"), s.moved(s.cfg.Registry.Resume))
+	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.profile)
 }
 
 // handle registers a route whose errors become problems.
@@ -77,6 +87,28 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 			return nil, s.problem(info, err)
 		}
 		return out, nil
+	})
+}
+
+// onRecord is handle for a route that takes the record of a workspace.
+func onRecord[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, registry.Record, *I) (*O, error)) {
+	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
+		r, err := s.lookup(ctx, P(in).target())
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, r, in)
+	})
+}
+
+// onWorkspace is handle for a route that takes the live handle of a workspace.
+func onWorkspace[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Workspace, *I) (*O, error)) {
+	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
+		ws, err := s.workspace(ctx, P(in).target())
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, ws, in)
 	})
 }
 
@@ -225,18 +257,8 @@ func (s *Server) reopen(ctx context.Context, r registry.Record, spec driver.Spec
 	return s.acquired(ctx, r.ID)
 }
 
-func (s *Server) show(ctx context.Context, in *Target) (*body[Workspace], error) {
-	r, err := s.lookup(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) show(_ context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	return &body[Workspace]{view(r)}, nil
-}
-
-// Change is the body of PATCH: what is absent stays.
-type Change struct {
-	Labels *map[string]string `json:"labels,omitempty" doc:"replaces all labels"`
-	Policy *driver.Policy     `json:"policy,omitempty" doc:"replaces the policy; the revision grows"`
 }
 
 type changeInput struct {
@@ -244,11 +266,7 @@ type changeInput struct {
 	Body Change
 }
 
-func (s *Server) change(ctx context.Context, in *changeInput) (*body[Workspace], error) {
-	r, err := s.lookup(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) change(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
 	if in.Body.Labels == nil && in.Body.Policy == nil {
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
 	}
@@ -257,6 +275,7 @@ func (s *Server) change(ctx context.Context, in *changeInput) (*body[Workspace],
 			return nil, err
 		}
 	}
+	var err error
 	if in.Body.Policy != nil {
 		if r, err = s.cfg.Registry.Update(ctx, r.ID, *in.Body.Policy); err != nil {
 			return nil, err
@@ -270,20 +289,12 @@ func (s *Server) change(ctx context.Context, in *changeInput) (*body[Workspace],
 	return &body[Workspace]{view(r)}, nil
 }
 
-func (s *Server) destroy(ctx context.Context, in *Target) (*none, error) {
-	r, err := s.lookup(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) destroy(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
 	s.forget(r.ID)
 	return nil, s.cfg.Registry.Destroy(ctx, r.ID)
 }
 
-func (s *Server) acquireRoute(ctx context.Context, in *Target) (*body[Workspace], error) {
-	r, err := s.lookup(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) acquireRoute(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	return s.acquired(ctx, r.ID)
 }
 
@@ -304,47 +315,31 @@ func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], err
 	return &body[Workspace]{out}, nil
 }
 
-func (s *Server) reset(ctx context.Context, in *Target) (*body[Workspace], error) {
-	r, err := s.lookup(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
-	if r, err = s.cfg.Registry.Reset(ctx, r.ID); err != nil {
-		return nil, err
-	}
-	return &body[Workspace]{view(r)}, nil
+func (s *Server) reset(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+	r, err := s.cfg.Registry.Reset(ctx, r.ID)
+	return &body[Workspace]{view(r)}, err
 }
 
-func (s *Server) pause(ctx context.Context, in *Target) (*body[Workspace], error) {
-	return s.moved(ctx, *in, s.cfg.Registry.Pause)
+// moved is the route that moves a workspace to another state.
+func (s *Server) moved(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
+	return func(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+		if err := move(ctx, r.ID); err != nil {
+			return nil, err
+		}
+		r, err := s.lookup(ctx, Target{ID: r.ID})
+		return &body[Workspace]{view(r)}, err
+	}
 }
 
-func (s *Server) resume(ctx context.Context, in *Target) (*body[Workspace], error) {
-	return s.moved(ctx, *in, s.cfg.Registry.Resume)
-}
-
-// moved moves a workspace to another state and answers with it.
-func (s *Server) moved(ctx context.Context, t Target, move func(context.Context, string) error) (*body[Workspace], error) {
-	r, err := s.lookup(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	if err := move(ctx, r.ID); err != nil {
-		return nil, err
-	}
-	return s.show(ctx, &Target{ID: r.ID})
-}
-
-func (s *Server) describe(ctx context.Context, in *Target) (*body[Description], error) {
-	r, err := s.lookup(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) describe(ctx context.Context, r registry.Record, _ *Target) (*body[Description], error) {
 	d, err := s.cfg.Registry.Describe(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: d.Moves, Pending: d.Pending}
+	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
+	for _, m := range d.Moves {
+		out.Moves = append(out.Moves, string(m))
+	}
 	out.Traits = d.Traits
 	for _, h := range d.Holders {
 		out.Holders = append(out.Holders, Holder{Host: h.Host, PID: h.PID, Died: h.Died(), Expires: h.Expires})
@@ -352,16 +347,8 @@ func (s *Server) describe(ctx context.Context, in *Target) (*body[Description], 
 	return &body[Description]{out}, nil
 }
 
-func (s *Server) profile(ctx context.Context, in *Target) (*body[profile.Profile], error) {
-	ws, err := s.workspace(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.detect(ws, "")
-	if err != nil {
-		return nil, err
-	}
-	return &body[profile.Profile]{p}, nil
+func (s *Server) profile(_ context.Context, ws *workspace.Workspace, _ *Target) (*body[profile.Profile], error) {
+	return reply(s.detect(ws, ""))
 }
 
 // lookup finds the record of a workspace.

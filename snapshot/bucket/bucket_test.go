@@ -102,7 +102,7 @@ func TestS3(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	local := snapshot.Open(snapshot.Memory(), nil)
+	local := snapshot.Open(snapshot.Dir(t.TempDir()), nil)
 	m, err := local.Take(t.Context(), snapshot.HostDir(dir, nil), nil)
 	if err != nil {
 		t.Fatal(err)

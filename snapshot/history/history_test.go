@@ -17,8 +17,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func provider() *memory.Provider {
-	return &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), nil)}
+func provider(t *testing.T) *memory.Provider {
+	return &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 }
 
 func open(t *testing.T, p *memory.Provider, from string) *workspace.Workspace {
@@ -59,7 +59,7 @@ func take(t *testing.T, ws *workspace.Workspace) driver.SnapshotInfo {
 // TestUndoAlongTheLine goes back and forth, and on from an earlier state, from
 // which undo leads to where that came from and not to what was left.
 func TestUndoAlongTheLine(t *testing.T) {
-	ws := open(t, provider(), "")
+	ws := open(t, provider(t), "")
 	step := func(text string) {
 		write(t, ws, "f", text)
 		take(t, ws)
@@ -104,7 +104,7 @@ func TestUndoAlongTheLine(t *testing.T) {
 // where the clock said that the last came first.
 func TestUndoWithAClockThatIsSetBack(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), &snapshot.Options{Now: func() time.Time { return now }})}, "")
+	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), &snapshot.Options{Now: func() time.Time { return now }})}, "")
 	for _, text := range []string{"1", "2", "3"} {
 		write(t, ws, "f", text)
 		take(t, ws)
@@ -131,7 +131,7 @@ func TestUndoWithAClockThatIsSetBack(t *testing.T) {
 }
 
 func TestCheckpoints(t *testing.T) {
-	ws := open(t, provider(), "")
+	ws := open(t, provider(t), "")
 	points := history.NewCheckpoints(ws, history.Limits{Count: 3})
 	step := func(name, text string) (made bool) {
 		t.Helper()
@@ -197,7 +197,7 @@ func TestCheckpoints(t *testing.T) {
 // time, and forgets it when nobody needs it any more.
 func TestCheckpointsSpareForks(t *testing.T) {
 	needed := map[string]bool{}
-	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), &snapshot.Options{
+	ws := open(t, &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), &snapshot.Options{
 		Needed: func(_ context.Context, id string) (bool, error) { return needed[id], nil },
 	})}, "")
 	points := history.NewCheckpoints(ws, history.Limits{Count: 2})
@@ -258,7 +258,7 @@ func TestParseLimits(t *testing.T) {
 
 // TestApply merges a fork into what it was forked from.
 func TestApply(t *testing.T) {
-	p := provider()
+	p := provider(t)
 	target := open(t, p, "")
 	lines := strings.Split("1 2 3 4 5 6 7 8 9", " ")
 	text := func(change map[int]string) string {
@@ -314,7 +314,7 @@ func TestApply(t *testing.T) {
 // began as, also where that was a state before a rollback in the other workspace,
 // and forth again.
 func TestUndoToWhatItStartedFrom(t *testing.T) {
-	p := provider()
+	p := provider(t)
 	ws := open(t, p, "")
 	write(t, ws, "f", "one")
 	first := take(t, ws)
@@ -348,7 +348,7 @@ func TestUndoToWhatItStartedFrom(t *testing.T) {
 // remembered, not with what a fork left, and says so where what it started from
 // is gone instead of comparing it with something else.
 func TestWhatIsCompared(t *testing.T) {
-	p := provider()
+	p := provider(t)
 	ws := open(t, p, "")
 	write(t, ws, "f", "one")
 	asked := take(t, ws)

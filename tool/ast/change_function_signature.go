@@ -15,10 +15,7 @@ type signatureInput struct {
 func changeFunctionSignature(e *Editor) *tool.Tool {
 	return tool.New(spec("change_function_signature", "Replace the signature of one function or method and keep its body. Callers are not changed."),
 		func(ctx context.Context, c *tool.Call, in signatureInput) (output, error) {
-			if err := required("function_name", in.FunctionName); err != nil {
-				return output{}, err
-			}
-			if err := required("new_signature", in.NewSignature); err != nil {
+			if err := required(argument{"function_name", in.FunctionName}, argument{"new_signature", in.NewSignature}); err != nil {
 				return output{}, err
 			}
 			return e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {

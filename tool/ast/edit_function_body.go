@@ -15,7 +15,7 @@ type bodyInput struct {
 func editFunctionBody(e *Editor) *tool.Tool {
 	return tool.New(spec("edit_function_body", "Replace the body of one function or method, named instead of quoted."),
 		func(ctx context.Context, c *tool.Call, in bodyInput) (output, error) {
-			if err := required("function_name", in.FunctionName); err != nil {
+			if err := required(argument{"function_name", in.FunctionName}); err != nil {
 				return output{}, err
 			}
 			return e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {

@@ -16,12 +16,9 @@ type insertInput struct {
 func insertAfterMethod(e *Editor) *tool.Tool {
 	return tool.New(spec("insert_after_method", "Insert a method behind another one of the same type or class."),
 		func(ctx context.Context, c *tool.Call, in insertInput) (output, error) {
-			for _, arg := range []struct{ name, value string }{
-				{"receiver_type", in.ReceiverType}, {"method_name", in.MethodName}, {"new_method", in.NewMethod},
-			} {
-				if err := required(arg.name, arg.value); err != nil {
-					return output{}, err
-				}
+			err := required(argument{"receiver_type", in.ReceiverType}, argument{"method_name", in.MethodName}, argument{"new_method", in.NewMethod})
+			if err != nil {
+				return output{}, err
 			}
 			return e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {
 				return e.InsertAfter(ctx, in.FilePath, src, in.ReceiverType, in.MethodName, in.NewMethod)

@@ -17,10 +17,8 @@ func renameInFile(e *Editor) *tool.Tool {
 	return tool.New(spec("rename_in_file", "Rename a variable, parameter, function, field or type inside one file: names, never strings or comments. "+
 		"For what other files use, rename_symbol is the tool."),
 		func(ctx context.Context, c *tool.Call, in renameInput) (output, error) {
-			for _, arg := range []struct{ name, value string }{{"old_name", in.OldName}, {"new_name", in.NewName}} {
-				if err := required(arg.name, arg.value); err != nil {
-					return output{}, err
-				}
+			if err := required(argument{"old_name", in.OldName}, argument{"new_name", in.NewName}); err != nil {
+				return output{}, err
 			}
 			out, err := e.run(ctx, c, in.FilePath, func(src []byte) (Change, error) {
 				return e.Rename(ctx, in.FilePath, src, in.OldName, in.NewName, in.Line)

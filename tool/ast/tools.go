@@ -104,9 +104,14 @@ func after(seen tool.Seen, change Change, digest string) tool.Seen {
 	return s
 }
 
-func required(name, value string) error {
-	if value == "" {
-		return tool.Errorf(fault.InvalidArgument, "%s is required", name)
+// An argument is one that must not be empty.
+type argument struct{ name, value string }
+
+func required(args ...argument) error {
+	for _, a := range args {
+		if a.value == "" {
+			return tool.Errorf(fault.InvalidArgument, "%s is required", a.name)
+		}
 	}
 	return nil
 }

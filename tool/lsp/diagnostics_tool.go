@@ -36,25 +36,14 @@ func (o diagnosticsOutput) Text() string {
 }
 
 func diagnostics() *tool.Tool {
-	return tool.New(toolSpec("diagnostics", "Show the errors and warnings of a file as it is now."),
-		func(ctx context.Context, c *tool.Call, in fileInput) (diagnosticsOutput, error) {
-			name, err := fileName(ctx, c, in.FilePath)
-			if err != nil {
-				return diagnosticsOutput{}, err
-			}
-			s, err := of(c)
-			if err != nil {
-				return diagnosticsOutput{}, err
-			}
+	return ask("diagnostics", "Show the errors and warnings of a file as it is now.", fileInput.check,
+		func(ctx context.Context, s *Set, name string, _ fileInput) (diagnosticsOutput, error) {
 			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
 			defer cancel()
 			list, err := s.Diagnostics(bounded, name)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server said nothing about %s within %v", name, diagnosticsTime)
 			}
-			if err != nil {
-				return diagnosticsOutput{}, err
-			}
-			return diagnosticsOutput{Path: name, Diagnostics: list}, nil
+			return diagnosticsOutput{Path: name, Diagnostics: list}, err
 		})
 }

@@ -12,6 +12,10 @@ type fileInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 }
 
+func (in fileInput) check(ctx context.Context, c *tool.Call) (string, error) {
+	return fileName(ctx, c, in.FilePath)
+}
+
 // A symbols is the answer of tools that list symbols.
 type symbols struct {
 	Symbols []Symbol `json:"symbols"`
@@ -22,16 +26,8 @@ type symbols struct {
 func (s symbols) Text() string { return s.text }
 
 func documentSymbols() *tool.Tool {
-	return tool.New(toolSpec("document_symbols", "List what a file declares, with lines."),
-		func(ctx context.Context, c *tool.Call, in fileInput) (symbols, error) {
-			name, err := fileName(ctx, c, in.FilePath)
-			if err != nil {
-				return symbols{}, err
-			}
-			s, err := of(c)
-			if err != nil {
-				return symbols{}, err
-			}
+	return ask("document_symbols", "List what a file declares, with lines.", fileInput.check,
+		func(ctx context.Context, s *Set, name string, in fileInput) (symbols, error) {
 			list, err := s.DocumentSymbols(ctx, name)
 			if err != nil {
 				return symbols{}, err

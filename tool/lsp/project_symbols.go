@@ -16,20 +16,16 @@ type projectInput struct {
 	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask" croft:"path"`
 }
 
+func (in projectInput) check(ctx context.Context, c *tool.Call) (string, error) {
+	if strings.TrimSpace(in.Query) == "" {
+		return "", tool.Errorf(fault.InvalidArgument, "query is required")
+	}
+	return fileName(ctx, c, in.FilePath)
+}
+
 func projectSymbols() *tool.Tool {
-	return tool.New(toolSpec("project_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code."),
-		func(ctx context.Context, c *tool.Call, in projectInput) (symbols, error) {
-			if strings.TrimSpace(in.Query) == "" {
-				return symbols{}, tool.Errorf(fault.InvalidArgument, "query is required")
-			}
-			name, err := fileName(ctx, c, in.FilePath)
-			if err != nil {
-				return symbols{}, err
-			}
-			s, err := of(c)
-			if err != nil {
-				return symbols{}, err
-			}
+	return ask("project_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code.", projectInput.check,
+		func(ctx context.Context, s *Set, name string, in projectInput) (symbols, error) {
 			list, err := s.WorkspaceSymbols(ctx, name, in.Query)
 			if err != nil {
 				return symbols{}, err

@@ -26,6 +26,23 @@ func toolSpec(name, description string) tool.Spec {
 	}
 }
 
+// ask is a tool that asks a server about a file. check judges the arguments, and
+// returns the file's name in the workspace.
+func ask[I, O any](name, description string, check func(I, context.Context, *tool.Call) (string, error), f func(ctx context.Context, s *Set, name string, in I) (O, error)) *tool.Tool {
+	return tool.New(toolSpec(name, description), func(ctx context.Context, c *tool.Call, in I) (O, error) {
+		var nothing O
+		file, err := check(in, ctx, c)
+		if err != nil {
+			return nothing, err
+		}
+		s, err := of(c)
+		if err != nil {
+			return nothing, err
+		}
+		return f(ctx, s, file, in)
+	})
+}
+
 // of returns the servers of the call's workspace. None is started before it is
 // asked.
 func of(c *tool.Call) (*Set, error) {

@@ -200,7 +200,7 @@ func walk(t *testing.T, a *agent) {
 
 // TestRefusals shows what the tools refuse, in the words that agents know.
 func TestRefusals(t *testing.T) {
-	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), nil)}
+	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 	a := newAgent(t, p, tool.Config{})
 	a.add("w", open(t, p, workspace.Spec{}))
 	for _, c := range []struct {
@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 
 // TestWorkspaceToolset restores into new workspaces and leaves the first alone.
 func TestWorkspaceToolset(t *testing.T) {
-	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Memory(), nil)}
+	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 	a := newAgent(t, p, tool.Config{})
 	a.add("w", open(t, p, workspace.Spec{}))
 	write := func(ws, text string) {

@@ -1,0 +1,230 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Sandbox opens envs behind a fence of the kernel. The template shows through
+// an overlay: nothing is copied.
+type Sandbox struct {
+	Provider driver.Provider // of kind "sandbox"
+
+	// Isolation is the least level; "" is the provider's default.
+	Isolation driver.Isolation
+
+	// Loopback answers what agents ask at a loopback address inside. It must be given to
+	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
+	Loopback *LoopbackServer
+
+	mu     sync.Mutex
+	proven bool // guarded by mu; Ready has found no fault
+}
+
+// Kind returns the kind of the provider.
+func (s *Sandbox) Kind() string { return s.Provider.Kind() }
+
+// Fenced returns true.
+func (s *Sandbox) Fenced() bool { return true }
+
+// Ready opens a workspace that nothing runs in, which fails where no fence can be
+// had on this host.
+func (s *Sandbox) Ready(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proven {
+		return nil
+	}
+	d, err := s.Provider.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Config: json.RawMessage(`{"throwaway":true}`), Policy: driver.Policy{Isolation: s.Isolation}})
+	if err != nil {
+		return err
+	}
+	s.proven = true
+	return d.Life.Destroy(context.WithoutCancel(ctx))
+}
+
+// sandboxConfig is the configuration of the workspace of an environment.
+type sandboxConfig struct {
+	Throwaway bool        `json:"throwaway,omitempty"`
+	Template  string      `json:"template,omitempty"`
+	Binds     []shownBind `json:"binds,omitempty"`
+	At        string      `json:"at,omitempty"`
+}
+
+type shownBind struct {
+	Dir      string `json:"dir"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	Empty    bool   `json:"empty,omitempty"`
+}
+
+// Open opens a throw-away workspace.
+func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
+	policy, err := policyOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if s.Isolation != "" {
+		policy.Isolation = s.Isolation
+	}
+	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: binds(req)}
+	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: policy}
+	if req.InPlace {
+		spec.Dir = req.Dir
+	} else {
+		cfg.At = req.Dir
+		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
+				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
+			}
+		}
+	}
+	if spec.Config, err = json.Marshal(cfg); err != nil {
+		return nil, err
+	}
+	d, err := s.Provider.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.New(spec.ID, d, nil, nil)
+	if err != nil {
+		return nil, errors.Join(err, d.Life.Destroy(context.WithoutCancel(ctx)))
+	}
+	// What it takes to put the fence up is part of the preparation, and not of what
+	// the agent takes.
+	if _, err := ws.Sessions(ctx); err != nil {
+		return nil, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
+	}
+	env := insideEnv(os.Environ())
+	maps.Copy(env, req.Policy.Env)
+	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
+	if t, ok := s.Provider.(egressProvider); ok {
+		p.transport = lazyTransport{t, spec.ID}
+		p.waitRequests = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
+	}
+	return p, nil
+}
+
+// An egressProvider makes requests on behalf of what runs in a workspace.
+type egressProvider interface {
+	Transport(workspace string) (http.RoundTripper, error)
+
+	// Settle waits until the events of requests that have ended were emitted.
+	Settle(ctx context.Context, workspace string) error
+}
+
+// lazyTransport finds the way out of a workspace when there is something to ask: most
+// sessions have nothing.
+type lazyTransport struct {
+	provider  egressProvider
+	workspace string
+}
+
+// RoundTrip asks by a way of its own, which ends with the answer.
+func (l lazyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t, err := l.provider.Transport(l.workspace)
+	if err != nil {
+		return nil, err
+	}
+	if one, ok := t.(*http.Transport); ok {
+		one.DisableKeepAlives = true
+	}
+	return t.RoundTrip(r)
+}
+
+// policyOf is the policy of an environment: what the suite's configuration says, with the
+// hosts and limits that were asked for.
+func policyOf(req EnvSpec) (driver.Policy, error) {
+	rules, err := netRules(req.Hosts)
+	if err != nil {
+		return driver.Policy{}, err
+	}
+	p := req.Policy
+	p.Limits = req.Limits
+	p.Network.Allow = slices.Concat(p.Network.Allow, rules)
+	return p, nil
+}
+
+// binds lists what is shown besides, without what is shown already. A directory
+// to read may hold the workspace and those to write.
+func binds(req EnvSpec) []shownBind {
+	var list []shownBind
+	add := func(dirs []string, readOnly bool) {
+		for _, dir := range byLength(dirs) {
+			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return inDir(b.Dir, dir) })
+			if !shown {
+				list = append(list, shownBind{Dir: dir, ReadOnly: readOnly})
+			}
+		}
+	}
+	add(req.Write, false)
+	add(req.Read, true)
+	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
+	if req.Hide != "" && slices.ContainsFunc(list, holds) {
+		list = append(list, shownBind{Dir: req.Hide, ReadOnly: true, Empty: true})
+	}
+	return list
+}
+
+func byLength(dirs []string) []string {
+	dirs = slices.Clone(dirs)
+	slices.SortStableFunc(dirs, func(a, b string) int { return len(a) - len(b) })
+	return slices.Compact(dirs)
+}
+
+// netRules reads hosts that may be reached: "host", "host:port", "*.host", an
+// address with or without a port.
+func netRules(hosts []string) ([]driver.NetRule, error) {
+	var rules []driver.NetRule
+	for _, h := range hosts {
+		rule := driver.NetRule{Host: h}
+		if host, port, err := net.SplitHostPort(h); err == nil {
+			n, err := strconv.Atoi(port)
+			if err != nil || n < 1 || n > 65535 {
+				return nil, fmt.Errorf("eval: allowNet %q: %w: a host, or host:port", h, fault.InvalidArgument)
+			}
+			rule.Host, rule.Ports = host, []int{n}
+		}
+		rule.Private = rule.Host == "localhost" || strings.HasSuffix(rule.Host, ".localhost")
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// hostOnly are variables that tell of the host and mean nothing, or mischief,
+// behind the fence. Those that end in * are prefixes.
+var hostOnly = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "SHLVL", "_", "MAIL", "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY",
+	"XAUTHORITY", "SSH_*", "XDG_*", "DBUS_*", "LD_*", "CROFT_*", "GPG_*", "KRB5*", "DOCKER_*", "KUBECONFIG",
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "NODE_USE_ENV_PROXY",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE",
+	"CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile",
+}
+
+// insideEnv is what of the host's environment is passed on behind the fence: all
+// but what the fence has its own of.
+func insideEnv(list []string) map[string]string {
+	env := environ(list)
+	for name := range env {
+		if slices.ContainsFunc(hostOnly, func(p string) bool {
+			prefix, is := strings.CutSuffix(p, "*")
+			return name == p || is && strings.HasPrefix(name, prefix)
+		}) {
+			delete(env, name)
+		}
+	}
+	return env
+}

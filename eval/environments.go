@@ -1,0 +1,350 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// workspaceFile is workspace.json: how the workspace of a session was made, and
+// what became of it.
+type workspaceFile struct {
+	Mode          string         `json:"mode"`
+	Cwd           string         `json:"cwd,omitempty"`
+	TemplateDir   string         `json:"templateDir,omitempty"`
+	WorkspacePath string         `json:"workspacePath,omitempty"`
+	Bootstrap     *bootstrapFile `json:"bootstrap,omitempty"`
+	Preserved     *bool          `json:"preserved,omitempty"`
+	CleanupError  string         `json:"cleanupError,omitempty"`
+
+	// What Croft adds.
+	Provider string   `json:"provider,omitempty"`
+	LeftOut  []string `json:"leftOut,omitempty"` // what of a workspace that is kept could not be taken out
+}
+
+// bootstrapFile is how the bootstrap command went.
+type bootstrapFile struct {
+	Command    string   `json:"command"`
+	Args       []string `json:"args"`
+	DurationMs int64    `json:"durationMs"`
+	ExitCode   *int     `json:"exitCode"` // nil where its time ran out
+	StdoutPath string   `json:"stdoutPath"`
+	StderrPath string   `json:"stderrPath"`
+}
+
+// A setupError is why a workspace could not be prepared.
+type setupError struct {
+	origin Origin
+	log    string // that may say more
+	err    error
+}
+
+func (e *setupError) Error() string { return e.err.Error() }
+func (e *setupError) Unwrap() error { return e.err }
+
+// environments prepares the environments of a run.
+type environments struct {
+	plan   *plan
+	read   []string // directories of the host that are shown
+	limits driver.Limits
+	policy driver.Policy
+
+	template string // what workspaces start from: templateDir, or what was made of it
+	made     bool   // template was made for this run, bootstrapped
+
+	shared struct {
+		once sync.Once
+		err  error
+	}
+	templates listed // of template, once
+}
+
+// newEnvironments decides, once, how the environments of the run are made.
+func newEnvironments(ctx context.Context, p *plan) (*environments, error) {
+	v := &environments{plan: p}
+	if err := v.setPolicy(); err != nil {
+		return nil, err
+	}
+	v.setRead(ctx)
+	if err := v.clearTemplate(ctx); err != nil {
+		return nil, err
+	}
+	if p.config.Croft.Bootstrap == "once" && p.workspace.Bootstrap != nil && p.workspace.Mode == suite.ModeIsolated {
+		return v, v.bootstrapOnce(ctx, envRequest{timeout: defaultTimeout, hosts: p.hosts(nil)})
+	}
+	return v, nil
+}
+
+// setPolicy takes over what the configuration asks for. Of limits that are given in
+// several ways those of the options count, then croft.limits, then croft.policy.
+func (v *environments) setPolicy() error {
+	cfg := v.plan.config
+	if raw := cfg.Croft.Policy; raw != nil {
+		if err := driver.DecodeStrict(raw, &v.policy); err != nil {
+			return fmt.Errorf("eval: %s: croft.policy: %w", cfg.Path, err)
+		}
+	}
+	v.limits = v.policy.Limits.With(cfg.Croft.Limits).With(v.plan.Limits)
+	return nil
+}
+
+// setRead lists the directories that executions see besides their workspace: those of
+// the suite and its configuration, what the bootstrap command names, and the programs of
+// the agents.
+func (v *environments) setRead(ctx context.Context) {
+	p := v.plan
+	if !p.Envs.Fenced() {
+		return
+	}
+	v.read = realDirs(slices.Concat([]string{filepath.Dir(p.suite.Path()), p.config.Dir}, p.Read))
+	if p.Tmp != "" {
+		v.read = append(v.read, realDirs([]string{p.Tmp})...)
+	}
+	if b := p.workspace.Bootstrap; b != nil {
+		v.read = slices.Concat(v.read, programDirs(b.Command, os.Getenv("PATH")), namedDirs(b.Args))
+	}
+	for _, r := range p.runners {
+		inv, err := dryRun(ctx, r)
+		if err != nil || len(inv.Argv) == 0 {
+			continue // the session itself will say why
+		}
+		r.hosts = inv.Hosts
+		r.read = slices.Concat(programDirs(inv.Argv[0], first(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
+	}
+}
+
+// A preparedEnv is an environment that is ready for one session.
+type preparedEnv struct {
+	env  *Env
+	file workspaceFile
+	path string // the workspace of this execution alone; "" is not its own
+}
+
+// An envRequest describes the session that an environment is prepared for.
+type envRequest struct {
+	caseID, runnerID string // "" of a shared workspace
+	caseKey, pathKey string
+	artifacts        string // directory
+	timeout          time.Duration
+	hosts            []string
+	read             []string // what this runner needs to see
+}
+
+// of prepares the environment of a session of an execution.
+func (v *environments) of(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
+	return v.prepare(ctx, envRequest{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
+		timeout: e.c.timeout, hosts: v.plan.hosts(e.runner), read: e.runner.read})
+}
+
+// spec is the environment of a request, but for where it works.
+func (v *environments) spec(o envRequest) EnvSpec {
+	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.read, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
+}
+
+// prepare makes the environment of one session.
+func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv, error) {
+	spec := &v.plan.workspace
+	d := &preparedEnv{file: v.workspaceFile("")}
+	req := v.spec(o)
+	switch {
+	case spec.InPlace():
+		req.Dir, req.InPlace = v.plan.cwd, true
+	case spec.Mode == suite.ModeShared:
+		v.shared.once.Do(func() { v.shared.err = v.makeShared(ctx, o) })
+		if v.shared.err != nil { // it is that of all executions
+			return d, v.shared.err
+		}
+		req.Dir, req.InPlace = v.dir(sharedName), true
+		d.file = v.workspaceFile(req.Dir)
+	default:
+		d.path = v.dir(filepath.Join(o.caseKey, o.pathKey))
+		req.Dir, req.Template = d.path, v.template
+		d.file = v.workspaceFile(d.path)
+		if err := v.checkTemplate(); err != nil {
+			return d, err
+		}
+		if err := files.RemoveTree(d.path); err != nil {
+			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
+		}
+	}
+	d.file.Cwd, req.Hide = req.Dir, v.hide(req)
+	env, err := v.plan.Envs.Open(ctx, req)
+	if err != nil {
+		return d, &setupError{OriginWorkspace, "", err}
+	}
+	d.env = env
+	if d.path != "" && spec.Bootstrap != nil && !v.made {
+		return d, d.bootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
+	}
+	return d, nil
+}
+
+// workspaceFile is the description of a workspace, whose directory is "" where agents
+// work in place.
+func (v *environments) workspaceFile(dir string) workspaceFile {
+	f := workspaceFile{Mode: v.plan.workspace.Mode, Provider: v.plan.Envs.Kind()}
+	if dir != "" {
+		f.TemplateDir, f.WorkspacePath = v.plan.workspace.TemplateDir, dir
+	}
+	return f
+}
+
+// checkTemplate is called for each session: the template may go while a run is under way.
+func (v *environments) checkTemplate() error {
+	if dir := v.plan.workspace.TemplateDir; dir != "" {
+		if err := checkTemplate(dir); err != nil {
+			return &setupError{OriginWorkspace, "", err}
+		}
+	}
+	return nil
+}
+
+func checkTemplate(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &plainError{fault.NotFound, "Workspace template directory does not exist: " + dir}
+	case err != nil:
+		return fmt.Errorf("eval: template %s: %w: %w", dir, fault.Of(err), err)
+	case !info.IsDir():
+		return &plainError{fault.InvalidArgument, "Workspace template path is not a directory: " + dir}
+	}
+	return nil
+}
+
+// A plainError says what skillgym says, word for word, with a code of ours.
+type plainError struct {
+	code fault.Code
+	text string
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.code }
+
+// skillgymEnv are the variables of a bootstrap command.
+func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
+	env := map[string]string{"SKILLGYM_WORKSPACE": dir, "SKILLGYM_OUTPUT_DIR": runDir, "SKILLGYM_ARTIFACT_DIR": o.artifacts}
+	if o.runnerID != "" {
+		env["SKILLGYM_CASE_ID"], env["SKILLGYM_RUNNER_ID"] = o.caseID, o.runnerID
+	}
+	return env
+}
+
+// bootstrap runs the bootstrap command in the workspace.
+func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRequest, runDir string) error {
+	f := &bootstrapFile{Command: b.Command, Args: append([]string{}, b.Args...),
+		StdoutPath: filepath.Join(o.artifacts, "bootstrap.stdout.log"), StderrPath: filepath.Join(o.artifacts, "bootstrap.stderr.log")}
+	failed := func(err error) error { return &setupError{OriginBootstrap, f.StderrPath, err} }
+	stdout, err := newLog(f.StdoutPath)
+	if err != nil {
+		return failed(err)
+	}
+	defer stdout.Close() // a log
+	stderr, err := newLog(f.StderrPath)
+	if err != nil {
+		return failed(err)
+	}
+	defer stderr.Close() // a log
+	env := map[string]string{}
+	maps.Copy(env, b.Env)
+	maps.Copy(env, skillgymEnv(d.env.Dir(), o, runDir))
+	timeout := first(b.Timeout, o.timeout)
+	argv := append([]string{b.Command}, b.Args...)
+	start := time.Now()
+	res, err := d.env.run(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})
+	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
+	line := strings.Join(argv, " ")
+	if err != nil {
+		return failed(fmt.Errorf("Workspace bootstrap failed: %s: %w", line, err)) // skillgym's sentence
+	}
+	code := "null"
+	if res.Cause != driver.CauseTimeout {
+		f.ExitCode, code = new(res.ExitCode), strconv.Itoa(res.ExitCode)
+	}
+	if res.ExitCode != 0 || res.Cause != "" {
+		text := fmt.Sprintf("Workspace bootstrap failed: %s (exit %s)", line, code)
+		if res.Cause == driver.CauseTimeout {
+			text += fmt.Sprintf(": it ran for longer than %v", timeout)
+		}
+		return failed(&plainError{fault.Failed, text})
+	}
+	return nil
+}
+
+// end ends the environment of a session: the workspace is removed, or kept as a plain
+// directory. Neither can fail the case; what went wrong is in workspace.json.
+func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := removeForged(artifacts, cleanupName); err != nil {
+		return err
+	}
+	if d.path != "" {
+		preserved, err := d.keepOrRemove(ctx, keep)
+		d.file.Preserved = &preserved
+		if err != nil {
+			d.file.CleanupError = err.Error()
+			if !keep {
+				d.file.Preserved = new(true)
+			}
+			if werr := writeWhole(filepath.Join(artifacts, cleanupName), []byte(err.Error())); werr != nil {
+				return werr
+			}
+		}
+	}
+	path := filepath.Join(artifacts, workspaceName)
+	err := writeJSON(path, d.file)
+	if d.env == nil {
+		return err
+	}
+	file := d.file
+	closeEnv(ctx, d, func(err error) {
+		if file.CleanupError == "" {
+			file.CleanupError = err.Error()
+		}
+		writeJSON(path, file) //nolint:errcheck // it was written once, and the error has no other place
+	})
+	return err
+}
+
+// keepOrRemove decides on the directory of the workspace.
+func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
+	if !keep {
+		return false, files.RemoveTree(d.path)
+	}
+	if err := os.MkdirAll(d.path, 0o755); err != nil || d.env == nil || d.env.onHost {
+		return true, err
+	}
+	d.file.LeftOut, err = exportWorkspace(ctx, d.env.Workspace, d.path)
+	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
+		return false, errors.Join(err, files.RemoveTree(d.path))
+	}
+	return true, err
+}
+
+// hide returns the directory of results that agents must not see: that of all runs or,
+// where directories that agents need lie in it, that of this run. It keeps an agent from
+// the artifacts and credentials of other agents.
+func (v *environments) hide(req EnvSpec) string {
+	for _, dir := range []string{filepath.Dir(v.plan.runDir), v.plan.runDir} {
+		shown := slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) })
+		if !shown && (!req.InPlace || !inDir(req.Dir, dir)) {
+			return dir
+		}
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package eval
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/croft-run/croft/eval/suite"
+)
+
+// A notifier passes the events of a run to its reporters, and notes to the user.
+type notifier struct {
+	reporters []Reporter
+	notes     func(format string, args ...any)
+	context   *Context
+	total     int // cases
+
+	mu sync.Mutex // held while a reporter is called
+}
+
+func newNotifier(p *plan, r *results) *notifier {
+	c := &Context{
+		IsInteractive: p.Interactive, Cwd: p.Dir, WorkspaceMode: p.workspace.Mode, SuitePath: p.suite.Path(), ArtifactDir: p.runDir,
+		SelectedCaseCount: len(p.cases), SelectedRunnerCount: len(p.runners), SelectedExecutionCount: len(p.executions), Repeat: p.Repeat,
+		ScheduleMode: p.Schedule, MaxParallel: p.workers(), CaseFilter: strings.Join(p.Cases, ","), RunnerFilter: strings.Join(p.Runners, ","),
+		TagFilter: p.Tags, DeclaredTags: p.declaredTags(), Provider: p.Envs.Kind(), Notices: p.notices,
+	}
+	if p.workspace.InPlace() {
+		c.Cwd, c.inPlace = p.cwd, true
+	}
+	for _, e := range p.executions {
+		if r.has(e) {
+			c.Done++
+		}
+	}
+	return &notifier{reporters: p.Reporters, notes: p.Note, context: c, total: len(p.cases)}
+}
+
+// note tells the user something that no result holds.
+func (n *notifier) note(format string, args ...any) {
+	if n.notes != nil {
+		n.notes(format, args...)
+	}
+}
+
+// tell passes an event to all reporters, one after the other.
+func (n *notifier) tell(e Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tellLocked(e)
+}
+
+// The caller holds n.mu.
+func (n *notifier) tellLocked(e Event) {
+	e.Context = n.context
+	for _, r := range n.reporters {
+		if err := r.Report(e); err != nil {
+			n.note("eval: reporter: %v", err)
+		}
+	}
+}
+
+// about is an event about a case.
+func (n *notifier) about(h Hook, c *plannedCase) Event {
+	return Event{Hook: h, Case: new(c.info()), CaseIndex: c.index + 1, TotalCases: n.total}
+}
+
+func (c *plannedCase) info() CaseInfo {
+	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
+}
+
+// start tells that the run starts, and shows what the suite wrote while it was loaded.
+func (n *notifier) start(p *plan) {
+	e := Event{Hook: OnSuiteStart, StartedAt: p.startedAt}
+	for _, c := range p.cases {
+		e.Cases = append(e.Cases, c.info())
+	}
+	for _, r := range p.runners {
+		e.Runners = append(e.Runners, r.info)
+	}
+	n.tell(e)
+	if f, ok := p.suite.(file); ok {
+		n.console("", f.Logs)
+	}
+}
+
+// startExecution tells that an execution starts, and its case with the first one.
+func (n *notifier) startExecution(e *execution) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !e.c.begun {
+		e.c.begun = true
+		n.tellLocked(n.about(OnCaseStart, e.c))
+	}
+	start := n.about(OnRunnerStart, e.c)
+	start.Runner = &e.runner.info
+	n.tellLocked(start)
+}
+
+// A consoleReporter is a reporter that may show what suites write to their console, and
+// says whether it did.
+type consoleReporter interface {
+	showConsole(lines []byte) bool
+}
+
+// console shows what the code of a suite wrote to its console, under the name of the
+// execution that it was about, if any: by the reporters that can, else as a note.
+func (n *notifier) console(name string, logs []suite.Log) {
+	if len(logs) == 0 {
+		return
+	}
+	lines := consoleLines(name, logs)
+	shown := false
+	for _, r := range n.reporters {
+		if c, ok := r.(consoleReporter); ok && c.showConsole(lines) {
+			shown = true
+		}
+	}
+	if !shown {
+		n.note("%s", strings.TrimSuffix(string(lines), "\n"))
+	}
+}
+
+// consoleLines are logs as people read them, each line under the name.
+func consoleLines(name string, logs []suite.Log) []byte {
+	if name != "" {
+		name = oneLine(name) + ": "
+	}
+	var b bytes.Buffer
+	for _, l := range logs {
+		for line := range strings.SplitSeq(strings.TrimSuffix(l.Text, "\n"), "\n") {
+			fmt.Fprintf(&b, "%s%s\n", name, PlainText(line))
+		}
+	}
+	return b.Bytes()
+}
+
+// showConsole shows lines that stay, above what runs.
+func (s *standard) showConsole(lines []byte) bool { s.change(string(lines), nil); return true }
+
+func (g *githubReporter) showConsole(lines []byte) bool { return g.standard.showConsole(lines) }
+
+func (h *htmlReporter) showConsole(lines []byte) bool {
+	return h.standard != nil && h.standard.showConsole(lines)
+}

@@ -1,0 +1,130 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/host/files"
+)
+
+// A prefetch prepares environments before their turn and closes them after it, so that
+// agents do not wait for either.
+type prefetch struct {
+	envs   *environments
+	notify *notifier
+	depth  int // how many are prepared before their turn; 0 is none
+
+	mu      sync.Mutex
+	open    map[int]*opening // guarded by mu; by execution
+	begun   map[int]bool     // guarded by mu; executions that have their environment
+	working sync.WaitGroup
+	closing chan struct{} // a token for each that is being closed
+}
+
+// An opening is an environment that is being prepared.
+type opening struct {
+	ready chan struct{}
+	env   *preparedEnv
+	err   error
+}
+
+// newPrefetch decides whether environments can be prepared before their turn: those
+// that are an execution's own, and in which no command of the user runs first.
+func newPrefetch(v *environments, n *notifier) *prefetch {
+	const further, closing = 2, 4
+	f := &prefetch{envs: v, notify: n, open: map[int]*opening{}, begun: map[int]bool{}, closing: make(chan struct{}, closing)}
+	p := v.plan
+	if p.Envs.Fenced() && p.workspace.Mode == suite.ModeIsolated && (p.workspace.Bootstrap == nil || v.made) {
+		f.depth = p.workers() + further - 1
+	}
+	return f
+}
+
+// prepare begins to prepare the environments of executions whose turn is near. Workers
+// that start together may have overtaken the caller: an execution that has begun has its
+// environment, and a second one would remove the directory of the first.
+func (f *prefetch) prepare(ctx context.Context, next []*execution) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range next[:min(f.depth, len(next))] {
+		if f.open[e.index] != nil || f.begun[e.index] || e.runner.rejected.Load() {
+			continue
+		}
+		o := &opening{ready: make(chan struct{})}
+		f.open[e.index] = o
+		f.working.Go(func() {
+			defer close(o.ready)
+			dir := sessionDir(e.dir, 1, 1)
+			if o.err = makeArtifacts(f.envs.plan.runDir, e, dir); o.err == nil {
+				o.env, o.err = f.envs.of(ctx, e, dir)
+			}
+		})
+	}
+}
+
+// take returns the environment of a session: the one that was prepared, or a new one.
+func (f *prefetch) take(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
+	f.mu.Lock()
+	o := f.open[e.index]
+	f.begun[e.index] = true
+	if artifacts != sessionDir(e.dir, 1, 1) {
+		o = nil // a further session starts anew
+	} else {
+		delete(f.open, e.index)
+	}
+	f.mu.Unlock()
+	if o == nil {
+		return f.envs.of(ctx, e, artifacts)
+	}
+	<-o.ready
+	if o.env == nil {
+		o.env = &preparedEnv{}
+	}
+	return o.env, o.err
+}
+
+// close closes an environment: at once on the host, where the next execution may meet
+// what it leaves, and where something may still run in it that could touch the
+// artifacts, such as what tools have started; else in the background.
+func (f *prefetch) close(ctx context.Context, d *preparedEnv, failed func(error)) {
+	ctx = context.WithoutCancel(ctx)
+	p := f.envs.plan
+	if !d.env.fenced || f.depth == 0 || p.Tools != nil || *p.RepeatFailure > 0 {
+		if err := d.env.close(ctx); err != nil {
+			failed(err)
+		}
+		return
+	}
+	f.closing <- struct{}{}
+	f.working.Go(func() {
+		defer func() { <-f.closing }()
+		if err := d.env.close(ctx); err != nil {
+			failed(err)
+		}
+	})
+}
+
+// finish waits for all, and ends what was prepared and not used.
+func (f *prefetch) finish(ctx context.Context) {
+	f.working.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.open {
+		if o.env == nil {
+			continue
+		}
+		var err error
+		if o.env.env != nil {
+			err = o.env.env.close(ctx)
+		}
+		if o.env.path != "" {
+			err = errors.Join(err, files.RemoveTree(o.env.path))
+		}
+		if err != nil {
+			f.notify.note("eval: %v", err)
+		}
+	}
+	clear(f.open)
+}

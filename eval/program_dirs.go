@@ -1,0 +1,147 @@
+package eval
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/locktmp"
+)
+
+// dryRun asks an agent how it would be started.
+func dryRun(ctx context.Context, r *plannedRunner) (agent.Invocation, error) {
+	dir, err := locktmp.Make(suite.ScratchPrefix)
+	if err != nil {
+		return agent.Invocation{}, err
+	}
+	defer locktmp.Remove(dir) //nolint:errcheck // the next evaluation removes it
+	return r.agent.Prepare(ctx, agent.Input{Runner: r.info, Prompt: "-", Dir: dir, Artifacts: dir, Fenced: true})
+}
+
+// namedDirs are the directories of the arguments that are absolute paths.
+func namedDirs(args []string) (dirs []string) {
+	for _, a := range args {
+		if filepath.IsAbs(a) && !strings.Contains(a, "\n") {
+			dirs = append(dirs, realDirs([]string{a})...)
+		}
+	}
+	return dirs
+}
+
+// realDirs returns the directories that paths are, or lie in, without symlinks;
+// what there is not is left out, and so is what every workspace shows.
+func realDirs(paths []string) []string {
+	var dirs []string
+	for _, p := range paths {
+		real, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			continue
+		}
+		info, err := os.Stat(real)
+		if err != nil {
+			continue
+		}
+		if !info.IsDir() {
+			real = filepath.Dir(real)
+		}
+		if !systemDir(real) && !slices.Contains(dirs, real) {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
+}
+
+// systemDir reports whether a directory is one that every sandbox shows, or that
+// none may be given.
+func systemDir(dir string) bool {
+	for _, sys := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/dev", "/sys", "/run", "/nix/store", "/gnu/store"} {
+		if inDir(sys, dir) {
+			return true
+		}
+	}
+	home, _ := os.UserHomeDir() // without one there is none to hide
+	return slices.Contains([]string{"/", "/tmp", "/var", "/var/tmp", "/home", "/root", home}, dir)
+}
+
+// programDirs returns the directories of the host that a program needs to run:
+// its own, those on the way of its symlinks, the package that it belongs to, and
+// those of its interpreter.
+func programDirs(program, path string) []string {
+	at := program
+	if !strings.Contains(program, "/") {
+		at = lookIn(program, path)
+	}
+	if at == "" || !filepath.IsAbs(at) {
+		return nil
+	}
+	dirs := realDirs(installed(filepath.Dir(at)))
+	real, err := filepath.EvalSymlinks(at)
+	if err != nil {
+		return dirs
+	}
+	pkg := filepath.Dir(real)
+	if before, _, ok := strings.Cut(real, "/node_modules/"); ok {
+		pkg = before + "/node_modules"
+	}
+	dirs = append(dirs, realDirs(installed(pkg))...)
+	if name := interpreter(real); name != "" && name != program {
+		dirs = append(dirs, programDirs(name, path)...)
+	}
+	return dirs
+}
+
+// installed is a directory of programs, with what lies beside it where they need that:
+// behind the shims of pyenv, asdf and the like are the programs that they choose from,
+// and beside Python, or a virtual environment of it, is its library.
+func installed(bin string) []string {
+	beside := filepath.Dir(bin)
+	if filepath.Base(bin) == "shims" {
+		return []string{bin, beside}
+	}
+	for _, sign := range []string{"pyvenv.cfg", "lib/python3*/os.py"} {
+		if found, err := filepath.Glob(filepath.Join(beside, sign)); err == nil && len(found) > 0 {
+			return []string{bin, beside}
+		}
+	}
+	return []string{bin}
+}
+
+// lookIn finds a program on a PATH.
+func lookIn(program, path string) string {
+	for _, dir := range filepath.SplitList(path) {
+		if p, err := exec.LookPath(filepath.Join(dir, program)); err == nil && filepath.IsAbs(p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// interpreter is the program that a script asks for by its first line.
+func interpreter(script string) string {
+	f, err := os.Open(script)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // only read
+	var head [256]byte
+	n, _ := f.Read(head[:]) // what can't be read is no script
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	words := strings.Fields(strings.TrimPrefix(line, "#!"))
+	if !strings.HasPrefix(line, "#!") || len(words) == 0 {
+		return ""
+	}
+	if filepath.Base(words[0]) == "env" {
+		for _, w := range words[1:] {
+			if !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") {
+				return w
+			}
+		}
+		return ""
+	}
+	return words[0]
+}

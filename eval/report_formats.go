@@ -1,0 +1,296 @@
+package eval
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// A finalReporter is a reporter that writes at the end of a run.
+type finalReporter func(r *Result) error
+
+// Report takes an event.
+func (f finalReporter) Report(e Event) error {
+	if r, ok := e.Result.(*Result); ok && e.Hook == OnSuiteFinish {
+		return f(r)
+	}
+	return nil
+}
+
+// copyResults writes results.json.
+func copyResults(out io.Writer, r *Result) error {
+	f, err := os.Open(filepath.Join(r.ArtifactDir, ResultsName))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f)
+	return errors.Join(err, f.Close())
+}
+
+// writeSummary writes the result without events: what a run holds at its end has none.
+func writeSummary(out io.Writer, r *Result) error {
+	data, err := encodeDocument(r)
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	return err
+}
+
+// ReadResult reads a results.json, or that of the directory of a run, without
+// what fills memory: events, commands and requests.
+func ReadResult(path string) (*Result, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, ResultsName)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("eval: read results: %w", err)
+	}
+	defer f.Close() // only read
+	var r Result
+	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&r); err != nil {
+		return nil, fmt.Errorf("eval: read %s: %w: %w", path, fault.InvalidArgument, err)
+	}
+	for _, c := range r.Cases {
+		for i := range c.RunnerResults {
+			if !c.RunnerResults[i].whole() {
+				return nil, fmt.Errorf("eval: read %s: %w: a result of the case %q is null", path, fault.InvalidArgument, c.CaseID)
+			}
+			c.RunnerResults[i] = summary(c.RunnerResults[i])
+		}
+	}
+	return &r, nil
+}
+
+// whole reports whether a result that was read has all that one has which a run
+// made.
+func (r *ExecutionResult) whole() bool {
+	if r == nil {
+		return false
+	}
+	for _, x := range slices.Concat(r.Sessions, r.Repetitions) {
+		if !x.whole() {
+			return false
+		}
+	}
+	return true
+}
+
+// githubReporter writes workflow commands that GitHub turns into annotations, and
+// a job summary.
+type githubReporter struct {
+	standard *standard
+	out      io.Writer
+	summary  string
+}
+
+// Report takes an event.
+func (g *githubReporter) Report(e Event) error {
+	err := g.standard.Report(e)
+	r, ok := e.Result.(*Result)
+	if e.Hook != OnSuiteFinish || !ok {
+		return err
+	}
+	var b bytes.Buffer
+	for _, f := range r.failed() {
+		annotation(&b, f)
+	}
+	_, werr := g.out.Write(b.Bytes())
+	err = errors.Join(err, werr)
+	if g.summary == "" {
+		return err
+	}
+	var md bytes.Buffer
+	const most = 10 // failures, as skillgym
+	writeMarkdown(&md, r, most)
+	file, oerr := os.OpenFile(g.summary, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if oerr != nil {
+		return errors.Join(err, oerr)
+	}
+	_, werr = file.Write(md.Bytes())
+	return errors.Join(err, werr, file.Close())
+}
+
+var (
+	propertyEscape = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	messageEscape  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+)
+
+func annotation(b *bytes.Buffer, f failedExecution) {
+	props := []string{"title=" + propertyEscape.Replace(oneLine(f.caseID+" > "+f.Runner.ID))}
+	message := string(f.Status)
+	if f.Error != nil {
+		message = f.Error.Name + ": " + f.Error.Message
+		if at, ok := frameOf(f.Error.Stack); ok {
+			// A path below the checkout, so that GitHub finds the file.
+			file := at.file
+			if root := os.Getenv("GITHUB_WORKSPACE"); root != "" {
+				if rel, err := filepath.Rel(root, file); err == nil && filepath.IsLocal(rel) {
+					file = rel
+				}
+			}
+			props = append(props, "file="+propertyEscape.Replace(file), fmt.Sprintf("line=%d", at.line), fmt.Sprintf("col=%d", at.column))
+		}
+	}
+	fmt.Fprintf(b, "::error %s::%s\n", strings.Join(props, ","), messageEscape.Replace(PlainText(message)))
+}
+
+// writeMarkdown writes a result as Markdown, with at most so many failures; 0 is
+// all.
+func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
+	passed := 0
+	for _, c := range r.Cases {
+		if c.Passed {
+			passed++
+		}
+	}
+	fmt.Fprintf(b, "## %s: %d of %d cases passed\n\n", cell(filepath.Base(r.SuitePath)), passed, len(r.Cases))
+	b.WriteString("| case |")
+	for _, s := range r.Runners {
+		fmt.Fprintf(b, " %s |", cell(s.Runner.ID))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Runners)) + "\n")
+	for _, c := range r.Cases {
+		fmt.Fprintf(b, "| %s |", cell(c.CaseID))
+		for _, s := range r.Runners {
+			text := "-"
+			for _, e := range c.RunnerResults {
+				if e.Runner.ID == s.Runner.ID {
+					text = strings.TrimSpace(verdict(e.Passed) + " " + duration(e.DurationMs) + " " + remark(e))
+				}
+			}
+			fmt.Fprintf(b, " %s |", cell(text))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n| runner | passed | mean time | mean tokens | cost |\n|---|---|---|---|---|\n")
+	for _, s := range r.Runners {
+		ci := Wilson(s.PassedCases, s.TotalCases)
+		tokens, cost := "-", "-"
+		if s.AverageTotalTokens != nil {
+			tokens = fmt.Sprintf("%.0f", *s.AverageTotalTokens)
+		}
+		if s.CostUSD != nil {
+			cost = fmt.Sprintf("%.4f USD", *s.CostUSD)
+		}
+		fmt.Fprintf(b, "| %s | %d of %d (%.0f %%, 95 %%: %.0f to %.0f) | %s | %s | %s |\n", cell(s.Runner.ID), s.PassedCases, s.TotalCases,
+			100*ci.Value, 100*ci.Low, 100*ci.High, duration(s.AverageDurationMs), tokens, cost)
+	}
+	for i, f := range r.failed() {
+		if most > 0 && i == most {
+			fmt.Fprintf(b, "\n...and %d more failures.\n", len(r.failed())-most)
+			break
+		}
+		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", markup(f.caseID), markup(f.Runner.ID), markup(f.class().Label+" ["+f.class().ID+"]"))
+		if f.Error != nil {
+			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(PlainText(f.Error.Name+": "+f.Error.Message), "```", "'''"))
+		}
+		if tail := logTail(f.FailureLogPath); tail != "" {
+			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(tail, "```", "'''"))
+		}
+		if f.WorkspacePath != "" {
+			fmt.Fprintf(b, "\nWorkspace: `%s`\n", f.WorkspacePath)
+		}
+		b.WriteString("\n</details>\n")
+	}
+}
+
+// cell makes a text fit for a table of Markdown.
+func cell(s string) string { return strings.ReplaceAll(markup(oneLine(s)), "|", `\|`) }
+
+func markup(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+type junitSuites struct {
+	XMLName xml.Name     `xml:"testsuites"`
+	Name    string       `xml:"name,attr"`
+	Tests   int          `xml:"tests,attr"`
+	Fails   int          `xml:"failures,attr"`
+	Errors  int          `xml:"errors,attr"`
+	Time    string       `xml:"time,attr"`
+	Suites  []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name   string      `xml:"name,attr"`
+	Tests  int         `xml:"tests,attr"`
+	Fails  int         `xml:"failures,attr"`
+	Errors int         `xml:"errors,attr"`
+	Time   string      `xml:"time,attr"`
+	Stamp  string      `xml:"timestamp,attr"`
+	Cases  []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Class   string        `xml:"classname,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitFailure `xml:"failure,omitempty"`
+	Error   *junitFailure `xml:"error,omitempty"`
+	Out     string        `xml:"system-out,omitempty"`
+}
+
+type junitFailure struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// writeJUnit writes JUnit's XML: a test suite per runner, a test case per case.
+func writeJUnit(out io.Writer, r *Result) error {
+	all := junitSuites{Name: r.SuitePath, Time: seconds(r.DurationMs)}
+	for _, sum := range r.Runners {
+		s := junitSuite{Name: sum.Runner.ID, Stamp: strings.TrimSuffix(r.StartedAt, "Z")}
+		total := 0.0
+		for _, c := range r.Cases {
+			for _, x := range c.RunnerResults {
+				if x.Runner.ID == sum.Runner.ID {
+					total += x.DurationMs
+					s.add(c.CaseID, x)
+				}
+			}
+		}
+		s.Time = seconds(total)
+		all.Suites, all.Tests, all.Fails, all.Errors = append(all.Suites, s), all.Tests+s.Tests, all.Fails+s.Fails, all.Errors+s.Errors
+	}
+	data, err := xml.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s%s\n", xml.Header, data)
+	return err
+}
+
+// add adds a case. What an assertion said is a failure; all else is an error.
+func (s *junitSuite) add(caseID string, x *ExecutionResult) {
+	c := junitCase{Name: caseID, Class: s.Name, Time: seconds(x.DurationMs)}
+	s.Tests++
+	if !x.Passed {
+		f := &junitFailure{Type: failedExecution{caseID, x}.class().ID, Message: string(x.Status)}
+		if x.Error != nil {
+			f.Message, f.Text = x.Error.Message, x.Error.Stack
+		}
+		if x.FailureOrigin == OriginAssertion || x.Status == StatusUnexpectedPassed {
+			c.Failure = f
+			s.Fails++
+		} else {
+			c.Error = f
+			s.Errors++
+		}
+		c.Out = x.ArtifactDir
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+func seconds(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }

@@ -1,0 +1,210 @@
+package eval
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/atomicfile"
+)
+
+// results are what the executions of a run came to: a summary of each in memory, and
+// all of it in the journal.
+type results struct {
+	plan    *plan
+	journal *journal
+
+	mu    sync.Mutex
+	list  []*ExecutionResult // guarded by mu; by execution, summaries
+	spans []span             // guarded by mu; where they are in the journal
+}
+
+// openResults makes the directory of the run and its journal, or opens those of the run
+// to resume.
+func openResults(p *plan) (*results, error) {
+	r := &results{plan: p}
+	if p.Resume != "" {
+		return r, r.resume(p)
+	}
+	dir, err := newRunDir(p.OutputDir, p.started)
+	if err != nil {
+		return nil, err
+	}
+	p.expand(dir)
+	r.makeRoom()
+	r.journal, err = newJournal(dir, p.header())
+	return r, err
+}
+
+func (r *results) makeRoom() {
+	n := len(r.plan.executions)
+	r.list, r.spans = make([]*ExecutionResult, n), make([]span, n)
+}
+
+// has reports whether an execution has a result.
+func (r *results) has(e *execution) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list[e.index] != nil
+}
+
+// record writes a result to the journal, and returns where it is there.
+func (r *results) record(e *execution, res *ExecutionResult) (span, error) {
+	return r.journal.add(journalEntry{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
+}
+
+// keep keeps the summary of a result. It returns the result of the case where this was
+// the last one of its executions, else nil.
+func (r *results) keep(e *execution, res *ExecutionResult, at span) *CaseResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list[e.index], r.spans[e.index] = summary(res), at
+	if c := r.ofCaseLocked(e.c); len(c.RunnerResults) == e.c.executions {
+		return &c
+	}
+	return nil
+}
+
+// ofCaseLocked is what is known of a case.
+// The caller holds r.mu.
+func (r *results) ofCaseLocked(c *plannedCase) CaseResult {
+	cr := CaseResult{CaseID: c.ID, Tags: slices.Concat([]string{}, c.Tags), Passed: true, RunnerResults: []*ExecutionResult{}}
+	for _, e := range r.plan.executions {
+		if res := r.list[e.index]; e.c == c && res != nil {
+			cr.RunnerResults = append(cr.RunnerResults, res)
+			cr.Passed = cr.Passed && res.Passed
+		}
+	}
+	return cr
+}
+
+// sum sums up what is done.
+func (r *results) sum(interrupted bool) *Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ended := r.plan, time.Now()
+	out := &Result{SuitePath: p.suite.Path(), StartedAt: p.startedAt, EndedAt: session.Time(ended), DurationMs: millis(ended.Sub(p.started)),
+		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: slices.Concat([]string{}, p.Tags), Cases: []CaseResult{}}
+	for _, c := range p.cases {
+		cr := r.ofCaseLocked(c)
+		if len(cr.RunnerResults) < c.executions {
+			interrupted = true
+			cr.Passed = false
+		}
+		if len(cr.RunnerResults) > 0 {
+			out.Cases = append(out.Cases, cr)
+		}
+	}
+	var runners []session.Runner
+	for _, x := range p.runners {
+		runners = append(runners, x.info)
+	}
+	out.Runners = summarize(out.Cases, runners)
+	out.Croft = &About{Provider: p.Envs.Kind(), Workspace: p.workspace.Mode, Schedule: string(p.Schedule),
+		MaxParallel: p.workers(), Repeat: p.Repeat, Interrupted: interrupted, Notices: p.notices}
+	for _, s := range out.Runners {
+		if s.CostUSD != nil {
+			out.Croft.CostUSD += *s.CostUSD
+		}
+	}
+	return out
+}
+
+// write writes results.json: the sum, with the executions as they are in the journal,
+// one at a time.
+func (r *results) write(sum *Result) error {
+	err := atomicfile.WriteTo(filepath.Join(r.plan.runDir, ResultsName), reportFile, func(file io.Writer) error {
+		w := bufio.NewWriterSize(file, 1<<16)
+		return errors.Join(r.stream(w, sum), w.Flush())
+	})
+	if err != nil {
+		return fmt.Errorf("eval: write the results: %w: %w", fault.Of(err), err)
+	}
+	return nil
+}
+
+// stream writes a sum whose executions are in the journal.
+func (r *results) stream(w *bufio.Writer, sum *Result) error {
+	var cases []*plannedCase // those of sum
+	byCase := map[*plannedCase][]*execution{}
+	for _, e := range r.plan.executions {
+		if !r.has(e) {
+			continue
+		}
+		if byCase[e.c] == nil {
+			cases = append(cases, e.c)
+		}
+		byCase[e.c] = append(byCase[e.c], e)
+	}
+	head := *sum
+	head.Cases = nil
+	err := streamList(w, head, "cases", "", len(cases), func(i int, indent string) error {
+		list, c := byCase[cases[i]], sum.Cases[i]
+		c.RunnerResults = nil
+		return streamList(w, c, "runnerResults", indent, len(list), func(i int, indent string) error {
+			full, err := r.recorded(list[i])
+			if err != nil {
+				return err
+			}
+			data, err := encodeDocument(full)
+			fmt.Fprintf(w, "%s", indented(data, indent))
+			return err
+		})
+	})
+	fmt.Fprintln(w)
+	return err
+}
+
+// streamList writes a document with a list in the place of its field key, which is
+// null. each writes one of the n elements. Errors of writing are those of w.Flush.
+func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i int, indent string) error) error {
+	data, err := encodeDocument(doc)
+	if err != nil {
+		return err
+	}
+	before, after, ok := bytes.Cut(indented(data, indent), []byte(`"`+key+`": null`))
+	if !ok {
+		return fmt.Errorf("%w: the document has no %s", fault.Internal, key)
+	}
+	fmt.Fprintf(w, `%s"%s": [`, before, key)
+	for i := range n {
+		if i > 0 {
+			fmt.Fprint(w, ",")
+		}
+		fmt.Fprint(w, "\n", indent, "    ")
+		if err := each(i, indent+"    "); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\n%s  ]%s", indent, after)
+	return nil
+}
+
+// indented puts an indent before each line of a document but the first.
+func indented(data []byte, indent string) []byte {
+	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+indent))
+}
+
+// recorded returns a result as it is in the journal, or its summary where it could not
+// be written there.
+func (r *results) recorded(e *execution) (*ExecutionResult, error) {
+	r.mu.Lock()
+	res, at := r.list[e.index], r.spans[e.index]
+	r.mu.Unlock()
+	if at.size == 0 {
+		return res, nil
+	}
+	d, err := r.journal.read(at)
+	if err != nil {
+		return nil, err
+	}
+	return d.Result, nil
+}

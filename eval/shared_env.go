@@ -1,0 +1,117 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+)
+
+// Workspaces that are made once for a whole run: the shared one, one that all
+// start from after a single bootstrap, and a template without the results that
+// lie in it.
+
+// Names beside the workspaces of cases. No case has one that begins with a dot.
+const (
+	sharedName       = "shared"
+	setupName        = "shared-setup"
+	templateName     = ".template"
+	bootstrappedName = ".bootstrapped"
+)
+
+// dir is a directory below that of the workspaces.
+func (v *environments) dir(name string) string {
+	return filepath.Join(v.plan.runDir, "workspaces", name)
+}
+
+// makeShared makes the shared workspace.
+func (v *environments) makeShared(ctx context.Context, o envRequest) error {
+	o.timeout = max(o.timeout, defaultTimeout)
+	if err := v.checkTemplate(); err != nil {
+		return err
+	}
+	return v.setUp(ctx, o, v.dir(sharedName))
+}
+
+// setUp makes dir a copy of the template and runs the bootstrap command in it, in
+// place, if there is one. Its logs go to a directory of their own.
+func (v *environments) setUp(ctx context.Context, o envRequest, dir string) error {
+	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
+	o.caseID, o.runnerID, o.artifacts = "", "", v.dir(setupName)
+	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
+		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
+	}
+	if err := fillDir(ctx, v.template, dir, ""); err != nil {
+		return failed(err)
+	}
+	d := &preparedEnv{file: v.workspaceFile(dir)}
+	d.file.Cwd = dir
+	var err error
+	if b := v.plan.workspace.Bootstrap; b != nil {
+		o.read = nil // that of a runner
+		req := v.spec(o)
+		req.Dir, req.InPlace = dir, true
+		req.Hide = v.hide(req)
+		if d.env, err = v.plan.Envs.Open(ctx, req); err != nil {
+			return failed(err)
+		}
+		err = d.bootstrap(ctx, b, o, v.plan.runDir)
+		if cerr := d.env.close(ctx); cerr != nil && err == nil {
+			err = failed(cerr)
+		}
+	}
+	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, workspaceName), d.file))
+}
+
+// removeShared removes what was made for all executions; the shared workspace only
+// where nothing failed.
+func (v *environments) removeShared(passed bool) error {
+	names := []string{templateName, bootstrappedName}
+	if passed {
+		names = append(names, sharedName)
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, files.RemoveTree(v.dir(name)))
+	}
+	return errors.Join(errs...)
+}
+
+// clearTemplate makes a template of its own where the results of this run lie in the one
+// that is given: the lower directory of an overlayfs must not change while it is mounted,
+// and results are no part of what an agent starts with.
+func (v *environments) clearTemplate(ctx context.Context) error {
+	v.template = v.plan.workspace.TemplateDir
+	if v.template == "" || checkTemplate(v.template) != nil {
+		return nil // each execution says so
+	}
+	real, err := filepath.EvalSymlinks(v.template) // a link is what it leads to
+	if err != nil {
+		return fmt.Errorf("eval: template %s: %w: %w", v.template, fault.Of(err), err)
+	}
+	v.template = real
+	if !inDir(real, v.plan.runDir) {
+		return nil
+	}
+	exclude := filepath.Dir(v.plan.runDir)
+	if exclude == real {
+		exclude = v.plan.runDir
+	}
+	v.template = v.dir(templateName)
+	return fillDir(ctx, real, v.template, exclude)
+}
+
+// bootstrapOnce runs the bootstrap command once, and lets all workspaces start
+// from what it left.
+func (v *environments) bootstrapOnce(ctx context.Context, o envRequest) error {
+	dir := v.dir(bootstrappedName)
+	if err := v.setUp(ctx, o, dir); err != nil {
+		return err
+	}
+	v.template, v.made = dir, true
+	return nil
+}

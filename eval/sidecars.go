@@ -1,0 +1,111 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/croft-run/croft/eval/agent"
+	"github.com/croft-run/croft/eval/replay"
+	"github.com/croft-run/croft/workspace"
+)
+
+// Tools makes a server of tools over a workspace, which speaks MCP over HTTP, and
+// what ends it.
+type Tools func(ctx context.Context, ws *workspace.Workspace) (h http.Handler, end func(context.Context) error, err error)
+
+// sidecars are the services of a session that run outside its workspace: tools
+// that work in it, and a recorder or a tape in the place of its model.
+type sidecars struct {
+	agent   agent.Agent
+	tools   string   // URL inside; "" is none
+	traffic *traffic // nil is that models are asked directly
+	ends    []func() error
+}
+
+// The paths at which sidecars answer.
+const (
+	toolsPath = "/mcp"
+	modelPath = "/model"
+)
+
+// startSidecars starts the sidecars of a session. The caller ends them, also where there
+// is an error.
+func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
+	k = &sidecars{agent: e.runner.agent}
+	if r.plan.Tools == nil && r.plan.Record == "" && r.plan.Replay == "" {
+		return k, nil
+	}
+	mux := http.NewServeMux()
+	base, stop, err := d.env.serve(ctx, mux)
+	if err != nil {
+		return k, err
+	}
+	k.ends = append(k.ends, func() error { stop(); return nil })
+	if k.traffic, err = r.tapes.open(artifacts, r.dirsOf(d, artifacts), d.env.transport); err != nil {
+		return k, err
+	}
+	if k.traffic != nil {
+		k.ends = append(k.ends, func() error { k.traffic.settle(); return k.traffic.close() })
+		if err := k.redirect(e.runner.config, base, mux); err != nil {
+			return k, err
+		}
+	}
+	if r.plan.Tools == nil {
+		return k, nil
+	}
+	h, end, err := r.plan.Tools(ctx, d.env.Workspace)
+	if err != nil {
+		return k, err
+	}
+	k.ends = append(k.ends, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sidecarTimeout)
+		defer cancel()
+		return end(ctx)
+	})
+	mux.Handle(toolsPath, h)
+	k.tools = base + toolsPath
+	return k, nil
+}
+
+// sidecarTimeout bounds the end of the tools of a session, and of what its model answers.
+const sidecarTimeout = 10 * time.Second
+
+// redirect lets the agent ask the tape instead of its model.
+func (k *sidecars) redirect(cfg agent.Config, base string, mux *http.ServeMux) error {
+	moved, up, err := agent.Redirect(cfg, base+modelPath)
+	if err != nil || up == nil {
+		return err
+	}
+	if k.agent, err = agent.New(moved); err != nil {
+		return err
+	}
+	k.traffic.moved = true
+	mux.Handle(modelPath+"/", k.traffic.answering(http.StripPrefix(modelPath, replay.Handler(up, agentTransport{k.traffic}))))
+	return nil
+}
+
+// client is how a judge asks its model.
+func (k *sidecars) client() *http.Client {
+	if k == nil || k.traffic == nil {
+		return nil
+	}
+	return &http.Client{Transport: k.traffic}
+}
+
+// end lets go of what the sidecars has, the last thing first.
+func (k *sidecars) end() error {
+	var errs []error
+	for i := len(k.ends) - 1; i >= 0; i-- {
+		errs = append(errs, k.ends[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// dirsOf lists the directories that agents name and that differ from run to run,
+// always in this order.
+func (r *sessionRunner) dirsOf(d *preparedEnv, artifacts string) []string {
+	return []string{d.env.Dir(), artifacts, r.plan.runDir, filepath.Dir(r.plan.suite.Path()), r.plan.config.Dir}
+}
