@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,9 +39,9 @@ func (p *Provider) newOutlets() *proxies.Set {
 }
 
 // places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) proxies.Paths {
-	return proxies.Paths{
-		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
+func (p *Provider) places(id string) proxies.Places {
+	return proxies.Places{
+		Socket: p.ground.Path(id, egressName, guestproto.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
 }
 

@@ -1,0 +1,147 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Changes returns direct with every change made by the guest instead, inside its
+// mounts: for files that this host can read, but must change only as far as the
+// guest's mounts let it. The guest must have been started with Config.Files.
+func (c *Client) Changes(direct *driver.FS) *driver.FS {
+	own := *direct
+	own.Files = changedFiles{direct.Files, c}
+	own.Edit = func(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, err error) {
+		err = c.file(ctx, "edit", name, "", guestproto.NewEditArgs(edits, opts), &res)
+		return res, err
+	}
+	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
+		return c.file(ctx, "rename", from, to, opts, nil)
+	}
+	own.Copy = func(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
+		return c.file(ctx, "copy", from, to, opts, nil)
+	}
+	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
+		return c.file(ctx, "chmod", name, "", mode, nil)
+	}
+	own.Import = nil
+	own.Symlink = func(ctx context.Context, target, name string) error {
+		return c.file(ctx, "symlink", name, target, nil, nil)
+	}
+	return &own
+}
+
+// file asks the guest for what needs no stream of bytes.
+func (c *Client) file(ctx context.Context, op, name, other string, opts, answer any) error {
+	if err := c.mayCall(ctx); err != nil {
+		return err
+	}
+	r := &guestpb.FileRequest{Op: op, Name: []byte(name), Other: []byte(other)}
+	if opts != nil {
+		data, err := json.Marshal(opts)
+		if err != nil {
+			return fmt.Errorf("guest: %s %s: %w: %w", op, name, fault.InvalidArgument, err)
+		}
+		r.Options = data
+	}
+	resp, err := c.files.File(ctx, r)
+	if err != nil {
+		return c.broken(op, err)
+	}
+	return c.answered(op, resp, answer)
+}
+
+// mayCall is ready, for a caller who has not given up: a call that has is sent all
+// the same.
+func (c *Client) mayCall(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("guest of %s: %w", c.workspace, err)
+	}
+	return c.ready()
+}
+
+// answered decodes what a guest answered to a call.
+func (c *Client) answered(op string, resp *guestpb.FileResponse, answer any) error {
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(resp.Answer, answer); err != nil {
+		return c.nonsense(op)
+	}
+	return nil
+}
+
+type changedFiles struct {
+	driver.Files
+	c *Client
+}
+
+func (f changedFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
+	return f.c.file(ctx, "mkdir", name, "", opts, nil)
+}
+
+func (f changedFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
+	return f.c.file(ctx, "remove", name, "", opts, nil)
+}
+
+// writeBuffers are for the pieces of files that are written; most have one, and a
+// small one.
+var writeBuffers = sync.Pool{New: func() any { b := make([]byte, guestproto.MaxChunk); return &b }}
+
+// Write sends the body in pieces; the last one puts the file in place.
+func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
+	if err := f.c.mayCall(ctx); err != nil {
+		return driver.WriteResult{}, err
+	}
+	data, err := json.Marshal(opts)
+	if err != nil {
+		return driver.WriteResult{}, fmt.Errorf("guest: write %s: %w: %w", name, fault.InvalidArgument, err)
+	}
+	var ans guestproto.WriteAnswer
+	pooled := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(pooled)
+	buf := *pooled
+	for {
+		n, rerr := io.ReadFull(body, buf)
+		last := rerr == io.EOF || rerr == io.ErrUnexpectedEOF // ReadFull answers just these
+		r := &guestpb.FileWriteRequest{Name: []byte(name), Options: data, Handle: ans.Handle, Data: buf[:n], Commit: last, Abort: rerr != nil && !last}
+		if r.Abort && r.Handle == "" {
+			return driver.WriteResult{}, rerr
+		}
+		resp, err := f.c.files.Write(ctx, r)
+		switch {
+		case r.Abort:
+			return driver.WriteResult{}, rerr
+		case err != nil:
+			f.abort(ctx, ans.Handle)
+			return driver.WriteResult{}, f.c.broken("write", err)
+		}
+		if err := f.c.answered("write", resp, &ans); err != nil {
+			return driver.WriteResult{}, err
+		}
+		if ans.Result != nil {
+			return *ans.Result, nil
+		}
+		if last || ans.Handle == "" {
+			return driver.WriteResult{}, f.c.nonsense("write")
+		}
+	}
+}
+
+// abort gives up a write that the caller has given up.
+func (f changedFiles) abort(ctx context.Context, handle string) {
+	if handle == "" {
+		return
+	}
+	//nolint:errcheck // a guest that is gone has given it up as well
+	f.c.files.Write(context.WithoutCancel(ctx), &guestpb.FileWriteRequest{Handle: handle, Abort: true})
+}

@@ -1,0 +1,434 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
+	"github.com/croft-run/croft/internal/tail"
+)
+
+// A Launch says how to start a guest.
+type Launch struct {
+	Binary string            // path of croft-guest
+	Config guestproto.Config // Descriptors is filled from Files
+	Files  []Named           // what the guest is given
+
+	// Sys makes the namespaces; nil is none.
+	Sys *syscall.SysProcAttr
+
+	// Wrap rewrites what is run, such as into a call of bubblewrap, which must
+	// leave descriptors open; nil runs Binary itself.
+	Wrap func(argv []string) []string
+
+	// Socket is the path of a Unix socket at which the guest listens, so that
+	// other processes can attach to it; inside a Kernel the guest itself makes
+	// it, at the path "listen". "" gives it one stream, at whose end
+	// the guest ends.
+	Socket string
+
+	// Started is called with the guest's process id once it exists, and before
+	// it has its Config: an error ends it. nil is nothing.
+	Started func(pid int) error
+
+	// HandOff asks for a descriptor of the workspace as the guest sees it.
+	HandOff bool
+}
+
+// Named is a file that the guest knows by a name.
+type Named struct {
+	Name string
+	File *os.File
+}
+
+// A Running guest is a child of this process.
+type Running struct {
+	*Client
+	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
+
+	cmd    *exec.Cmd
+	waited chan struct{} // closed when cmd has ended
+	stderr *tail.Buffer
+}
+
+// launchTimeout bounds the way from fork to the first answer, on a machine under load.
+const launchTimeout = 60 * time.Second
+
+// Start starts a guest and waits until it answers. What it can't put up is the
+// error, and nothing of it is left then.
+func (l *Launch) Start(ctx context.Context) (*Running, error) {
+	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
+	defer cancel()
+	s := &starting{launch: l}
+	defer s.release()
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
+	}
+	r, err := s.start()
+	if err != nil {
+		return nil, fmt.Errorf("guest: start %s: %w: %w", l.Binary, fault.Failed, err)
+	}
+	if err := s.finish(ctx, r); err != nil {
+		r.kill()
+		return nil, err
+	}
+	return r, nil
+}
+
+// starting holds what is open while a guest starts.
+type starting struct {
+	launch *Launch
+	close  []io.Closer
+	extra  []*os.File // from descriptor 3 on
+
+	program string   // what is run
+	config  *os.File // ours: the guestproto.Config is written here
+	report  *os.File // ours: the guest tells here how its start went
+	handoff *os.File // ours: the descriptor of the workspace comes here
+	stream  net.Conn // ours, unless it listens
+}
+
+func (s *starting) release() {
+	if s.stream != nil {
+		s.stream.Close()
+	}
+	for _, c := range s.close {
+		c.Close()
+	}
+}
+
+// give makes f the guest's next descriptor.
+func (s *starting) give(name string, f *os.File) {
+	s.extra = append(s.extra, f)
+	if name != "" {
+		s.launch.Config.Descriptors[name] = 2 + len(s.extra)
+	}
+}
+
+func (s *starting) open() error {
+	s.launch.Config.Descriptors = map[string]int{}
+	configR, configW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, configR, configW)
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, reportR, reportW)
+	s.config, s.report = configW, reportR
+	s.give("", configR)
+	s.give("", reportW)
+	for _, f := range s.launch.Files {
+		s.give(f.Name, f.File)
+	}
+	if s.launch.HandOff {
+		if s.handoff, err = s.giveSocket("handoff"); err != nil {
+			return err
+		}
+	}
+	if err := s.openProgram(); err != nil {
+		return err
+	}
+	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
+		return s.listen()
+	}
+	if s.launch.Socket != "" {
+		return nil
+	}
+	ours, err := s.giveSocket("stream")
+	if err != nil {
+		return err
+	}
+	s.stream, err = net.FileConn(ours)
+	return err
+}
+
+// giveSocket gives the guest one end of a socket pair, and returns the other.
+func (s *starting) giveSocket(name string) (ours *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	s.close = append(s.close, ours, theirs)
+	s.give(name, theirs)
+	return ours, nil
+}
+
+// openProgram makes the guest run from a descriptor: where it is need not be
+// reachable for the user that it becomes.
+func (s *starting) openProgram() error {
+	s.program = s.launch.Binary
+	if s.launch.Wrap != nil {
+		return nil
+	}
+	f, err := os.Open(s.launch.Binary)
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, f)
+	s.give("program", f)
+	s.program = fmt.Sprintf("/proc/self/fd/%d", s.launch.Config.Descriptors["program"])
+	return nil
+}
+
+func (s *starting) listen() error {
+	if err := os.Remove(s.launch.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	path, release, err := shortPath(s.launch.Socket)
+	if err != nil {
+		return err
+	}
+	defer release()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close() //nolint:errcheck // nothing is lost with it
+	f, err := l.File()
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, f)
+	s.give("listen", f)
+	return os.Chmod(s.launch.Socket, 0o600)
+}
+
+// shortPath names a socket through a descriptor of its directory, because the
+// address of a socket holds only 108 bytes.
+func shortPath(socket string) (path string, release func(), err error) {
+	dir, err := os.OpenFile(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { dir.Close() }, nil
+}
+
+// dial connects to a guest, which knows its hosts by a token; "" is one that does
+// not ask for any.
+func dial(ctx context.Context, socket, token string) (net.Conn, error) {
+	path, release, err := shortPath(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil || token == "" {
+		return conn, err
+	}
+	if _, err := io.WriteString(conn, token); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Serving is the configuration of the guest that serves, which is the inner one
+// where there is a Kernel.
+func (l *Launch) Serving() *guestproto.Config {
+	if l.Config.Kernel != nil && l.Config.Kernel.Inner != nil {
+		return l.Config.Kernel.Inner
+	}
+	return &l.Config
+}
+
+// guestEnv is the environment of a guest, which takes it from its children. One
+// processor is enough for what it does, and others have the rest.
+var guestEnv = []string{"GOMAXPROCS=1"}
+
+func (s *starting) start() (*Running, error) {
+	argv := []string{s.program}
+	if s.launch.Wrap != nil {
+		argv = s.launch.Wrap(argv)
+	}
+	r := &Running{waited: make(chan struct{}), stderr: &tail.Buffer{Most: 16 << 10}}
+	r.cmd = &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: guestEnv, Dir: "/",
+		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { // ends with the guest; Wait and kill wait for it
+		defer close(r.waited)
+		r.cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
+	}()
+	return r, nil
+}
+
+// finish sends the Config, hears how the start went, and connects.
+func (s *starting) finish(ctx context.Context, r *Running) error {
+	// The guest has its own copies now. With ours closed, the report ends when
+	// the guest does.
+	for _, f := range s.extra[:2] {
+		f.Close()
+	}
+	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
+	defer stop()
+	if s.launch.Started != nil {
+		if err := s.launch.Started(r.HostPID()); err != nil {
+			return fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
+		}
+	}
+	config, err := s.launch.Config.Encode()
+	if err != nil {
+		return err
+	}
+	_, werr := s.config.Write(config)
+	s.config.Close()
+	said, err := readReport(s.report)
+	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
+		return err
+	}
+	if s.handoff != nil {
+		if r.Root, err = receive(s.handoff); err != nil {
+			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
+		}
+	}
+	return s.connect(ctx, r)
+}
+
+// connect gives a guest that has started its client.
+func (s *starting) connect(ctx context.Context, r *Running) (err error) {
+	conn := s.stream
+	s.stream = nil // the client has it
+	if s.launch.Socket != "" {
+		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
+			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
+		}
+	}
+	r.Client, err = NewClient(ctx, conn, s.launch.Config.Version, s.launch.Config.Workspace)
+	return err
+}
+
+// readReport reads to the end, or to the word that all is well: a kernel in user
+// space may hold the descriptor for longer than the guest inside does.
+func readReport(r io.Reader) ([]byte, error) {
+	var said []byte
+	buf := make([]byte, 4<<10)
+	for len(said) < 64<<10 {
+		n, err := r.Read(buf)
+		said = append(said, buf[:n]...)
+		if string(said) == "ok" || errors.Is(err, io.EOF) {
+			return said, nil
+		}
+		if err != nil {
+			return said, err
+		}
+	}
+	return said, nil
+}
+
+// heard turns what the guest said of its start into an error.
+func heard(ctx context.Context, r *Running, said []byte, err error) error {
+	if string(said) == "ok" {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("guest: start: %w: %w", fault.Failed, ctx.Err())
+	}
+	var w fault.Wire
+	if json.Unmarshal(said, &w) == nil && w.Code != "" {
+		return w.Err()
+	}
+	<-r.waited
+	msg := r.stderr.String()
+	if msg == "" {
+		msg = r.cmd.ProcessState.String()
+	}
+	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
+}
+
+// receive takes the one descriptor that the guest hands out.
+func receive(sock *os.File) (*os.File, error) {
+	conn, err := net.FileConn(sock)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob) // giveSocket made it
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return nil, fmt.Errorf("no descriptor came (%d messages): %w", len(msgs), errors.Join(err, fault.Failed))
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("no descriptor came: %w", errors.Join(err, fault.Failed))
+	}
+	return os.NewFile(uintptr(fds[0]), "workspace"), nil
+}
+
+// HostPID is the guest's process id on this host.
+func (r *Running) HostPID() int { return r.cmd.Process.Pid }
+
+// Exited is closed when the guest has ended.
+func (r *Running) Exited() <-chan struct{} { return r.waited }
+
+// End shuts the guest down and waits for its end, by force if need be.
+func (r *Running) End(ctx context.Context) error {
+	r.Shutdown(ctx) //nolint:errcheck // the kill below does not ask
+	select {
+	case <-r.waited:
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	r.kill()
+	return nil
+}
+
+// Kill ends the guest at once, with all that runs in it, and waits for it.
+func (r *Running) Kill() { r.kill() }
+
+// kill is Kill.
+func (r *Running) kill() {
+	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+	<-r.waited
+	if r.Client != nil {
+		r.Close() //nolint:errcheck // nothing is lost with it
+	}
+	if r.Root != nil {
+		r.Root.Close()
+	}
+}
+
+// Dial attaches to a guest that another process started, and that wants to hear
+// token first; "" is none.
+func Dial(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
+	conn, err := dial(ctx, socket, token)
+	if err != nil {
+		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
+	}
+	return NewClient(ctx, conn, version, workspace)
+}
+
+// Stop asks the guest that listens at socket, of whatever version, to end.
+func Stop(ctx context.Context, socket, token string) error {
+	conn, err := dial(ctx, socket, token)
+	if err != nil {
+		return err
+	}
+	c := ttrpc.NewClient(conn)
+	defer c.Close() //nolint:errcheck // nothing is lost with it
+	_, err = guestpb.NewGuestClient(c).Shutdown(ctx, &guestpb.Empty{})
+	return err
+}

@@ -1,0 +1,99 @@
+package guest
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
+)
+
+// maxCarried bounds what a guest, which may be hostile, makes the host hold; it is
+// what a guest relays at most.
+const maxCarried = 320
+
+// Relay carries the connections of the workload to the proxy, which dial reaches,
+// until the connection to the guest ends: where the guest was told that the proxy
+// is away (Config.Away). Any number of hosts may; each connection goes through one.
+func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
+	c.relays.Go(func() {
+		ctx, cancel := context.WithCancel(background())
+		defer cancel()
+		var carried sync.WaitGroup
+		defer carried.Wait()
+		defer cancel()
+		places := make(chan struct{}, maxCarried)
+		for {
+			select {
+			case places <- struct{}{}:
+			case <-c.gone:
+				return
+			}
+			resp, err := c.relay.Next(ctx, &guestpb.RelayRequest{Client: c.name})
+			if err != nil || resp.End {
+				return
+			}
+			carried.Go(func() {
+				defer func() { <-places }()
+				c.carry(ctx, resp.Id, dial)
+			})
+		}
+	})
+}
+
+// carry passes one connection on, both ways, until both have ended.
+func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
+	defer c.relay.Close(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // a guest that is gone has none
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err := dial(ctx)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	defer context.AfterFunc(ctx, func() { out.Close() })()
+	var both sync.WaitGroup
+	both.Go(func() {
+		if !c.carryOut(ctx, id, out) {
+			cancel()
+		}
+	})
+	if !c.carryIn(ctx, id, out) {
+		cancel()
+	}
+	both.Wait()
+}
+
+// carryOut passes on what the workload sends, and reports whether it came to its
+// end.
+func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
+	for {
+		resp, err := c.relay.Read(ctx, &guestpb.RelayRequest{Id: id})
+		if err != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
+			return false
+		}
+		if _, err := out.Write(resp.Data); err != nil {
+			return false
+		}
+		if resp.End {
+			half, ok := out.(interface{ CloseWrite() error })
+			return ok && half.CloseWrite() == nil
+		}
+	}
+}
+
+// carryIn passes on what the proxy answers, and reports whether it came to its end.
+func (c *Client) carryIn(ctx context.Context, id int64, out net.Conn) bool {
+	buf := make([]byte, guestproto.RelayChunk)
+	for {
+		n, rerr := out.Read(buf)
+		resp, err := c.relay.Write(ctx, &guestpb.RelayRequest{Id: id, Data: buf[:n], End: rerr != nil})
+		if err != nil || resp.End {
+			return false
+		}
+		if rerr != nil {
+			return true
+		}
+	}
+}

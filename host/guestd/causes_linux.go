@@ -1,0 +1,188 @@
+package guestd
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// causes tells why commands ended that did not end by themselves, by what the
+// limit groups counted while they ran. Commands that ran at the same time share
+// the groups, so each that failed then is told the same.
+type causes struct {
+	inner process.Tree
+	oom   int // descriptors, -1 where there is none
+	pids  int
+	root  string
+	disk  bool // a disk that is full is a cause
+
+	mu    sync.Mutex
+	found map[string]driver.Cause // by session, from its end until it is asked for
+}
+
+func newCauses(cfg *guestproto.Config, inner process.Tree) *causes {
+	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
+	if fd, ok := cfg.Descriptors[guestproto.EventsOOM]; ok {
+		c.oom = fd
+	}
+	if fd, ok := cfg.Descriptors[guestproto.EventsPIDs]; ok {
+		c.pids = fd
+	}
+	return c
+}
+
+type counts struct{ oom, pids int64 }
+
+func (c *causes) now() counts {
+	return counts{counter(c.oom, "oom_kill "), counter(c.pids, "max ")}
+}
+
+// counter reads the number on the line that begins with name; 0 where there is none.
+func counter(fd int, name string) int64 {
+	if fd < 0 {
+		return 0
+	}
+	var buf [512]byte
+	n, err := unix.Pread(fd, buf[:], 0)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(buf[:n])) {
+		if value, ok := strings.CutPrefix(line, name); ok {
+			count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			if err == nil {
+				return count
+			}
+		}
+	}
+	return 0
+}
+
+// Track notes what was counted before a command.
+func (c *causes) Track(spec *process.Spec) (process.Tracked, error) {
+	g, err := c.inner.Track(spec)
+	if err != nil {
+		return nil, err
+	}
+	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.now()}, nil
+}
+
+type causeTracked struct {
+	process.Tracked
+	c      *causes
+	id     string
+	before counts
+}
+
+// Release judges the command that has ended.
+func (g *causeTracked) Release() {
+	g.Tracked.Release()
+	after := g.c.now()
+	switch {
+	case after.oom > g.before.oom:
+		g.c.note(g.id, driver.CauseOOM)
+	case after.pids > g.before.pids:
+		g.c.note(g.id, driver.CausePIDs)
+	case g.c.full():
+		g.c.note(g.id, driver.CauseDisk)
+	}
+}
+
+// maxFound bounds what is kept for commands that succeeded nevertheless, after
+// which nobody asks.
+const maxFound = 1000
+
+func (c *causes) note(id string, cause driver.Cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.found) > maxFound {
+		clear(c.found)
+	}
+	c.found[id] = cause
+}
+
+// full reports whether the workspace's disk is.
+func (c *causes) full() bool {
+	var st unix.Statfs_t
+	const least = 64 << 10 // a file system is never full to its last byte
+	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail*uint64(st.Bsize) < least
+}
+
+// cause answers process.Options.Cause.
+func (c *causes) cause(end process.End) driver.Cause {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cause := c.found[end.ID]
+	delete(c.found, end.ID)
+	return cause
+}
+
+// An expendable starter makes its children the first to go when memory runs out:
+// the thread that starts them is in their limit group, so the kernel would
+// consider the guest, too.
+type expendable struct{ process.Starter }
+
+// firstToGo counts for the kernel as if a process used half of the limit.
+const firstToGo = "500"
+
+// Start starts a child. What it forks before it is marked is not, and still
+// weighs what it uses.
+func (e expendable) Start(spec *process.Spec) (process.Child, error) {
+	child, err := e.Starter.Start(spec)
+	if err == nil {
+		os.WriteFile("/proc/"+strconv.Itoa(child.PID)+"/oom_score_adj", []byte(firstToGo), 0) //nolint:errcheck // it may have ended
+	}
+	return child, err
+}
+
+// A mover moves what it starts into the group of the workload, and with it all
+// that is in the guest's group and is not the guest: whatever a child has started
+// before it was moved is found there, and what it starts later is born in its
+// own group.
+type mover struct {
+	process.Starter
+	work, guest int // descriptors of cgroup.procs
+
+	mu sync.Mutex
+}
+
+// Start starts a child in the group of the workload.
+func (m *mover) Start(spec *process.Spec) (process.Child, error) {
+	child, err := m.Starter.Start(spec)
+	if err == nil {
+		m.move(child.PID)
+	}
+	return child, err
+}
+
+func (m *mover) move(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // it may have ended; and what stays is met below
+	self := strconv.Itoa(os.Getpid())
+	var buf [16 << 10]byte
+	const rounds = 100 // one that is never empty is bounded by the group of both
+	for range rounds {
+		n, err := unix.Pread(m.guest, buf[:], 0)
+		if err != nil {
+			return
+		}
+		strays := 0
+		for line := range strings.Lines(string(buf[:n])) {
+			if id := strings.TrimSpace(line); id != self && id != "0" {
+				strays++
+				unix.Write(m.work, []byte(id)) //nolint:errcheck // likewise
+			}
+		}
+		if strays == 0 {
+			return
+		}
+	}
+}

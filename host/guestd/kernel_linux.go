@@ -1,0 +1,81 @@
+package guestd
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+)
+
+// enter hands this process over to gVisor, whose first process is a guest again,
+// with a configuration of its own. It returns only if that fails.
+//
+// What can be passed on is what a kernel in user space takes from its host:
+// pipes and connected sockets, but no directories and no sockets to listen on.
+// The inner guest finds those by paths.
+func enter(cfg *guestproto.Config) error {
+	k := cfg.Kernel
+	if k.Inner == nil {
+		return setupError("enter gVisor", fault.InvalidArgument)
+	}
+	// The groups are joined by this thread, which the exec below makes the only one.
+	runtime.LockOSThread()
+	for _, name := range cfg.Groups {
+		if err := joinGroup(cfg.Descriptors[name]); err != nil {
+			return setupError("join the limit group "+name, err)
+		}
+	}
+	pass := map[int]int{fdReport: fdReport}
+	inner := *k.Inner
+	inner.Descriptors = map[string]int{}
+	if fd, ok := cfg.Descriptors["stream"]; ok {
+		inner.Descriptors["stream"], pass[fd] = fdFirst, fdFirst
+	}
+	data, err := inner.Encode()
+	if err != nil {
+		return err
+	}
+	config, err := pipeWith(data)
+	if err != nil {
+		return setupError("pass the configuration on", err)
+	}
+	pass[config] = fdConfig
+	argv := append([]string{"runsc"}, k.Args...)
+	argv = append(argv, "run", "--bundle", k.Bundle, "--exec-fd", strconv.Itoa(cfg.Descriptors["program"]))
+	for from, to := range pass {
+		argv = append(argv, "--pass-fd", fmt.Sprintf("%d:%d", from, to))
+	}
+	argv = append(argv, cfg.Workspace)
+	pass[cfg.Descriptors["program"]] = 0
+	for fd := range pass {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return setupError("pass a descriptor on", err)
+		}
+	}
+	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", cfg.Descriptors["kernel"]), argv, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"})
+	return setupError("start gVisor", err)
+}
+
+// pipeWith returns the end of a pipe from which a configuration can be read. It
+// must fit, since nobody reads it yet.
+func pipeWith(data []byte) (fd int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return -1, err
+	}
+	w := os.NewFile(uintptr(p[1]), "config")
+	defer w.Close()
+	n, err := unix.Write(p[1], data)
+	if err == nil && n < len(data) {
+		err = fmt.Errorf("it has %d bytes: %w", len(data), fault.ResourceExhausted)
+	}
+	if err == nil {
+		err = unix.SetNonblock(p[0], false)
+	}
+	return p[0], err
+}

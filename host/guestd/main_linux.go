@@ -1,0 +1,430 @@
+package guestd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Descriptors of a guest that are always there.
+const (
+	fdConfig = 3 // its guestproto.Config, to the end
+	fdReport = 4 // "ok", or why it can't serve as fault.Wire; then closed
+	fdFirst  = 5 // the first of guestproto.Config.Descriptors
+)
+
+// maxConfig is far more than any Config needs.
+const maxConfig = 4 << 20
+
+// Main is the guest. It returns the exit status of the program.
+func Main() int {
+	if len(os.Args) == 2 {
+		if status, ok := exhaust(os.Args[1]); ok {
+			return status
+		}
+	}
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == guestproto.ContainerVerb:
+		return containerMain(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == guestproto.StdioVerb:
+		return stdioMain(os.Args[2])
+	case len(os.Args) == 2 && os.Args[1] == guestproto.ConnectVerb:
+		return connectMain()
+	}
+	report := os.NewFile(fdReport, "report")
+	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
+		fmt.Fprintln(os.Stderr, "croft-guest: this program is started by croft, inside a workspace; it is of no use by hand")
+		return 2
+	}
+	g, err := start()
+	if err != nil {
+		json.NewEncoder(report).Encode(fault.Encode(err)) //nolint:errcheck // there is nobody else to tell
+		return 1
+	}
+	// Nobody but the host must be able to speak for this guest afterwards.
+	io.WriteString(report, "ok") //nolint:errcheck // a host that is gone ends the guest anyway
+	report.Close()
+	if err := g.serve(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+// A running guest.
+type daemon struct {
+	cfg     *guestproto.Config
+	starter *process.ThreadStarter
+	manager *process.Manager
+	root    *files.Root
+	server  *server
+	relay   *relay
+	listen  net.Listener
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+func start() (*daemon, error) {
+	cfg, err := readConfig(os.NewFile(fdConfig, "config"))
+	if err != nil {
+		return nil, err
+	}
+	os.Clearenv()
+	if err := dropStrays(cfg); err != nil {
+		return nil, err
+	}
+	if fd, ok := cfg.Descriptors["program"]; ok && cfg.Kernel == nil {
+		unix.Close(fd) //nolint:errcheck // nothing is lost with it
+		delete(cfg.Descriptors, "program")
+	}
+	if err := harden(); err != nil {
+		return nil, err
+	}
+	if err := setup(cfg); err != nil {
+		return nil, err
+	}
+	if err := handOff(cfg); err != nil {
+		return nil, err
+	}
+	if cfg.Kernel != nil {
+		return nil, enter(cfg)
+	}
+	return begin(cfg)
+}
+
+// begin starts what a guest serves, in the world that is put up.
+func begin(cfg *guestproto.Config) (*daemon, error) {
+	g := &daemon{cfg: cfg}
+	g.ctx, g.cancel = context.WithCancel(background())
+	if err := g.open(); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// dropStrays closes what the host did not mean to give, such as what it has from
+// its own parent, and keeps the rest from children.
+func dropStrays(cfg *guestproto.Config) error {
+	known := map[int]bool{0: true, 1: true, 2: true, fdReport: true}
+	for _, fd := range cfg.Descriptors {
+		known[fd] = true
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return setupError("list the descriptors", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || known[fd] {
+			continue
+		}
+		// Those of this process itself are marked already.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd) //nolint:errcheck // nothing is lost with it
+		}
+	}
+	if err := unix.CloseRange(fdConfig, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return setupError("keep the descriptors from children", err)
+	}
+	return nil
+}
+
+func readConfig(f *os.File) (*guestproto.Config, error) {
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return nil, setupError("read the configuration", err)
+	}
+	return guestproto.DecodeConfig(data)
+}
+
+// handOff gives the host a descriptor of the workspace as the guest sees it.
+// It happens once, before any process of the workload exists.
+func handOff(cfg *guestproto.Config) error {
+	sock, ok := cfg.Descriptors["handoff"]
+	if !ok {
+		return nil
+	}
+	defer unix.Close(sock) //nolint:errcheck // it was only read //nolint:errcheck // nothing is lost with it
+	fd, err := unix.Open(cfg.Root, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return setupError("open the workspace", err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
+	if err := unix.Sendmsg(sock, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
+		return setupError("hand the workspace to the host", err)
+	}
+	return nil
+}
+
+// open starts what the guest serves: the workload's thread, its processes, and
+// the files where they are asked for.
+func (g *daemon) open() error {
+	cfg := g.cfg
+	var err error
+	opts := &process.Options{
+		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain,
+		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits[driver.ResourceWall].Max),
+	}
+	if needsConfine(cfg) { // else any thread may start them, and none has to be woken for it
+		if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
+			return err
+		}
+		opts.Starter = g.starter
+	}
+	opts.LogDir = givenDir(cfg, "log")
+	opts.Tree = process.Walk{}
+	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
+		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
+	}
+	if hasCauses(cfg) {
+		c := newCauses(cfg, opts.Tree)
+		opts.Tree, opts.Cause = c, c.cause
+		if c.oom >= 0 {
+			opts.Starter = expendable{opts.Starter}
+		}
+	}
+	if g.manager, err = process.New(opts); err != nil {
+		return err
+	}
+	var fileSrv *fileServer
+	if cfg.Files {
+		if g.root, err = files.Open(cfg.Root, &files.Options{ReadOnly: cfg.ReadOnly, Sync: cfg.Sync}); err != nil {
+			return err
+		}
+		if !cfg.ReadOnly {
+			g.root.CleanTemps(g.ctx) //nolint:errcheck // what a guest before this one left costs space alone
+		}
+		module := g.root.Module()
+		if cfg.UID >= 0 && os.Getuid() == 0 {
+			module = files.AsUser(module, cfg.UID)
+		}
+		fileSrv = newFileServer(module)
+	}
+	g.server = newServer(cfg, g.manager.Module(), fileSrv)
+	g.server.end = g.cancel
+	if cfg.Relay != 0 {
+		if g.relay, err = startRelay(cfg); err != nil {
+			return err
+		}
+		if g.relay != nil {
+			g.server.offers = g.relay.offers
+		}
+	}
+	g.listen, err = g.listener()
+	return err
+}
+
+// givenDir is a directory that the guest was given, by a descriptor or by its path; ""
+// is none.
+func givenDir(cfg *guestproto.Config, name string) string {
+	if fd, ok := cfg.Descriptors[name]; ok {
+		return fmt.Sprintf("/proc/self/fd/%d", fd)
+	}
+	return cfg.Paths[name]
+}
+
+// logRemoved reports whether the directory of the logs, which lies in the workspace's, was
+// removed. Where it was not given by a descriptor that is not known.
+func logRemoved(cfg *guestproto.Config) bool {
+	fd, ok := cfg.Descriptors["log"]
+	var st unix.Stat_t
+	return ok && unix.Fstat(fd, &st) == nil && st.Nlink == 0
+}
+
+// hasCauses reports whether anything counts why commands end.
+func hasCauses(cfg *guestproto.Config) bool {
+	return cfg.Descriptors[guestproto.EventsOOM] > 0 || cfg.Descriptors[guestproto.EventsPIDs] > 0 || cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk
+}
+
+func (g *daemon) close() {
+	clean, cancel := context.WithTimeout(background(), 15*time.Second)
+	defer cancel()
+	if g.listen != nil {
+		g.listen.Close()
+	}
+	if g.relay != nil {
+		g.relay.close()
+	}
+	if g.server != nil && g.server.files != nil {
+		g.server.files.close()
+	}
+	if g.manager != nil {
+		g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
+	}
+	if g.starter != nil {
+		g.starter.Close()
+	}
+	if g.root != nil {
+		g.root.Close() //nolint:errcheck // nothing is lost with it
+	}
+	g.cancel()
+}
+
+// serve answers hosts until the guest is to end.
+func (g *daemon) serve() error {
+	defer g.close()
+	defer g.cancel()
+	ignoreSignals() // before a process is there that could send one
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(answer))
+	if err != nil {
+		return err
+	}
+	g.server.register(rpc)
+	if g.cfg.Lease > 0 {
+		l := newLease(g.cfg.Lease, func() bool { return logRemoved(g.cfg) }, g.cancel)
+		g.server.onHolds = l.holders
+		defer l.stop()
+	}
+	served := make(chan error, 1)
+	go func() { served <- rpc.Serve(g.ctx, g.listen) }()
+	select {
+	case <-g.ctx.Done():
+	case err = <-served:
+		g.cancel()
+	}
+	g.farewell(rpc)
+	if errors.Is(err, ttrpc.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// maxMessage is the most that the protocol carries in one message, with room for
+// what is around it. A larger one would end the connection, and all that hangs on it.
+const maxMessage = 4<<20 - 4<<10
+
+// answer makes an error, and an answer that is too large, the status of a call.
+func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	resp, err := method(ctx, unmarshal)
+	if m, ok := resp.(proto.Message); ok && err == nil {
+		if size := proto.Size(m); size > maxMessage {
+			err = fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
+		}
+	}
+	if err != nil {
+		return nil, guestproto.ToStatus(err)
+	}
+	return resp, nil
+}
+
+// farewell ends what runs, so that those who wait for it hear how it ended, and
+// then the connections.
+func (g *daemon) farewell(rpc *ttrpc.Server) {
+	clean, cancel := context.WithTimeout(background(), 10*time.Second)
+	defer cancel()
+	g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
+	close(g.server.done)
+	brief, cancel := context.WithTimeout(background(), time.Second)
+	defer cancel()
+	rpc.Shutdown(brief) //nolint:errcheck // who has not taken its answer by now does without
+	rpc.Close()         //nolint:errcheck // nothing is lost with it
+}
+
+// listener is where hosts come from: a socket that they dial, or the one stream
+// that the guest was started with, at whose end it ends too.
+func (g *daemon) listener() (net.Listener, error) {
+	if fd, ok := g.cfg.Descriptors["listen"]; ok {
+		f := os.NewFile(uintptr(fd), "listen")
+		defer f.Close()
+		l, err := net.FileListener(f)
+		if err != nil || g.cfg.Token == "" {
+			return l, err
+		}
+		return newDoorman(l, g.cfg.Token), nil
+	}
+	if path, ok := g.cfg.Paths["listen"]; ok {
+		if path != stdioSocket { // which is no file
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		l, err := net.Listen("unix", path) //nolint:noctx // it is made, or it is not
+		if err != nil || g.cfg.Token == "" {
+			return l, err
+		}
+		return newDoorman(l, g.cfg.Token), nil
+	}
+	fd, ok := g.cfg.Descriptors["stream"]
+	if !ok {
+		return nil, setupError("serve", fmt.Errorf("neither a stream nor a socket to listen on: %w", fault.InvalidArgument))
+	}
+	f := os.NewFile(uintptr(fd), "stream")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return newSingle(conn), nil
+}
+
+// A single is a listener with one connection. When that has ended, so has the
+// listener.
+type single struct {
+	conn chan net.Conn
+	done chan struct{}
+	addr net.Addr
+}
+
+func newSingle(conn net.Conn) *single {
+	s := &single{conn: make(chan net.Conn, 1), done: make(chan struct{}), addr: conn.LocalAddr()}
+	s.conn <- &lastConn{Conn: conn, ended: sync.OnceFunc(func() { close(s.done) })}
+	return s
+}
+
+// Accept returns the connection, and then waits for its end.
+func (s *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conn:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close does nothing: the connection is the listener's life.
+func (s *single) Close() error { return nil }
+
+// Addr is the connection's.
+func (s *single) Addr() net.Addr { return s.addr }
+
+type lastConn struct {
+	net.Conn
+	ended func()
+}
+
+func (c *lastConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.ended()
+	}
+	return n, err
+}
+
+func (c *lastConn) Close() error {
+	c.ended()
+	return c.Conn.Close()
+}

@@ -1,0 +1,132 @@
+package guestd
+
+import (
+	"errors"
+	"github.com/croft-run/croft/host/guestproto"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A relay makes the egress proxy, which listens on a Unix socket of the host,
+// reachable on a loopback port inside: programs know proxies by address.
+type relay struct {
+	listener net.Listener
+	target   string  // the socket
+	offers   *offers // in its place, where it is out of reach
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil once closed
+}
+
+func startRelay(cfg *guestproto.Config) (*relay, error) {
+	dir := givenDir(cfg, "egress")
+	if dir == "" && !cfg.Away {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Relay))) //nolint:noctx // it is made, or it is not
+	if err != nil {
+		return nil, setupError("listen for the proxy", err)
+	}
+	r := &relay{listener: l, target: dir + "/" + guestproto.ProxySocket, conns: map[net.Conn]struct{}{}}
+	if cfg.Away {
+		r.offers = newOffers()
+	}
+	r.wg.Go(r.run)
+	return r, nil
+}
+
+// maxRelayed bounds what the workload can make the guest, which is outside its
+// limits, hold for it. The proxy itself takes fewer, and tells those that come
+// beyond.
+const maxRelayed = 320
+
+func (r *relay) run() {
+	places := make(chan struct{}, maxRelayed)
+	for {
+		places <- struct{}{}
+		conn, err := r.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as a connection that ended before it began
+			time.Sleep(10 * time.Millisecond)
+			<-places
+			continue
+		}
+		if !r.keep(conn) {
+			conn.Close()
+			return
+		}
+		r.wg.Go(func() {
+			defer func() { <-places }()
+			r.pass(conn)
+		})
+	}
+}
+
+// keep remembers a connection, so that close can end it.
+func (r *relay) keep(conn net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns == nil {
+		return false
+	}
+	r.conns[conn] = struct{}{}
+	return true
+}
+
+func (r *relay) drop(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, conn)
+	conn.Close()
+}
+
+func (r *relay) pass(inside net.Conn) {
+	defer r.drop(inside)
+	if r.offers != nil {
+		r.offers.pass(inside)
+		return
+	}
+	outside, err := net.Dial("unix", r.target) //nolint:noctx // it is there, or it is not
+	if err != nil {
+		return
+	}
+	if !r.keep(outside) {
+		outside.Close()
+		return
+	}
+	defer r.drop(outside)
+	var wg sync.WaitGroup
+	wg.Go(func() { oneWay(outside, inside) })
+	oneWay(inside, outside)
+	wg.Wait()
+}
+
+// oneWay copies until the end, and passes the end on.
+func oneWay(to, from net.Conn) {
+	io.Copy(to, from) //nolint:errcheck // the end of either is the end of this way
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() //nolint:errcheck // likewise
+		return
+	}
+	to.Close()
+}
+
+func (r *relay) close() {
+	r.listener.Close()
+	if r.offers != nil {
+		close(r.offers.closed)
+	}
+	r.mu.Lock()
+	for c := range r.conns {
+		c.Close()
+	}
+	r.conns = nil
+	r.mu.Unlock()
+	r.wg.Wait()
+}

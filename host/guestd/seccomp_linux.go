@@ -1,0 +1,304 @@
+package guestd
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:generate go run ./internal/gensyscalls
+
+// The filter is a decision tree over the number of the system call, so that a
+// call costs ten comparisons and not four hundred; the kernel remembers the
+// calls that are always allowed and does not even run it for those.
+
+// Offsets into struct seccomp_data.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16 // eight bytes each; the low half comes first on our architectures
+)
+
+const (
+	retAllow  = unix.SECCOMP_RET_ALLOW
+	retDenied = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retNoCall = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	retNoNet  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
+	retNoKind = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+)
+
+// cloneNewFlags are all flags of clone(2) that make a namespace.
+const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
+
+// A filter says what workloads are denied beyond what all are.
+type filter struct {
+	noNetwork bool  // no socket but a Unix one, and nothing that only a namespace would keep apart from the host's
+	noSetID   bool  // no file that runs as its owner
+	ids       []int // of threads that no signal may be sent to
+	mortal    bool  // SIGKILL would end those
+}
+
+// seccompFilter returns the filter for workloads.
+func seccompFilter(f filter) ([]unix.SockFilter, error) {
+	var arch uint32
+	switch runtime.GOARCH {
+	case "amd64":
+		arch = unix.AUDIT_ARCH_X86_64
+	case "arm64":
+		arch = unix.AUDIT_ARCH_AARCH64
+	default:
+		return nil, fmt.Errorf("guest: no seccomp filter for %s", runtime.GOARCH)
+	}
+	const usual = 512 // instructions, of which there are somewhat less
+	p := append(make([]unix.SockFilter, 0, usual),
+		load(offArch),
+		jump(unix.BPF_JEQ, arch, 1, 0),
+		ret(retNoCall), // 32-bit programs of this machine: another table of calls
+		load(offNumber),
+		jump(unix.BPF_JGE, x32Bit, 0, 1),
+		ret(retNoCall),
+	)
+	rules := append(conditional(f.noNetwork), unreachable(f.mortal, f.ids)...)
+	if f.noSetID {
+		rules = append(rules, setID()...)
+	}
+	for _, rule := range rules {
+		// The rule's own code ends in a verdict; other calls jump over it.
+		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
+		p = append(p, rule.code...)
+	}
+	p = tree(p, ranges(plainSyscalls))
+	if len(p) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("guest: the seccomp filter has %d instructions", len(p))
+	}
+	return p, nil
+}
+
+// x32Bit marks calls of the x32 ABI, which has no other use here than to get
+// around a filter.
+const x32Bit = 0x40000000
+
+// shared are the calls that reach what processes of the same user have in common.
+var shared = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
+// fioSetOwn is FIOSETOWN, which package unix does not have.
+const fioSetOwn = 0x8901
+
+type callRule struct {
+	number uint32
+	code   []unix.SockFilter
+}
+
+// conditional are the calls whose arguments decide. Each ends in a verdict.
+func conditional(noNetwork bool) []callRule {
+	rules := []callRule{
+		{unix.SYS_CLONE, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JSET, cloneNewFlags, 0, 1),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+		// Its flags are behind a pointer; programs fall back to clone.
+		{unix.SYS_CLONE3, []unix.SockFilter{ret(retNoCall)}},
+		// TIOCSTI and TIOCLINUX put words into the mouth of a terminal; the other two
+		// are ways to F_SETOWN.
+		{unix.SYS_IOCTL, []unix.SockFilter{
+			load(offArgs + 8),
+			jump(unix.BPF_JEQ, unix.TIOCSTI, 4, 0),
+			jump(unix.BPF_JEQ, unix.TIOCLINUX, 3, 0),
+			jump(unix.BPF_JEQ, fioSetOwn, 2, 0),
+			jump(unix.BPF_JEQ, unix.SIOCSPGRP, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		}},
+		{unix.SYS_PERSONALITY, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 4, 0),
+			jump(unix.BPF_JEQ, 8, 3, 0),
+			jump(unix.BPF_JEQ, 0x20000, 2, 0),
+			jump(unix.BPF_JEQ, 0xffffffff, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if noNetwork {
+		// Without namespaces, what has a number and no path is the host's.
+		for _, n := range shared {
+			rules = append(rules, callRule{n, []unix.SockFilter{ret(retNoCall)}})
+		}
+		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+			ret(retAllow),
+			ret(retNoNet),
+		}})
+	}
+	// What a program needs in a network of its own. The rest is code of the kernel
+	// that hardly anyone runs, and some of it knows no namespaces.
+	return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+		load(offArgs),
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 4, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET, 3, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET6, 2, 0),
+		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0),
+		ret(retNoKind),
+		ret(retAllow),
+	}})
+}
+
+// unreachable keeps signals and limits from the guest. Its starter thread is the
+// workload as far as the kernel can tell, and whoever may send SIGKILL to one
+// thread ends them all. The first process of a namespace is safe from that, but
+// not every guest is one, and gVisor does not spare it.
+//
+// Where it is mortal, a directory of /proc leads to its threads as well, and no
+// signal goes that way. The owner of a descriptor, who is sent
+// what the descriptor is told to send, can't be one of them anywhere.
+func unreachable(mortal bool, ids []int) []callRule {
+	const first, second = 0, 1
+	groups := ids // of kill, where a negative number is a group
+	for _, id := range ids {
+		groups = append(groups[:len(groups):len(groups)], -id)
+	}
+	// The runtime of the guest itself wakes its threads by SIGURG, from the starter, too.
+	wake := []unix.SockFilter{load(offArgs + 16), jump(unix.BPF_JEQ, uint32(unix.SIGURG), 0, 1), ret(retAllow)}
+	rules := []callRule{
+		{unix.SYS_KILL, noneOf(groups, first)},
+		{unix.SYS_TKILL, noneOf(ids, first)},
+		{unix.SYS_TGKILL, append(wake, noneOf(ids, first, second)...)},
+		{unix.SYS_RT_SIGQUEUEINFO, noneOf(ids, first)},
+		{unix.SYS_RT_TGSIGQUEUEINFO, noneOf(ids, first, second)},
+		{unix.SYS_PIDFD_OPEN, noneOf(ids, first)},
+		// Limits can be read of anyone, and set for oneself.
+		{unix.SYS_PRLIMIT64, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 5, 0),
+			load(offArgs + 16),
+			jump(unix.BPF_JEQ, 0, 0, 2),
+			load(offArgs + 16 + 4),
+			jump(unix.BPF_JEQ, 0, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if mortal {
+		rules = append(rules, callRule{unix.SYS_PIDFD_SEND_SIGNAL, []unix.SockFilter{ret(retNoCall)}})
+	}
+	owner := noneOf(groups, 2)
+	return append(rules, callRule{unix.SYS_FCNTL, append([]unix.SockFilter{
+		load(offArgs + 8),
+		jump(unix.BPF_JEQ, unix.F_SETOWN, 3, 0),
+		jump(unix.BPF_JEQ, unix.F_SETOWN_EX, 1, 0), // the owner is behind a pointer
+		ret(retAllow),
+		ret(retDenied),
+	}, owner...)})
+}
+
+// setID keeps the bits off files that make a program run as its owner. Where
+// files are the host's own, anyone there could run it.
+func setID() []callRule {
+	const bits = unix.S_ISUID | unix.S_ISGID
+	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+	mode := func(arg uint32) []unix.SockFilter {
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+	}
+	open := func(flags uint32) []unix.SockFilter { // the mode comes next, and means nothing unless a file is made
+		return append([]unix.SockFilter{load(offArgs + 8*flags), jump(unix.BPF_JSET, creates, 1, 0), ret(retAllow)}, mode(flags+1)...)
+	}
+	rules := []callRule{
+		{unix.SYS_FCHMOD, mode(1)},
+		{unix.SYS_FCHMODAT, mode(2)},
+		{unix.SYS_FCHMODAT2, mode(2)},
+		{unix.SYS_MKNODAT, mode(2)},
+		{unix.SYS_OPENAT, open(2)},
+		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
+	}
+	for number, arg := range oldModes {
+		rules = append(rules, callRule{number, mode(arg)})
+	}
+	if oldOpen != 0 {
+		rules = append(rules, callRule{oldOpen, open(1)})
+	}
+	return rules
+}
+
+// noneOf allows a call unless one of these arguments is one of ids.
+func noneOf(ids []int, args ...uint32) []unix.SockFilter {
+	left := len(args) * (1 + len(ids)) // instructions until the verdicts
+	var code []unix.SockFilter
+	for _, arg := range args {
+		code = append(code, load(offArgs+8*arg))
+		left--
+		for _, id := range ids {
+			code = append(code, jump(unix.BPF_JEQ, uint32(id), uint8(left), 0))
+			left--
+		}
+	}
+	return append(code, ret(retAllow), ret(retDenied))
+}
+
+// A span is a run of allowed numbers, both ends included.
+type span struct{ first, last uint32 }
+
+// ranges joins sorted numbers into spans.
+func ranges(numbers []uint32) []span {
+	var out []span
+	for _, n := range numbers {
+		if k := len(out); k > 0 && out[k-1].last+1 >= n {
+			out[k-1].last = n
+			continue
+		}
+		out = append(out, span{n, n})
+	}
+	return out
+}
+
+// tree adds to a program what decides by halving whether the number, which is
+// loaded, is in a span.
+func tree(p []unix.SockFilter, spans []span) []unix.SockFilter {
+	if len(spans) == 1 {
+		s := spans[0]
+		return append(p,
+			jump(unix.BPF_JGE, s.first, 0, 2),
+			jump(unix.BPF_JGT, s.last, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		)
+	}
+	mid := len(spans) / 2
+	// A conditional jump reaches 255 instructions, an unconditional one all.
+	p = append(p, jump(unix.BPF_JGE, spans[mid].first, 0, 1), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
+	low := len(p)
+	p = tree(p, spans[:mid])
+	p[low-1].K = uint32(len(p) - low) // a program has a few hundred instructions
+	return tree(p, spans[mid:])
+}
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | op, Jt: yes, Jf: no, K: k}
+}
+
+func ret(verdict uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+}
+
+// installSeccomp puts the filter on the calling thread and what it starts.
+func installSeccomp(filter []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package guestd
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+)
+
+// stdioSocket is the name of the guest's socket, in the network namespace of the
+// container: there is nothing that could be put in its place while the guest
+// lives, and what it says is heard by those alone who begin with the token.
+const stdioSocket = "@croft-guest"
+
+// stdioMain is the guest whose host is reached through its engine.
+func stdioMain(dir string) int {
+	conn, err := takeStdio()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "croft-guest:", err)
+		return 1
+	}
+	g, err := startStdio(dir, conn)
+	return g.run(err, func(report []byte) error {
+		werr := guestproto.WriteMessage(conn, report)
+		if err == nil && werr == nil {
+			g.listen.(*doorman).admit(conn) // startStdio made it
+		}
+		return werr
+	})
+}
+
+// takeStdio takes standard input and output for the guest alone: no process of
+// the workload may have them.
+func takeStdio() (net.Conn, error) {
+	var ends [2]*os.File
+	for i := range ends {
+		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, fdFirst)
+		if err == nil {
+			err = unix.SetNonblock(fd, true) // so that closing it ends who reads
+		}
+		if err != nil {
+			return nil, setupError("take the standard streams", err)
+		}
+		ends[i] = os.NewFile(uintptr(fd), "stdio")
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, setupError("open "+os.DevNull, err)
+	}
+	defer unix.Close(null) //nolint:errcheck // it has two other numbers
+	for i := range ends {
+		if err := unix.Dup3(null, i, 0); err != nil {
+			return nil, setupError("take the standard streams", err)
+		}
+	}
+	return guestproto.AsConn(duplex{ends[0], ends[1]}), nil
+}
+
+// duplex is two files, one for each direction.
+type duplex struct{ in, out *os.File }
+
+func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
+func (d duplex) Write(p []byte) (int, error) { return d.out.Write(p) }
+func (d duplex) Close() error                { return errors.Join(d.in.Close(), d.out.Close()) }
+
+func startStdio(dir string, conn io.Reader) (*daemon, error) {
+	data, err := guestproto.ReadMessage(conn, maxConfig)
+	if err != nil {
+		return nil, setupError("read the configuration", err)
+	}
+	cfg, err := guestproto.DecodeConfig(data)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Token == "" {
+		return nil, setupError("serve", fmt.Errorf("the configuration has no token: %w", fault.InvalidArgument))
+	}
+	os.Clearenv()
+	// The workload is the same user. In a directory that it can't list it finds no
+	// name that was made up.
+	log := filepath.Join(dir, rand.Text())
+	if err := os.Mkdir(log, 0o700); err != nil {
+		return nil, setupError("make the directory of logs", err)
+	}
+	if len(cfg.Roots) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, guestproto.RootsName), cfg.Roots, 0o444); err != nil { // everyone inside reads it
+			return nil, setupError("write what programs trust", err)
+		}
+	}
+	cfg.Descriptors, cfg.Paths = map[string]int{}, map[string]string{"listen": stdioSocket}
+	if err := openDescriptor(cfg, "log", log, unix.O_DIRECTORY|unix.O_PATH); err != nil {
+		return nil, setupError("open the directory of logs", err)
+	}
+	return startInContainer(cfg)
+}
+
+// connectMain passes standard input and output on to the guest.
+func connectMain() int {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // the token passes through
+		return 1
+	}
+	conn, err := net.Dial("unix", stdioSocket) //nolint:noctx // it is there, or it is not
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "croft-guest:", err)
+		return 1
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		io.Copy(conn, os.Stdin) //nolint:errcheck // whoever is cut off knows
+		conn.Close()
+	})
+	both.Go(func() {
+		io.Copy(os.Stdout, conn) //nolint:errcheck // likewise
+		os.Exit(0)               // what is to be read has no reader any more
+	})
+	both.Wait()
+	return 0
+}

@@ -1,0 +1,123 @@
+package guestproto
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Encode writes the Config as a guest reads it.
+func (c *Config) Encode() ([]byte, error) {
+	data, err := proto.Marshal(toConfig(c))
+	if err != nil {
+		return nil, fmt.Errorf("guest: encode the configuration: %w: %w", fault.InvalidArgument, err)
+	}
+	return data, nil
+}
+
+// DecodeConfig reads what Encode wrote.
+func DecodeConfig(data []byte) (*Config, error) {
+	pb := new(guestpb.Config)
+	if err := proto.Unmarshal(data, pb); err != nil {
+		return nil, fmt.Errorf("guest: read the configuration: %w: %w", fault.Failed, err)
+	}
+	if pb.Protocol != Protocol {
+		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
+			pb.Protocol, Protocol, fault.Failed)
+	}
+	return fromConfig(pb), nil
+}
+
+func toConfig(c *Config) *guestpb.Config {
+	if c == nil {
+		return nil
+	}
+	return &guestpb.Config{
+		Protocol: Protocol, Version: c.Version, Workspace: c.Workspace, Level: string(c.Level), Root: []byte(c.Root),
+		NewRoot: []byte(c.NewRoot), Mounts: each(c.Mounts, toMount), Same: each(c.Same, toSame), Hostname: c.Hostname, Loopback: c.Loopback,
+		Uid: int64(c.UID), Gid: int64(c.GID), Env: toEnv(c.Env), Confine: toConfine(c.Confine), Groups: c.Groups, Limits: toLimits(c.Limits),
+		Descriptors: values(c.Descriptors, func(fd int) int64 { return int64(fd) }), Kernel: toKernel(c.Kernel),
+		Paths: values(c.Paths, func(path string) []byte { return []byte(path) }),
+		Relay: int64(c.Relay), Away: c.Away, Roots: c.Roots, LeaseNano: int64(c.Lease), RetainNano: int64(c.Retain), Subreaper: c.Subreaper,
+		Files: c.Files, ReadOnly: c.ReadOnly, Sync: c.Sync, Token: c.Token, Threads: int64(c.Threads), WatchDisk: c.WatchDisk,
+	}
+}
+
+func fromConfig(pb *guestpb.Config) *Config {
+	if pb == nil {
+		return nil
+	}
+	return &Config{
+		Version: pb.Version, Workspace: pb.Workspace, Level: driver.Isolation(pb.Level), Root: string(pb.Root),
+		NewRoot: string(pb.NewRoot), Mounts: each(pb.Mounts, fromMount), Same: each(pb.Same, fromSame), Hostname: pb.Hostname, Loopback: pb.Loopback,
+		UID: int(pb.Uid), GID: int(pb.Gid), Env: fromEnv(pb.Env), Confine: fromConfine(pb.Confine), Groups: pb.Groups, Limits: fromLimits(pb.Limits),
+		Descriptors: values(pb.Descriptors, func(fd int64) int { return int(fd) }), Kernel: fromKernel(pb.Kernel),
+		Paths: values(pb.Paths, func(path []byte) string { return string(path) }),
+		Relay: int(pb.Relay), Away: pb.Away, Roots: pb.Roots, Lease: time.Duration(pb.LeaseNano), Retain: time.Duration(pb.RetainNano), Subreaper: pb.Subreaper,
+		Files: pb.Files, ReadOnly: pb.ReadOnly, Sync: pb.Sync, Token: pb.Token, Threads: int(pb.Threads), WatchDisk: pb.WatchDisk,
+	}
+}
+
+func toKernel(k *Kernel) *guestpb.Kernel {
+	if k == nil {
+		return nil
+	}
+	return &guestpb.Kernel{Args: toBytes(k.Args), Bundle: []byte(k.Bundle), Inner: toConfig(k.Inner)}
+}
+
+func fromKernel(pb *guestpb.Kernel) *Kernel {
+	if pb == nil {
+		return nil
+	}
+	return &Kernel{Args: fromBytes(pb.Args), Bundle: string(pb.Bundle), Inner: fromConfig(pb.Inner)}
+}
+
+func toConfine(c Confine) *guestpb.Confine {
+	return &guestpb.Confine{NoNewPrivs: c.NoNewPrivs, DropCaps: c.DropCaps, Seccomp: c.Seccomp, NoNetwork: c.NoNetwork, NoSetId: c.NoSetID,
+		ReadWrite: toBytes(c.ReadWrite), ReadOnly: toBytes(c.ReadOnly)}
+}
+
+func fromConfine(pb *guestpb.Confine) Confine {
+	return Confine{NoNewPrivs: pb.GetNoNewPrivs(), DropCaps: pb.GetDropCaps(), Seccomp: pb.GetSeccomp(), NoNetwork: pb.GetNoNetwork(), NoSetID: pb.GetNoSetId(),
+		ReadWrite: fromBytes(pb.GetReadWrite()), ReadOnly: fromBytes(pb.GetReadOnly())}
+}
+
+func toSame(s Same) *guestpb.Same { return &guestpb.Same{Path: []byte(s.Path), File: s.File} }
+
+func fromSame(pb *guestpb.Same) Same { return Same{Path: string(pb.Path), File: pb.File} }
+
+func toMount(m Mount) *guestpb.Mount {
+	return &guestpb.Mount{Kind: string(m.Kind), Target: []byte(m.Target), Source: []byte(m.Source), Lower: toBytes(m.Lower), Upper: []byte(m.Upper),
+		Work: []byte(m.Work), Data: []byte(m.Data), ReadOnly: m.ReadOnly, NoExec: m.NoExec, Dev: m.Dev, Optional: m.Optional, Mode: m.Mode}
+}
+
+func fromMount(pb *guestpb.Mount) Mount {
+	return Mount{Kind: MountKind(pb.Kind), Target: string(pb.Target), Source: string(pb.Source), Lower: fromBytes(pb.Lower), Upper: string(pb.Upper),
+		Work: string(pb.Work), Data: string(pb.Data), ReadOnly: pb.ReadOnly, NoExec: pb.NoExec, Dev: pb.Dev, Optional: pb.Optional, Mode: pb.Mode}
+}
+
+// each converts a list; nil where it is empty.
+func each[A, B any](list []A, convert func(A) B) []B {
+	var out []B
+	for _, one := range list {
+		out = append(out, convert(one))
+	}
+	return out
+}
+
+// values converts the values of a map; nil where it is empty.
+func values[A, B any](table map[string]A, convert func(A) B) map[string]B {
+	if len(table) == 0 {
+		return nil
+	}
+	out := make(map[string]B, len(table))
+	for name, value := range table {
+		out[name] = convert(value)
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package guestproto
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// WriteMessage writes data after its length.
+func WriteMessage(w io.Writer, data []byte) error {
+	_, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)) // both are short
+	return err
+}
+
+// ReadMessage reads what writeMessage wrote, of at most so many bytes.
+func ReadMessage(r io.Reader, most uint32) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > most {
+		return nil, fmt.Errorf("a message of %d bytes: %w: at most %d are expected", n, fault.InvalidArgument, most)
+	}
+	data := make([]byte, n)
+	_, err := io.ReadFull(r, data)
+	return data, err
+}
+
+// AsConn makes a stream a connection, without addresses and deadlines: ttrpc uses
+// neither.
+func AsConn(s io.ReadWriteCloser) net.Conn {
+	if c, ok := s.(net.Conn); ok {
+		return c
+	}
+	return streamConn{s}
+}
+
+type streamConn struct{ io.ReadWriteCloser }
+
+// LocalAddr is for people.
+func (streamConn) LocalAddr() net.Addr { return streamAddr{} }
+
+// RemoteAddr is for people.
+func (streamConn) RemoteAddr() net.Addr { return streamAddr{} }
+
+// SetDeadline is not to be had.
+func (streamConn) SetDeadline(time.Time) error { return errors.ErrUnsupported }
+
+// SetReadDeadline is not to be had.
+func (streamConn) SetReadDeadline(time.Time) error { return errors.ErrUnsupported }
+
+// SetWriteDeadline is not to be had.
+func (streamConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
+
+type streamAddr struct{}
+
+// Network is for people.
+func (streamAddr) Network() string { return "stdio" }
+
+func (streamAddr) String() string { return "stdio" }
