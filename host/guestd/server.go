@@ -123,7 +123,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
-	res, err := s.shell.Run(process.Named(ctx, pb.Id), cmd)
+	res, err := s.shell.Run(process.WithSessionID(ctx, pb.Id), cmd)
 	return guestproto.ToResult(&res), err
 }
 

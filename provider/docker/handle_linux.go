@@ -59,7 +59,7 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
-	m := h.plot.Meta()
+	m := h.plot.State()
 	if rec := supervise.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
 		return nil, errPaused
 	}
@@ -242,7 +242,7 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 		}
 	}
-	at := proxies.Places{
+	at := proxies.Paths{
 		Socket:    h.p.ground.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
 		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
 	}
@@ -269,7 +269,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the container if it does not run as m says.
-func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.Meta) error {
+func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)

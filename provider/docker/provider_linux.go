@@ -27,7 +27,7 @@ type Provider struct {
 	cfg     Config
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
-	outlets *proxies.Outlets
+	outlets *proxies.Set
 	hooks   *supervise.Hooks // of the end of a guest: its container goes
 	ctx     context.Context  // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc

@@ -39,8 +39,8 @@ func (p *Provider) newOutlets() *proxies.Set {
 }
 
 // places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) proxies.Places {
-	return proxies.Places{
+func (p *Provider) places(id string) proxies.Paths {
+	return proxies.Paths{
 		Socket: p.ground.Path(id, egressName, guestproto.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
 }

@@ -189,7 +189,7 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 
 // note writes down what is about to be made for a guest, and what was found.
 func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
-	_, err := d.Update(ctx, false, func(m *wsdir.Meta) error {
+	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
 			return rec.Note(m)
 		}

@@ -137,7 +137,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 }
 
 // renew ends the guest if it does not run as m says.
-func (h *handle) renew(ctx context.Context, l *level, m *wsdir.Meta) error {
+func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
