@@ -32,16 +32,16 @@ type Client struct {
 	// is; nil, or "", is not known. It is set before the first call.
 	WhyLost func() driver.Cause
 
-	// Left returns, once the guest is gone, what a command has written until then,
+	// Salvage returns, once the guest is gone, what a command has written until then,
 	// by the id of its session and at most so many bytes of each stream. It is set
 	// before the first call; nil is not known. See LeftIn.
-	Left func(id string, most int64) driver.Result
+	Salvage func(id string, most int64) driver.Result
 
-	gone      chan struct{}  // closed when the connection is
-	lose      func()         // closes gone, once: the first call that sees the end of the connection says so
-	shut      atomic.Bool    // Shutdown was called: what is lost from then on was ended on purpose
-	relays    sync.WaitGroup // goroutines of Relay
-	closeOnce sync.Once
+	gone        chan struct{}  // closed when the connection is
+	markGone    func()         // closes gone, once: the first call that sees the end of the connection says so
+	endExpected atomic.Bool    // Shutdown was called: what is lost from then on was ended on purpose
+	relays      sync.WaitGroup // goroutines of Relay
+	closeOnce   sync.Once
 }
 
 // helloTimeout is ample for a guest that is up, which answers in microseconds, also
@@ -52,19 +52,19 @@ const helloTimeout = 30 * time.Second
 // Evicted if the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
-	c.lose = sync.OnceFunc(func() { close(c.gone) })
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
+	c.markGone = sync.OnceFunc(func() { close(c.gone) })
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.markGone))
 	c.svc, c.files, c.relay = guestpb.NewGuestClient(c.rpc), guestpb.NewFilesClient(c.rpc), guestpb.NewRelayClient(c.rpc)
-	if err := c.greet(ctx, version); err != nil {
+	if err := c.sayHello(ctx, version); err != nil {
 		c.Close() //nolint:errcheck // nothing is lost with it
 		return nil, err
 	}
 	return c, nil
 }
 
-// greet says hello. The call goes on for as long as the connection: it makes this
+// sayHello says hello. The call goes on for as long as the connection: it makes this
 // client an owner of the guest.
-func (c *Client) greet(ctx context.Context, version string) error {
+func (c *Client) sayHello(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	hello := new(guestpb.HelloResponse)
@@ -77,7 +77,7 @@ func (c *Client) greet(ctx context.Context, version string) error {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return c.broken("say hello", err)
+		return c.callError("say hello", err)
 	}
 	if hello.Version != version { // an older guest says so in a way of its own
 		return fmt.Errorf("guest of %s: it is of version %q, the host of %q: %w", c.workspace, guestproto.Truncate(hello.Version, 64), version, fault.Evicted)
@@ -98,22 +98,22 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Ends tells the client that the guest is about to be ended on purpose: what
+// ExpectEnd tells the client that the guest is about to be ended on purpose: what
 // ran in it then has the cause destroyed, not lost.
-func (c *Client) Ends() { c.shut.Store(true) }
+func (c *Client) ExpectEnd() { c.endExpected.Store(true) }
 
 // Shutdown ends the guest and all that runs in it.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c.Ends()
+	c.ExpectEnd()
 	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
-		return c.broken("shut down", err)
+		return c.callError("shut down", err)
 	}
 	return nil
 }
 
-// ready answers Evicted if the guest is known to be gone: nothing was sent.
-func (c *Client) ready() error {
+// checkConnected answers Evicted if the guest is known to be gone: nothing was sent.
+func (c *Client) checkConnected() error {
 	select {
 	case <-c.gone:
 		return fmt.Errorf("guest of %s is gone: %w", c.workspace, fault.Evicted)
@@ -122,15 +122,15 @@ func (c *Client) ready() error {
 	}
 }
 
-// broken classifies the error of a call: that which the guest answered with, or that
+// callError classifies the error of a call: that which the guest answered with, or that
 // of a call that did not come back. Whether the latter had an effect is not known, so
 // it is not Evicted.
-func (c *Client) broken(what string, err error) error {
+func (c *Client) callError(what string, err error) error {
 	if told := guestproto.FromStatus(err); told != nil {
 		return told
 	}
-	if closed(err) {
-		c.lose()
+	if isClosed(err) {
+		c.markGone()
 	}
 	if code := fault.Of(err); code == fault.Canceled || code == fault.DeadlineExceeded {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
@@ -145,76 +145,76 @@ func (c *Client) broken(what string, err error) error {
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
 
-// closed reports whether an error says that the connection has ended.
-func closed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
+// isClosed reports whether an error says that the connection has ended.
+func isClosed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
 
-// nonsense is the error for what no honest guest answers.
-func (c *Client) nonsense(what string) error {
+// invalidAnswer is the error for what no honest guest answers.
+func (c *Client) invalidAnswer(what string) error {
 	return fmt.Errorf("guest of %s: %s: it answered nonsense: %w", c.workspace, what, fault.Unavailable)
 }
 
 // Shell returns the module that runs processes in the guest.
 func (c *Client) Shell() *driver.Shell {
-	return &driver.Shell{Starter: starter{c}, Run: c.run, Sessions: c.sessions, Attach: c.attach}
+	return &driver.Shell{Starter: sessionStarter{c}, Run: c.runCommand, Sessions: c.listSessions, Attach: c.attachSession}
 }
 
-type starter struct{ c *Client }
+type sessionStarter struct{ c *Client }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	sess, err := s.c.start(ctx, cmd)
+func (s sessionStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	sess, err := s.c.startSession(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return sess.module(), nil
+	return sess.driverSession(), nil
 }
 
-// run runs a command in the foreground. What one message does not hold of the
+// runCommand runs a command in the foreground. What one message does not hold of the
 // output is read from the log.
-func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+func (c *Client) runCommand(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	most := cmd.MaxOutput
 	cmd.MaxOutput = min(most, guestproto.MaxStream)
-	res, err := c.runSmall(ctx, cmd, most)
+	res, err := c.runInOneCall(ctx, cmd, most)
 	if err == nil && most > guestproto.MaxStream && res.Session != "" && res.StdoutDropped+res.StderrDropped > 0 {
-		(&session{c: c, id: res.Session}).enlarge(context.WithoutCancel(ctx), &res, most)
+		(&session{c: c, id: res.Session}).fillFromLogs(context.WithoutCancel(ctx), &res, most)
 	}
 	return res, err
 }
 
-// runSmall runs a command in one call where it needs no more. most is what the
+// runInOneCall runs a command in one call where it needs no more. most is what the
 // caller wants of the output of one that is lost.
-func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
+func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, err
 	}
-	small, more, err := firstInput(cmd.Stdin)
+	small, more, err := readFirstInput(cmd.Stdin)
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
 	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
 		return c.runSession(ctx, cmd, small, more, most)
 	}
-	if err := c.ready(); err != nil {
+	if err := c.checkConnected(); err != nil {
 		return driver.Result{}, err
 	}
 	pb := guestproto.ToCommand(&cmd)
 	pb.Stdin = small
-	call, end := outlive(ctx)
+	call, end := graceContext(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, func() { c.cancel(call, pb.Id) })()
+	defer context.AfterFunc(ctx, func() { c.cancelCommand(call, pb.Id) })()
 	res, err := c.svc.Run(call, pb)
 	if call.Err() != nil { // it was told to end the command, and does not answer
-		return c.left(pb.Id, most), nil
+		return c.salvagedResult(pb.Id, most), nil
 	}
 	if err != nil {
-		return c.lost(err, pb.Id, most)
+		return c.resultOfFailedCall(err, pb.Id, most)
 	}
-	return c.checked(res)
+	return c.checkResult(res)
 }
 
-// outlive returns the context of a call about a command that ends with ctx. It lasts
+// graceContext returns the context of a call about a command that ends with ctx. It lasts
 // for a while longer, in which the guest answers with what there is. The caller calls
 // end.
-func outlive(ctx context.Context) (call context.Context, end func()) {
+func graceContext(ctx context.Context) (call context.Context, end func()) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
@@ -233,10 +233,10 @@ func outlive(ctx context.Context) (call context.Context, end func()) {
 // has not started yet.
 const cancelEvery = 10 * time.Millisecond
 
-// cancel tells the guest to end a command, again until it has come to it or call,
+// cancelCommand tells the guest to end a command, again until it has come to it or call,
 // which waits for the command, is over: ttrpc does not keep calls in order. A guest
 // that can't be told ends the command when the connection ends.
-func (c *Client) cancel(call context.Context, id string) {
+func (c *Client) cancelCommand(call context.Context, id string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(call), cancelTime)
 	defer done()
 	for {
@@ -256,29 +256,29 @@ func (c *Client) cancel(call context.Context, id string) {
 // ample on a machine under load. One that takes longer is not waited for.
 var cancelTime = 30 * time.Second // tests have less
 
-// lost is the result of a command whose guest died: it may have run, wholly or
+// resultOfFailedCall is the result of a command whose guest died: it may have run, wholly or
 // in part, and is never run again. What it wrote until then is in its log.
-func (c *Client) lost(err error, id string, most int64) (driver.Result, error) {
-	if !closed(err) {
-		return driver.Result{}, c.broken("run", err)
+func (c *Client) resultOfFailedCall(err error, id string, most int64) (driver.Result, error) {
+	if !isClosed(err) {
+		return driver.Result{}, c.callError("run", err)
 	}
-	c.lose()
-	return c.left(id, most), nil
+	c.markGone()
+	return c.salvagedResult(id, most), nil
 }
 
-// left is the result of a command that the guest tells nothing of any more.
-func (c *Client) left(id string, most int64) driver.Result {
+// salvagedResult is the result of a command that the guest tells nothing of any more.
+func (c *Client) salvagedResult(id string, most int64) driver.Result {
 	res := driver.Result{}
-	if c.Left != nil {
-		res = c.Left(id, most)
+	if c.Salvage != nil {
+		res = c.Salvage(id, most)
 	}
-	res.ExitCode, res.Cause = -1, c.loss()
+	res.ExitCode, res.Cause = -1, c.lossCause()
 	return res
 }
 
-// loss is why a command is lost.
-func (c *Client) loss() driver.Cause {
-	if c.shut.Load() {
+// lossCause is why a command is lost.
+func (c *Client) lossCause() driver.Cause {
+	if c.endExpected.Load() {
 		return driver.CauseDestroyed
 	}
 	if c.WhyLost != nil {
@@ -289,18 +289,18 @@ func (c *Client) loss() driver.Cause {
 	return driver.CauseLost
 }
 
-// checked refuses a result that no honest guest gives.
-func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
+// checkResult refuses a result that no honest guest gives.
+func (c *Client) checkResult(pb *guestpb.Result) (driver.Result, error) {
 	if len(pb.Stdout) > guestproto.MaxStream+4096 || len(pb.Stderr) > guestproto.MaxStream+4096 {
-		return driver.Result{}, c.nonsense("run")
+		return driver.Result{}, c.invalidAnswer("run")
 	}
 	return *guestproto.FromResult(pb), nil
 }
 
-// firstInput reads what fits into one message, and says whether there is more.
+// readFirstInput reads what fits into one message, and says whether there is more.
 // Only what is in memory is read: anything else could wait for somebody, who
 // perhaps waits for the command.
-func firstInput(r io.Reader) (data []byte, more bool, err error) {
+func readFirstInput(r io.Reader) (data []byte, more bool, err error) {
 	if r == nil {
 		return nil, false, nil
 	}
@@ -318,14 +318,14 @@ func firstInput(r io.Reader) (data []byte, more bool, err error) {
 	return nil, false, err
 }
 
-// sessions lists the sessions.
-func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
-	if err := c.ready(); err != nil {
+// listSessions lists the sessions.
+func (c *Client) listSessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	if err := c.checkConnected(); err != nil {
 		return nil, err
 	}
 	resp, err := c.svc.Sessions(ctx, &guestpb.Empty{})
 	if err != nil {
-		return nil, c.broken("list sessions", err)
+		return nil, c.callError("list sessions", err)
 	}
 	var list []driver.SessionInfo
 	for _, pb := range resp.Sessions {
@@ -334,11 +334,11 @@ func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	return list, nil
 }
 
-// attach returns a session by its id.
-func (c *Client) attach(ctx context.Context, id string) (*driver.Session, error) {
+// attachSession returns a session by its id.
+func (c *Client) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	s := &session{c: c, id: id}
 	if _, err := s.State(ctx); err != nil {
 		return nil, err
 	}
-	return s.module(), nil
+	return s.driverSession(), nil
 }

@@ -21,33 +21,33 @@ func (c *Client) Files() *driver.FS {
 	return c.Changes(&driver.FS{
 		Files: remoteFiles{c},
 		List: func(ctx context.Context, name string, opts *driver.ListOptions) (res driver.Listing, err error) {
-			err = c.file(ctx, "list", name, opts.After, opts, &res)
-			return res, c.proper("list", err, res.Entries)
+			err = c.fileCall(ctx, "list", name, opts.After, opts, &res)
+			return res, c.checkPaths("list", err, res.Entries)
 		},
 		Glob: func(ctx context.Context, pattern string, opts *driver.GlobOptions) (res driver.GlobResult, err error) {
-			err = c.file(ctx, "glob", opts.Path, pattern, opts, &res)
-			return res, c.proper("glob", err, res.Entries)
+			err = c.fileCall(ctx, "glob", opts.Path, pattern, opts, &res)
+			return res, c.checkPaths("glob", err, res.Entries)
 		},
 		Grep: func(ctx context.Context, pattern string, opts *driver.GrepOptions) (res driver.GrepResult, err error) {
-			err = c.file(ctx, "grep", opts.Path, pattern, opts, &res)
+			err = c.fileCall(ctx, "grep", opts.Path, pattern, opts, &res)
 			if err == nil && slices.ContainsFunc(res.Matches, func(m driver.Match) bool { return !driver.ValidName(m.Path) }) {
-				err = c.nonsense("grep")
+				err = c.invalidAnswer("grep")
 			}
 			return res, err
 		},
 		Digest: func(ctx context.Context, name string) (sum string, err error) {
-			err = c.file(ctx, "digest", name, "", nil, &sum)
+			err = c.fileCall(ctx, "digest", name, "", nil, &sum)
 			return sum, err
 		},
-		Watch: c.watch,
+		Watch: c.watchFiles,
 	})
 }
 
-// proper refuses entries whose paths are none of the workspace: whoever copies them
+// checkPaths refuses entries whose paths are none of the workspace: whoever copies them
 // to this host uses them as names.
-func (c *Client) proper(what string, err error, infos []driver.Info) error {
+func (c *Client) checkPaths(what string, err error, infos []driver.Info) error {
 	if err == nil && slices.ContainsFunc(infos, func(i driver.Info) bool { return !driver.ValidName(i.Path) }) {
-		return c.nonsense(what)
+		return c.invalidAnswer(what)
 	}
 	return err
 }
@@ -58,23 +58,23 @@ type remoteFiles struct{ c *Client }
 var _ driver.Files = remoteFiles{}
 
 func (f remoteFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (info driver.Info, err error) {
-	err = f.c.file(ctx, "stat", name, "", opts, &info)
+	err = f.c.fileCall(ctx, "stat", name, "", opts, &info)
 	return info, err
 }
 
 // ReadDir asks for a directory that is too large for one answer page by page.
 func (f remoteFiles) ReadDir(ctx context.Context, name string) (infos []driver.Info, err error) {
-	err = f.c.file(ctx, "readdir", name, "", nil, &infos)
+	err = f.c.fileCall(ctx, "readdir", name, "", nil, &infos)
 	if fault.Of(err) != fault.ResourceExhausted {
-		return infos, f.c.proper("list", err, infos)
+		return infos, f.c.checkPaths("list", err, infos)
 	}
 	infos = nil
 	for opts := (driver.ListOptions{Depth: 1, Limit: dirPage}); ; {
 		var page driver.Listing
-		if err := f.c.file(ctx, "list", name, opts.After, &opts, &page); err != nil {
+		if err := f.c.fileCall(ctx, "list", name, opts.After, &opts, &page); err != nil {
 			return nil, err
 		}
-		if err := f.c.proper("list", nil, page.Entries); err != nil {
+		if err := f.c.checkPaths("list", nil, page.Entries); err != nil {
 			return nil, err
 		}
 		infos = append(infos, page.Entries...)
@@ -82,7 +82,7 @@ func (f remoteFiles) ReadDir(ctx context.Context, name string) (infos []driver.I
 			return infos, nil
 		}
 		if page.Next == opts.After {
-			return nil, f.c.nonsense("list a directory")
+			return nil, f.c.invalidAnswer("list a directory")
 		}
 		opts.After = page.Next
 	}
@@ -106,16 +106,16 @@ func (f remoteFiles) Remove(ctx context.Context, name string, opts *driver.Remov
 
 // Read opens a file and brings its first piece along: most have no second one.
 func (f remoteFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	if err := f.c.mayCall(ctx); err != nil {
+	if err := f.c.checkCallable(ctx); err != nil {
 		return nil, driver.Info{}, err
 	}
 	resp, err := f.c.files.Read(ctx, &guestpb.FileReadRequest{Name: []byte(name), Offset: opts.Offset, Limit: opts.Limit})
 	if err != nil {
-		return nil, driver.Info{}, f.c.broken("read", err)
+		return nil, driver.Info{}, f.c.callError("read", err)
 	}
 	var info driver.Info
 	if json.Unmarshal(resp.Info, &info) != nil || len(resp.Data) > guestproto.MaxChunk {
-		return nil, driver.Info{}, f.c.nonsense("read")
+		return nil, driver.Info{}, f.c.invalidAnswer("read")
 	}
 	return &remoteBody{c: f.c, ctx: ctx, handle: resp.Handle, data: resp.Data, eof: resp.Eof}, info, nil
 }
@@ -139,7 +139,7 @@ func (b *remoteBody) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	if len(b.data) == 0 && !b.eof {
-		if err := b.more(); err != nil {
+		if err := b.readChunk(); err != nil {
 			return 0, err
 		}
 	}
@@ -151,14 +151,14 @@ func (b *remoteBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (b *remoteBody) more() error {
+func (b *remoteBody) readChunk() error {
 	resp, err := b.c.files.Read(b.ctx, &guestpb.FileReadRequest{Handle: b.handle})
 	if err != nil {
 		b.eof = guestproto.FromStatus(err) != nil // the guest has closed it
-		return b.c.broken("read", err)
+		return b.c.callError("read", err)
 	}
 	if len(resp.Data) > guestproto.MaxChunk || len(resp.Data) == 0 && !resp.Eof {
-		return b.c.nonsense("read")
+		return b.c.invalidAnswer("read")
 	}
 	b.data, b.eof = resp.Data, resp.Eof
 	return nil
@@ -170,16 +170,16 @@ func (b *remoteBody) Close() error {
 		return nil
 	}
 	b.closed = true
-	if !b.eof && b.c.ready() == nil {
+	if !b.eof && b.c.checkConnected() == nil {
 		//nolint:errcheck // a guest that is gone has closed it as well
 		b.c.files.Read(context.WithoutCancel(b.ctx), &guestpb.FileReadRequest{Handle: b.handle, Close: true})
 	}
 	return nil
 }
 
-// watch watches files inside.
-func (c *Client) watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	if err := c.mayCall(ctx); err != nil {
+// watchFiles watches files inside.
+func (c *Client) watchFiles(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
+	if err := c.checkCallable(ctx); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(opts)
@@ -188,12 +188,12 @@ func (c *Client) watch(ctx context.Context, name string, opts *driver.WatchOptio
 	}
 	resp, err := c.files.Watch(ctx, &guestpb.WatchRequest{Name: []byte(name), Options: data})
 	if err != nil {
-		return nil, c.broken("watch", err)
+		return nil, c.callError("watch", err)
 	}
 	if resp.Id == "" {
-		return nil, c.nonsense("watch")
+		return nil, c.invalidAnswer("watch")
 	}
-	w := &remoteWatcher{c: c, id: resp.Id, turn: make(chan struct{}, 1)}
+	w := &remoteWatcher{c: c, id: resp.Id, sem: make(chan struct{}, 1)}
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	return w, nil
 }
@@ -205,7 +205,7 @@ type remoteWatcher struct {
 	life context.Context // until Close
 	end  context.CancelFunc
 
-	turn chan struct{}   // held by who uses the field below
+	sem  chan struct{}   // held by who uses the field below
 	next chan watchReply // of the call that is under way; nil is none
 }
 
@@ -218,8 +218,8 @@ type watchReply struct {
 // call goes on, and what it answers is for the next one.
 func (w *remoteWatcher) Next(ctx context.Context) (driver.Changes, error) {
 	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
+	case w.sem <- struct{}{}:
+		defer func() { <-w.sem }()
 	case <-ctx.Done():
 		return driver.Changes{}, ctx.Err()
 	}
@@ -240,20 +240,20 @@ func (w *remoteWatcher) Next(ctx context.Context) (driver.Changes, error) {
 		return driver.Changes{}, io.EOF
 	case r := <-w.next:
 		w.next = nil
-		return w.batch(r.resp, r.err)
+		return w.decodeBatch(r.resp, r.err)
 	}
 }
 
-func (w *remoteWatcher) batch(resp *guestpb.WatchResponse, err error) (driver.Changes, error) {
+func (w *remoteWatcher) decodeBatch(resp *guestpb.WatchResponse, err error) (driver.Changes, error) {
 	switch {
-	case w.life.Err() != nil, err == nil && resp.Eof, err != nil && closed(err):
+	case w.life.Err() != nil, err == nil && resp.Eof, err != nil && isClosed(err):
 		return driver.Changes{}, io.EOF
 	case err != nil:
-		return driver.Changes{}, w.c.broken("watch", err)
+		return driver.Changes{}, w.c.callError("watch", err)
 	}
 	var batch driver.Changes
 	if json.Unmarshal(resp.Changes, &batch) != nil || slices.ContainsFunc(batch.Changes, func(c driver.Change) bool { return !driver.ValidName(c.Path) }) {
-		return driver.Changes{}, w.c.nonsense("watch")
+		return driver.Changes{}, w.c.invalidAnswer("watch")
 	}
 	return batch, nil
 }
@@ -263,7 +263,7 @@ func (w *remoteWatcher) Close() error {
 	if w.life.Err() != nil {
 		return nil
 	}
-	if w.c.ready() == nil {
+	if w.c.checkConnected() == nil {
 		//nolint:errcheck // a guest that is gone watches nothing
 		w.c.files.WatchClose(w.life, &guestpb.WatchRequest{Id: w.id})
 	}

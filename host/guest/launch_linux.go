@@ -26,7 +26,7 @@ import (
 type Launch struct {
 	Binary string            // path of croft-guest
 	Config guestproto.Config // Descriptors is filled from Files
-	Files  []Named           // what the guest is given
+	Files  []NamedFile       // what the guest is given
 
 	// Sys makes the namespaces; nil is none.
 	Sys *syscall.SysProcAttr
@@ -45,12 +45,12 @@ type Launch struct {
 	// it has its Config: an error ends it. nil is nothing.
 	Started func(pid int) error
 
-	// HandOff asks for a descriptor of the workspace as the guest sees it.
-	HandOff bool
+	// SendRoot asks for a descriptor of the workspace as the guest sees it.
+	SendRoot bool
 }
 
-// Named is a file that the guest knows by a name.
-type Named struct {
+// NamedFile is a file that the guest knows by a name.
+type NamedFile struct {
 	Name string
 	File *os.File
 }
@@ -73,24 +73,24 @@ const launchTimeout = 60 * time.Second
 func (l *Launch) Start(ctx context.Context) (*Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
-	s := &starting{launch: l}
-	defer s.release()
-	if err := s.open(); err != nil {
+	s := &launchState{launch: l}
+	defer s.closeAll()
+	if err := s.openDescriptors(); err != nil {
 		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
 	}
-	r, err := s.start()
+	r, err := s.startProcess()
 	if err != nil {
 		return nil, fmt.Errorf("guest: start %s: %w: %w", l.Binary, fault.Failed, err)
 	}
-	if err := s.finish(ctx, r); err != nil {
-		r.kill()
+	if err := s.handshake(ctx, r); err != nil {
+		r.Kill()
 		return nil, err
 	}
 	return r, nil
 }
 
-// starting holds what is open while a guest starts.
-type starting struct {
+// launchState holds what is open while a guest starts.
+type launchState struct {
 	launch *Launch
 	close  []io.Closer
 	extra  []*os.File // from descriptor 3 on
@@ -102,7 +102,7 @@ type starting struct {
 	stream  net.Conn // ours, unless it listens
 }
 
-func (s *starting) release() {
+func (s *launchState) closeAll() {
 	if s.stream != nil {
 		s.stream.Close()
 	}
@@ -111,15 +111,15 @@ func (s *starting) release() {
 	}
 }
 
-// give makes f the guest's next descriptor.
-func (s *starting) give(name string, f *os.File) {
+// addDescriptor makes f the guest's next descriptor.
+func (s *launchState) addDescriptor(name string, f *os.File) {
 	s.extra = append(s.extra, f)
 	if name != "" {
 		s.launch.Config.Descriptors[name] = 2 + len(s.extra)
 	}
 }
 
-func (s *starting) open() error {
+func (s *launchState) openDescriptors() error {
 	s.launch.Config.Descriptors = map[string]int{}
 	configR, configW, err := os.Pipe()
 	if err != nil {
@@ -132,26 +132,26 @@ func (s *starting) open() error {
 	}
 	s.close = append(s.close, reportR, reportW)
 	s.config, s.report = configW, reportR
-	s.give("", configR)
-	s.give("", reportW)
+	s.addDescriptor("", configR)
+	s.addDescriptor("", reportW)
 	for _, f := range s.launch.Files {
-		s.give(f.Name, f.File)
+		s.addDescriptor(f.Name, f.File)
 	}
-	if s.launch.HandOff {
-		if s.handoff, err = s.giveSocket("handoff"); err != nil {
+	if s.launch.SendRoot {
+		if s.handoff, err = s.addSocketPair("handoff"); err != nil {
 			return err
 		}
 	}
 	if err := s.openProgram(); err != nil {
 		return err
 	}
-	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
-		return s.listen()
+	if s.launch.Socket != "" && s.launch.Config.GVisor == nil {
+		return s.addListener()
 	}
 	if s.launch.Socket != "" {
 		return nil
 	}
-	ours, err := s.giveSocket("stream")
+	ours, err := s.addSocketPair("stream")
 	if err != nil {
 		return err
 	}
@@ -159,21 +159,21 @@ func (s *starting) open() error {
 	return err
 }
 
-// giveSocket gives the guest one end of a socket pair, and returns the other.
-func (s *starting) giveSocket(name string) (ours *os.File, err error) {
+// addSocketPair gives the guest one end of a socket pair, and returns the other.
+func (s *launchState) addSocketPair(name string) (ours *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	s.close = append(s.close, ours, theirs)
-	s.give(name, theirs)
+	s.addDescriptor(name, theirs)
 	return ours, nil
 }
 
 // openProgram makes the guest run from a descriptor: where it is need not be
 // reachable for the user that it becomes.
-func (s *starting) openProgram() error {
+func (s *launchState) openProgram() error {
 	s.program = s.launch.Binary
 	if s.launch.Wrap != nil {
 		return nil
@@ -183,12 +183,12 @@ func (s *starting) openProgram() error {
 		return err
 	}
 	s.close = append(s.close, f)
-	s.give("program", f)
+	s.addDescriptor("program", f)
 	s.program = fmt.Sprintf("/proc/self/fd/%d", s.launch.Config.Descriptors["program"])
 	return nil
 }
 
-func (s *starting) listen() error {
+func (s *launchState) addListener() error {
 	if err := os.Remove(s.launch.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *starting) listen() error {
 		return err
 	}
 	s.close = append(s.close, f)
-	s.give("listen", f)
+	s.addDescriptor("listen", f)
 	return os.Chmod(s.launch.Socket, 0o600)
 }
 
@@ -222,9 +222,9 @@ func shortPath(socket string) (path string, release func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { dir.Close() }, nil
 }
 
-// dial connects to a guest, which knows its hosts by a token; "" is one that does
+// dialSocket connects to a guest, which knows its hosts by a token; "" is one that does
 // not ask for any.
-func dial(ctx context.Context, socket, token string) (net.Conn, error) {
+func dialSocket(ctx context.Context, socket, token string) (net.Conn, error) {
 	path, release, err := shortPath(socket)
 	if err != nil {
 		return nil, err
@@ -241,11 +241,11 @@ func dial(ctx context.Context, socket, token string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Serving is the configuration of the guest that serves, which is the inner one
+// ServingConfig is the configuration of the guest that serves, which is the inner one
 // where there is a Kernel.
-func (l *Launch) Serving() *guestproto.Config {
-	if l.Config.Kernel != nil && l.Config.Kernel.Inner != nil {
-		return l.Config.Kernel.Inner
+func (l *Launch) ServingConfig() *guestproto.Config {
+	if l.Config.GVisor != nil && l.Config.GVisor.Inner != nil {
+		return l.Config.GVisor.Inner
 	}
 	return &l.Config
 }
@@ -254,7 +254,7 @@ func (l *Launch) Serving() *guestproto.Config {
 // processor is enough for what it does, and others have the rest.
 var guestEnv = []string{"GOMAXPROCS=1"}
 
-func (s *starting) start() (*Running, error) {
+func (s *launchState) startProcess() (*Running, error) {
 	argv := []string{s.program}
 	if s.launch.Wrap != nil {
 		argv = s.launch.Wrap(argv)
@@ -272,8 +272,8 @@ func (s *starting) start() (*Running, error) {
 	return r, nil
 }
 
-// finish sends the Config, hears how the start went, and connects.
-func (s *starting) finish(ctx context.Context, r *Running) error {
+// handshake sends the Config, hears how the start went, and connects.
+func (s *launchState) handshake(ctx context.Context, r *Running) error {
 	// The guest has its own copies now. With ours closed, the report ends when
 	// the guest does.
 	for _, f := range s.extra[:2] {
@@ -293,23 +293,23 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	_, werr := s.config.Write(config)
 	s.config.Close()
 	said, err := readReport(s.report)
-	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
+	if err := reportError(ctx, r, said, errors.Join(werr, err)); err != nil {
 		return err
 	}
 	if s.handoff != nil {
-		if r.Root, err = receive(s.handoff); err != nil {
+		if r.Root, err = receiveDescriptor(s.handoff); err != nil {
 			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
 		}
 	}
-	return s.connect(ctx, r)
+	return s.connectClient(ctx, r)
 }
 
-// connect gives a guest that has started its client.
-func (s *starting) connect(ctx context.Context, r *Running) (err error) {
+// connectClient gives a guest that has started its client.
+func (s *launchState) connectClient(ctx context.Context, r *Running) (err error) {
 	conn := s.stream
 	s.stream = nil // the client has it
 	if s.launch.Socket != "" {
-		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
+		if conn, err = dialSocket(ctx, s.launch.Socket, s.launch.ServingConfig().Token); err != nil {
 			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
 		}
 	}
@@ -335,8 +335,8 @@ func readReport(r io.Reader) ([]byte, error) {
 	return said, nil
 }
 
-// heard turns what the guest said of its start into an error.
-func heard(ctx context.Context, r *Running, said []byte, err error) error {
+// reportError turns what the guest said of its start into an error.
+func reportError(ctx context.Context, r *Running, said []byte, err error) error {
 	if string(said) == "ok" {
 		return nil
 	}
@@ -355,8 +355,8 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
 }
 
-// receive takes the one descriptor that the guest hands out.
-func receive(sock *os.File) (*os.File, error) {
+// receiveDescriptor takes the one descriptor that the guest hands out.
+func receiveDescriptor(sock *os.File) (*os.File, error) {
 	conn, err := net.FileConn(sock)
 	if err != nil {
 		return nil, err
@@ -392,15 +392,12 @@ func (r *Running) End(ctx context.Context) error {
 	case <-time.After(5 * time.Second):
 	case <-ctx.Done():
 	}
-	r.kill()
+	r.Kill()
 	return nil
 }
 
 // Kill ends the guest at once, with all that runs in it, and waits for it.
-func (r *Running) Kill() { r.kill() }
-
-// kill is Kill.
-func (r *Running) kill() {
+func (r *Running) Kill() {
 	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
 	<-r.waited
 	if r.Client != nil {
@@ -414,7 +411,7 @@ func (r *Running) kill() {
 // Dial attaches to a guest that another process started, and that wants to hear
 // token first; "" is none.
 func Dial(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
-	conn, err := dial(ctx, socket, token)
+	conn, err := dialSocket(ctx, socket, token)
 	if err != nil {
 		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
 	}
@@ -423,7 +420,7 @@ func Dial(ctx context.Context, socket, token, version, workspace string) (*Clien
 
 // Stop asks the guest that listens at socket, of whatever version, to end.
 func Stop(ctx context.Context, socket, token string) error {
-	conn, err := dial(ctx, socket, token)
+	conn, err := dialSocket(ctx, socket, token)
 	if err != nil {
 		return err
 	}

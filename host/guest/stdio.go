@@ -21,17 +21,17 @@ import (
 // maxReport is far more than any report needs.
 const maxReport = 64 << 10
 
-// Converse tells a guest at the other end of its standard input and output what it
+// StartStdio tells a guest at the other end of its standard input and output what it
 // is, and speaks to it there as soon as it serves. It takes conn over.
-func Converse(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
-	c, err := converse(ctx, conn, cfg)
+func StartStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
+	c, err := startStdio(ctx, conn, cfg)
 	if err != nil {
 		conn.Close()
 	}
 	return c, err
 }
 
-func converse(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
+func startStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
 	data, err := cfg.Encode()
 	if err != nil {
 		return nil, err
@@ -49,18 +49,18 @@ func converse(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Confi
 	case err != nil:
 		return nil, fmt.Errorf("guest: it ended before it could serve: %w: %w", fault.Unavailable, err)
 	case string(data) == "ok":
-		return NewClient(ctx, guestproto.AsConn(conn), cfg.Version, cfg.Workspace)
+		return NewClient(ctx, guestproto.NewConn(conn), cfg.Version, cfg.Workspace)
 	case json.Unmarshal(data, &w) == nil && w.Code != "":
 		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, w.Err())
 	}
 	return nil, fmt.Errorf("guest: start: %w: it said %q", fault.Failed, data)
 }
 
-// Reach speaks to a guest through a program of ConnectVerb, at the other end of its
+// DialStdio speaks to a guest through a program of ConnectVerb, at the other end of its
 // standard input and output. It takes conn over.
-func Reach(ctx context.Context, conn io.ReadWriteCloser, token, version, workspace string) (*Client, error) {
+func DialStdio(ctx context.Context, conn io.ReadWriteCloser, token, version, workspace string) (*Client, error) {
 	if _, err := io.WriteString(conn, token); err != nil {
 		return nil, errors.Join(fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err), conn.Close())
 	}
-	return NewClient(ctx, guestproto.AsConn(conn), version, workspace)
+	return NewClient(ctx, guestproto.NewConn(conn), version, workspace)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// confine turns the calling OS thread, and all that is started from it, into
+// confineThread turns the calling OS thread, and all that is started from it, into
 // the workload. The thread must be locked, and is good for nothing else
 // afterwards. Every step is of the thread alone: the guest's other threads keep
 // what they need to hold the fence up. The order matters: what needs a right
 // comes before the right is given up, and the filter, which forbids most of
 // these calls, comes last.
-func confine(cfg *guestproto.Config) error {
+func confineThread(cfg *guestproto.Config) error {
 	for _, name := range cfg.Groups {
 		if err := joinGroup(cfg.Descriptors[name]); err != nil {
 			return setupError("join the limit group "+name, err)
@@ -32,11 +32,11 @@ func confine(cfg *guestproto.Config) error {
 		}
 	}
 	if cfg.Confine.DropCaps {
-		if err := dropBounding(); err != nil {
+		if err := dropBoundingSet(); err != nil {
 			return setupError("empty the bounding set", err)
 		}
 	}
-	if err := becomeUser(cfg.UID, cfg.GID); err != nil {
+	if err := setThreadUser(cfg.UID, cfg.GID); err != nil {
 		return setupError(fmt.Sprintf("become user %d", cfg.UID), err)
 	}
 	if cfg.Confine.DropCaps {
@@ -45,14 +45,14 @@ func confine(cfg *guestproto.Config) error {
 		}
 	}
 	if usesLandlock(cfg.Confine) {
-		if err := landlock(descriptorPaths(cfg, cfg.Confine.ReadWrite), descriptorPaths(cfg, cfg.Confine.ReadOnly)); err != nil {
+		if err := applyLandlock(descriptorPaths(cfg, cfg.Confine.ReadWrite), descriptorPaths(cfg, cfg.Confine.ReadOnly)); err != nil {
 			return setupError("restrict paths with Landlock", err)
 		}
 	}
 	if cfg.Confine.Seccomp {
-		filter, err := seccompFilter(filter{
+		filter, err := seccompFilter(filterOptions{
 			noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
-			mortal: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
+			killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
 		})
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func joinGroup(fd int) error {
 // capLast is beyond the last capability that any kernel has today.
 const capLast = 63
 
-func dropBounding() error {
+func dropBoundingSet() error {
 	for c := uintptr(0); c <= capLast; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
@@ -114,9 +114,9 @@ func dropBounding() error {
 	return nil
 }
 
-// becomeUser changes the ids of this thread alone, which package syscall
+// setThreadUser changes the ids of this thread alone, which package syscall
 // would change for all of them.
-func becomeUser(uid, gid int) error {
+func setThreadUser(uid, gid int) error {
 	if uid < 0 {
 		return nil
 	}
@@ -157,8 +157,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// handled returns what a kernel with the given ABI can restrict.
-func handled(abi int) unix.LandlockRulesetAttr {
+// landlockRights returns what a kernel with the given ABI can restrict.
+func landlockRights(abi int) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: 1<<13 - 1} // ABI 1
 	if abi >= 2 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
@@ -175,15 +175,15 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return attr
 }
 
-// landlock restricts the calling thread to the given paths; those that do not
+// applyLandlock restricts the calling thread to the given paths; those that do not
 // exist are left out. It makes the three calls itself, because libraries for it
 // restrict the whole process, and here the guest must stay free.
-func landlock(readWrite, readOnly []string) error {
+func applyLandlock(readWrite, readOnly []string) error {
 	abi, err := guestproto.LandlockABI()
 	if err != nil {
 		return err
 	}
-	attr := handled(abi)
+	attr := landlockRights(abi)
 	set, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return errno
@@ -227,9 +227,9 @@ func allowPath(set int, path string, access uint64) error {
 	return nil
 }
 
-// harden protects the guest from its own children: nothing can trace it or look
+// makeUndumpable protects the guest from its own children: nothing can trace it or look
 // into its memory, its descriptors or its root.
-func harden() error {
+func makeUndumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return setupError("become undumpable", err)
 	}

@@ -1,17 +1,13 @@
 package guestd
 
 import (
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,14 +24,14 @@ import (
 
 // containerMain is the guest in a container.
 func containerMain(dir string) int {
-	g, err := startContained(dir)
-	return g.run(err, func(report []byte) error { // at once: the host looks for it
+	g, err := startContainer(dir)
+	return g.reportAndServe(err, func(report []byte) error { // at once: the host looks for it
 		return atomicfile.Write(filepath.Join(dir, guestproto.ContainerReport), report, atomicfile.Options{})
 	})
 }
 
-// run tells the host how the start of the guest went, and serves if it did well.
-func (g *daemon) run(started error, tell func(report []byte) error) int {
+// reportAndServe tells the host how the start of the guest went, and serves if it did well.
+func (g *daemon) reportAndServe(started error, tell func(report []byte) error) int {
 	report := []byte("ok")
 	if started != nil {
 		if report, _ = json.Marshal(fault.Encode(started)); report == nil {
@@ -52,7 +48,7 @@ func (g *daemon) run(started error, tell func(report []byte) error) int {
 	return 0
 }
 
-func startContained(dir string) (*daemon, error) {
+func startContainer(dir string) (*daemon, error) {
 	f, err := os.Open(filepath.Join(dir, guestproto.ContainerConfig))
 	if err != nil {
 		return nil, setupError("read the configuration", err)
@@ -69,20 +65,20 @@ func startContained(dir string) (*daemon, error) {
 			return nil, setupError("open the directory "+name, err)
 		}
 	}
-	return startInContainer(cfg)
+	return startHardened(cfg)
 }
 
-// startInContainer starts the guest of a container that an engine has put up.
-func startInContainer(cfg *guestproto.Config) (*daemon, error) {
+// startHardened starts the guest of a container that an engine has put up.
+func startHardened(cfg *guestproto.Config) (*daemon, error) {
 	openCounters(cfg)
-	if err := dropStrays(cfg); err != nil {
+	if err := closeStrayDescriptors(cfg); err != nil {
 		return nil, err
 	}
-	if err := harden(); err != nil {
+	if err := makeUndumpable(); err != nil {
 		return nil, err
 	}
-	warm(cfg.Threads)
-	return begin(cfg)
+	reserveThreads(cfg.Threads)
+	return startDaemon(cfg)
 }
 
 // openDescriptor makes what is at path a descriptor of the guest, if it is there.
@@ -112,10 +108,10 @@ func openCounters(cfg *guestproto.Config) {
 	}
 }
 
-// warm makes sure that this process has n threads, which it keeps: it shares the
+// reserveThreads makes sure that this process has n threads, which it keeps: it shares the
 // container's limit of them with the workload, and a Go program that is refused
 // one ends.
-func warm(n int) {
+func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	for range n {
@@ -130,95 +126,4 @@ func warm(n int) {
 	ready.Wait()
 	close(release)
 	done.Wait()
-}
-
-// tokenTimeout is ample for a host that dials: it has the token at hand.
-const tokenTimeout = 10 * time.Second
-
-// A doorman is a listener that lets those in who begin with a token. The socket
-// is where the workload might find it, too.
-type doorman struct {
-	net.Listener
-	token []byte
-	in    chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-	wg    sync.WaitGroup
-}
-
-// maxAtDoor bounds connections that have not shown their token yet.
-const maxAtDoor = 64
-
-func newDoorman(l net.Listener, token string) *doorman {
-	d := &doorman{Listener: l, token: []byte(token), in: make(chan net.Conn), done: make(chan struct{})}
-	d.wg.Go(d.run)
-	return d
-}
-
-func (d *doorman) run() {
-	places := make(chan struct{}, maxAtDoor)
-	for {
-		conn, err := d.Listener.Accept()
-		if err != nil {
-			d.once.Do(func() { close(d.done) })
-			return
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
-		d.wg.Go(func() {
-			defer func() { <-places }()
-			d.meet(conn)
-		})
-	}
-}
-
-func (d *doorman) meet(conn net.Conn) {
-	said := make([]byte, len(d.token))
-	err := conn.SetReadDeadline(time.Now().Add(tokenTimeout))
-	if err == nil {
-		_, err = io.ReadFull(conn, said)
-	}
-	if err == nil {
-		err = conn.SetReadDeadline(time.Time{})
-	}
-	if err != nil || subtle.ConstantTimeCompare(said, d.token) != 1 {
-		conn.Close()
-		return
-	}
-	d.let(conn)
-}
-
-// admit lets a connection in that needs no token.
-func (d *doorman) admit(conn net.Conn) {
-	d.wg.Go(func() { d.let(conn) })
-}
-
-func (d *doorman) let(conn net.Conn) {
-	select {
-	case d.in <- conn:
-	case <-d.done:
-		conn.Close()
-	}
-}
-
-// Accept returns the next connection that has shown its token.
-func (d *doorman) Accept() (net.Conn, error) {
-	select {
-	case conn := <-d.in:
-		return conn, nil
-	case <-d.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends the listener and all who wait at the door.
-func (d *doorman) Close() error {
-	err := d.Listener.Close()
-	d.once.Do(func() { close(d.done) })
-	d.wg.Wait()
-	return err
 }

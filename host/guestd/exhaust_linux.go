@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exhaust is what croft-guest does where a host wants to know whether a limit
+// exhaustLimit is what croft-guest does where a host wants to know whether a limit
 // holds: it joins the group whose cgroup.procs is its first descriptor beyond
 // standard error, and goes to the limit. It returns its exit status, which is 0
 // where nothing stopped it.
-func exhaust(what string) (status int, ok bool) {
+func exhaustLimit(what string) (status int, ok bool) {
 	switch what {
 	case guestproto.ExhaustMemory, guestproto.ExhaustPIDs, guestproto.ExhaustCPU:
 	default:
@@ -35,14 +35,14 @@ func exhaust(what string) (status int, ok bool) {
 		}
 		syscall.Wait4(pid, nil, 0, nil) //nolint:errcheck // it ends by itself: it was given nothing to do
 	case guestproto.ExhaustCPU:
-		for till := used() + 50*time.Millisecond; used() < till; { // not by the clock: on a machine under load that goes on without it
+		for till := cpuTime() + 50*time.Millisecond; cpuTime() < till; { // not by the clock: on a machine under load that goes on without it
 		}
 	}
 	return 0, true
 }
 
-// used is how much time this process has had of a processor.
-func used() time.Duration {
+// cpuTime is how much time this process has had of a processor.
+func cpuTime() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) //nolint:errcheck // there is that clock
 	return time.Duration(t.Nano())

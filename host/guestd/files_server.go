@@ -47,8 +47,8 @@ func (f *fileServer) close() {
 	clear(f.open)
 }
 
-// keep returns a handle of something that stays open. After an error it is closed.
-func (f *fileServer) keep(c io.Closer) (handle string, err error) {
+// addHandle returns a handle of something that stays open. After an error it is closed.
+func (f *fileServer) addHandle(c io.Closer) (handle string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.open) >= maxHandles {
@@ -61,8 +61,8 @@ func (f *fileServer) keep(c io.Closer) (handle string, err error) {
 	return handle, nil
 }
 
-// find returns what has a handle, if it is a T.
-func find[T io.Closer](f *fileServer, handle string) (T, error) {
+// lookupHandle returns what has a handle, if it is a T.
+func lookupHandle[T io.Closer](f *fileServer, handle string) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, ok := f.open[handle].(T)
@@ -72,8 +72,8 @@ func find[T io.Closer](f *fileServer, handle string) (T, error) {
 	return c, nil
 }
 
-// drop closes what has a handle, if there is something.
-func (f *fileServer) drop(handle string) {
+// closeHandle closes what has a handle, if there is something.
+func (f *fileServer) closeHandle(handle string) {
 	f.mu.Lock()
 	c := f.open[handle]
 	delete(f.open, handle)
@@ -85,7 +85,7 @@ func (f *fileServer) drop(handle string) {
 
 // File does what needs no stream of bytes.
 func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
-	answer, err := f.do(ctx, r)
+	answer, err := f.dispatch(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -96,41 +96,41 @@ func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb
 	return &guestpb.FileResponse{Answer: data}, err
 }
 
-func (f *fileServer) do(ctx context.Context, r *guestpb.FileRequest) (any, error) {
+func (f *fileServer) dispatch(ctx context.Context, r *guestpb.FileRequest) (any, error) {
 	name, other := string(r.Name), string(r.Other)
 	switch r.Op {
 	case "stat":
-		return with(r, func(o *driver.StatOptions) (any, error) { return f.fs.Stat(ctx, name, o) })
+		return withOptions(r, func(o *driver.StatOptions) (any, error) { return f.fs.Stat(ctx, name, o) })
 	case "readdir":
 		return f.fs.ReadDir(ctx, name)
 	case "list":
-		return with(r, func(o *driver.ListOptions) (any, error) { o.After = other; return f.fs.List(ctx, name, o) })
+		return withOptions(r, func(o *driver.ListOptions) (any, error) { o.After = other; return f.fs.List(ctx, name, o) })
 	case "edit":
-		return with(r, func(o *guestproto.EditArgs) (any, error) { return f.fs.Edit(ctx, name, o.DriverEdits(), &o.Options) })
+		return withOptions(r, func(o *guestproto.EditArgs) (any, error) { return f.fs.Edit(ctx, name, o.DriverEdits(), &o.Options) })
 	case "mkdir":
-		return with(r, func(o *driver.MkdirOptions) (any, error) { return nil, f.fs.Mkdir(ctx, name, o) })
+		return withOptions(r, func(o *driver.MkdirOptions) (any, error) { return nil, f.fs.Mkdir(ctx, name, o) })
 	case "remove":
-		return with(r, func(o *driver.RemoveOptions) (any, error) { return nil, f.fs.Remove(ctx, name, o) })
+		return withOptions(r, func(o *driver.RemoveOptions) (any, error) { return nil, f.fs.Remove(ctx, name, o) })
 	case "rename":
-		return with(r, func(o *driver.RenameOptions) (any, error) { return nil, f.fs.Rename(ctx, name, other, o) })
+		return withOptions(r, func(o *driver.RenameOptions) (any, error) { return nil, f.fs.Rename(ctx, name, other, o) })
 	case "copy":
-		return with(r, func(o *driver.CopyOptions) (any, error) { return nil, f.fs.Copy(ctx, name, other, o) })
+		return withOptions(r, func(o *driver.CopyOptions) (any, error) { return nil, f.fs.Copy(ctx, name, other, o) })
 	case "chmod":
-		return with(r, func(o *fs.FileMode) (any, error) { return nil, f.fs.Chmod(ctx, name, *o) })
+		return withOptions(r, func(o *fs.FileMode) (any, error) { return nil, f.fs.Chmod(ctx, name, *o) })
 	case "symlink":
 		return nil, f.fs.Symlink(ctx, other, name)
 	case "glob":
-		return with(r, func(o *driver.GlobOptions) (any, error) { o.Path = name; return f.fs.Glob(ctx, other, o) })
+		return withOptions(r, func(o *driver.GlobOptions) (any, error) { o.Path = name; return f.fs.Glob(ctx, other, o) })
 	case "grep":
-		return with(r, func(o *driver.GrepOptions) (any, error) { o.Path = name; return f.fs.Grep(ctx, other, o) })
+		return withOptions(r, func(o *driver.GrepOptions) (any, error) { o.Path = name; return f.fs.Grep(ctx, other, o) })
 	case "digest":
 		return f.fs.Digest(ctx, name)
 	}
 	return nil, fmt.Errorf("guest: unknown file operation %q: %w", r.Op, fault.InvalidArgument)
 }
 
-// with decodes the options of a request.
-func with[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
+// withOptions decodes the options of a request.
+func withOptions[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 	opts := new(T)
 	if len(r.Options) > 0 {
 		if err := json.Unmarshal(r.Options, opts); err != nil {
@@ -145,7 +145,7 @@ func with[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
 	resp := &guestpb.FileReadResponse{Handle: r.Handle}
 	if r.Close {
-		f.drop(r.Handle)
+		f.closeHandle(r.Handle)
 		return resp, nil
 	}
 	if r.Handle == "" {
@@ -154,15 +154,15 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 		if err != nil {
 			return nil, err
 		}
-		if resp.Handle, err = f.keep(body); err != nil {
+		if resp.Handle, err = f.addHandle(body); err != nil {
 			return nil, err
 		}
 		if resp.Info, err = json.Marshal(info); err != nil {
-			f.drop(resp.Handle)
+			f.closeHandle(resp.Handle)
 			return nil, err
 		}
 	}
-	body, err := find[io.ReadCloser](f, resp.Handle)
+	body, err := lookupHandle[io.ReadCloser](f, resp.Handle)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 	if err == nil {
 		return resp, nil
 	}
-	f.drop(resp.Handle)
+	f.closeHandle(resp.Handle)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (w *pendingWrite) Close() error { return w.body.CloseWithError(fault.Cancel
 
 // Write writes a file in chunks; it is in place with the one that commits.
 func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
-	answer, err := f.write(ctx, r)
+	answer, err := f.writeChunk(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*g
 	return &guestpb.FileResponse{Answer: data}, err
 }
 
-func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (guestproto.WriteAnswer, error) {
+func (f *fileServer) writeChunk(ctx context.Context, r *guestpb.FileWriteRequest) (guestproto.WriteAnswer, error) {
 	var opts driver.WriteOptions
 	if r.Handle == "" {
 		if err := json.Unmarshal(r.Options, &opts); err != nil {
@@ -214,11 +214,11 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (gu
 	}
 	handle, err := r.Handle, error(nil)
 	if handle == "" {
-		if handle, err = f.keep(f.begin(ctx, string(r.Name), &opts)); err != nil {
+		if handle, err = f.addHandle(f.startWrite(ctx, string(r.Name), &opts)); err != nil {
 			return guestproto.WriteAnswer{}, err
 		}
 	}
-	w, err := find[*pendingWrite](f, handle)
+	w, err := lookupHandle[*pendingWrite](f, handle)
 	if err != nil {
 		return guestproto.WriteAnswer{}, err
 	}
@@ -229,7 +229,7 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (gu
 		w.body.Close() //nolint:errcheck // it always answers nil
 		<-w.done
 	}
-	f.drop(handle)
+	f.closeHandle(handle)
 	<-w.done
 	if r.Abort {
 		return guestproto.WriteAnswer{}, nil
@@ -237,8 +237,8 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (gu
 	return guestproto.WriteAnswer{Result: &w.result}, w.err
 }
 
-// begin starts a write whose body comes later.
-func (f *fileServer) begin(ctx context.Context, name string, opts *driver.WriteOptions) *pendingWrite {
+// startWrite starts a write whose body comes later.
+func (f *fileServer) startWrite(ctx context.Context, name string, opts *driver.WriteOptions) *pendingWrite {
 	body, writer := io.Pipe()
 	w := &pendingWrite{body: writer, done: make(chan struct{})}
 	go func() { // ends with the body, which Close ends as well
@@ -259,13 +259,13 @@ func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guest
 	if err != nil {
 		return nil, err
 	}
-	id, err := f.keep(w)
+	id, err := f.addHandle(w)
 	return &guestpb.WatchResponse{Id: id}, err
 }
 
 // WatchNext waits for changes.
 func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
-	w, err := find[driver.Watcher](f, r.Id)
+	w, err := lookupHandle[driver.Watcher](f, r.Id)
 	if err != nil {
 		return &guestpb.WatchResponse{Eof: true}, nil // it was closed
 	}
@@ -286,6 +286,6 @@ func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*g
 
 // WatchClose stops to watch.
 func (f *fileServer) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestpb.Empty, error) {
-	f.drop(r.Id)
+	f.closeHandle(r.Id)
 	return &guestpb.Empty{}, nil
 }

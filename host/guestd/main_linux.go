@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/containerd/ttrpc"
@@ -37,7 +36,7 @@ const maxConfig = 4 << 20
 // Main is the guest. It returns the exit status of the program.
 func Main() int {
 	if len(os.Args) == 2 {
-		if status, ok := exhaust(os.Args[1]); ok {
+		if status, ok := exhaustLimit(os.Args[1]); ok {
 			return status
 		}
 	}
@@ -92,42 +91,42 @@ func start() (*daemon, error) {
 		return nil, err
 	}
 	os.Clearenv()
-	if err := dropStrays(cfg); err != nil {
+	if err := closeStrayDescriptors(cfg); err != nil {
 		return nil, err
 	}
-	if fd, ok := cfg.Descriptors["program"]; ok && cfg.Kernel == nil {
+	if fd, ok := cfg.Descriptors["program"]; ok && cfg.GVisor == nil {
 		unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		delete(cfg.Descriptors, "program")
 	}
-	if err := harden(); err != nil {
+	if err := makeUndumpable(); err != nil {
 		return nil, err
 	}
-	if err := setup(cfg); err != nil {
+	if err := setUpNamespaces(cfg); err != nil {
 		return nil, err
 	}
-	if err := handOff(cfg); err != nil {
+	if err := sendRoot(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.Kernel != nil {
-		return nil, enter(cfg)
+	if cfg.GVisor != nil {
+		return nil, execGVisor(cfg)
 	}
-	return begin(cfg)
+	return startDaemon(cfg)
 }
 
-// begin starts what a guest serves, in the world that is put up.
-func begin(cfg *guestproto.Config) (*daemon, error) {
+// startDaemon starts what a guest serves, in the world that is put up.
+func startDaemon(cfg *guestproto.Config) (*daemon, error) {
 	g := &daemon{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(background())
-	if err := g.open(); err != nil {
+	if err := g.startServices(); err != nil {
 		g.close()
 		return nil, err
 	}
 	return g, nil
 }
 
-// dropStrays closes what the host did not mean to give, such as what it has from
+// closeStrayDescriptors closes what the host did not mean to give, such as what it has from
 // its own parent, and keeps the rest from children.
-func dropStrays(cfg *guestproto.Config) error {
+func closeStrayDescriptors(cfg *guestproto.Config) error {
 	known := map[int]bool{0: true, 1: true, 2: true, fdReport: true}
 	for _, fd := range cfg.Descriptors {
 		known[fd] = true
@@ -161,9 +160,9 @@ func readConfig(f *os.File) (*guestproto.Config, error) {
 	return guestproto.DecodeConfig(data)
 }
 
-// handOff gives the host a descriptor of the workspace as the guest sees it.
+// sendRoot gives the host a descriptor of the workspace as the guest sees it.
 // It happens once, before any process of the workload exists.
-func handOff(cfg *guestproto.Config) error {
+func sendRoot(cfg *guestproto.Config) error {
 	sock, ok := cfg.Descriptors["handoff"]
 	if !ok {
 		return nil
@@ -180,9 +179,9 @@ func handOff(cfg *guestproto.Config) error {
 	return nil
 }
 
-// open starts what the guest serves: the workload's thread, its processes, and
+// startServices starts what the guest serves: the workload's thread, its processes, and
 // the files where they are asked for.
-func (g *daemon) open() error {
+func (g *daemon) startServices() error {
 	cfg := g.cfg
 	var err error
 	opts := &process.Options{
@@ -190,21 +189,21 @@ func (g *daemon) open() error {
 		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits[driver.ResourceWall].Max),
 	}
 	if needsConfine(cfg) { // else any thread may start them, and none has to be woken for it
-		if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
+		if g.starter, err = process.NewThreadStarter(func() error { return confineThread(cfg) }); err != nil {
 			return err
 		}
 		opts.Starter = g.starter
 	}
-	opts.LogDir = givenDir(cfg, "log")
+	opts.LogDir = dirPath(cfg, "log")
 	opts.Tree = process.Walk{}
 	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
-		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
+		opts.Starter = &cgroupMover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
 	}
 	if hasCauses(cfg) {
-		c := newCauses(cfg, opts.Tree)
-		opts.Tree, opts.Cause = c, c.cause
+		c := newExitCauses(cfg, opts.Tree)
+		opts.Tree, opts.Cause = c, c.causeOf
 		if c.oom >= 0 {
-			opts.Starter = expendable{opts.Starter}
+			opts.Starter = oomPreferred{opts.Starter}
 		}
 	}
 	if g.manager, err = process.New(opts); err != nil {
@@ -226,21 +225,21 @@ func (g *daemon) open() error {
 	}
 	g.server = newServer(cfg, g.manager.Module(), fileSrv)
 	g.server.end = g.cancel
-	if cfg.Relay != 0 {
+	if cfg.RelayPort != 0 {
 		if g.relay, err = startRelay(cfg); err != nil {
 			return err
 		}
 		if g.relay != nil {
-			g.server.offers = g.relay.offers
+			g.server.reverse = g.relay.reverse
 		}
 	}
-	g.listen, err = g.listener()
+	g.listen, err = g.openListener()
 	return err
 }
 
-// givenDir is a directory that the guest was given, by a descriptor or by its path; ""
+// dirPath is a directory that the guest was given, by a descriptor or by its path; ""
 // is none.
-func givenDir(cfg *guestproto.Config, name string) string {
+func dirPath(cfg *guestproto.Config, name string) string {
 	if fd, ok := cfg.Descriptors[name]; ok {
 		return fmt.Sprintf("/proc/self/fd/%d", fd)
 	}
@@ -289,14 +288,14 @@ func (g *daemon) serve() error {
 	defer g.close()
 	defer g.cancel()
 	ignoreSignals() // before a process is there that could send one
-	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(answer))
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(encodeAnswer))
 	if err != nil {
 		return err
 	}
 	g.server.register(rpc)
 	if g.cfg.Lease > 0 {
 		l := newLease(g.cfg.Lease, func() bool { return logRemoved(g.cfg) }, g.cancel)
-		g.server.onHolds = l.holders
+		g.server.onClients = l.setClients
 		defer l.stop()
 	}
 	served := make(chan error, 1)
@@ -306,7 +305,7 @@ func (g *daemon) serve() error {
 	case err = <-served:
 		g.cancel()
 	}
-	g.farewell(rpc)
+	g.shutDown(rpc)
 	if errors.Is(err, ttrpc.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -317,8 +316,8 @@ func (g *daemon) serve() error {
 // what is around it. A larger one would end the connection, and all that hangs on it.
 const maxMessage = 4<<20 - 4<<10
 
-// answer makes an error, and an answer that is too large, the status of a call.
-func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+// encodeAnswer makes an error, and an answer that is too large, the status of a call.
+func encodeAnswer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	resp, err := method(ctx, unmarshal)
 	if m, ok := resp.(proto.Message); ok && err == nil {
 		if size := proto.Size(m); size > maxMessage {
@@ -331,9 +330,9 @@ func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServ
 	return resp, nil
 }
 
-// farewell ends what runs, so that those who wait for it hear how it ended, and
+// shutDown ends what runs, so that those who wait for it hear how it ended, and
 // then the connections.
-func (g *daemon) farewell(rpc *ttrpc.Server) {
+func (g *daemon) shutDown(rpc *ttrpc.Server) {
 	clean, cancel := context.WithTimeout(background(), 10*time.Second)
 	defer cancel()
 	g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
@@ -344,9 +343,9 @@ func (g *daemon) farewell(rpc *ttrpc.Server) {
 	rpc.Close()         //nolint:errcheck // nothing is lost with it
 }
 
-// listener is where hosts come from: a socket that they dial, or the one stream
+// openListener is where hosts come from: a socket that they dial, or the one stream
 // that the guest was started with, at whose end it ends too.
-func (g *daemon) listener() (net.Listener, error) {
+func (g *daemon) openListener() (net.Listener, error) {
 	if fd, ok := g.cfg.Descriptors["listen"]; ok {
 		f := os.NewFile(uintptr(fd), "listen")
 		defer f.Close()
@@ -354,7 +353,7 @@ func (g *daemon) listener() (net.Listener, error) {
 		if err != nil || g.cfg.Token == "" {
 			return l, err
 		}
-		return newDoorman(l, g.cfg.Token), nil
+		return newTokenListener(l, g.cfg.Token), nil
 	}
 	if path, ok := g.cfg.Paths["listen"]; ok {
 		if path != stdioSocket { // which is no file
@@ -366,7 +365,7 @@ func (g *daemon) listener() (net.Listener, error) {
 		if err != nil || g.cfg.Token == "" {
 			return l, err
 		}
-		return newDoorman(l, g.cfg.Token), nil
+		return newTokenListener(l, g.cfg.Token), nil
 	}
 	fd, ok := g.cfg.Descriptors["stream"]
 	if !ok {
@@ -378,53 +377,5 @@ func (g *daemon) listener() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSingle(conn), nil
-}
-
-// A single is a listener with one connection. When that has ended, so has the
-// listener.
-type single struct {
-	conn chan net.Conn
-	done chan struct{}
-	addr net.Addr
-}
-
-func newSingle(conn net.Conn) *single {
-	s := &single{conn: make(chan net.Conn, 1), done: make(chan struct{}), addr: conn.LocalAddr()}
-	s.conn <- &lastConn{Conn: conn, ended: sync.OnceFunc(func() { close(s.done) })}
-	return s
-}
-
-// Accept returns the connection, and then waits for its end.
-func (s *single) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.conn:
-		return c, nil
-	case <-s.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close does nothing: the connection is the listener's life.
-func (s *single) Close() error { return nil }
-
-// Addr is the connection's.
-func (s *single) Addr() net.Addr { return s.addr }
-
-type lastConn struct {
-	net.Conn
-	ended func()
-}
-
-func (c *lastConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.ended()
-	}
-	return n, err
-}
-
-func (c *lastConn) Close() error {
-	c.ended()
-	return c.Conn.Close()
+	return newSingleConnListener(conn), nil
 }

@@ -14,8 +14,8 @@ import (
 // reachable on a loopback port inside: programs know proxies by address.
 type relay struct {
 	listener net.Listener
-	target   string  // the socket
-	offers   *offers // in its place, where it is out of reach
+	target   string        // the socket
+	reverse  *reverseConns // in its place, where it is out of reach
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
@@ -23,19 +23,19 @@ type relay struct {
 }
 
 func startRelay(cfg *guestproto.Config) (*relay, error) {
-	dir := givenDir(cfg, "egress")
-	if dir == "" && !cfg.Away {
+	dir := dirPath(cfg, "egress")
+	if dir == "" && !cfg.RemoteProxy {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Relay))) //nolint:noctx // it is made, or it is not
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.RelayPort))) //nolint:noctx // it is made, or it is not
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
 	r := &relay{listener: l, target: dir + "/" + guestproto.ProxySocket, conns: map[net.Conn]struct{}{}}
-	if cfg.Away {
-		r.offers = newOffers()
+	if cfg.RemoteProxy {
+		r.reverse = newReverseConns()
 	}
-	r.wg.Go(r.run)
+	r.wg.Go(r.acceptLoop)
 	return r, nil
 }
 
@@ -44,7 +44,7 @@ func startRelay(cfg *guestproto.Config) (*relay, error) {
 // beyond.
 const maxRelayed = 320
 
-func (r *relay) run() {
+func (r *relay) acceptLoop() {
 	places := make(chan struct{}, maxRelayed)
 	for {
 		places <- struct{}{}
@@ -57,19 +57,19 @@ func (r *relay) run() {
 			<-places
 			continue
 		}
-		if !r.keep(conn) {
+		if !r.track(conn) {
 			conn.Close()
 			return
 		}
 		r.wg.Go(func() {
 			defer func() { <-places }()
-			r.pass(conn)
+			r.forward(conn)
 		})
 	}
 }
 
-// keep remembers a connection, so that close can end it.
-func (r *relay) keep(conn net.Conn) bool {
+// track remembers a connection, so that close can end it.
+func (r *relay) track(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conns == nil {
@@ -79,36 +79,36 @@ func (r *relay) keep(conn net.Conn) bool {
 	return true
 }
 
-func (r *relay) drop(conn net.Conn) {
+func (r *relay) untrack(conn net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, conn)
 	conn.Close()
 }
 
-func (r *relay) pass(inside net.Conn) {
-	defer r.drop(inside)
-	if r.offers != nil {
-		r.offers.pass(inside)
+func (r *relay) forward(inside net.Conn) {
+	defer r.untrack(inside)
+	if r.reverse != nil {
+		r.reverse.forward(inside)
 		return
 	}
 	outside, err := net.Dial("unix", r.target) //nolint:noctx // it is there, or it is not
 	if err != nil {
 		return
 	}
-	if !r.keep(outside) {
+	if !r.track(outside) {
 		outside.Close()
 		return
 	}
-	defer r.drop(outside)
+	defer r.untrack(outside)
 	var wg sync.WaitGroup
-	wg.Go(func() { oneWay(outside, inside) })
-	oneWay(inside, outside)
+	wg.Go(func() { copyOneWay(outside, inside) })
+	copyOneWay(inside, outside)
 	wg.Wait()
 }
 
-// oneWay copies until the end, and passes the end on.
-func oneWay(to, from net.Conn) {
+// copyOneWay copies until the end, and passes the end on.
+func copyOneWay(to, from net.Conn) {
 	io.Copy(to, from) //nolint:errcheck // the end of either is the end of this way
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite() //nolint:errcheck // likewise
@@ -119,8 +119,8 @@ func oneWay(to, from net.Conn) {
 
 func (r *relay) close() {
 	r.listener.Close()
-	if r.offers != nil {
-		close(r.offers.closed)
+	if r.reverse != nil {
+		close(r.reverse.closed)
 	}
 	r.mu.Lock()
 	for c := range r.conns {

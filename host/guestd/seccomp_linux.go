@@ -33,16 +33,16 @@ const (
 const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// A filter says what workloads are denied beyond what all are.
-type filter struct {
+// A filterOptions says what workloads are denied beyond what all are.
+type filterOptions struct {
 	noNetwork bool  // no socket but a Unix one, and nothing that only a namespace would keep apart from the host's
 	noSetID   bool  // no file that runs as its owner
 	ids       []int // of threads that no signal may be sent to
-	mortal    bool  // SIGKILL would end those
+	killable  bool  // SIGKILL would end those
 }
 
 // seccompFilter returns the filter for workloads.
-func seccompFilter(f filter) ([]unix.SockFilter, error) {
+func seccompFilter(f filterOptions) ([]unix.SockFilter, error) {
 	var arch uint32
 	switch runtime.GOARCH {
 	case "amd64":
@@ -61,16 +61,16 @@ func seccompFilter(f filter) ([]unix.SockFilter, error) {
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		ret(retNoCall),
 	)
-	rules := append(conditional(f.noNetwork), unreachable(f.mortal, f.ids)...)
+	rules := append(argumentRules(f.noNetwork), guestProtectionRules(f.killable, f.ids)...)
 	if f.noSetID {
-		rules = append(rules, setID()...)
+		rules = append(rules, setIDRules()...)
 	}
 	for _, rule := range rules {
 		// The rule's own code ends in a verdict; other calls jump over it.
 		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
 		p = append(p, rule.code...)
 	}
-	p = tree(p, ranges(plainSyscalls))
+	p = searchTree(p, joinRanges(plainSyscalls))
 	if len(p) > unix.BPF_MAXINSNS {
 		return nil, fmt.Errorf("guest: the seccomp filter has %d instructions", len(p))
 	}
@@ -81,8 +81,8 @@ func seccompFilter(f filter) ([]unix.SockFilter, error) {
 // around a filter.
 const x32Bit = 0x40000000
 
-// shared are the calls that reach what processes of the same user have in common.
-var shared = []uint32{
+// sharedIPC are the calls that reach what processes of the same user have in common.
+var sharedIPC = []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }
@@ -95,8 +95,8 @@ type callRule struct {
 	code   []unix.SockFilter
 }
 
-// conditional are the calls whose arguments decide. Each ends in a verdict.
-func conditional(noNetwork bool) []callRule {
+// argumentRules are the calls whose arguments decide. Each ends in a verdict.
+func argumentRules(noNetwork bool) []callRule {
 	rules := []callRule{
 		{unix.SYS_CLONE, []unix.SockFilter{
 			load(offArgs),
@@ -129,7 +129,7 @@ func conditional(noNetwork bool) []callRule {
 	}
 	if noNetwork {
 		// Without namespaces, what has a number and no path is the host's.
-		for _, n := range shared {
+		for _, n := range sharedIPC {
 			rules = append(rules, callRule{n, []unix.SockFilter{ret(retNoCall)}})
 		}
 		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
@@ -152,7 +152,7 @@ func conditional(noNetwork bool) []callRule {
 	}})
 }
 
-// unreachable keeps signals and limits from the guest. Its starter thread is the
+// guestProtectionRules keeps signals and limits from the guest. Its starter thread is the
 // workload as far as the kernel can tell, and whoever may send SIGKILL to one
 // thread ends them all. The first process of a namespace is safe from that, but
 // not every guest is one, and gVisor does not spare it.
@@ -160,7 +160,7 @@ func conditional(noNetwork bool) []callRule {
 // Where it is mortal, a directory of /proc leads to its threads as well, and no
 // signal goes that way. The owner of a descriptor, who is sent
 // what the descriptor is told to send, can't be one of them anywhere.
-func unreachable(mortal bool, ids []int) []callRule {
+func guestProtectionRules(mortal bool, ids []int) []callRule {
 	const first, second = 0, 1
 	groups := ids // of kill, where a negative number is a group
 	for _, id := range ids {
@@ -169,12 +169,12 @@ func unreachable(mortal bool, ids []int) []callRule {
 	// The runtime of the guest itself wakes its threads by SIGURG, from the starter, too.
 	wake := []unix.SockFilter{load(offArgs + 16), jump(unix.BPF_JEQ, uint32(unix.SIGURG), 0, 1), ret(retAllow)}
 	rules := []callRule{
-		{unix.SYS_KILL, noneOf(groups, first)},
-		{unix.SYS_TKILL, noneOf(ids, first)},
-		{unix.SYS_TGKILL, append(wake, noneOf(ids, first, second)...)},
-		{unix.SYS_RT_SIGQUEUEINFO, noneOf(ids, first)},
-		{unix.SYS_RT_TGSIGQUEUEINFO, noneOf(ids, first, second)},
-		{unix.SYS_PIDFD_OPEN, noneOf(ids, first)},
+		{unix.SYS_KILL, denyArguments(groups, first)},
+		{unix.SYS_TKILL, denyArguments(ids, first)},
+		{unix.SYS_TGKILL, append(wake, denyArguments(ids, first, second)...)},
+		{unix.SYS_RT_SIGQUEUEINFO, denyArguments(ids, first)},
+		{unix.SYS_RT_TGSIGQUEUEINFO, denyArguments(ids, first, second)},
+		{unix.SYS_PIDFD_OPEN, denyArguments(ids, first)},
 		// Limits can be read of anyone, and set for oneself.
 		{unix.SYS_PRLIMIT64, []unix.SockFilter{
 			load(offArgs),
@@ -190,7 +190,7 @@ func unreachable(mortal bool, ids []int) []callRule {
 	if mortal {
 		rules = append(rules, callRule{unix.SYS_PIDFD_SEND_SIGNAL, []unix.SockFilter{ret(retNoCall)}})
 	}
-	owner := noneOf(groups, 2)
+	owner := denyArguments(groups, 2)
 	return append(rules, callRule{unix.SYS_FCNTL, append([]unix.SockFilter{
 		load(offArgs + 8),
 		jump(unix.BPF_JEQ, unix.F_SETOWN, 3, 0),
@@ -200,9 +200,9 @@ func unreachable(mortal bool, ids []int) []callRule {
 	}, owner...)})
 }
 
-// setID keeps the bits off files that make a program run as its owner. Where
+// setIDRules keeps the bits off files that make a program run as its owner. Where
 // files are the host's own, anyone there could run it.
-func setID() []callRule {
+func setIDRules() []callRule {
 	const bits = unix.S_ISUID | unix.S_ISGID
 	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 	mode := func(arg uint32) []unix.SockFilter {
@@ -219,17 +219,17 @@ func setID() []callRule {
 		{unix.SYS_OPENAT, open(2)},
 		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
 	}
-	for number, arg := range oldModes {
+	for number, arg := range legacyModeCalls {
 		rules = append(rules, callRule{number, mode(arg)})
 	}
-	if oldOpen != 0 {
-		rules = append(rules, callRule{oldOpen, open(1)})
+	if legacyOpen != 0 {
+		rules = append(rules, callRule{legacyOpen, open(1)})
 	}
 	return rules
 }
 
-// noneOf allows a call unless one of these arguments is one of ids.
-func noneOf(ids []int, args ...uint32) []unix.SockFilter {
+// denyArguments allows a call unless one of these arguments is one of ids.
+func denyArguments(ids []int, args ...uint32) []unix.SockFilter {
 	left := len(args) * (1 + len(ids)) // instructions until the verdicts
 	var code []unix.SockFilter
 	for _, arg := range args {
@@ -243,25 +243,25 @@ func noneOf(ids []int, args ...uint32) []unix.SockFilter {
 	return append(code, ret(retAllow), ret(retDenied))
 }
 
-// A span is a run of allowed numbers, both ends included.
-type span struct{ first, last uint32 }
+// A callRange is a run of allowed numbers, both ends included.
+type callRange struct{ first, last uint32 }
 
-// ranges joins sorted numbers into spans.
-func ranges(numbers []uint32) []span {
-	var out []span
+// joinRanges joins sorted numbers into spans.
+func joinRanges(numbers []uint32) []callRange {
+	var out []callRange
 	for _, n := range numbers {
 		if k := len(out); k > 0 && out[k-1].last+1 >= n {
 			out[k-1].last = n
 			continue
 		}
-		out = append(out, span{n, n})
+		out = append(out, callRange{n, n})
 	}
 	return out
 }
 
-// tree adds to a program what decides by halving whether the number, which is
+// searchTree adds to a program what decides by halving whether the number, which is
 // loaded, is in a span.
-func tree(p []unix.SockFilter, spans []span) []unix.SockFilter {
+func searchTree(p []unix.SockFilter, spans []callRange) []unix.SockFilter {
 	if len(spans) == 1 {
 		s := spans[0]
 		return append(p,
@@ -275,9 +275,9 @@ func tree(p []unix.SockFilter, spans []span) []unix.SockFilter {
 	// A conditional jump reaches 255 instructions, an unconditional one all.
 	p = append(p, jump(unix.BPF_JGE, spans[mid].first, 0, 1), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
 	low := len(p)
-	p = tree(p, spans[:mid])
+	p = searchTree(p, spans[:mid])
 	p[low-1].K = uint32(len(p) - low) // a program has a few hundred instructions
-	return tree(p, spans[mid:])
+	return searchTree(p, spans[mid:])
 }
 
 func load(offset uint32) unix.SockFilter {

@@ -29,10 +29,10 @@ func stdioMain(dir string) int {
 		return 1
 	}
 	g, err := startStdio(dir, conn)
-	return g.run(err, func(report []byte) error {
+	return g.reportAndServe(err, func(report []byte) error {
 		werr := guestproto.WriteMessage(conn, report)
 		if err == nil && werr == nil {
-			g.listen.(*doorman).admit(conn) // startStdio made it
+			g.listen.(*tokenListener).addTrusted(conn) // startStdio made it
 		}
 		return werr
 	})
@@ -62,7 +62,7 @@ func takeStdio() (net.Conn, error) {
 			return nil, setupError("take the standard streams", err)
 		}
 	}
-	return guestproto.AsConn(duplex{ends[0], ends[1]}), nil
+	return guestproto.NewConn(duplex{ends[0], ends[1]}), nil
 }
 
 // duplex is two files, one for each direction.
@@ -91,8 +91,8 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 	if err := os.Mkdir(log, 0o700); err != nil {
 		return nil, setupError("make the directory of logs", err)
 	}
-	if len(cfg.Roots) > 0 {
-		if err := os.WriteFile(filepath.Join(dir, guestproto.RootsName), cfg.Roots, 0o444); err != nil { // everyone inside reads it
+	if len(cfg.CACerts) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, guestproto.CACertsFile), cfg.CACerts, 0o444); err != nil { // everyone inside reads it
 			return nil, setupError("write what programs trust", err)
 		}
 	}
@@ -100,7 +100,7 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 	if err := openDescriptor(cfg, "log", log, unix.O_DIRECTORY|unix.O_PATH); err != nil {
 		return nil, setupError("open the directory of logs", err)
 	}
-	return startInContainer(cfg)
+	return startHardened(cfg)
 }
 
 // connectMain passes standard input and output on to the guest.

@@ -21,11 +21,11 @@ type Config struct {
 	Root      string // path of the workspace as its processes see it
 
 	// What is made of the world before the first process starts.
-	NewRoot  string  // an empty directory to build the file system on; "" keeps the present one
-	Mounts   []Mount // in order, targets below NewRoot
-	Same     []Same  // looked at when all are in place
-	Hostname string  // needs a UTS namespace
-	Loopback bool    // bring lo up; needs a network namespace
+	NewRoot  string     // an empty directory to build the file system on; "" keeps the present one
+	Mounts   []Mount    // in order, targets below NewRoot
+	Verify   []SameFile // looked at when all are in place
+	Hostname string     // needs a UTS namespace
+	Loopback bool       // bring lo up; needs a network namespace
 
 	// What the workload is.
 	UID     int // inside; -1 keeps the guest's own
@@ -42,23 +42,23 @@ type Config struct {
 	// directory with the proxy's socket), and those that Groups names.
 	Descriptors map[string]int
 
-	// Kernel makes the guest, once the world around it is built, hand over to a
+	// GVisor makes the guest, once the world around it is built, hand over to a
 	// kernel in user space, in which another guest serves. nil is none.
-	Kernel *Kernel
+	GVisor *GVisor
 
 	// Paths stand for descriptors that can't be had inside such a kernel: "listen"
 	// (where to make a socket), "log" and "egress".
 	Paths map[string]string
 
-	// Relay makes the guest listen on this loopback port and pass connections
+	// RelayPort makes the guest listen on this loopback port and pass connections
 	// on to the proxy's socket; 0 is no relay. With Away the proxy is out of the
 	// guest's reach, and the host asks for the connections: see Client.Relay.
-	Relay int
-	Away  bool
+	RelayPort   int
+	RemoteProxy bool
 
-	// Roots, where nothing of the host is mounted, is what programs inside trust:
+	// CACerts, where nothing of the host is mounted, is what programs inside trust:
 	// it becomes the file RootsName in the directory of the guest.
-	Roots []byte
+	CACerts []byte
 
 	// Lease ends the guest when no host has been heard of for so long; 0 means
 	// that it dies with its stream.
@@ -86,9 +86,9 @@ type Config struct {
 	WatchDisk bool
 }
 
-// A Kernel is gVisor's program, by its descriptor "kernel", which runs a bundle
+// A GVisor is gVisor's program, by its descriptor "kernel", which runs a bundle
 // whose first process is the program of the descriptor "program": a guest.
-type Kernel struct {
+type GVisor struct {
 	Args   []string // flags before the verb
 	Bundle string   // directory inside
 	Inner  *Config  // of the guest that serves
@@ -108,10 +108,10 @@ type Confine struct {
 	ReadOnly  []string
 }
 
-// A Same says that what is at Path inside must be the file that the host has
+// A SameFile says that what is at Path inside must be the file that the host has
 // judged, whose descriptor has the name File. Who can swap one directory for
 // another between that judgement and the mount gains nothing by it.
-type Same struct {
+type SameFile struct {
 	Path string
 	File string
 }
@@ -131,8 +131,8 @@ const (
 	MountSymlink MountKind = "symlink" // a symlink to Source
 	MountDir     MountKind = "dir"     // an empty directory
 	MountFile    MountKind = "file"    // a file with the content Source
-	MountHold    MountKind = "hold"    // what is at Target, over itself: it can't be moved away
-	MountCover   MountKind = "cover"   // a file with the content Source over one that is there, or nothing over a directory
+	MountSelf    MountKind = "hold"    // what is at Target, over itself: it can't be moved away
+	MountMask    MountKind = "cover"   // a file with the content Source over one that is there, or nothing over a directory
 )
 
 // A Mount is one thing to put in place.

@@ -49,9 +49,9 @@ const Refused = 9
 // name each time.
 const ProxySocket = "proxy.sock"
 
-// RootsName is the name of the file with what programs trust, in the directory of
+// CACertsFile is the name of the file with what programs trust, in the directory of
 // a guest that was given Config.Roots.
-const RootsName = "roots.pem"
+const CACertsFile = "roots.pem"
 
 // RelayChunk is how much of a connection travels at once.
 const RelayChunk = 64 << 10

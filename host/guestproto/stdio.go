@@ -32,9 +32,9 @@ func ReadMessage(r io.Reader, most uint32) ([]byte, error) {
 	return data, err
 }
 
-// AsConn makes a stream a connection, without addresses and deadlines: ttrpc uses
+// NewConn makes a stream a connection, without addresses and deadlines: ttrpc uses
 // neither.
-func AsConn(s io.ReadWriteCloser) net.Conn {
+func NewConn(s io.ReadWriteCloser) net.Conn {
 	if c, ok := s.(net.Conn); ok {
 		return c
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Lives reports whether the process of the guest lives, and not another one with its
+// Alive reports whether the process of the guest lives, and not another one with its
 // number.
-func (r *Record) Lives() bool {
+func (r *Record) Alive() bool {
 	start, err := StartTime(r.PID)
 	return err == nil && start == r.Start
 }
@@ -35,18 +35,18 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
-	if !r.Lives() {
+	if !r.Alive() {
 		return nil
 	}
-	if wait > 0 && ended(ctx, fd, wait) {
+	if wait > 0 && waitForExit(ctx, fd, wait) {
 		return nil
 	}
 	// Where bubblewrap started the guest, that is its child.
-	for _, one := range append(children(r.PID), fd) {
+	for _, one := range append(childPidfds(r.PID), fd) {
 		if err := unix.PidfdSendSignal(one, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
 		}
-		gone := ended(ctx, one, EndTimeout)
+		gone := waitForExit(ctx, one, EndTimeout)
 		if one != fd {
 			unix.Close(one) //nolint:errcheck // nothing is lost with it
 		}
@@ -57,8 +57,8 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// children returns descriptors of the children of a process.
-func children(pid int) []int {
+// childPidfds returns descriptors of the children of a process.
+func childPidfds(pid int) []int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
@@ -76,8 +76,8 @@ func children(pid int) []int {
 	return fds
 }
 
-// ended waits for the end of a process.
-func ended(ctx context.Context, pidfd int, wait time.Duration) bool {
+// waitForExit waits for the end of a process.
+func waitForExit(ctx context.Context, pidfd int, wait time.Duration) bool {
 	till := time.Now().Add(wait)
 	for ctx.Err() == nil && time.Now().Before(till) {
 		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}

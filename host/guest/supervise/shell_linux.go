@@ -11,7 +11,7 @@ import (
 // starts the guest.
 func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	return &driver.Shell{
-		Starter: starter{ask},
+		Starter: shellStarter{ask},
 		Run: func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 			s, err := ask(ctx)
 			if err != nil {
@@ -36,11 +36,11 @@ func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	}
 }
 
-type starter struct {
+type shellStarter struct {
 	ask func(ctx context.Context) (*driver.Shell, error)
 }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+func (s shellStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
 	shell, err := s.ask(ctx)
 	if err != nil {
 		return nil, err

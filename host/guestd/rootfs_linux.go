@@ -14,17 +14,17 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// setup puts up what cfg asks for around this process, which is alone in its
+// setUpNamespaces puts up what cfg asks for around this process, which is alone in its
 // namespaces and runs nothing yet.
-func setup(cfg *guestproto.Config) error {
+func setUpNamespaces(cfg *guestproto.Config) error {
 	if cfg.NewRoot != "" {
 		if err := buildRoot(cfg); err != nil {
 			return err
 		}
-		share()
+		capInotify()
 	}
-	for _, s := range cfg.Same {
-		if err := same(cfg, s); err != nil {
+	for _, s := range cfg.Verify {
+		if err := verifySource(cfg, s); err != nil {
 			return setupError("look at "+s.Path, err)
 		}
 	}
@@ -41,10 +41,10 @@ func setup(cfg *guestproto.Config) error {
 	return nil
 }
 
-// share leaves others the most of what the kernel counts for the user who made the
+// capInotify leaves others the most of what the kernel counts for the user who made the
 // namespaces, and not for the workload: with all of it taken, no program of that
 // user can watch a file. Where the kernel does not let this be set, it is as it was.
-func share() {
+func capInotify() {
 	for name, of := range map[string]string{
 		"max_inotify_instances": "inotify/max_user_instances", "max_inotify_watches": "inotify/max_user_watches",
 		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
@@ -60,9 +60,9 @@ func share() {
 	}
 }
 
-// same compares what is at a path with what the host has judged, and lets go of
+// verifySource compares what is at a path with what the host has judged, and lets go of
 // the descriptor.
-func same(cfg *guestproto.Config, s guestproto.Same) error {
+func verifySource(cfg *guestproto.Config, s guestproto.SameFile) error {
 	fd, ok := cfg.Descriptors[s.File]
 	if !ok {
 		return fmt.Errorf("no descriptor %q: %w", s.File, fault.InvalidArgument)
@@ -90,24 +90,24 @@ func buildRoot(cfg *guestproto.Config) error {
 		return setupError("make the mounts private", err)
 	}
 	defer unix.Umask(unix.Umask(0o022)) // what is made is everyone's to see, whoever starts the guest
-	b := &builder{cfg: cfg, shop: cfg.NewRoot}
-	root := filepath.Join(b.shop, "root")
-	err := mountRoot(b.shop)
+	b := &rootfsBuilder{cfg: cfg, scratch: cfg.NewRoot}
+	root := filepath.Join(b.scratch, "root")
+	err := mountTmpfs(b.scratch)
 	if err == nil {
 		err = unix.Mkdir(root, 0o755)
 	}
 	if err == nil {
-		err = mountRoot(root)
+		err = mountTmpfs(root)
 	}
 	if err != nil {
 		return setupError("mount the root", err)
 	}
 	for _, m := range cfg.Mounts {
-		if err := b.place(root, m); err != nil {
+		if err := b.mountOne(root, m); err != nil {
 			return err
 		}
 	}
-	if err := pivot(root); err != nil {
+	if err := pivotRoot(root); err != nil {
 		return err
 	}
 	err = unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
@@ -117,11 +117,11 @@ func buildRoot(cfg *guestproto.Config) error {
 	return nil
 }
 
-func mountRoot(at string) error {
+func mountTmpfs(at string) error {
 	return unix.Mount("croft", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
 }
 
-func pivot(root string) error {
+func pivotRoot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return setupError("enter the new root", err)
 	}
@@ -136,26 +136,26 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
-// A builder puts mounts in their places. What it makes them of it leaves in its shop,
+// A rootfsBuilder puts mounts in their places. What it makes them of it leaves in its shop,
 // which goes with the old root: to take a mount away takes the kernel longer than
 // anything else here.
-type builder struct {
-	cfg        *guestproto.Config
-	shop       string // a directory
-	things     int    // in it
-	file, none string // a file and a directory with nothing in them, read-only; "" is not made yet
+type rootfsBuilder struct {
+	cfg                 *guestproto.Config
+	scratch             string // a directory
+	scratchCount        int    // in it
+	emptyFile, emptyDir string // a file and a directory with nothing in them, read-only; "" is not made yet
 }
 
-// thing is a new name in the shop.
-func (b *builder) thing() string {
-	b.things++
-	return filepath.Join(b.shop, strconv.Itoa(b.things))
+// nextScratch is a new name in the shop.
+func (b *rootfsBuilder) nextScratch() string {
+	b.scratchCount++
+	return filepath.Join(b.scratch, strconv.Itoa(b.scratchCount))
 }
 
-// place puts one mount in its place below root.
-func (b *builder) place(root string, m guestproto.Mount) error {
+// mountOne puts one mount in its place below root.
+func (b *rootfsBuilder) mountOne(root string, m guestproto.Mount) error {
 	target := filepath.Join(root, m.Target)
-	err := b.placeAt(target, m)
+	err := b.mountAt(target, m)
 	if err != nil && m.Optional && errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (b *builder) place(root string, m guestproto.Mount) error {
 	return nil
 }
 
-func (b *builder) placeAt(target string, m guestproto.Mount) error {
+func (b *rootfsBuilder) mountAt(target string, m guestproto.Mount) error {
 	cfg := b.cfg
 	switch m.Kind {
 	case guestproto.MountDir:
@@ -177,21 +177,21 @@ func (b *builder) placeAt(target string, m guestproto.Mount) error {
 		return os.Symlink(m.Source, target)
 	case guestproto.MountFile:
 		return makeFile(target, m.Source, m.Mode)
-	case guestproto.MountCover:
-		return b.cover(target, m)
+	case guestproto.MountMask:
+		return b.mask(target, m)
 	case guestproto.MountBind:
-		return bind(target, m)
-	case guestproto.MountHold:
-		return hold(target, m)
+		return bindMount(target, m)
+	case guestproto.MountSelf:
+		return selfBindMount(target, m)
 	case guestproto.MountFD:
 		return moveMount(cfg.Descriptors[m.Source], target, m)
 	case guestproto.MountOverlay:
-		return b.overlay(target, m)
+		return b.mountOverlay(target, m)
 	case guestproto.MountTmpfs, guestproto.MountProc, guestproto.MountDevPTS, guestproto.MountMQueue:
 		if err := makeDir(target, m.Mode); err != nil {
 			return err
 		}
-		return mountNew(m, target, string(m.Kind), m.Data)
+		return mountFS(m, target, string(m.Kind), m.Data)
 	}
 	return fmt.Errorf("unknown kind %q: %w", m.Kind, fault.InvalidArgument)
 }
@@ -241,8 +241,8 @@ func mountFlags(m guestproto.Mount) uintptr {
 	return flags
 }
 
-// mountNew mounts a new file system.
-func mountNew(m guestproto.Mount, target, kind, data string) error {
+// mountFS mounts a new file system.
+func mountFS(m guestproto.Mount, target, kind, data string) error {
 	err := unix.Mount(kind, target, kind, mountFlags(m), data)
 	if err != nil || !m.ReadOnly {
 		return err
@@ -267,9 +267,9 @@ func restrictMount(m guestproto.Mount, target string, flag uint) error {
 	return unix.MountSetattr(unix.AT_FDCWD, target, flag|unix.AT_SYMLINK_NOFOLLOW, &unix.MountAttr{Attr_set: attr})
 }
 
-// bind binds a path of the host: recursively, since a user namespace may not
+// bindMount binds a path of the host: recursively, since a user namespace may not
 // uncover what other mounts cover.
-func bind(target string, m guestproto.Mount) error {
+func bindMount(target string, m guestproto.Mount) error {
 	if err := mountPoint(m.Source, target); err != nil {
 		return err
 	}
@@ -279,9 +279,9 @@ func bind(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// hold binds what is at target over itself. It must not be a symlink, which
+// selfBindMount binds what is at target over itself. It must not be a symlink, which
 // would lead elsewhere.
-func hold(target string, m guestproto.Mount) error {
+func selfBindMount(target string, m guestproto.Mount) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, target, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
 		return err
@@ -300,22 +300,22 @@ func hold(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// cover hides what is at target, which may be in a tree that can't be written:
+// mask hides what is at target, which may be in a tree that can't be written:
 // a file behind one that is made for it, a directory behind an empty one.
-func (b *builder) cover(target string, m guestproto.Mount) error {
+func (b *rootfsBuilder) mask(target string, m guestproto.Mount) error {
 	info, err := os.Stat(target)
 	if err != nil {
 		return err
 	}
 	m.ReadOnly = true
 	if info.IsDir() || m.Source == "" && m.Mode == 0 && !m.NoExec {
-		made, err := b.blank(info.IsDir())
+		made, err := b.emptyTarget(info.IsDir())
 		if err != nil {
 			return err
 		}
 		return unix.Mount(made, target, "", unix.MS_BIND, "")
 	}
-	made := b.thing()
+	made := b.nextScratch()
 	if err := makeFile(made, m.Source, m.Mode); err != nil {
 		return err
 	}
@@ -325,17 +325,17 @@ func (b *builder) cover(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, 0)
 }
 
-// blank returns a file or a directory with nothing in it, which is a mount that is
+// emptyTarget returns a file or a directory with nothing in it, which is a mount that is
 // read-only: so is what is bound from it.
-func (b *builder) blank(dir bool) (string, error) {
-	is := &b.file
+func (b *rootfsBuilder) emptyTarget(dir bool) (string, error) {
+	is := &b.emptyFile
 	if dir {
-		is = &b.none
+		is = &b.emptyDir
 	}
 	if *is != "" {
 		return *is, nil
 	}
-	made, err := b.thing(), error(nil)
+	made, err := b.nextScratch(), error(nil)
 	if dir {
 		err = os.Mkdir(made, 0o755)
 	} else {
@@ -387,18 +387,18 @@ func moveMount(fd int, target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// overlay stacks Upper on Lower. Layers that came as descriptors are first
+// mountOverlay stacks Upper on Lower. Layers that came as descriptors are first
 // given a place where the kernel can find them by name. The overlay holds them by
 // itself then.
-func (b *builder) overlay(target string, m guestproto.Mount) error {
+func (b *rootfsBuilder) mountOverlay(target string, m guestproto.Mount) error {
 	var lower []string
 	for _, l := range m.Lower {
 		name, isFD := strings.CutPrefix(l, "fd:")
 		if !isFD {
-			lower = append(lower, escape(l))
+			lower = append(lower, escapeOverlayPath(l))
 			continue
 		}
-		at := b.thing()
+		at := b.nextScratch()
 		if err := moveMount(b.cfg.Descriptors[name], at, guestproto.Mount{Source: name, ReadOnly: true}); err != nil {
 			return err
 		}
@@ -407,7 +407,7 @@ func (b *builder) overlay(target string, m guestproto.Mount) error {
 	if rest, isFD := strings.CutPrefix(m.Upper, "fd:"); isFD {
 		// Upper and Work are below one detached mount, as the kernel wants it.
 		name, upper, _ := strings.Cut(rest, "/")
-		at := b.thing()
+		at := b.nextScratch()
 		if err := moveMount(b.cfg.Descriptors[name], at, guestproto.Mount{Source: name}); err != nil {
 			return err
 		}
@@ -416,15 +416,15 @@ func (b *builder) overlay(target string, m guestproto.Mount) error {
 	if err := makeDir(target, m.Mode); err != nil {
 		return err
 	}
-	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), escape(m.Upper), escape(m.Work))
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), escapeOverlayPath(m.Upper), escapeOverlayPath(m.Work))
 	if m.Data != "" {
 		data += "," + m.Data
 	}
-	return mountNew(m, target, "overlay", data)
+	return mountFS(m, target, "overlay", data)
 }
 
-// escape protects what overlay's options give a meaning to.
-func escape(path string) string {
+// escapeOverlayPath protects what overlay's options give a meaning to.
+func escapeOverlayPath(path string) string {
 	if !strings.ContainsAny(path, `\:,`) {
 		return path
 	}

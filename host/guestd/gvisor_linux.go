@@ -12,14 +12,14 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// enter hands this process over to gVisor, whose first process is a guest again,
+// execGVisor hands this process over to gVisor, whose first process is a guest again,
 // with a configuration of its own. It returns only if that fails.
 //
 // What can be passed on is what a kernel in user space takes from its host:
 // pipes and connected sockets, but no directories and no sockets to listen on.
 // The inner guest finds those by paths.
-func enter(cfg *guestproto.Config) error {
-	k := cfg.Kernel
+func execGVisor(cfg *guestproto.Config) error {
+	k := cfg.GVisor
 	if k.Inner == nil {
 		return setupError("enter gVisor", fault.InvalidArgument)
 	}
@@ -40,7 +40,7 @@ func enter(cfg *guestproto.Config) error {
 	if err != nil {
 		return err
 	}
-	config, err := pipeWith(data)
+	config, err := configPipe(data)
 	if err != nil {
 		return setupError("pass the configuration on", err)
 	}
@@ -61,9 +61,9 @@ func enter(cfg *guestproto.Config) error {
 	return setupError("start gVisor", err)
 }
 
-// pipeWith returns the end of a pipe from which a configuration can be read. It
+// configPipe returns the end of a pipe from which a configuration can be read. It
 // must fit, since nobody reads it yet.
-func pipeWith(data []byte) (fd int, err error) {
+func configPipe(data []byte) (fd int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return -1, err

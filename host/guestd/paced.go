@@ -8,20 +8,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A pull is what a session exchanges with the host in pieces: output that waits for
+// A pacedStreams is what a session exchanges with the host in pieces: output that waits for
 // the host to take it, so that the process stands still while the host is slow, and
 // standard input that the host sends. When the client that asked for the output is
 // gone, the output goes to the log alone.
-type pull struct {
+type pacedStreams struct {
 	client  string
 	readers map[driver.Stream]*io.PipeReader
 	writers []*io.PipeWriter
 	stdin   *io.PipeWriter // nil where no input comes in pieces
 }
 
-// newPull connects a command to a pull, as the host asks for it.
-func newPull(pb *guestpb.Command, cmd *driver.Command) *pull {
-	p := &pull{client: pb.Client, readers: map[driver.Stream]*io.PipeReader{}}
+// newPacedStreams connects a command to a pull, as the host asks for it.
+func newPacedStreams(pb *guestpb.Command, cmd *driver.Command) *pacedStreams {
+	p := &pacedStreams{client: pb.Client, readers: map[driver.Stream]*io.PipeReader{}}
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
@@ -30,17 +30,17 @@ func newPull(pb *guestpb.Command, cmd *driver.Command) *pull {
 		cmd.Stdin, p.stdin = io.MultiReader(bytes.NewReader(pb.Stdin), r), w
 	}
 	if pb.PullStdout {
-		cmd.OnStdout = p.pipe(driver.Stdout)
+		cmd.OnStdout = p.pacedCallback(driver.Stdout)
 	}
 	if pb.PullStderr {
-		cmd.OnStderr = p.pipe(driver.Stderr)
+		cmd.OnStderr = p.pacedCallback(driver.Stderr)
 	}
 	return p
 }
 
-// pipe returns a callback that returns when the host has taken the data, or there is
+// pacedCallback returns a callback that returns when the host has taken the data, or there is
 // no client that would.
-func (p *pull) pipe(stream driver.Stream) func([]byte) error {
+func (p *pacedStreams) pacedCallback(stream driver.Stream) func([]byte) error {
 	r, w := io.Pipe()
 	p.readers[stream], p.writers = r, append(p.writers, w)
 	return func(data []byte) error {
@@ -49,8 +49,8 @@ func (p *pull) pipe(stream driver.Stream) func([]byte) error {
 	}
 }
 
-// take waits for output.
-func (p *pull) take(stream driver.Stream, limit int64) (data []byte, eof bool) {
+// readOutput waits for output.
+func (p *pacedStreams) readOutput(stream driver.Stream, limit int64) (data []byte, eof bool) {
 	r := p.readers[stream]
 	if r == nil {
 		return nil, true
@@ -61,15 +61,15 @@ func (p *pull) take(stream driver.Stream, limit int64) (data []byte, eof bool) {
 	return buf[:n], err != nil
 }
 
-// release lets output flow without a client that takes it.
-func (p *pull) release() {
+// discardOutput lets output flow without a client that takes it.
+func (p *pacedStreams) discardOutput() {
 	for _, r := range p.readers {
 		r.Close() //nolint:errcheck // it always answers nil
 	}
 }
 
-// finish ends the output, all of which was taken, and the input.
-func (p *pull) finish() {
+// closeAll ends the output, all of which was taken, and the input.
+func (p *pacedStreams) closeAll() {
 	for _, w := range p.writers {
 		w.Close() //nolint:errcheck // it always answers nil
 	}

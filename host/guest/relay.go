@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
-// maxCarried bounds what a guest, which may be hostile, makes the host hold; it is
+// maxRelayed bounds what a guest, which may be hostile, makes the host hold; it is
 // what a guest relays at most.
-const maxCarried = 320
+const maxRelayed = 320
 
 // Relay carries the connections of the workload to the proxy, which dial reaches,
 // until the connection to the guest ends: where the guest was told that the proxy
@@ -23,7 +23,7 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 		var carried sync.WaitGroup
 		defer carried.Wait()
 		defer cancel()
-		places := make(chan struct{}, maxCarried)
+		places := make(chan struct{}, maxRelayed)
 		for {
 			select {
 			case places <- struct{}{}:
@@ -36,14 +36,14 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 			}
 			carried.Go(func() {
 				defer func() { <-places }()
-				c.carry(ctx, resp.Id, dial)
+				c.relayConn(ctx, resp.Id, dial)
 			})
 		}
 	})
 }
 
-// carry passes one connection on, both ways, until both have ended.
-func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
+// relayConn passes one connection on, both ways, until both have ended.
+func (c *Client) relayConn(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
 	defer c.relay.Close(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // a guest that is gone has none
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,19 +55,19 @@ func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Cont
 	defer context.AfterFunc(ctx, func() { out.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() {
-		if !c.carryOut(ctx, id, out) {
+		if !c.relayOutbound(ctx, id, out) {
 			cancel()
 		}
 	})
-	if !c.carryIn(ctx, id, out) {
+	if !c.relayInbound(ctx, id, out) {
 		cancel()
 	}
 	both.Wait()
 }
 
-// carryOut passes on what the workload sends, and reports whether it came to its
+// relayOutbound passes on what the workload sends, and reports whether it came to its
 // end.
-func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
+func (c *Client) relayOutbound(ctx context.Context, id int64, out net.Conn) bool {
 	for {
 		resp, err := c.relay.Read(ctx, &guestpb.RelayRequest{Id: id})
 		if err != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
@@ -83,8 +83,8 @@ func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
 	}
 }
 
-// carryIn passes on what the proxy answers, and reports whether it came to its end.
-func (c *Client) carryIn(ctx context.Context, id int64, out net.Conn) bool {
+// relayInbound passes on what the proxy answers, and reports whether it came to its end.
+func (c *Client) relayInbound(ctx context.Context, id int64, out net.Conn) bool {
 	buf := make([]byte, guestproto.RelayChunk)
 	for {
 		n, rerr := out.Read(buf)

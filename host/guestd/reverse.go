@@ -10,38 +10,38 @@ import (
 	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
-// offers are connections of the workload to the proxy where that is out of reach:
+// reverseConns are connections of the workload to the proxy where that is out of reach:
 // on a host that the guest hears of over one stream alone. The host asks for each,
 // and carries its bytes.
-type offers struct {
-	waiting chan *offer
+type reverseConns struct {
+	waiting chan *reverseConn
 	closed  chan struct{}
 
 	mu    sync.Mutex
 	last  int64
-	taken map[int64]*offer // guarded by mu
+	taken map[int64]*reverseConn // guarded by mu
 }
 
-// An offer is one connection.
-type offer struct {
+// An reverseConn is one connection.
+type reverseConn struct {
 	conn   net.Conn
 	client string    // who took it
 	used   bool      // something was read or written
 	done   chan bool // told when the client is done with it, or gone: whether another may take it
 }
 
-func newOffers() *offers {
-	return &offers{waiting: make(chan *offer), closed: make(chan struct{}), taken: map[int64]*offer{}}
+func newReverseConns() *reverseConns {
+	return &reverseConns{waiting: make(chan *reverseConn), closed: make(chan struct{}), taken: map[int64]*reverseConn{}}
 }
 
-// offerPatience is how long a connection waits for a host that is there to take
+// reverseTimeout is how long a connection waits for a host that is there to take
 // it: one that is busy takes microseconds.
-var offerPatience = 10 * time.Second // tests have more
+var reverseTimeout = 10 * time.Second // tests have more
 
-// pass offers a connection, and returns when it is over. The caller closes it.
-func (o *offers) pass(conn net.Conn) {
-	of := &offer{conn: conn, done: make(chan bool, 1)}
-	patience := time.NewTimer(offerPatience)
+// forward offers a connection, and returns when it is over. The caller closes it.
+func (o *reverseConns) forward(conn net.Conn) {
+	of := &reverseConn{conn: conn, done: make(chan bool, 1)}
+	patience := time.NewTimer(reverseTimeout)
 	defer patience.Stop()
 	for again := true; again; {
 		select {
@@ -59,7 +59,7 @@ func (o *offers) pass(conn net.Conn) {
 	}
 }
 
-func (o *offers) take(of *offer, client string) int64 {
+func (o *reverseConns) assign(of *reverseConn, client string) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last++
@@ -68,7 +68,7 @@ func (o *offers) take(of *offer, client string) int64 {
 	return o.last
 }
 
-func (o *offers) get(id int64) *offer {
+func (o *reverseConns) use(id int64) *reverseConn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.taken[id]
@@ -78,40 +78,40 @@ func (o *offers) get(id int64) *offer {
 	return of
 }
 
-// release ends a connection, or offers it again if nobody has used it.
-func (o *offers) release(id int64) {
+// finish ends a connection, or offers it again if nobody has used it.
+func (o *reverseConns) finish(id int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.drop(id)
+	o.finishLocked(id)
 }
 
 // The caller holds o.mu.
-func (o *offers) drop(id int64) {
+func (o *reverseConns) finishLocked(id int64) {
 	if of := o.taken[id]; of != nil {
 		delete(o.taken, id)
 		of.done <- !of.used
 	}
 }
 
-// forget ends the connections of a client that is gone. What it has not even heard
+// dropClient ends the connections of a client that is gone. What it has not even heard
 // of, because the answer was lost on its way, is offered again.
-func (o *offers) forget(client string) {
+func (o *reverseConns) dropClient(client string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for id, of := range o.taken {
 		if of.client == client {
-			o.drop(id)
+			o.finishLocked(id)
 		}
 	}
 }
 
 // Next waits for a connection.
-func (o *offers) Next(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+func (o *reverseConns) Next(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	select {
 	case of := <-o.waiting:
-		id := o.take(of, r.Client)
+		id := o.assign(of, r.Client)
 		if err := ctx.Err(); err != nil { // the client went meanwhile, and is forgotten already
-			o.release(id)
+			o.finish(id)
 			return nil, err
 		}
 		return &guestpb.RelayResponse{Id: id}, nil
@@ -123,8 +123,8 @@ func (o *offers) Next(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.Re
 }
 
 // Read waits for what the workload sends.
-func (o *offers) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.on(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		buf := make([]byte, guestproto.RelayChunk)
 		n, err := conn.Read(buf)
 		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil}
@@ -132,8 +132,8 @@ func (o *offers) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.Re
 }
 
 // Write sends something to the workload.
-func (o *offers) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.on(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+func (o *reverseConns) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		_, err := conn.Write(r.Data)
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
 			half.CloseWrite() //nolint:errcheck // whoever is cut off knows
@@ -143,17 +143,17 @@ func (o *offers) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.R
 }
 
 // Close ends a connection.
-func (o *offers) Close(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.on(ctx, r, func(net.Conn) *guestpb.RelayResponse {
-		o.release(r.Id)
+func (o *reverseConns) Close(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(net.Conn) *guestpb.RelayResponse {
+		o.finish(r.Id)
 		return &guestpb.RelayResponse{}
 	})
 }
 
-// on does something with a connection, which ends if the client goes
+// withConn does something with a connection, which ends if the client goes
 // meanwhile.
-func (o *offers) on(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
-	of := o.get(r.Id)
+func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
+	of := o.use(r.Id)
 	if of == nil {
 		return &guestpb.RelayResponse{End: true}, nil
 	}

@@ -62,18 +62,18 @@ func Key(parts ...any) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// Read returns the record of the guest; nil where there is none, also where the
+// ReadRecord returns the record of the guest; nil where there is none, also where the
 // state is not readable: a power loss, which no guest outlives, has torn it.
-func Read(d wsdir.Dir) *Record {
+func ReadRecord(d wsdir.Dir) *Record {
 	m, err := d.Read()
 	if err != nil {
 		return nil
 	}
-	return In(m)
+	return RecordIn(m)
 }
 
-// In returns the record of the guest that a state holds.
-func In(m *wsdir.State) *Record {
+// RecordIn returns the record of the guest that a state holds.
+func RecordIn(m *wsdir.State) *Record {
 	rec, err := record.Get(m)
 	if err != nil {
 		return nil
@@ -83,17 +83,17 @@ func In(m *wsdir.State) *Record {
 
 // Write notes the record in the state.
 func (r *Record) Write(ctx context.Context, d wsdir.Dir) error {
-	_, err := d.Update(ctx, false, r.Note)
+	_, err := d.Update(ctx, false, r.PutIn)
 	return err
 }
 
-// Note puts the record into a state that is being changed; nil removes it.
-func (r *Record) Note(m *wsdir.State) error { return record.Set(m, r) }
+// PutIn puts the record into a state that is being changed; nil removes it.
+func (r *Record) PutIn(m *wsdir.State) error { return record.Set(m, r) }
 
 // Adopt attaches to a guest that runs under key, if there is one, and returns
 // its record. The lock is held.
 func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*guest.Client, *Record) {
-	rec := Read(d)
+	rec := ReadRecord(d)
 	if rec == nil || rec.Key != key {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*g
 func Start(ctx context.Context, d wsdir.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {
 	if l.Socket != "" {
 		rec.Token = driver.NewID()
-		l.Serving().Token = rec.Token
+		l.ServingConfig().Token = rec.Token
 	}
 	l.Started = func(pid int) error {
 		rec.PID = pid
@@ -133,8 +133,8 @@ type Hooks struct {
 // EndTimeout bounds the end of a guest, on a machine under load.
 const EndTimeout = 60 * time.Second
 
-// EndIn ends the guest of a workspace, if it has one, and whatever ran in it.
-func EndIn(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
+// LockAndEnd ends the guest of a workspace, if it has one, and whatever ran in it.
+func LockAndEnd(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndTimeout)
 	defer cancel()
 	// Without a lock no guest was ever started, or the workspace is gone.
@@ -149,16 +149,16 @@ func EndIn(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	return End(ctx, d, hooks)
 }
 
-// patience is how long a guest that was asked to end may take.
-const patience = 10 * time.Second
+// shutdownTimeout is how long a guest that was asked to end may take.
+const shutdownTimeout = 10 * time.Second
 
 // End ends the guest: by asking, and then by force. The lock is held.
 func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
-	rec := Read(d)
+	rec := ReadRecord(d)
 	if rec != nil && hooks != nil && hooks.Before != nil {
 		hooks.Before(ctx, rec)
 	}
-	ask, cancel := context.WithTimeout(ctx, patience)
+	ask, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	token := ""
 	if rec != nil {
@@ -169,7 +169,7 @@ func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	asked := missing == nil && guest.Stop(ask, socket, token) == nil
 	driver.Step(ctx, "guest asked to end")
 	if rec != nil {
-		if err := rec.end(ctx, d, asked, hooks); err != nil {
+		if err := rec.endProcess(ctx, d, asked, hooks); err != nil {
 			return err
 		}
 	}
@@ -179,12 +179,12 @@ func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	return nil
 }
 
-// end waits for the end of the process, kills it where it takes too long, and
+// endProcess waits for the end of the process, kills it where it takes too long, and
 // forgets it.
-func (r *Record) end(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks) error {
+func (r *Record) endProcess(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks) error {
 	wait := time.Duration(0)
 	if asked {
-		wait = patience
+		wait = shutdownTimeout
 	}
 	if err := r.Kill(ctx, wait); err != nil {
 		return err

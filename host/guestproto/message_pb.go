@@ -73,11 +73,11 @@ func FromSize(s *guestpb.Size) *driver.Size {
 }
 
 func toBytes(list []string) [][]byte {
-	return each(list, func(s string) []byte { return []byte(s) })
+	return mapSlice(list, func(s string) []byte { return []byte(s) })
 }
 
 func fromBytes(list [][]byte) []string {
-	return each(list, func(b []byte) string { return string(b) })
+	return mapSlice(list, func(b []byte) string { return string(b) })
 }
 
 func toEnv(env map[string]string) [][]byte {

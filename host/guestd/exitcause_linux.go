@@ -13,10 +13,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// causes tells why commands ended that did not end by themselves, by what the
+// exitCauses tells why commands ended that did not end by themselves, by what the
 // limit groups counted while they ran. Commands that ran at the same time share
 // the groups, so each that failed then is told the same.
-type causes struct {
+type exitCauses struct {
 	inner process.Tree
 	oom   int // descriptors, -1 where there is none
 	pids  int
@@ -27,8 +27,8 @@ type causes struct {
 	found map[string]driver.Cause // by session, from its end until it is asked for
 }
 
-func newCauses(cfg *guestproto.Config, inner process.Tree) *causes {
-	c := &causes{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
+func newExitCauses(cfg *guestproto.Config, inner process.Tree) *exitCauses {
+	c := &exitCauses{inner: inner, oom: -1, pids: -1, root: cfg.Root, disk: cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk, found: map[string]driver.Cause{}}
 	if fd, ok := cfg.Descriptors[guestproto.EventsOOM]; ok {
 		c.oom = fd
 	}
@@ -38,14 +38,14 @@ func newCauses(cfg *guestproto.Config, inner process.Tree) *causes {
 	return c
 }
 
-type counts struct{ oom, pids int64 }
+type counters struct{ oom, pids int64 }
 
-func (c *causes) now() counts {
-	return counts{counter(c.oom, "oom_kill "), counter(c.pids, "max ")}
+func (c *exitCauses) readCounters() counters {
+	return counters{readCounter(c.oom, "oom_kill "), readCounter(c.pids, "max ")}
 }
 
-// counter reads the number on the line that begins with name; 0 where there is none.
-func counter(fd int, name string) int64 {
+// readCounter reads the number on the line that begins with name; 0 where there is none.
+func readCounter(fd int, name string) int64 {
 	if fd < 0 {
 		return 0
 	}
@@ -66,32 +66,32 @@ func counter(fd int, name string) int64 {
 }
 
 // Track notes what was counted before a command.
-func (c *causes) Track(spec *process.Spec) (process.Tracked, error) {
+func (c *exitCauses) Track(spec *process.Spec) (process.Tracked, error) {
 	g, err := c.inner.Track(spec)
 	if err != nil {
 		return nil, err
 	}
-	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.now()}, nil
+	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters()}, nil
 }
 
 type causeTracked struct {
 	process.Tracked
-	c      *causes
+	c      *exitCauses
 	id     string
-	before counts
+	before counters
 }
 
 // Release judges the command that has ended.
 func (g *causeTracked) Release() {
 	g.Tracked.Release()
-	after := g.c.now()
+	after := g.c.readCounters()
 	switch {
 	case after.oom > g.before.oom:
-		g.c.note(g.id, driver.CauseOOM)
+		g.c.record(g.id, driver.CauseOOM)
 	case after.pids > g.before.pids:
-		g.c.note(g.id, driver.CausePIDs)
-	case g.c.full():
-		g.c.note(g.id, driver.CauseDisk)
+		g.c.record(g.id, driver.CausePIDs)
+	case g.c.diskFull():
+		g.c.record(g.id, driver.CauseDisk)
 	}
 }
 
@@ -99,7 +99,7 @@ func (g *causeTracked) Release() {
 // which nobody asks.
 const maxFound = 1000
 
-func (c *causes) note(id string, cause driver.Cause) {
+func (c *exitCauses) record(id string, cause driver.Cause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.found) > maxFound {
@@ -108,15 +108,15 @@ func (c *causes) note(id string, cause driver.Cause) {
 	c.found[id] = cause
 }
 
-// full reports whether the workspace's disk is.
-func (c *causes) full() bool {
+// diskFull reports whether the workspace's disk is.
+func (c *exitCauses) diskFull() bool {
 	var st unix.Statfs_t
 	const least = 64 << 10 // a file system is never full to its last byte
 	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail*uint64(st.Bsize) < least
 }
 
-// cause answers process.Options.Cause.
-func (c *causes) cause(end process.End) driver.Cause {
+// causeOf answers process.Options.Cause.
+func (c *exitCauses) causeOf(end process.End) driver.Cause {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cause := c.found[end.ID]
@@ -124,29 +124,29 @@ func (c *causes) cause(end process.End) driver.Cause {
 	return cause
 }
 
-// An expendable starter makes its children the first to go when memory runs out:
+// An oomPreferred starter makes its children the first to go when memory runs out:
 // the thread that starts them is in their limit group, so the kernel would
 // consider the guest, too.
-type expendable struct{ process.Starter }
+type oomPreferred struct{ process.Starter }
 
-// firstToGo counts for the kernel as if a process used half of the limit.
-const firstToGo = "500"
+// oomScoreAdj counts for the kernel as if a process used half of the limit.
+const oomScoreAdj = "500"
 
 // Start starts a child. What it forks before it is marked is not, and still
 // weighs what it uses.
-func (e expendable) Start(spec *process.Spec) (process.Child, error) {
+func (e oomPreferred) Start(spec *process.Spec) (process.Child, error) {
 	child, err := e.Starter.Start(spec)
 	if err == nil {
-		os.WriteFile("/proc/"+strconv.Itoa(child.PID)+"/oom_score_adj", []byte(firstToGo), 0) //nolint:errcheck // it may have ended
+		os.WriteFile("/proc/"+strconv.Itoa(child.PID)+"/oom_score_adj", []byte(oomScoreAdj), 0) //nolint:errcheck // it may have ended
 	}
 	return child, err
 }
 
-// A mover moves what it starts into the group of the workload, and with it all
+// A cgroupMover moves what it starts into the group of the workload, and with it all
 // that is in the guest's group and is not the guest: whatever a child has started
 // before it was moved is found there, and what it starts later is born in its
 // own group.
-type mover struct {
+type cgroupMover struct {
 	process.Starter
 	work, guest int // descriptors of cgroup.procs
 
@@ -154,15 +154,15 @@ type mover struct {
 }
 
 // Start starts a child in the group of the workload.
-func (m *mover) Start(spec *process.Spec) (process.Child, error) {
+func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 	child, err := m.Starter.Start(spec)
 	if err == nil {
-		m.move(child.PID)
+		m.moveToWorkload(child.PID)
 	}
 	return child, err
 }
 
-func (m *mover) move(pid int) {
+func (m *cgroupMover) moveToWorkload(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // it may have ended; and what stays is met below
