@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// AsUser returns f with every change made as a user, whose group has the same
-// number, by a process that is root: where a mount maps the workload's id alone,
-// root's does not exist.
+// AsUser returns f with every change made under the file system ids (setfsuid, setfsgid)
+// of a user whose group has the same number. The process must be root. It is for mounts
+// that map the ids of the workload alone: root's own id is not valid there.
 func AsUser(f *driver.FS, uid int) *driver.FS {
 	own := *f
 	own.Files = userFiles{f.Files, uid}
@@ -64,54 +64,54 @@ func (f userFiles) Remove(ctx context.Context, name string, opts *driver.RemoveO
 	return runAsUser(f.uid, func() error { return f.Files.Remove(ctx, name, opts) })
 }
 
-// fsIDs are who a thread is for files.
+// fsIDs are the file system ids of a thread.
 type fsIDs struct{ uid, gid int }
 
-// withFSIDs calls f, with who the thread was before, on a thread that is somebody for
-// files. A thread that can't be given back its own ids serves nobody else.
-func withFSIDs(who fsIDs, f func(was fsIDs) error) error {
+// withFSIDs calls f on an OS thread with other file system ids, and with the thread's own
+// ids as argument. If the thread's own ids can't be restored, the thread is not used for
+// anything else: Go ends it with its goroutine.
+func withFSIDs(ids fsIDs, f func(was fsIDs) error) error {
 	runtime.LockOSThread()
-	was, err := setFSIDs(who)
+	was, err := setFSIDs(ids)
 	defer func() {
 		if _, err := setFSIDs(was); err == nil {
 			runtime.UnlockOSThread()
 		}
 	}()
 	if err != nil {
-		return fmt.Errorf("guest: become the workload: %w: %w", fault.Failed, err)
+		return fmt.Errorf("files: take the ids of the workload: %w: %w", fault.Failed, err)
 	}
 	return f(was)
 }
 
-// runAsUser is as for a user whose group has the same number.
+// runAsUser is withFSIDs for a user whose group has the same number.
 func runAsUser(uid int, f func() error) error {
 	return withFSIDs(fsIDs{uid, uid}, func(fsIDs) error { return f() })
 }
 
-// setFSIDs sets the ids for files of the calling thread, and returns those that it
-// had.
-func setFSIDs(who fsIDs) (was fsIDs, err error) {
-	if was.gid, err = unix.SetfsgidRetGid(who.gid); err != nil {
+// setFSIDs sets the file system ids of the calling thread, and returns the previous ones.
+func setFSIDs(ids fsIDs) (was fsIDs, err error) {
+	if was.gid, err = unix.SetfsgidRetGid(ids.gid); err != nil {
 		return was, err
 	}
-	if was.uid, err = unix.SetfsuidRetUid(who.uid); err != nil {
+	if was.uid, err = unix.SetfsuidRetUid(ids.uid); err != nil {
 		return was, err
 	}
-	// Neither call tells whether it did anything; asking for nobody shows it.
-	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != who.uid {
+	// Neither call reports failure; setting an invalid id returns the present one.
+	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != ids.uid {
 		return was, fmt.Errorf("the user is %d: %w", now, fault.PermissionDenied)
 	}
 	return was, nil
 }
 
-// StepAsUser returns what makes a step as a user, as AsUser makes changes.
+// StepAsUser returns a function that runs a step under the ids of a user, as AsUser does.
 func StepAsUser(uid int) func(step func() error) error {
 	return func(step func() error) error { return runAsUser(uid, step) }
 }
 
-// GuardAsProcess lets a gate look as this process, where the change is made by a thread
-// that is another user for files (see AsUser) and can't read what the gate looks
-// at. The thread is that user again from the change on.
+// GuardAsProcess returns a commit guard that runs under the ids of this process, where
+// the change itself is made under those of another user (see AsUser), which can't read
+// what the guard reads. From the change on the thread has the user's ids again.
 func GuardAsProcess(gate func(change func() error) error) func(change func() error) error {
 	if gate == nil {
 		return nil
@@ -131,11 +131,11 @@ func GuardAsProcess(gate func(change func() error) error) func(change func() err
 			}
 		}()
 		if err != nil {
-			return fmt.Errorf("guest: look as who serves the workload: %w: %w", fault.Failed, err)
+			return fmt.Errorf("files: take back the ids of this process: %w: %w", fault.Failed, err)
 		}
 		return gate(func() error {
 			if _, err := setFSIDs(user); err != nil {
-				return fmt.Errorf("guest: become the workload: %w: %w", fault.Failed, err)
+				return fmt.Errorf("files: take the ids of the workload: %w: %w", fault.Failed, err)
 			}
 			changing = true
 			return change()

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Encode writes the Config as a guest reads it.
+// Encode encodes the Config as a protobuf message, for DecodeConfig.
 func (c *Config) Encode() ([]byte, error) {
 	data, err := proto.Marshal(toConfig(c))
 	if err != nil {
@@ -20,14 +20,14 @@ func (c *Config) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// DecodeConfig reads what Encode wrote.
+// DecodeConfig decodes what Encode wrote. It refuses another version of the protocol.
 func DecodeConfig(data []byte) (*Config, error) {
 	pb := new(guestpb.Config)
 	if err := proto.Unmarshal(data, pb); err != nil {
 		return nil, fmt.Errorf("guest: read the configuration: %w: %w", fault.Failed, err)
 	}
 	if pb.Protocol != Protocol {
-		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
+		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest version %d: %w: both must come from one build; install them together",
 			pb.Protocol, Protocol, fault.Failed)
 	}
 	return fromConfig(pb), nil
@@ -105,7 +105,7 @@ func fromMount(pb *guestpb.Mount) Mount {
 		Work: string(pb.Work), Data: string(pb.Data), ReadOnly: pb.ReadOnly, NoExec: pb.NoExec, Dev: pb.Dev, Optional: pb.Optional, Mode: pb.Mode}
 }
 
-// mapSlice converts a list; nil where it is empty.
+// mapSlice converts the elements of a list; an empty list becomes nil.
 func mapSlice[A, B any](list []A, convert func(A) B) []B {
 	var out []B
 	for _, one := range list {
@@ -114,7 +114,7 @@ func mapSlice[A, B any](list []A, convert func(A) B) []B {
 	return out
 }
 
-// mapValues converts the values of a map; nil where it is empty.
+// mapValues converts the values of a map; an empty map becomes nil.
 func mapValues[A, B any](table map[string]A, convert func(A) B) map[string]B {
 	if len(table) == 0 {
 		return nil
