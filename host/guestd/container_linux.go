@@ -16,21 +16,20 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// In a container the guest is the first process, started by an engine that can
-// give it nothing but arguments and mounts. So its Config is a file in a
-// directory that the host mounts for it, where it makes its socket, too, and
-// tells how its start went. The host closes that directory before anything of
-// the workload runs.
+// In a container the guest is PID 1. An engine passes it arguments and mounts, and no
+// descriptors. So its Config is a file in a directory that the host mounts; in it the
+// guest creates its socket and writes its report. The host removes the workload's access
+// to that directory before any process of the workload runs.
 
-// containerMain is the guest in a container.
+// containerMain is croft-guest as PID 1 of a container.
 func containerMain(dir string) int {
 	g, err := startContainer(dir)
-	return g.reportAndServe(err, func(report []byte) error { // at once: the host looks for it
+	return g.reportAndServe(err, func(report []byte) error { // atomically: the host polls for the file
 		return atomicfile.Write(filepath.Join(dir, guestproto.ContainerReport), report, atomicfile.Options{})
 	})
 }
 
-// reportAndServe tells the host how the start of the guest went, and serves if it did well.
+// reportAndServe reports to the host whether the guest has started, and serves if so.
 func (g *daemon) reportAndServe(started error, tell func(report []byte) error) int {
 	report := []byte("ok")
 	if started != nil {
@@ -68,7 +67,7 @@ func startContainer(dir string) (*daemon, error) {
 	return startHardened(cfg)
 }
 
-// startHardened starts the guest of a container that an engine has put up.
+// startHardened starts the daemon in a container, whose namespaces the engine has set up.
 func startHardened(cfg *guestproto.Config) (*daemon, error) {
 	openCounters(cfg)
 	if err := closeStrayDescriptors(cfg); err != nil {
@@ -81,7 +80,7 @@ func startHardened(cfg *guestproto.Config) (*daemon, error) {
 	return startDaemon(cfg)
 }
 
-// openDescriptor makes what is at path a descriptor of the guest, if it is there.
+// openDescriptor opens path and adds it to the descriptors, if path exists.
 func openDescriptor(cfg *guestproto.Config, name, path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -94,9 +93,8 @@ func openDescriptor(cfg *guestproto.Config, name, path string, flags int) error 
 	return nil
 }
 
-// openCounters finds what the limit groups of the container count, in either
-// version of control groups. Without them a command that a limit ended is one
-// that failed.
+// openCounters opens the event counters of the container's cgroup, v1 or v2. Without them
+// a command that a limit ended has no cause.
 func openCounters(cfg *guestproto.Config) {
 	for name, paths := range map[string][]string{
 		guestproto.EventsOOM:  {"/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events"},
@@ -108,16 +106,16 @@ func openCounters(cfg *guestproto.Config) {
 	}
 }
 
-// reserveThreads makes sure that this process has n threads, which it keeps: it shares the
-// container's limit of them with the workload, and a Go program that is refused
-// one ends.
+// reserveThreads makes this process create n OS threads, which Go keeps. A limit of the
+// container counts threads of guest and workload together, and a Go program that can't
+// create a thread crashes.
 func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	for range n {
 		ready.Add(1)
 		done.Go(func() {
-			runtime.LockOSThread() // a thread of its own, as long as it waits
+			runtime.LockOSThread() // occupies one OS thread until release
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			<-release

@@ -13,18 +13,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// exitCauses tells why commands ended that did not end by themselves, by what the
-// limit groups counted while they ran. Commands that ran at the same time share
-// the groups, so each that failed then is told the same.
+// exitCauses attributes the end of a command to a limit, by comparing counters of its
+// cgroup (OOM kills, refused forks) before and after the command. Commands that run at the
+// same time share a cgroup, so each that fails then has the same cause.
 type exitCauses struct {
 	inner process.Tree
-	oom   int // descriptors, -1 where there is none
+	oom   int // descriptors of counters; -1 without
 	pids  int
 	root  string
-	disk  bool // a disk that is full is a cause
+	disk  bool // a full disk is a cause
 
 	mu    sync.Mutex
-	found map[string]driver.Cause // by session, from its end until it is asked for
+	found map[string]driver.Cause // by session, from its end until causeOf
 }
 
 func newExitCauses(cfg *guestproto.Config, inner process.Tree) *exitCauses {
@@ -44,7 +44,7 @@ func (c *exitCauses) readCounters() counters {
 	return counters{readCounter(c.oom, "oom_kill "), readCounter(c.pids, "max ")}
 }
 
-// readCounter reads the number on the line that begins with name; 0 where there is none.
+// readCounter returns the number on the line that begins with name; 0 without such a line.
 func readCounter(fd int, name string) int64 {
 	if fd < 0 {
 		return 0
@@ -81,7 +81,7 @@ type causeTracked struct {
 	before counters
 }
 
-// Release judges the command that has ended.
+// Release records the cause of a command that has ended.
 func (g *causeTracked) Release() {
 	g.Tracked.Release()
 	after := g.c.readCounters()
@@ -95,8 +95,7 @@ func (g *causeTracked) Release() {
 	}
 }
 
-// maxFound bounds what is kept for commands that succeeded nevertheless, after
-// which nobody asks.
+// maxFound bounds causes of commands that succeeded nevertheless, which causeOf never takes.
 const maxFound = 1000
 
 func (c *exitCauses) record(id string, cause driver.Cause) {
@@ -108,14 +107,14 @@ func (c *exitCauses) record(id string, cause driver.Cause) {
 	c.found[id] = cause
 }
 
-// diskFull reports whether the workspace's disk is.
+// diskFull reports whether the workspace's file system is full.
 func (c *exitCauses) diskFull() bool {
 	var st unix.Statfs_t
 	const least = 64 << 10 // a file system is never full to its last byte
 	return c.disk && unix.Statfs(c.root, &st) == nil && st.Bavail*uint64(st.Bsize) < least
 }
 
-// causeOf answers process.Options.Cause.
+// causeOf is the process.Options.Cause of the guest.
 func (c *exitCauses) causeOf(end process.End) driver.Cause {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,16 +123,16 @@ func (c *exitCauses) causeOf(end process.End) driver.Cause {
 	return cause
 }
 
-// An oomPreferred starter makes its children the first to go when memory runs out:
-// the thread that starts them is in their limit group, so the kernel would
-// consider the guest, too.
+// oomPreferred is a starter that raises the oom_score_adj of each child, so that the OOM
+// killer prefers processes of the workload to the guest: the starter thread is in the
+// same cgroup. It is a preference, not a guarantee.
 type oomPreferred struct{ process.Starter }
 
-// oomScoreAdj counts for the kernel as if a process used half of the limit.
+// oomScoreAdj counts as if the process used half of the memory limit.
 const oomScoreAdj = "500"
 
-// Start starts a child. What it forks before it is marked is not, and still
-// weighs what it uses.
+// Start starts a child. Processes that the child forks before its score is raised keep
+// the old score, and count with the memory that they use.
 func (e oomPreferred) Start(spec *process.Spec) (process.Child, error) {
 	child, err := e.Starter.Start(spec)
 	if err == nil {
@@ -142,10 +141,10 @@ func (e oomPreferred) Start(spec *process.Spec) (process.Child, error) {
 	return child, err
 }
 
-// A cgroupMover moves what it starts into the group of the workload, and with it all
-// that is in the guest's group and is not the guest: whatever a child has started
-// before it was moved is found there, and what it starts later is born in its
-// own group.
+// A cgroupMover moves each process that it starts from the guest's cgroup into the
+// workload's, together with every other process in the guest's cgroup but the guest:
+// descendants that a child forked before it was moved. Later descendants start in the
+// workload's cgroup.
 type cgroupMover struct {
 	process.Starter
 	work, guest int // descriptors of cgroup.procs
@@ -153,7 +152,7 @@ type cgroupMover struct {
 	mu sync.Mutex
 }
 
-// Start starts a child in the group of the workload.
+// Start starts a child and moves it into the cgroup of the workload.
 func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 	child, err := m.Starter.Start(spec)
 	if err == nil {
@@ -165,10 +164,10 @@ func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 func (m *cgroupMover) moveToWorkload(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // it may have ended; and what stays is met below
+	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // the process may have ended; the loop below checks
 	self := strconv.Itoa(os.Getpid())
 	var buf [16 << 10]byte
-	const rounds = 100 // one that is never empty is bounded by the group of both
+	const rounds = 100 // a fork bomb may never let the list be empty; the parent cgroup limits it
 	for range rounds {
 		n, err := unix.Pread(m.guest, buf[:], 0)
 		if err != nil {

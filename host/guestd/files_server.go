@@ -17,8 +17,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A fileServer serves the files of a workspace where the host can't reach them
-// itself: on a volume of a remote engine, in a pod.
+// A fileServer serves the files of a workspace that the host can't reach, such as on a
+// volume of a remote engine.
 type fileServer struct {
 	fs *driver.FS
 
@@ -29,7 +29,7 @@ type fileServer struct {
 
 var _ guestpb.FilesService = (*fileServer)(nil)
 
-// maxHandles bounds what a host can leave open.
+// maxHandles bounds the open handles of all hosts together.
 const maxHandles = 1024
 
 func newFileServer(module *driver.FS) *fileServer {
@@ -47,12 +47,12 @@ func (f *fileServer) close() {
 	clear(f.open)
 }
 
-// addHandle returns a handle of something that stays open. After an error it is closed.
+// addHandle returns a handle for c, or closes c and returns an error.
 func (f *fileServer) addHandle(c io.Closer) (handle string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.open) >= maxHandles {
-		err := fmt.Errorf("guest: %d files are open: %w", maxHandles, fault.ResourceExhausted)
+		err := fmt.Errorf("guest: %d files are open: %w: close some first", maxHandles, fault.ResourceExhausted)
 		return "", errors.Join(err, c.Close())
 	}
 	f.next++
@@ -61,7 +61,7 @@ func (f *fileServer) addHandle(c io.Closer) (handle string, err error) {
 	return handle, nil
 }
 
-// lookupHandle returns what has a handle, if it is a T.
+// lookupHandle returns what has a handle, if its type is T.
 func lookupHandle[T io.Closer](f *fileServer, handle string) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func lookupHandle[T io.Closer](f *fileServer, handle string) (T, error) {
 	return c, nil
 }
 
-// closeHandle closes what has a handle, if there is something.
+// closeHandle closes what has a handle, if the handle exists.
 func (f *fileServer) closeHandle(handle string) {
 	f.mu.Lock()
 	c := f.open[handle]
@@ -83,7 +83,7 @@ func (f *fileServer) closeHandle(handle string) {
 	}
 }
 
-// File does what needs no stream of bytes.
+// File performs an operation whose request and answer fit in one message.
 func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
 	answer, err := f.dispatch(ctx, r)
 	if err != nil {
@@ -129,7 +129,7 @@ func (f *fileServer) dispatch(ctx context.Context, r *guestpb.FileRequest) (any,
 	return nil, fmt.Errorf("guest: unknown file operation %q: %w", r.Op, fault.InvalidArgument)
 }
 
-// withOptions decodes the options of a request.
+// withOptions decodes the options of a request and calls f with them.
 func withOptions[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 	opts := new(T)
 	if len(r.Options) > 0 {
@@ -140,8 +140,8 @@ func withOptions[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, e
 	return f(opts)
 }
 
-// Read reads a file in chunks. The handle keeps the very file that was opened,
-// whatever becomes of its name.
+// Read reads a file in chunks. A handle stays on the file that was opened, also if its
+// name is given to another file.
 func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
 	resp := &guestpb.FileReadResponse{Handle: r.Handle}
 	if r.Close {
@@ -149,7 +149,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 		return resp, nil
 	}
 	if r.Handle == "" {
-		// The file outlives this call, so its context must not end with it.
+		// The open file outlives this call.
 		body, info, err := f.fs.Read(context.WithoutCancel(ctx), string(r.Name), &driver.ReadOptions{Offset: r.Offset, Limit: r.Limit})
 		if err != nil {
 			return nil, err
@@ -180,7 +180,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 	return resp, nil
 }
 
-// A pendingWrite is a write whose body arrives in pieces.
+// A pendingWrite is a write whose body arrives in chunks.
 type pendingWrite struct {
 	body   *io.PipeWriter
 	done   chan struct{}
@@ -188,10 +188,10 @@ type pendingWrite struct {
 	err    error
 }
 
-// Close gives the write up.
+// Close cancels the write.
 func (w *pendingWrite) Close() error { return w.body.CloseWithError(fault.Canceled) }
 
-// Write writes a file in chunks; it is in place with the one that commits.
+// Write writes a file in chunks. The chunk with Commit puts the file in place.
 func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
 	answer, err := f.writeChunk(ctx, r)
 	if err != nil {
@@ -208,7 +208,7 @@ func (f *fileServer) writeChunk(ctx context.Context, r *guestpb.FileWriteRequest
 			return guestproto.WriteAnswer{}, fmt.Errorf("guest: options of write: %w: %w", fault.InvalidArgument, err)
 		}
 	}
-	if r.Handle == "" && r.Commit { // all at once
+	if r.Handle == "" && r.Commit { // one chunk is the whole body
 		res, err := f.fs.Write(ctx, string(r.Name), bytes.NewReader(r.Data), &opts)
 		return guestproto.WriteAnswer{Result: &res}, err
 	}
@@ -249,7 +249,7 @@ func (f *fileServer) startWrite(ctx context.Context, name string, opts *driver.W
 	return w
 }
 
-// Watch starts to watch.
+// Watch starts a watch.
 func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	var opts driver.WatchOptions
 	if err := json.Unmarshal(r.Options, &opts); err != nil {
@@ -284,7 +284,7 @@ func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*g
 	return &guestpb.WatchResponse{Changes: data}, err
 }
 
-// WatchClose stops to watch.
+// WatchClose ends a watch.
 func (f *fileServer) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestpb.Empty, error) {
 	f.closeHandle(r.Id)
 	return &guestpb.Empty{}, nil

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A lease ends a guest that has had no owner for too long, or whose workspace is
-// gone meanwhile, after which nobody can find it.
+// A lease ends the guest when no client has been connected for ttl, or as soon as its
+// workspace directory is removed without a client: no host could find the guest then.
 type lease struct {
 	ttl           time.Duration
 	workspaceGone func() bool
@@ -18,11 +18,10 @@ type lease struct {
 	timer   *time.Timer
 }
 
-// leaseCheckInterval is how often a guest without an owner looks for its workspace.
-var leaseCheckInterval = 5 * time.Second // tests have less
+// leaseCheckInterval is how often a guest without a client checks its workspace directory.
+var leaseCheckInterval = 5 * time.Second // shorter in tests
 
-// newLease starts without an owner: the host that started the guest has ttl to
-// come back.
+// newLease starts a lease without a client: the host has ttl to connect.
 func newLease(ttl time.Duration, gone func() bool, end func()) *lease {
 	l := &lease{ttl: ttl, workspaceGone: gone, end: end, expires: time.Now().Add(ttl)}
 	l.mu.Lock()
@@ -31,7 +30,7 @@ func newLease(ttl time.Duration, gone func() bool, end func()) *lease {
 	return l
 }
 
-// check ends the guest, or waits on.
+// check ends the guest, or sets the timer again.
 func (l *lease) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +45,7 @@ func (l *lease) check() {
 	l.timer.Reset(min(left, leaseCheckInterval))
 }
 
-// setClients is told how many owners there are.
+// setClients takes the number of connected clients.
 func (l *lease) setClients(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,8 +2,8 @@ package guestd
 
 import "golang.org/x/sys/unix"
 
-// Calls that only this architecture still has: those with a mode, by the number of
-// that argument, and open(2).
+// System calls that newer architectures lack: those with a mode, by the index of that
+// argument, and open(2).
 var legacyModeCalls = map[uint32]uint32{unix.SYS_CHMOD: 1, unix.SYS_CREAT: 1, unix.SYS_MKNOD: 1}
 
 const legacyOpen = unix.SYS_OPEN

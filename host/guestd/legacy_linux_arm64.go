@@ -1,6 +1,6 @@
 package guestd
 
-// This architecture has none of the calls that newer ones replace.
+// This architecture has no system calls that newer ones replace.
 var oldModes map[uint32]uint32
 
 const oldOpen = 0

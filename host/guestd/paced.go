@@ -8,18 +8,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A pacedStreams is what a session exchanges with the host in pieces: output that waits for
-// the host to take it, so that the process stands still while the host is slow, and
-// standard input that the host sends. When the client that asked for the output is
-// gone, the output goes to the log alone.
+// pacedStreams connect a session to the host chunk by chunk: output waits in a pipe until
+// the host reads it with Next, so a slow host slows the process down (flow control), and
+// standard input arrives with Write. After the client disconnects, output goes only to the
+// log.
 type pacedStreams struct {
 	client  string
 	readers map[driver.Stream]*io.PipeReader
 	writers []*io.PipeWriter
-	stdin   *io.PipeWriter // nil where no input comes in pieces
+	stdin   *io.PipeWriter // nil unless Command.StdinMore
 }
 
-// newPacedStreams connects a command to a pull, as the host asks for it.
+// newPacedStreams connects a command to streams, as the host asks for.
 func newPacedStreams(pb *guestpb.Command, cmd *driver.Command) *pacedStreams {
 	p := &pacedStreams{client: pb.Client, readers: map[driver.Stream]*io.PipeReader{}}
 	if len(pb.Stdin) > 0 {
@@ -38,8 +38,8 @@ func newPacedStreams(pb *guestpb.Command, cmd *driver.Command) *pacedStreams {
 	return p
 }
 
-// pacedCallback returns a callback that returns when the host has taken the data, or there is
-// no client that would.
+// pacedCallback returns an output callback that blocks until the host has read the data
+// or the client has disconnected.
 func (p *pacedStreams) pacedCallback(stream driver.Stream) func([]byte) error {
 	r, w := io.Pipe()
 	p.readers[stream], p.writers = r, append(p.writers, w)
@@ -61,14 +61,14 @@ func (p *pacedStreams) readOutput(stream driver.Stream, limit int64) (data []byt
 	return buf[:n], err != nil
 }
 
-// discardOutput lets output flow without a client that takes it.
+// discardOutput unblocks the process after its client has disconnected.
 func (p *pacedStreams) discardOutput() {
 	for _, r := range p.readers {
 		r.Close() //nolint:errcheck // it always answers nil
 	}
 }
 
-// closeAll ends the output, all of which was taken, and the input.
+// closeAll ends output, which the host has read, and input.
 func (p *pacedStreams) closeAll() {
 	for _, w := range p.writers {
 		w.Close() //nolint:errcheck // it always answers nil

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// A relay makes the egress proxy, which listens on a Unix socket of the host,
-// reachable on a loopback port inside: programs know proxies by address.
+// A relay listens on a loopback port inside and forwards connections to the egress proxy,
+// which listens on a Unix socket of the host: programs take the address of a proxy as host
+// and port.
 type relay struct {
 	listener net.Listener
-	target   string        // the socket
-	reverse  *reverseConns // in its place, where it is out of reach
+	target   string        // path of the proxy's socket
+	reverse  *reverseConns // used instead of target with Config.RemoteProxy
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
@@ -39,9 +40,9 @@ func startRelay(cfg *guestproto.Config) (*relay, error) {
 	return r, nil
 }
 
-// maxRelayed bounds what the workload can make the guest, which is outside its
-// limits, hold for it. The proxy itself takes fewer, and tells those that come
-// beyond.
+// maxRelayed bounds the connections that the workload makes the guest hold, since the
+// limits of the workload do not apply to the guest. The proxy accepts fewer, and answers
+// the others with an error.
 const maxRelayed = 320
 
 func (r *relay) acceptLoop() {
@@ -52,7 +53,7 @@ func (r *relay) acceptLoop() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as a connection that ended before it began
+		if err != nil { // such as ECONNABORTED
 			time.Sleep(10 * time.Millisecond)
 			<-places
 			continue
@@ -68,7 +69,7 @@ func (r *relay) acceptLoop() {
 	}
 }
 
-// track remembers a connection, so that close can end it.
+// track adds a connection to those that close closes.
 func (r *relay) track(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,9 +108,9 @@ func (r *relay) forward(inside net.Conn) {
 	wg.Wait()
 }
 
-// copyOneWay copies until the end, and passes the end on.
+// copyOneWay copies until the end of from, and then closes the writing side of to.
 func copyOneWay(to, from net.Conn) {
-	io.Copy(to, from) //nolint:errcheck // the end of either is the end of this way
+	io.Copy(to, from) //nolint:errcheck // an error ends this direction
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite() //nolint:errcheck // likewise
 		return

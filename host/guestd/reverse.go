@@ -10,9 +10,9 @@ import (
 	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
-// reverseConns are connections of the workload to the proxy where that is out of reach:
-// on a host that the guest hears of over one stream alone. The host asks for each,
-// and carries its bytes.
+// reverseConns are connections of the workload to an egress proxy that the guest can't
+// reach, because it has only a stream to a host. The host pulls each connection with Next
+// and relays its bytes with Read and Write: a reverse relay.
 type reverseConns struct {
 	waiting chan *reverseConn
 	closed  chan struct{}
@@ -22,23 +22,22 @@ type reverseConns struct {
 	taken map[int64]*reverseConn // guarded by mu
 }
 
-// An reverseConn is one connection.
+// A reverseConn is one connection.
 type reverseConn struct {
 	conn   net.Conn
-	client string    // who took it
-	used   bool      // something was read or written
-	done   chan bool // told when the client is done with it, or gone: whether another may take it
+	client string    // that it is assigned to
+	used   bool      // bytes were read or written
+	done   chan bool // receives, when the client has finished or disconnected, whether another client may have it
 }
 
 func newReverseConns() *reverseConns {
 	return &reverseConns{waiting: make(chan *reverseConn), closed: make(chan struct{}), taken: map[int64]*reverseConn{}}
 }
 
-// reverseTimeout is how long a connection waits for a host that is there to take
-// it: one that is busy takes microseconds.
+// reverseTimeout bounds the wait for a host that takes the connection.
 var reverseTimeout = 10 * time.Second // tests have more
 
-// forward offers a connection, and returns when it is over. The caller closes it.
+// forward offers a connection to hosts, and returns when it has ended. The caller closes it.
 func (o *reverseConns) forward(conn net.Conn) {
 	of := &reverseConn{conn: conn, done: make(chan bool, 1)}
 	patience := time.NewTimer(reverseTimeout)
@@ -78,14 +77,14 @@ func (o *reverseConns) use(id int64) *reverseConn {
 	return of
 }
 
-// finish ends a connection, or offers it again if nobody has used it.
+// finish ends a connection, or offers it again if no byte was exchanged.
 func (o *reverseConns) finish(id int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.finishLocked(id)
 }
 
-// The caller holds o.mu.
+// finishLocked is finish; the caller holds o.mu.
 func (o *reverseConns) finishLocked(id int64) {
 	if of := o.taken[id]; of != nil {
 		delete(o.taken, id)
@@ -93,8 +92,8 @@ func (o *reverseConns) finishLocked(id int64) {
 	}
 }
 
-// dropClient ends the connections of a client that is gone. What it has not even heard
-// of, because the answer was lost on its way, is offered again.
+// dropClient finishes the connections of a client that has disconnected. A connection
+// whose assignment never reached the client is offered again.
 func (o *reverseConns) dropClient(client string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +109,7 @@ func (o *reverseConns) Next(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	select {
 	case of := <-o.waiting:
 		id := o.assign(of, r.Client)
-		if err := ctx.Err(); err != nil { // the client went meanwhile, and is forgotten already
+		if err := ctx.Err(); err != nil { // the client has disconnected, after dropClient
 			o.finish(id)
 			return nil, err
 		}
@@ -122,7 +121,7 @@ func (o *reverseConns) Next(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	}
 }
 
-// Read waits for what the workload sends.
+// Read waits for bytes from the workload.
 func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		buf := make([]byte, guestproto.RelayChunk)
@@ -131,12 +130,12 @@ func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	})
 }
 
-// Write sends something to the workload.
+// Write sends bytes to the workload.
 func (o *reverseConns) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		_, err := conn.Write(r.Data)
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
-			half.CloseWrite() //nolint:errcheck // whoever is cut off knows
+			half.CloseWrite() //nolint:errcheck // the reader sees the end of the connection
 		}
 		return &guestpb.RelayResponse{End: err != nil}
 	})
@@ -150,8 +149,7 @@ func (o *reverseConns) Close(ctx context.Context, r *guestpb.RelayRequest) (*gue
 	})
 }
 
-// withConn does something with a connection, which ends if the client goes
-// meanwhile.
+// withConn calls do with a connection, and closes that connection if the client disconnects meanwhile.
 func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
 	of := o.use(r.Id)
 	if of == nil {

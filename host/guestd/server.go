@@ -17,20 +17,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A server is the guest's end of the protocol, over the modules that run inside.
+// A server implements the guest's services of the protocol.
 type server struct {
 	cfg     *guestproto.Config
 	shell   *driver.Shell
-	files   *fileServer   // nil where the files are the host's business
-	reverse *reverseConns // nil where the proxy is in reach, or there is none
+	files   *fileServer   // nil unless Config.Files
+	reverse *reverseConns // nil unless Config.RemoteProxy
 	end     func()        // ends the guest
 	done    chan struct{} // closed when the guest is about to end
 
 	mu        sync.Mutex
-	cancels   map[string]context.CancelFunc // of commands under way, by session
-	streams   map[string]*pacedStreams      // output that waits, by session
-	clients   map[string]context.Context    // of clients that are there: what one started and did not detach ends with it
-	onClients func(n int)                   // told how many
+	cancels   map[string]context.CancelFunc // cancel functions of running commands, by session
+	streams   map[string]*pacedStreams      // of running sessions, by session
+	clients   map[string]context.Context    // connected clients; sessions that a client started and did not detach end with its context
+	onClients func(n int)                   // called with the number of clients
 }
 
 var _ guestpb.GuestService = (*server)(nil)
@@ -42,7 +42,7 @@ func newServer(cfg *guestproto.Config, shell *driver.Shell, files *fileServer) *
 	}
 }
 
-// register makes rpc serve what this guest does.
+// register registers the services of this guest.
 func (s *server) register(rpc *ttrpc.Server) {
 	guestpb.RegisterGuestService(rpc, s)
 	if s.files != nil {
@@ -53,14 +53,14 @@ func (s *server) register(rpc *ttrpc.Server) {
 	}
 }
 
-// Hello refuses a host of another build or of another workspace. Any other is an
-// owner of the guest until it is gone or the guest ends.
+// Hello registers a client until its connection or the guest ends: a client renews the
+// lease. A host of another build, or of another workspace, is refused.
 func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
 	switch {
 	case r.Version != s.cfg.Version:
-		return guestproto.ToStatus(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
+		return guestproto.ToStatus(fmt.Errorf("guest: version %q, and the host has %q: %w", s.cfg.Version, r.Version, fault.Evicted))
 	case r.Workspace != s.cfg.Workspace:
-		return guestproto.ToStatus(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
+		return guestproto.ToStatus(fmt.Errorf("guest: this one serves another workspace: %w", fault.Failed))
 	}
 	s.addClient(ctx, r.Client)
 	defer s.removeClient(r.Client)
@@ -127,8 +127,8 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	return guestproto.ToResult(&res), err
 }
 
-// limitedCommand is what the host asks for, within the limits of the workspace that
-// are kept per command.
+// limitedCommand decodes a command and lowers its limits to those of the workspace that
+// apply per command.
 func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 	cmd := guestproto.FromCommand(pb)
 	for _, r := range driver.Resources {
@@ -140,7 +140,7 @@ func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 	return cmd
 }
 
-// Cancel ends a command.
+// Cancel cancels a command that runs.
 func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.CancelResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	life := s.clients[pb.Client]
 	s.mu.Unlock()
 	if life == nil {
-		return nil, fmt.Errorf("guest: the client is not there: %w", fault.WrongState)
+		return nil, fmt.Errorf("guest: the client has not said hello, or has disconnected: %w", fault.WrongState)
 	}
 	cmd := s.limitedCommand(pb)
 	if cmd.Detached {
@@ -176,7 +176,7 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	return guestproto.ToSessionInfo(info), err
 }
 
-// track keeps what hangs on a session until it ends.
+// track keeps the streams and the cancel function of a session until the session ends.
 func (s *server) track(sess *driver.Session, p *pacedStreams, cancel context.CancelFunc) {
 	id := sess.ID()
 	s.mu.Lock()
@@ -202,7 +202,7 @@ func (s *server) streamsOf(id string) *pacedStreams {
 	return s.streams[id]
 }
 
-// Next waits for output of a session that was started to be pulled.
+// Next waits for output of a session whose output the host takes chunk by chunk.
 func (s *server) Next(_ context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
 	p := s.streamsOf(r.Id)
 	if p == nil {
@@ -212,7 +212,7 @@ func (s *server) Next(_ context.Context, r *guestpb.NextRequest) (*guestpb.NextR
 	return &guestpb.NextResponse{Data: data, Eof: eof}, nil
 }
 
-// withSession runs f on a session.
+// withSession calls f with a session.
 func (s *server) withSession(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Empty, error) {
 	sess, err := s.shell.Attach(ctx, id)
 	if err == nil {
@@ -253,7 +253,7 @@ func (s *server) Log(ctx context.Context, r *guestpb.LogRequest) (*guestpb.LogRe
 func (s *server) Write(ctx context.Context, r *guestpb.WriteRequest) (*guestpb.Empty, error) {
 	if p := s.streamsOf(r.Id); p != nil && p.stdin != nil {
 		if _, err := p.stdin.Write(r.Data); err != nil {
-			// The program does not want more: that is its own affair.
+			// The program closed its standard input or has ended.
 			return nil, fmt.Errorf("guest: write to %s: standard input is closed: %w", r.Id, fault.WrongState)
 		}
 		return &guestpb.Empty{}, nil
@@ -269,7 +269,7 @@ func (s *server) CloseStdin(ctx context.Context, r *guestpb.SessionRequest) (*gu
 	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.CloseStdin(ctx) })
 }
 
-// Resize tells a terminal its size.
+// Resize sets the size of a terminal.
 func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb.Empty, error) {
 	return s.withSession(ctx, r.Id, func(sess *driver.Session) error {
 		size := guestproto.FromSize(r.Size)
@@ -279,7 +279,7 @@ func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb
 		if err := sess.Resize(ctx, *size); err != nil || s.cfg.Level != driver.IsolationGVisor {
 			return err
 		}
-		return sess.Signal(ctx, "SIGWINCH") // gVisor keeps the new size to itself
+		return sess.Signal(ctx, "SIGWINCH") // gVisor sends no SIGWINCH by itself
 	})
 }
 
@@ -288,7 +288,7 @@ func (s *server) Signal(ctx context.Context, r *guestpb.SignalRequest) (*guestpb
 	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Signal(ctx, r.Signal) })
 }
 
-// Kill ends the tree of a session.
+// Kill kills the process tree of a session.
 func (s *server) Kill(ctx context.Context, r *guestpb.KillRequest) (*guestpb.Empty, error) {
 	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Kill(ctx, time.Duration(r.GraceNano)) })
 }
@@ -303,7 +303,7 @@ func (s *server) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.
 	return guestproto.ToResult(&res), err
 }
 
-// State tells how a session stands.
+// State returns the state of a session.
 func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.SessionInfo, error) {
 	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
@@ -313,7 +313,7 @@ func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb
 	return guestproto.ToSessionInfo(info), err
 }
 
-// Close forgets a session.
+// Close removes a session that has ended.
 func (s *server) Close(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Empty, error) {
 	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Close(ctx) })
 }
@@ -336,11 +336,10 @@ func (s *server) Sessions(ctx context.Context, _ *guestpb.Empty) (*guestpb.Sessi
 	return resp, nil
 }
 
-// maxList is what a list of sessions takes at most, in bytes, without numbers.
+// maxList bounds the texts in a list of sessions, in bytes.
 const maxList = 2 << 20
 
-// truncateSession leaves of what a session was started with as much as fits: who wants
-// all of it asks for the session itself.
+// truncateSession truncates the texts of a session in a list; State returns them whole.
 func truncateSession(s *guestpb.SessionInfo, most int) {
 	const parts = 4
 	most = max(most/parts, 16)

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// A singleConnListener is a listener with one connection. When that has ended, so has the
-// listener.
+// A singleConnListener is a listener with one connection. It is closed when that connection ends.
 type singleConnListener struct {
 	conn chan net.Conn
 	done chan struct{}
@@ -19,7 +18,7 @@ func newSingleConnListener(conn net.Conn) *singleConnListener {
 	return s
 }
 
-// Accept returns the connection, and then waits for its end.
+// Accept returns the connection, once, and then waits for its end.
 func (s *singleConnListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.conn:
@@ -29,12 +28,13 @@ func (s *singleConnListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close does nothing: the connection is the listener's life.
+// Close does nothing: the end of the connection closes the listener.
 func (s *singleConnListener) Close() error { return nil }
 
 // Addr is the connection's.
 func (s *singleConnListener) Addr() net.Addr { return s.addr }
 
+// A closeNotifyConn calls ended when the connection is closed or a read fails.
 type closeNotifyConn struct {
 	net.Conn
 	ended func()

@@ -16,12 +16,13 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// stdioSocket is the name of the guest's socket, in the network namespace of the
-// container: there is nothing that could be put in its place while the guest
-// lives, and what it says is heard by those alone who begin with the token.
+// stdioSocket is an abstract Unix socket in the container's network namespace. While the
+// guest lives, no other process can bind the name; a process of the workload may connect,
+// and is refused without the token.
 const stdioSocket = "@croft-guest"
 
-// stdioMain is the guest whose host is reached through its engine.
+// stdioMain is croft-guest in a container of a remote engine: the host speaks over standard
+// input and output.
 func stdioMain(dir string) int {
 	conn, err := takeStdio()
 	if err != nil {
@@ -38,14 +39,14 @@ func stdioMain(dir string) int {
 	})
 }
 
-// takeStdio takes standard input and output for the guest alone: no process of
-// the workload may have them.
+// takeStdio moves standard input and output to descriptors with close-on-exec and opens
+// /dev/null in their place: no process of the workload may read or write the connection.
 func takeStdio() (net.Conn, error) {
 	var ends [2]*os.File
 	for i := range ends {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, fdFirst)
 		if err == nil {
-			err = unix.SetNonblock(fd, true) // so that closing it ends who reads
+			err = unix.SetNonblock(fd, true) // so that Close unblocks a Read
 		}
 		if err != nil {
 			return nil, setupError("take the standard streams", err)
@@ -65,7 +66,7 @@ func takeStdio() (net.Conn, error) {
 	return guestproto.NewConn(duplex{ends[0], ends[1]}), nil
 }
 
-// duplex is two files, one for each direction.
+// A duplex is two files, one for each direction.
 type duplex struct{ in, out *os.File }
 
 func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
@@ -82,18 +83,18 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 		return nil, err
 	}
 	if cfg.Token == "" {
-		return nil, setupError("serve", fmt.Errorf("the configuration has no token: %w", fault.InvalidArgument))
+		return nil, setupError("serve", fmt.Errorf("the configuration has no token, and the workload can open the socket: %w", fault.InvalidArgument))
 	}
 	os.Clearenv()
-	// The workload is the same user. In a directory that it can't list it finds no
-	// name that was made up.
+	// The workload has the same user. It can't list the directory, and so can't find a
+	// random name in it.
 	log := filepath.Join(dir, rand.Text())
 	if err := os.Mkdir(log, 0o700); err != nil {
 		return nil, setupError("make the directory of logs", err)
 	}
 	if len(cfg.CACerts) > 0 {
-		if err := os.WriteFile(filepath.Join(dir, guestproto.CACertsFile), cfg.CACerts, 0o444); err != nil { // everyone inside reads it
-			return nil, setupError("write what programs trust", err)
+		if err := os.WriteFile(filepath.Join(dir, guestproto.CACertsFile), cfg.CACerts, 0o444); err != nil { // programs of every user read it
+			return nil, setupError("write the CA certificates", err)
 		}
 	}
 	cfg.Descriptors, cfg.Paths = map[string]int{}, map[string]string{"listen": stdioSocket}
@@ -103,7 +104,7 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 	return startHardened(cfg)
 }
 
-// connectMain passes standard input and output on to the guest.
+// connectMain copies standard input and output to and from the guest's socket.
 func connectMain() int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // the token passes through
 		return 1
@@ -115,12 +116,12 @@ func connectMain() int {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		io.Copy(conn, os.Stdin) //nolint:errcheck // whoever is cut off knows
+		io.Copy(conn, os.Stdin) //nolint:errcheck // the guest sees the end of the connection
 		conn.Close()
 	})
 	both.Go(func() {
 		io.Copy(os.Stdout, conn) //nolint:errcheck // likewise
-		os.Exit(0)               // what is to be read has no reader any more
+		os.Exit(0)               // nothing can be answered any more
 	})
 	both.Wait()
 	return 0

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// tokenTimeout is ample for a host that dials: it has the token at hand.
+// tokenTimeout bounds the wait for a token, which a host sends at once.
 const tokenTimeout = 10 * time.Second
 
-// A tokenListener is a listener that lets those in who begin with a token. The socket
-// is where the workload might find it, too.
+// A tokenListener is a listener that accepts only connections that begin with a token. It
+// keeps the workload, which may be able to open the socket, from calling the guest. It does
+// not protect against a process that can read the guest's memory or the host's state.
 type tokenListener struct {
 	net.Listener
 	token    []byte
@@ -22,7 +23,7 @@ type tokenListener struct {
 	wg       sync.WaitGroup
 }
 
-// maxUnauthenticated bounds connections that have not shown their token yet.
+// maxUnauthenticated bounds connections that have not sent their token yet.
 const maxUnauthenticated = 64
 
 func newTokenListener(l net.Listener, token string) *tokenListener {
@@ -68,7 +69,7 @@ func (d *tokenListener) checkToken(conn net.Conn) {
 	d.deliver(conn)
 }
 
-// addTrusted lets a connection in that needs no token.
+// addTrusted adds a connection that needs no token.
 func (d *tokenListener) addTrusted(conn net.Conn) {
 	d.wg.Go(func() { d.deliver(conn) })
 }
@@ -81,7 +82,7 @@ func (d *tokenListener) deliver(conn net.Conn) {
 	}
 }
 
-// Accept returns the next connection that has shown its token.
+// Accept returns the next authenticated connection.
 func (d *tokenListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-d.accepted:
@@ -91,7 +92,7 @@ func (d *tokenListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener and all who wait at the door.
+// Close closes the listener and the connections that wait.
 func (d *tokenListener) Close() error {
 	err := d.Listener.Close()
 	d.once.Do(func() { close(d.done) })
