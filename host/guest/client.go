@@ -19,37 +19,37 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Client is the host's end: a connection to one guest.
+// A Client is a connection to one guest.
 type Client struct {
 	rpc       *ttrpc.Client
 	svc       guestpb.GuestClient
 	files     guestpb.FilesService
 	relay     guestpb.RelayService
-	name      string // made up, unique: tells the guest which calls hang together
+	name      string // random id, by which the guest knows which calls are of one client
 	workspace string
 
-	// WhyLost tells why the guest is gone, where the host knows more than that it
-	// is; nil, or "", is not known. It is set before the first call.
+	// WhyLost returns the cause of the guest's end if the host knows one, such as OOM;
+	// "" otherwise. It is set before the first call, or nil.
 	WhyLost func() driver.Cause
 
-	// Salvage returns, once the guest is gone, what a command has written until then,
-	// by the id of its session and at most so many bytes of each stream. It is set
-	// before the first call; nil is not known. See LeftIn.
+	// Salvage returns, after the guest has ended, the output of a lost command by the id
+	// of its session, at most so many bytes of each stream. It is set before the first
+	// call, or nil. See OutputFromLogs.
 	Salvage func(id string, most int64) driver.Result
 
-	gone        chan struct{}  // closed when the connection is
-	markGone    func()         // closes gone, once: the first call that sees the end of the connection says so
-	endExpected atomic.Bool    // Shutdown was called: what is lost from then on was ended on purpose
+	gone        chan struct{}  // closed when the connection has ended
+	markGone    func()         // closes gone, once; the first call that fails by the end of the connection calls it
+	endExpected atomic.Bool    // commands lost from now on have the cause destroyed
 	relays      sync.WaitGroup // goroutines of Relay
 	closeOnce   sync.Once
 }
 
-// helloTimeout is ample for a guest that is up, which answers in microseconds, also
-// on a machine under load: one that does not answer is replaced, with all it runs.
+// helloTimeout bounds the wait for a guest that runs, also on a machine under load. A
+// guest that does not answer is replaced, and all it runs is killed.
 const helloTimeout = 30 * time.Second
 
-// NewClient speaks to a guest over conn, which it takes over. It fails with
-// Evicted if the guest is of another version: such a guest is to be replaced.
+// NewClient connects to a guest over conn, which it takes over. The error is Evicted if
+// the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
 	c.markGone = sync.OnceFunc(func() { close(c.gone) })
@@ -62,8 +62,8 @@ func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*
 	return c, nil
 }
 
-// sayHello says hello. The call goes on for as long as the connection: it makes this
-// client an owner of the guest.
+// sayHello registers this client at the guest. The call goes on as long as the connection,
+// and holds the lease of the guest.
 func (c *Client) sayHello(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
@@ -79,16 +79,16 @@ func (c *Client) sayHello(ctx context.Context, version string) error {
 	if err != nil {
 		return c.callError("say hello", err)
 	}
-	if hello.Version != version { // an older guest says so in a way of its own
-		return fmt.Errorf("guest of %s: it is of version %q, the host of %q: %w", c.workspace, guestproto.Truncate(hello.Version, 64), version, fault.Evicted)
+	if hello.Version != version { // an older guest answers instead of refusing
+		return fmt.Errorf("guest of %s: version %q, and the host has %q: %w", c.workspace, guestproto.Truncate(hello.Version, 64), version, fault.Evicted)
 	}
 	return nil
 }
 
-// Gone is closed when the connection ends.
+// Gone is closed when the connection has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
-// Close lets go of the guest, which lives on if it has a lease.
+// Close closes the connection. A guest with a lease lives on.
 func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
@@ -98,11 +98,11 @@ func (c *Client) Close() error {
 	return err
 }
 
-// ExpectEnd tells the client that the guest is about to be ended on purpose: what
-// ran in it then has the cause destroyed, not lost.
+// ExpectEnd says that the guest is about to be ended on purpose: commands that are lost
+// from now on have the cause destroyed, not lost.
 func (c *Client) ExpectEnd() { c.endExpected.Store(true) }
 
-// Shutdown ends the guest and all that runs in it.
+// Shutdown ends the guest and all processes in it.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.ExpectEnd()
 	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
@@ -112,19 +112,19 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// checkConnected answers Evicted if the guest is known to be gone: nothing was sent.
+// checkConnected returns Evicted if the connection has ended, before anything is sent.
 func (c *Client) checkConnected() error {
 	select {
 	case <-c.gone:
-		return fmt.Errorf("guest of %s is gone: %w", c.workspace, fault.Evicted)
+		return fmt.Errorf("guest of %s: the connection has ended: %w", c.workspace, fault.Evicted)
 	default:
 		return nil
 	}
 }
 
-// callError classifies the error of a call: that which the guest answered with, or that
-// of a call that did not come back. Whether the latter had an effect is not known, so
-// it is not Evicted.
+// callError returns the error of a call: the one that the guest answered with, or
+// Unavailable for a call without an answer. Whether the latter had an effect is unknown,
+// so its code is not Evicted, which allows repeating.
 func (c *Client) callError(what string, err error) error {
 	if told := guestproto.FromStatus(err); told != nil {
 		return told
@@ -136,21 +136,21 @@ func (c *Client) callError(what string, err error) error {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
 	}
 	if large := (*ttrpc.OversizedMessageErr)(nil); errors.As(err, &large) {
-		return fmt.Errorf("guest of %s: %s: %w: it takes %d bytes, and at most %d can be sent at once",
+		return fmt.Errorf("guest of %s: %s: %w: the request has %d bytes, and at most %d can be sent at once",
 			c.workspace, what, fault.InvalidArgument, large.RejectedLength(), large.MaximumLength())
 	}
-	if st, ok := status.FromError(err); ok { // the words are the guest's
+	if st, ok := status.FromError(err); ok { // the text is untrusted
 		err = errors.New(guestproto.Truncate(st.Message(), 4096))
 	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
 
-// isClosed reports whether an error says that the connection has ended.
+// isClosed reports whether an error means that the connection has ended.
 func isClosed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
 
-// invalidAnswer is the error for what no honest guest answers.
+// invalidAnswer is the error for an answer that breaks the protocol.
 func (c *Client) invalidAnswer(what string) error {
-	return fmt.Errorf("guest of %s: %s: it answered nonsense: %w", c.workspace, what, fault.Unavailable)
+	return fmt.Errorf("guest of %s: %s: the answer breaks the protocol: %w", c.workspace, what, fault.Unavailable)
 }
 
 // Shell returns the module that runs processes in the guest.
@@ -168,8 +168,8 @@ func (s sessionStarter) Start(ctx context.Context, cmd driver.Command) (*driver.
 	return sess.driverSession(), nil
 }
 
-// runCommand runs a command in the foreground. What one message does not hold of the
-// output is read from the log.
+// runCommand runs a command in the foreground. Output beyond the size of one message is
+// read from the log.
 func (c *Client) runCommand(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	most := cmd.MaxOutput
 	cmd.MaxOutput = min(most, guestproto.MaxStream)
@@ -180,8 +180,8 @@ func (c *Client) runCommand(ctx context.Context, cmd driver.Command) (driver.Res
 	return res, err
 }
 
-// runInOneCall runs a command in one call where it needs no more. most is what the
-// caller wants of the output of one that is lost.
+// runInOneCall runs a command by one call, or by a session if one message does not hold its
+// input or its output goes to callbacks. most bounds salvaged output.
 func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, err
@@ -202,7 +202,7 @@ func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int6
 	defer end()
 	defer context.AfterFunc(ctx, func() { c.cancelCommand(call, pb.Id) })()
 	res, err := c.svc.Run(call, pb)
-	if call.Err() != nil { // it was told to end the command, and does not answer
+	if call.Err() != nil { // the guest did not answer in time after it was asked to cancel
 		return c.salvagedResult(pb.Id, most), nil
 	}
 	if err != nil {
@@ -212,8 +212,8 @@ func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int6
 }
 
 // graceContext returns the context of a call about a command that ends with ctx. It lasts
-// for a while longer, in which the guest answers with what there is. The caller calls
-// end.
+// cancelTime longer than ctx, so that the guest can answer with the result so far. The
+// caller calls end.
 func graceContext(ctx context.Context) (call context.Context, end func()) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -229,13 +229,13 @@ func graceContext(ctx context.Context) (call context.Context, end func()) {
 	}
 }
 
-// cancelEvery is how often the client repeats Cancel for a command that the guest
-// has not started yet.
+// cancelEvery is the interval at which the client repeats Cancel for a command that the
+// guest has not started yet.
 const cancelEvery = 10 * time.Millisecond
 
-// cancelCommand tells the guest to end a command, again until it has come to it or call,
-// which waits for the command, is over: ttrpc does not keep calls in order. A guest
-// that can't be told ends the command when the connection ends.
+// cancelCommand asks the guest to cancel a command, repeatedly until the guest knows the
+// command or call, which waits for it, is over: ttrpc does not keep calls in order. If the
+// calls fail, the guest cancels the command when the connection ends.
 func (c *Client) cancelCommand(call context.Context, id string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(call), cancelTime)
 	defer done()
@@ -252,12 +252,13 @@ func (c *Client) cancelCommand(call context.Context, id string) {
 	}
 }
 
-// cancelTime is how long a guest that was told to end a command may take, which is
-// ample on a machine under load. One that takes longer is not waited for.
-var cancelTime = 30 * time.Second // tests have less
+// cancelTime is how long a guest may take to cancel a command, ample on a machine under
+// load. The client does not wait longer.
+var cancelTime = 30 * time.Second // shorter in tests
 
-// resultOfFailedCall is the result of a command whose guest died: it may have run, wholly or
-// in part, and is never run again. What it wrote until then is in its log.
+// resultOfFailedCall is the result of a command whose call failed. If the guest has died,
+// the command may have run, wholly or in part; it is never run again, and its output so far
+// is salvaged from its log. Otherwise the call's error is returned.
 func (c *Client) resultOfFailedCall(err error, id string, most int64) (driver.Result, error) {
 	if !isClosed(err) {
 		return driver.Result{}, c.callError("run", err)
@@ -266,7 +267,7 @@ func (c *Client) resultOfFailedCall(err error, id string, most int64) (driver.Re
 	return c.salvagedResult(id, most), nil
 }
 
-// salvagedResult is the result of a command that the guest tells nothing of any more.
+// salvagedResult is the result of a command that the guest can't report any more.
 func (c *Client) salvagedResult(id string, most int64) driver.Result {
 	res := driver.Result{}
 	if c.Salvage != nil {
@@ -276,7 +277,7 @@ func (c *Client) salvagedResult(id string, most int64) driver.Result {
 	return res
 }
 
-// lossCause is why a command is lost.
+// lossCause is the cause of a lost command.
 func (c *Client) lossCause() driver.Cause {
 	if c.endExpected.Load() {
 		return driver.CauseDestroyed
@@ -289,7 +290,7 @@ func (c *Client) lossCause() driver.Cause {
 	return driver.CauseLost
 }
 
-// checkResult refuses a result that no honest guest gives.
+// checkResult refuses a result with more output than a guest may send.
 func (c *Client) checkResult(pb *guestpb.Result) (driver.Result, error) {
 	if len(pb.Stdout) > guestproto.MaxStream+4096 || len(pb.Stderr) > guestproto.MaxStream+4096 {
 		return driver.Result{}, c.invalidAnswer("run")
@@ -297,9 +298,9 @@ func (c *Client) checkResult(pb *guestpb.Result) (driver.Result, error) {
 	return *guestproto.FromResult(pb), nil
 }
 
-// readFirstInput reads what fits into one message, and says whether there is more.
-// Only what is in memory is read: anything else could wait for somebody, who
-// perhaps waits for the command.
+// readFirstInput reads as much standard input as fits into one message, and reports whether
+// there may be more. It reads only from memory: any other reader might block until the
+// command has written something, a deadlock.
 func readFirstInput(r io.Reader) (data []byte, more bool, err error) {
 	if r == nil {
 		return nil, false, nil

@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Changes returns direct with every change made by the guest instead, inside its
-// mounts: for files that this host can read, but must change only as far as the
-// guest's mounts let it. The guest must have been started with Config.Files.
+// Changes returns direct with every change made by the guest instead, inside its mounts:
+// for files that this host can read, but may change only as far as the guest's mounts
+// allow. The guest must have been started with Config.Files.
 func (c *Client) Changes(direct *driver.FS) *driver.FS {
 	own := *direct
 	own.Files = changedFiles{direct.Files, c}
@@ -40,7 +40,7 @@ func (c *Client) Changes(direct *driver.FS) *driver.FS {
 	return &own
 }
 
-// fileCall asks the guest for what needs no stream of bytes.
+// fileCall calls an operation whose request and answer fit into one message.
 func (c *Client) fileCall(ctx context.Context, op, name, other string, opts, answer any) error {
 	if err := c.checkCallable(ctx); err != nil {
 		return err
@@ -60,8 +60,7 @@ func (c *Client) fileCall(ctx context.Context, op, name, other string, opts, ans
 	return c.decodeAnswer(op, resp, answer)
 }
 
-// checkCallable is ready, for a caller who has not given up: a call that has is sent all
-// the same.
+// checkCallable is checkConnected that also fails if ctx has ended: ttrpc would send the call nevertheless.
 func (c *Client) checkCallable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("guest of %s: %w", c.workspace, err)
@@ -69,7 +68,7 @@ func (c *Client) checkCallable(ctx context.Context) error {
 	return c.checkConnected()
 }
 
-// decodeAnswer decodes what a guest answered to a call.
+// decodeAnswer decodes the answer to a call.
 func (c *Client) decodeAnswer(op string, resp *guestpb.FileResponse, answer any) error {
 	if answer == nil {
 		return nil
@@ -93,11 +92,10 @@ func (f changedFiles) Remove(ctx context.Context, name string, opts *driver.Remo
 	return f.c.fileCall(ctx, "remove", name, "", opts, nil)
 }
 
-// writeBuffers are for the pieces of files that are written; most have one, and a
-// small one.
+// writeBuffers are buffers for chunks of writes; most files have one small chunk.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, guestproto.MaxChunk); return &b }}
 
-// Write sends the body in pieces; the last one puts the file in place.
+// Write sends the body in chunks; the last puts the file in place.
 func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
 	if err := f.c.checkCallable(ctx); err != nil {
 		return driver.WriteResult{}, err
@@ -137,11 +135,11 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 	}
 }
 
-// abortWrite gives up a write that the caller has given up.
+// abortWrite cancels a write at the guest.
 func (f changedFiles) abortWrite(ctx context.Context, handle string) {
 	if handle == "" {
 		return
 	}
-	//nolint:errcheck // a guest that is gone has given it up as well
+	//nolint:errcheck // the write ends with the guest
 	f.c.files.Write(context.WithoutCancel(ctx), &guestpb.FileWriteRequest{Handle: handle, Abort: true})
 }

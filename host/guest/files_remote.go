@@ -13,10 +13,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Files returns the module for files that are where this host can't reach them,
-// such as on a volume of an engine on another host: every call of it goes to the
-// guest, which must have been started with Config.Files. What the guest answers is
-// hearsay about its own workspace.
+// Files returns the module for files that this host can't reach, such as on a volume of a
+// remote engine: every call goes to the guest, which must have been started with
+// Config.Files. Answers are untrusted data about the guest's own workspace.
 func (c *Client) Files() *driver.FS {
 	return c.Changes(&driver.FS{
 		Files: remoteFiles{c},
@@ -43,8 +42,8 @@ func (c *Client) Files() *driver.FS {
 	})
 }
 
-// checkPaths refuses entries whose paths are none of the workspace: whoever copies them
-// to this host uses them as names.
+// checkPaths refuses entries whose paths leave the workspace: a caller that copies entries to
+// this host uses the paths as names.
 func (c *Client) checkPaths(what string, err error, infos []driver.Info) error {
 	if err == nil && slices.ContainsFunc(infos, func(i driver.Info) bool { return !driver.ValidName(i.Path) }) {
 		return c.invalidAnswer(what)
@@ -52,7 +51,7 @@ func (c *Client) checkPaths(what string, err error, infos []driver.Info) error {
 	return err
 }
 
-// remoteFiles is the core of such a module; Changes replaces what changes.
+// remoteFiles are the reading operations of Files.
 type remoteFiles struct{ c *Client }
 
 var _ driver.Files = remoteFiles{}
@@ -62,7 +61,7 @@ func (f remoteFiles) Stat(ctx context.Context, name string, opts *driver.StatOpt
 	return info, err
 }
 
-// ReadDir asks for a directory that is too large for one answer page by page.
+// ReadDir lists a directory, in pages if it is too large for one answer.
 func (f remoteFiles) ReadDir(ctx context.Context, name string) (infos []driver.Info, err error) {
 	err = f.c.fileCall(ctx, "readdir", name, "", nil, &infos)
 	if fault.Of(err) != fault.ResourceExhausted {
@@ -88,7 +87,7 @@ func (f remoteFiles) ReadDir(ctx context.Context, name string) (infos []driver.I
 	}
 }
 
-// dirPage is how many entries of a directory surely fit into one answer.
+// dirPage is a number of entries that fits into one answer.
 const dirPage = 2000
 
 // Write, Mkdir and Remove are those of changedFiles.
@@ -104,7 +103,7 @@ func (f remoteFiles) Remove(ctx context.Context, name string, opts *driver.Remov
 	return changedFiles{f, f.c}.Remove(ctx, name, opts)
 }
 
-// Read opens a file and brings its first piece along: most have no second one.
+// Read opens a file and reads its first chunk; most files have no second one.
 func (f remoteFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
 	if err := f.c.checkCallable(ctx); err != nil {
 		return nil, driver.Info{}, err
@@ -120,17 +119,17 @@ func (f remoteFiles) Read(ctx context.Context, name string, opts *driver.ReadOpt
 	return &remoteBody{c: f.c, ctx: ctx, handle: resp.Handle, data: resp.Data, eof: resp.Eof}, info, nil
 }
 
-// A remoteBody is a file that is read in pieces.
+// A remoteBody is a file that is read in chunks.
 type remoteBody struct {
 	c      *Client
-	ctx    context.Context // of the call that opened it, as long as which it may be read
+	ctx    context.Context // of the call that opened the file; ends the reads
 	handle string
 	data   []byte
 	eof    bool // the guest has closed it
 	closed bool
 }
 
-// Read reads the file on.
+// Read reads from the file.
 func (b *remoteBody) Read(p []byte) (int, error) {
 	switch {
 	case b.closed:
@@ -164,20 +163,20 @@ func (b *remoteBody) readChunk() error {
 	return nil
 }
 
-// Close lets go of the file.
+// Close closes the file at the guest.
 func (b *remoteBody) Close() error {
 	if b.closed {
 		return nil
 	}
 	b.closed = true
 	if !b.eof && b.c.checkConnected() == nil {
-		//nolint:errcheck // a guest that is gone has closed it as well
+		//nolint:errcheck // the file is closed when the guest ends
 		b.c.files.Read(context.WithoutCancel(b.ctx), &guestpb.FileReadRequest{Handle: b.handle, Close: true})
 	}
 	return nil
 }
 
-// watchFiles watches files inside.
+// watchFiles starts a watch at the guest.
 func (c *Client) watchFiles(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
 	if err := c.checkCallable(ctx); err != nil {
 		return nil, err
@@ -198,15 +197,15 @@ func (c *Client) watchFiles(ctx context.Context, name string, opts *driver.Watch
 	return w, nil
 }
 
-// A remoteWatcher is a watch that goes on inside.
+// A remoteWatcher is a watch at the guest.
 type remoteWatcher struct {
 	c    *Client
 	id   string
 	life context.Context // until Close
 	end  context.CancelFunc
 
-	sem  chan struct{}   // held by who uses the field below
-	next chan watchReply // of the call that is under way; nil is none
+	sem  chan struct{}   // semaphore for next
+	next chan watchReply // answer of the pending call; nil without one
 }
 
 type watchReply struct {
@@ -214,8 +213,8 @@ type watchReply struct {
 	err  error
 }
 
-// Next waits for a batch. A guest does not hear of a caller who gives up, so the
-// call goes on, and what it answers is for the next one.
+// Next waits for a batch. If the caller gives up, the call to the guest goes on, and its
+// answer is for the next Next.
 func (w *remoteWatcher) Next(ctx context.Context) (driver.Changes, error) {
 	select {
 	case w.sem <- struct{}{}:
@@ -258,13 +257,13 @@ func (w *remoteWatcher) decodeBatch(resp *guestpb.WatchResponse, err error) (dri
 	return batch, nil
 }
 
-// Close stops to watch.
+// Close ends the watch.
 func (w *remoteWatcher) Close() error {
 	if w.life.Err() != nil {
 		return nil
 	}
 	if w.c.checkConnected() == nil {
-		//nolint:errcheck // a guest that is gone watches nothing
+		//nolint:errcheck // the watch ends with the guest
 		w.c.files.WatchClose(w.life, &guestpb.WatchRequest{Id: w.id})
 	}
 	w.end()

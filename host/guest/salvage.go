@@ -10,8 +10,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// OutputFromLogs returns a Client.Left for a guest whose logs are in dir. What is there is
-// the guest's, so nothing but files is read, and nothing outside.
+// OutputFromLogs returns a Client.Salvage that reads the logs of sessions in dir. The
+// content is untrusted: only regular files below dir are read, through os.Root, never a
+// FIFO or a device, and no symlink leads outside.
 func OutputFromLogs(dir string) func(id string, most int64) driver.Result {
 	return func(id string, most int64) driver.Result {
 		var res driver.Result
@@ -30,7 +31,7 @@ func OutputFromLogs(dir string) func(id string, most int64) driver.Result {
 	}
 }
 
-// headAndTail reads the beginning and the end of a log, and says how much is between.
+// headAndTail reads the beginning and the end of a log, and returns how many bytes are between.
 func headAndTail(root *os.Root, name string, most int64) (data []byte, dropped int64) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A session is the host's view of one that runs in a guest.
+// A session is the host's handle of a session in a guest.
 type session struct {
 	c    *Client
 	id   string
-	most int64 // of each stream in a result
+	most int64 // bytes of each stream in a salvaged result
 
-	pumps    sync.WaitGroup // the goroutines that carry output
+	pumps    sync.WaitGroup // goroutines that pass output to callbacks
 	mu       sync.Mutex
-	callback []string    // what callbacks answered
-	stop     func() bool // ends waiting for the context of Start
+	callback []string    // errors of callbacks
+	stop     func() bool // detaches the session from the context of Start
 }
 
 var _ driver.Process = (*session)(nil)
@@ -32,7 +32,7 @@ func (s *session) driverSession() *driver.Session {
 	return &driver.Session{Process: s, Log: s.readLog, Signal: s.sendSignal, Resize: s.resizeTerminal}
 }
 
-// startSession starts a session and the goroutines that carry its input and output.
+// startSession starts a session and the goroutines that transfer its input and output.
 func (c *Client) startSession(ctx context.Context, cmd driver.Command) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("guest of %s: start: %w", c.workspace, err)
@@ -67,8 +67,8 @@ func (c *Client) startSessionWith(ctx context.Context, cmd driver.Command, small
 		})
 	}
 	if more {
-		// Nothing can make a reader return: one that is stuck when the command
-		// ends is left behind, and reads no more once it comes back.
+		// A blocked Read can't be interrupted: when the command ends, this goroutine
+		// stays until Read returns, and then ends.
 		go s.pumpInput(cmd.Stdin)
 	}
 	if cmd.OnStdout != nil {
@@ -80,7 +80,7 @@ func (c *Client) startSessionWith(ctx context.Context, cmd driver.Command, small
 	return s, nil
 }
 
-// background is the context of what ends with the session or with the connection,
+// background is the context of calls that end with the session or with the connection,
 // never with a caller.
 func background() context.Context { return context.Background() } //nolint:forbidigo // see above
 
@@ -90,7 +90,7 @@ func (s *session) pumpInput(r io.Reader) {
 		n, err := r.Read(buf)
 		if n > 0 {
 			if s.Write(background(), buf[:n]) != nil {
-				return // the program, or the guest, is gone
+				return // the program or the guest has ended
 			}
 		}
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
 	}
 }
 
-// recoverCallback makes a panic of a callback its error.
+// recoverCallback calls a callback, and turns a panic into an error.
 func recoverCallback(f func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -126,7 +126,7 @@ func recoverCallback(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// runSession is runSmall for commands that need more than one call.
+// runSession runs a command that needs more than one call.
 func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool, most int64) (driver.Result, error) {
 	cmd.Detached = false // it ends with ctx
 	s, err := c.startSessionWith(ctx, cmd, small, more)
@@ -136,13 +136,13 @@ func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byt
 	call, end := graceContext(ctx)
 	defer end()
 	res, err := s.Wait(call)
-	if call.Err() != nil { // it was told to end the command, and does not answer
+	if call.Err() != nil { // the guest did not answer in time after it was asked to cancel
 		return c.salvagedResult(s.id, most), nil
 	}
 	return res, err
 }
 
-// fillFromLogs replaces what a result holds of its streams by more of their logs.
+// fillFromLogs replaces truncated output of a result by more of it, from the logs.
 func (s *session) fillFromLogs(ctx context.Context, res *driver.Result, want int64) {
 	more := func(stream driver.Stream, have *[]byte, dropped *int64) {
 		if *dropped == 0 {
@@ -152,7 +152,7 @@ func (s *session) fillFromLogs(ctx context.Context, res *driver.Result, want int
 		head := min(want/2, total)
 		data, err := s.logRange(ctx, stream, 0, head)
 		if err != nil {
-			return // the shorter form is true as well
+			return // the truncated output stays
 		}
 		tail := min(want-head, total-head)
 		rest, err := s.logRange(ctx, stream, total-tail, tail)
@@ -184,7 +184,7 @@ func (s *session) logRange(ctx context.Context, stream driver.Stream, from, n in
 // ID identifies the session.
 func (s *session) ID() string { return s.id }
 
-// call makes a call that answers nothing.
+// call makes a call without an answer.
 func (s *session) call(what string, call func() (*guestpb.Empty, error)) error {
 	if err := s.c.checkConnected(); err != nil {
 		return err
@@ -232,14 +232,14 @@ func (s *session) CloseStdin(ctx context.Context) error {
 	})
 }
 
-// Kill ends the tree.
+// Kill kills the process tree.
 func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	return s.call("kill", func() (*guestpb.Empty, error) {
 		return s.c.svc.Kill(ctx, &guestpb.KillRequest{Id: s.id, GraceNano: int64(grace)})
 	})
 }
 
-// Wait waits for the end, and for the callbacks to have seen all.
+// Wait waits for the end of the session, and for its callbacks to have all output.
 func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	if err := s.c.checkConnected(); err != nil {
 		return driver.Result{ExitCode: -1, Cause: s.c.lossCause(), Session: s.id}, nil
@@ -267,7 +267,7 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	return res, nil
 }
 
-// State tells how the session stands.
+// State returns the state of the session.
 func (s *session) State(ctx context.Context) (driver.SessionInfo, error) {
 	if err := s.c.checkConnected(); err != nil {
 		return driver.SessionInfo{}, err
@@ -279,20 +279,20 @@ func (s *session) State(ctx context.Context) (driver.SessionInfo, error) {
 	return guestproto.FromSessionInfo(info), nil
 }
 
-// Close forgets the session.
+// Close removes the session.
 func (s *session) Close(ctx context.Context) error {
 	err := s.call("close", func() (*guestpb.Empty, error) {
 		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
 	s.detachContext()
 	if fault.Of(err) == fault.NotFound {
-		err = nil // it is forgotten already
+		err = nil // it is removed already
 	}
 	return errors.Join(err, s.waitForPumps(ctx))
 }
 
-// waitForPumps waits until the callbacks have seen all. A guest may owe them something
-// for ever, so that waiting ends with the context.
+// waitForPumps waits until the callbacks have all output, or the context ends: a hostile
+// guest may never send the end.
 func (s *session) waitForPumps(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the pumps, which end with the connection at the latest
@@ -307,7 +307,7 @@ func (s *session) waitForPumps(ctx context.Context) error {
 	}
 }
 
-// detachContext lets go of the context of Start.
+// detachContext detaches the session from the context of Start.
 func (s *session) detachContext() {
 	if s.stop != nil {
 		s.stop()

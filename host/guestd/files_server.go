@@ -36,8 +36,8 @@ func newFileServer(module *driver.FS) *fileServer {
 	return &fileServer{fs: module, open: map[string]io.Closer{}}
 }
 
-// close ends what is still open: when the guest ends, and when the last of its
-// hosts is gone, which may have died in the middle.
+// close closes all handles: when the guest ends, and when the last client has
+// disconnected, perhaps in the middle of a read or write.
 func (f *fileServer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

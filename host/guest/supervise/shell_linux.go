@@ -6,9 +6,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Shell is the module for processes of a handle. Each call asks for the module that it
-// goes to: ask looks whether the handle still stands for the workspace, and finds or
-// starts the guest.
+// Shell is the shell module of a handle. Each call asks for the module that it goes to: ask
+// checks that the handle is current, and finds or starts the guest.
 func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	return &driver.Shell{
 		Starter: shellStarter{ask},
