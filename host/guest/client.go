@@ -19,52 +19,52 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Client is the host's end: a connection to one guest.
+// A Client is a connection to one guest.
 type Client struct {
 	rpc       *ttrpc.Client
 	svc       guestpb.GuestClient
 	files     guestpb.FilesService
 	relay     guestpb.RelayService
-	name      string // made up, unique: tells the guest which calls hang together
+	name      string // random id, by which the guest knows which calls are of one client
 	workspace string
 
-	// WhyLost tells why the guest is gone, where the host knows more than that it
-	// is; nil, or "", is not known. It is set before the first call.
+	// WhyLost returns the cause of the guest's end if the host knows one, such as OOM;
+	// "" otherwise. It is set before the first call, or nil.
 	WhyLost func() driver.Cause
 
-	// Left returns, once the guest is gone, what a command has written until then,
-	// by the id of its session and at most so many bytes of each stream. It is set
-	// before the first call; nil is not known. See LeftIn.
-	Left func(id string, most int64) driver.Result
+	// Salvage returns, after the guest has ended, the output of a lost command by the id
+	// of its session, at most so many bytes of each stream. It is set before the first
+	// call, or nil. See OutputFromLogs.
+	Salvage func(id string, most int64) driver.Result
 
-	gone      chan struct{}  // closed when the connection is
-	lose      func()         // closes gone, once: the first call that sees the end of the connection says so
-	shut      atomic.Bool    // Shutdown was called: what is lost from then on was ended on purpose
-	relays    sync.WaitGroup // goroutines of Relay
-	closeOnce sync.Once
+	gone        chan struct{}  // closed when the connection has ended
+	markGone    func()         // closes gone, once; the first call that fails by the end of the connection calls it
+	endExpected atomic.Bool    // commands lost from now on have the cause destroyed
+	relays      sync.WaitGroup // goroutines of Relay
+	closeOnce   sync.Once
 }
 
-// helloTimeout is ample for a guest that is up, which answers in microseconds, also
-// on a machine under load: one that does not answer is replaced, with all it runs.
+// helloTimeout bounds the wait for a guest that runs, also on a machine under load. A
+// guest that does not answer is replaced, and all it runs is killed.
 const helloTimeout = 30 * time.Second
 
-// NewClient speaks to a guest over conn, which it takes over. It fails with
-// Evicted if the guest is of another version: such a guest is to be replaced.
+// NewClient connects to a guest over conn, which it takes over. The error is Evicted if
+// the guest is of another version: such a guest is to be replaced.
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
-	c.lose = sync.OnceFunc(func() { close(c.gone) })
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.lose))
+	c.markGone = sync.OnceFunc(func() { close(c.gone) })
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.markGone))
 	c.svc, c.files, c.relay = guestpb.NewGuestClient(c.rpc), guestpb.NewFilesClient(c.rpc), guestpb.NewRelayClient(c.rpc)
-	if err := c.greet(ctx, version); err != nil {
+	if err := c.sayHello(ctx, version); err != nil {
 		c.Close() //nolint:errcheck // nothing is lost with it
 		return nil, err
 	}
 	return c, nil
 }
 
-// greet says hello. The call goes on for as long as the connection: it makes this
-// client an owner of the guest.
-func (c *Client) greet(ctx context.Context, version string) error {
+// sayHello registers this client at the guest. The call goes on as long as the connection,
+// and holds the lease of the guest.
+func (c *Client) sayHello(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	hello := new(guestpb.HelloResponse)
@@ -77,18 +77,18 @@ func (c *Client) greet(ctx context.Context, version string) error {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return c.broken("say hello", err)
+		return c.callError("say hello", err)
 	}
-	if hello.Version != version { // an older guest says so in a way of its own
-		return fmt.Errorf("guest of %s: it is of version %q, the host of %q: %w", c.workspace, guestproto.Truncate(hello.Version, 64), version, fault.Evicted)
+	if hello.Version != version { // an older guest answers instead of refusing
+		return fmt.Errorf("guest of %s: version %q, and the host has %q: %w", c.workspace, guestproto.Truncate(hello.Version, 64), version, fault.Evicted)
 	}
 	return nil
 }
 
-// Gone is closed when the connection ends.
+// Gone is closed when the connection has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
-// Close lets go of the guest, which lives on if it has a lease.
+// Close closes the connection. A guest with a lease lives on.
 func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
@@ -98,123 +98,123 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Ends tells the client that the guest is about to be ended on purpose: what
-// ran in it then has the cause destroyed, not lost.
-func (c *Client) Ends() { c.shut.Store(true) }
+// ExpectEnd says that the guest is about to be ended on purpose: commands that are lost
+// from now on have the cause destroyed, not lost.
+func (c *Client) ExpectEnd() { c.endExpected.Store(true) }
 
-// Shutdown ends the guest and all that runs in it.
+// Shutdown ends the guest and all processes in it.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c.Ends()
+	c.ExpectEnd()
 	_, err := c.svc.Shutdown(ctx, &guestpb.Empty{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
-		return c.broken("shut down", err)
+		return c.callError("shut down", err)
 	}
 	return nil
 }
 
-// ready answers Evicted if the guest is known to be gone: nothing was sent.
-func (c *Client) ready() error {
+// checkConnected returns Evicted if the connection has ended, before anything is sent.
+func (c *Client) checkConnected() error {
 	select {
 	case <-c.gone:
-		return fmt.Errorf("guest of %s is gone: %w", c.workspace, fault.Evicted)
+		return fmt.Errorf("guest of %s: the connection has ended: %w", c.workspace, fault.Evicted)
 	default:
 		return nil
 	}
 }
 
-// broken classifies the error of a call: that which the guest answered with, or that
-// of a call that did not come back. Whether the latter had an effect is not known, so
-// it is not Evicted.
-func (c *Client) broken(what string, err error) error {
+// callError returns the error of a call: the one that the guest answered with, or
+// Unavailable for a call without an answer. Whether the latter had an effect is unknown,
+// so its code is not Evicted, which allows repeating.
+func (c *Client) callError(what string, err error) error {
 	if told := guestproto.FromStatus(err); told != nil {
 		return told
 	}
-	if closed(err) {
-		c.lose()
+	if isClosed(err) {
+		c.markGone()
 	}
 	if code := fault.Of(err); code == fault.Canceled || code == fault.DeadlineExceeded {
 		return fmt.Errorf("guest of %s: %s: %w", c.workspace, what, err)
 	}
 	if large := (*ttrpc.OversizedMessageErr)(nil); errors.As(err, &large) {
-		return fmt.Errorf("guest of %s: %s: %w: it takes %d bytes, and at most %d can be sent at once",
+		return fmt.Errorf("guest of %s: %s: %w: the request has %d bytes, and at most %d can be sent at once",
 			c.workspace, what, fault.InvalidArgument, large.RejectedLength(), large.MaximumLength())
 	}
-	if st, ok := status.FromError(err); ok { // the words are the guest's
+	if st, ok := status.FromError(err); ok { // the text is untrusted
 		err = errors.New(guestproto.Truncate(st.Message(), 4096))
 	}
 	return fmt.Errorf("guest of %s: %s: %w: %w", c.workspace, what, fault.Unavailable, err)
 }
 
-// closed reports whether an error says that the connection has ended.
-func closed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
+// isClosed reports whether an error means that the connection has ended.
+func isClosed(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, io.EOF) }
 
-// nonsense is the error for what no honest guest answers.
-func (c *Client) nonsense(what string) error {
-	return fmt.Errorf("guest of %s: %s: it answered nonsense: %w", c.workspace, what, fault.Unavailable)
+// invalidAnswer is the error for an answer that breaks the protocol.
+func (c *Client) invalidAnswer(what string) error {
+	return fmt.Errorf("guest of %s: %s: the answer breaks the protocol: %w", c.workspace, what, fault.Unavailable)
 }
 
 // Shell returns the module that runs processes in the guest.
 func (c *Client) Shell() *driver.Shell {
-	return &driver.Shell{Starter: starter{c}, Run: c.run, Sessions: c.sessions, Attach: c.attach}
+	return &driver.Shell{Starter: sessionStarter{c}, Run: c.runCommand, Sessions: c.listSessions, Attach: c.attachSession}
 }
 
-type starter struct{ c *Client }
+type sessionStarter struct{ c *Client }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	sess, err := s.c.start(ctx, cmd)
+func (s sessionStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	sess, err := s.c.startSession(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return sess.module(), nil
+	return sess.driverSession(), nil
 }
 
-// run runs a command in the foreground. What one message does not hold of the
-// output is read from the log.
-func (c *Client) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+// runCommand runs a command in the foreground. Output beyond the size of one message is
+// read from the log.
+func (c *Client) runCommand(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	most := cmd.MaxOutput
 	cmd.MaxOutput = min(most, guestproto.MaxStream)
-	res, err := c.runSmall(ctx, cmd, most)
+	res, err := c.runInOneCall(ctx, cmd, most)
 	if err == nil && most > guestproto.MaxStream && res.Session != "" && res.StdoutDropped+res.StderrDropped > 0 {
-		(&session{c: c, id: res.Session}).enlarge(context.WithoutCancel(ctx), &res, most)
+		(&session{c: c, id: res.Session}).fillFromLogs(context.WithoutCancel(ctx), &res, most)
 	}
 	return res, err
 }
 
-// runSmall runs a command in one call where it needs no more. most is what the
-// caller wants of the output of one that is lost.
-func (c *Client) runSmall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
+// runInOneCall runs a command by one call, or by a session if one message does not hold its
+// input or its output goes to callbacks. most bounds salvaged output.
+func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int64) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, err
 	}
-	small, more, err := firstInput(cmd.Stdin)
+	small, more, err := readFirstInput(cmd.Stdin)
 	if err != nil {
 		return driver.Result{}, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
 	if more || cmd.OnStdout != nil || cmd.OnStderr != nil {
 		return c.runSession(ctx, cmd, small, more, most)
 	}
-	if err := c.ready(); err != nil {
+	if err := c.checkConnected(); err != nil {
 		return driver.Result{}, err
 	}
 	pb := guestproto.ToCommand(&cmd)
 	pb.Stdin = small
-	call, end := outlive(ctx)
+	call, end := graceContext(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, func() { c.cancel(call, pb.Id) })()
+	defer context.AfterFunc(ctx, func() { c.cancelCommand(call, pb.Id) })()
 	res, err := c.svc.Run(call, pb)
-	if call.Err() != nil { // it was told to end the command, and does not answer
-		return c.left(pb.Id, most), nil
+	if call.Err() != nil { // the guest did not answer in time after it was asked to cancel
+		return c.salvagedResult(pb.Id, most), nil
 	}
 	if err != nil {
-		return c.lost(err, pb.Id, most)
+		return c.resultOfFailedCall(err, pb.Id, most)
 	}
-	return c.checked(res)
+	return c.checkResult(res)
 }
 
-// outlive returns the context of a call about a command that ends with ctx. It lasts
-// for a while longer, in which the guest answers with what there is. The caller calls
-// end.
-func outlive(ctx context.Context) (call context.Context, end func()) {
+// graceContext returns the context of a call about a command that ends with ctx. It lasts
+// cancelTime longer than ctx, so that the guest can answer with the result so far. The
+// caller calls end.
+func graceContext(ctx context.Context) (call context.Context, end func()) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
@@ -229,14 +229,14 @@ func outlive(ctx context.Context) (call context.Context, end func()) {
 	}
 }
 
-// cancelEvery is how often the client repeats Cancel for a command that the guest
-// has not started yet.
+// cancelEvery is the interval at which the client repeats Cancel for a command that the
+// guest has not started yet.
 const cancelEvery = 10 * time.Millisecond
 
-// cancel tells the guest to end a command, again until it has come to it or call,
-// which waits for the command, is over: ttrpc does not keep calls in order. A guest
-// that can't be told ends the command when the connection ends.
-func (c *Client) cancel(call context.Context, id string) {
+// cancelCommand asks the guest to cancel a command, repeatedly until the guest knows the
+// command or call, which waits for it, is over: ttrpc does not keep calls in order. If the
+// calls fail, the guest cancels the command when the connection ends.
+func (c *Client) cancelCommand(call context.Context, id string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(call), cancelTime)
 	defer done()
 	for {
@@ -252,33 +252,34 @@ func (c *Client) cancel(call context.Context, id string) {
 	}
 }
 
-// cancelTime is how long a guest that was told to end a command may take, which is
-// ample on a machine under load. One that takes longer is not waited for.
-var cancelTime = 30 * time.Second // tests have less
+// cancelTime is how long a guest may take to cancel a command, ample on a machine under
+// load. The client does not wait longer.
+var cancelTime = 30 * time.Second // shorter in tests
 
-// lost is the result of a command whose guest died: it may have run, wholly or
-// in part, and is never run again. What it wrote until then is in its log.
-func (c *Client) lost(err error, id string, most int64) (driver.Result, error) {
-	if !closed(err) {
-		return driver.Result{}, c.broken("run", err)
+// resultOfFailedCall is the result of a command whose call failed. If the guest has died,
+// the command may have run, wholly or in part; it is never run again, and its output so far
+// is salvaged from its log. Otherwise the call's error is returned.
+func (c *Client) resultOfFailedCall(err error, id string, most int64) (driver.Result, error) {
+	if !isClosed(err) {
+		return driver.Result{}, c.callError("run", err)
 	}
-	c.lose()
-	return c.left(id, most), nil
+	c.markGone()
+	return c.salvagedResult(id, most), nil
 }
 
-// left is the result of a command that the guest tells nothing of any more.
-func (c *Client) left(id string, most int64) driver.Result {
+// salvagedResult is the result of a command that the guest can't report any more.
+func (c *Client) salvagedResult(id string, most int64) driver.Result {
 	res := driver.Result{}
-	if c.Left != nil {
-		res = c.Left(id, most)
+	if c.Salvage != nil {
+		res = c.Salvage(id, most)
 	}
-	res.ExitCode, res.Cause = -1, c.loss()
+	res.ExitCode, res.Cause = -1, c.lossCause()
 	return res
 }
 
-// loss is why a command is lost.
-func (c *Client) loss() driver.Cause {
-	if c.shut.Load() {
+// lossCause is the cause of a lost command.
+func (c *Client) lossCause() driver.Cause {
+	if c.endExpected.Load() {
 		return driver.CauseDestroyed
 	}
 	if c.WhyLost != nil {
@@ -289,18 +290,18 @@ func (c *Client) loss() driver.Cause {
 	return driver.CauseLost
 }
 
-// checked refuses a result that no honest guest gives.
-func (c *Client) checked(pb *guestpb.Result) (driver.Result, error) {
+// checkResult refuses a result with more output than a guest may send.
+func (c *Client) checkResult(pb *guestpb.Result) (driver.Result, error) {
 	if len(pb.Stdout) > guestproto.MaxStream+4096 || len(pb.Stderr) > guestproto.MaxStream+4096 {
-		return driver.Result{}, c.nonsense("run")
+		return driver.Result{}, c.invalidAnswer("run")
 	}
 	return *guestproto.FromResult(pb), nil
 }
 
-// firstInput reads what fits into one message, and says whether there is more.
-// Only what is in memory is read: anything else could wait for somebody, who
-// perhaps waits for the command.
-func firstInput(r io.Reader) (data []byte, more bool, err error) {
+// readFirstInput reads as much standard input as fits into one message, and reports whether
+// there may be more. It reads only from memory: any other reader might block until the
+// command has written something, a deadlock.
+func readFirstInput(r io.Reader) (data []byte, more bool, err error) {
 	if r == nil {
 		return nil, false, nil
 	}
@@ -318,14 +319,14 @@ func firstInput(r io.Reader) (data []byte, more bool, err error) {
 	return nil, false, err
 }
 
-// sessions lists the sessions.
-func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
-	if err := c.ready(); err != nil {
+// listSessions lists the sessions.
+func (c *Client) listSessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	if err := c.checkConnected(); err != nil {
 		return nil, err
 	}
 	resp, err := c.svc.Sessions(ctx, &guestpb.Empty{})
 	if err != nil {
-		return nil, c.broken("list sessions", err)
+		return nil, c.callError("list sessions", err)
 	}
 	var list []driver.SessionInfo
 	for _, pb := range resp.Sessions {
@@ -334,11 +335,11 @@ func (c *Client) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	return list, nil
 }
 
-// attach returns a session by its id.
-func (c *Client) attach(ctx context.Context, id string) (*driver.Session, error) {
+// attachSession returns a session by its id.
+func (c *Client) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	s := &session{c: c, id: id}
 	if _, err := s.State(ctx); err != nil {
 		return nil, err
 	}
-	return s.module(), nil
+	return s.driverSession(), nil
 }

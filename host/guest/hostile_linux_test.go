@@ -353,7 +353,7 @@ func TestSilentGuest(t *testing.T) {
 			}
 		})
 	}
-	if err := c.ready(); err != nil {
+	if err := c.checkConnected(); err != nil {
 		t.Errorf("others lose the guest by it: %v", err)
 	}
 }

@@ -26,36 +26,35 @@ import (
 type Launch struct {
 	Binary string            // path of croft-guest
 	Config guestproto.Config // Descriptors is filled from Files
-	Files  []Named           // what the guest is given
+	Files  []NamedFile       // what the guest is given
 
-	// Sys makes the namespaces; nil is none.
+	// Sys creates the namespaces; nil creates none.
 	Sys *syscall.SysProcAttr
 
-	// Wrap rewrites what is run, such as into a call of bubblewrap, which must
-	// leave descriptors open; nil runs Binary itself.
+	// Wrap rewrites the command line, such as into a call of bubblewrap, which must pass
+	// descriptors on; nil runs Binary itself.
 	Wrap func(argv []string) []string
 
-	// Socket is the path of a Unix socket at which the guest listens, so that
-	// other processes can attach to it; inside a Kernel the guest itself makes
-	// it, at the path "listen". "" gives it one stream, at whose end
-	// the guest ends.
+	// Socket is the path of a Unix socket at which the guest listens, so that other
+	// processes can connect. In gVisor the guest itself creates it, at Paths["listen"].
+	// "" gives the guest one stream, and the guest ends with that stream.
 	Socket string
 
-	// Started is called with the guest's process id once it exists, and before
-	// it has its Config: an error ends it. nil is nothing.
+	// Started is called with the guest's process id before the guest has its Config; an
+	// error ends the guest. It may be nil.
 	Started func(pid int) error
 
-	// HandOff asks for a descriptor of the workspace as the guest sees it.
-	HandOff bool
+	// SendRoot asks for a descriptor of the workspace as the guest sees it: Running.Root.
+	SendRoot bool
 }
 
-// Named is a file that the guest knows by a name.
-type Named struct {
+// A NamedFile is a file that the guest gets as a descriptor with a name.
+type NamedFile struct {
 	Name string
 	File *os.File
 }
 
-// A Running guest is a child of this process.
+// A Running is a guest that is a child of this process.
 type Running struct {
 	*Client
 	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
@@ -65,44 +64,44 @@ type Running struct {
 	stderr *tail.Buffer
 }
 
-// launchTimeout bounds the way from fork to the first answer, on a machine under load.
+// launchTimeout bounds the time from fork to the answer to Hello, on a machine under load.
 const launchTimeout = 60 * time.Second
 
-// Start starts a guest and waits until it answers. What it can't put up is the
-// error, and nothing of it is left then.
+// Start starts a guest and waits until it answers. If the guest can't set up its
+// namespaces, Start returns the guest's error and leaves nothing running.
 func (l *Launch) Start(ctx context.Context) (*Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
-	s := &starting{launch: l}
-	defer s.release()
-	if err := s.open(); err != nil {
+	s := &launchState{launch: l}
+	defer s.closeAll()
+	if err := s.openDescriptors(); err != nil {
 		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, err)
 	}
-	r, err := s.start()
+	r, err := s.startProcess()
 	if err != nil {
 		return nil, fmt.Errorf("guest: start %s: %w: %w", l.Binary, fault.Failed, err)
 	}
-	if err := s.finish(ctx, r); err != nil {
-		r.kill()
+	if err := s.handshake(ctx, r); err != nil {
+		r.Kill()
 		return nil, err
 	}
 	return r, nil
 }
 
-// starting holds what is open while a guest starts.
-type starting struct {
+// A launchState has the descriptors that are open while a guest starts.
+type launchState struct {
 	launch *Launch
 	close  []io.Closer
 	extra  []*os.File // from descriptor 3 on
 
-	program string   // what is run
-	config  *os.File // ours: the guestproto.Config is written here
-	report  *os.File // ours: the guest tells here how its start went
-	handoff *os.File // ours: the descriptor of the workspace comes here
-	stream  net.Conn // ours, unless it listens
+	program string   // path of the program
+	config  *os.File // writing end: the Config
+	report  *os.File // reading end: the report of the guest
+	handoff *os.File // our end: receives the descriptor of the workspace
+	stream  net.Conn // our end; nil if the guest listens
 }
 
-func (s *starting) release() {
+func (s *launchState) closeAll() {
 	if s.stream != nil {
 		s.stream.Close()
 	}
@@ -111,15 +110,15 @@ func (s *starting) release() {
 	}
 }
 
-// give makes f the guest's next descriptor.
-func (s *starting) give(name string, f *os.File) {
+// addDescriptor makes f the guest's next descriptor.
+func (s *launchState) addDescriptor(name string, f *os.File) {
 	s.extra = append(s.extra, f)
 	if name != "" {
 		s.launch.Config.Descriptors[name] = 2 + len(s.extra)
 	}
 }
 
-func (s *starting) open() error {
+func (s *launchState) openDescriptors() error {
 	s.launch.Config.Descriptors = map[string]int{}
 	configR, configW, err := os.Pipe()
 	if err != nil {
@@ -132,26 +131,26 @@ func (s *starting) open() error {
 	}
 	s.close = append(s.close, reportR, reportW)
 	s.config, s.report = configW, reportR
-	s.give("", configR)
-	s.give("", reportW)
+	s.addDescriptor("", configR)
+	s.addDescriptor("", reportW)
 	for _, f := range s.launch.Files {
-		s.give(f.Name, f.File)
+		s.addDescriptor(f.Name, f.File)
 	}
-	if s.launch.HandOff {
-		if s.handoff, err = s.giveSocket("handoff"); err != nil {
+	if s.launch.SendRoot {
+		if s.handoff, err = s.addSocketPair("handoff"); err != nil {
 			return err
 		}
 	}
 	if err := s.openProgram(); err != nil {
 		return err
 	}
-	if s.launch.Socket != "" && s.launch.Config.Kernel == nil {
-		return s.listen()
+	if s.launch.Socket != "" && s.launch.Config.GVisor == nil {
+		return s.addListener()
 	}
 	if s.launch.Socket != "" {
 		return nil
 	}
-	ours, err := s.giveSocket("stream")
+	ours, err := s.addSocketPair("stream")
 	if err != nil {
 		return err
 	}
@@ -159,21 +158,21 @@ func (s *starting) open() error {
 	return err
 }
 
-// giveSocket gives the guest one end of a socket pair, and returns the other.
-func (s *starting) giveSocket(name string) (ours *os.File, err error) {
+// addSocketPair gives the guest one end of a socket pair, and returns the other.
+func (s *launchState) addSocketPair(name string) (ours *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	s.close = append(s.close, ours, theirs)
-	s.give(name, theirs)
+	s.addDescriptor(name, theirs)
 	return ours, nil
 }
 
-// openProgram makes the guest run from a descriptor: where it is need not be
-// reachable for the user that it becomes.
-func (s *starting) openProgram() error {
+// openProgram makes the guest run from a descriptor, since the user that it becomes in the
+// namespace may not be able to reach the path.
+func (s *launchState) openProgram() error {
 	s.program = s.launch.Binary
 	if s.launch.Wrap != nil {
 		return nil
@@ -183,12 +182,12 @@ func (s *starting) openProgram() error {
 		return err
 	}
 	s.close = append(s.close, f)
-	s.give("program", f)
+	s.addDescriptor("program", f)
 	s.program = fmt.Sprintf("/proc/self/fd/%d", s.launch.Config.Descriptors["program"])
 	return nil
 }
 
-func (s *starting) listen() error {
+func (s *launchState) addListener() error {
 	if err := os.Remove(s.launch.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -208,12 +207,12 @@ func (s *starting) listen() error {
 		return err
 	}
 	s.close = append(s.close, f)
-	s.give("listen", f)
+	s.addDescriptor("listen", f)
 	return os.Chmod(s.launch.Socket, 0o600)
 }
 
-// shortPath names a socket through a descriptor of its directory, because the
-// address of a socket holds only 108 bytes.
+// shortPath returns a path of a socket through a descriptor of its directory, because the
+// address of a Unix socket holds only 108 bytes.
 func shortPath(socket string) (path string, release func(), err error) {
 	dir, err := os.OpenFile(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -222,9 +221,8 @@ func shortPath(socket string) (path string, release func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { dir.Close() }, nil
 }
 
-// dial connects to a guest, which knows its hosts by a token; "" is one that does
-// not ask for any.
-func dial(ctx context.Context, socket, token string) (net.Conn, error) {
+// dialSocket connects to a guest and sends the token; "" sends none.
+func dialSocket(ctx context.Context, socket, token string) (net.Conn, error) {
 	path, release, err := shortPath(socket)
 	if err != nil {
 		return nil, err
@@ -241,20 +239,19 @@ func dial(ctx context.Context, socket, token string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Serving is the configuration of the guest that serves, which is the inner one
-// where there is a Kernel.
-func (l *Launch) Serving() *guestproto.Config {
-	if l.Config.Kernel != nil && l.Config.Kernel.Inner != nil {
-		return l.Config.Kernel.Inner
+// ServingConfig is the configuration of the guest that serves: with GVisor the inner one.
+func (l *Launch) ServingConfig() *guestproto.Config {
+	if l.Config.GVisor != nil && l.Config.GVisor.Inner != nil {
+		return l.Config.GVisor.Inner
 	}
 	return &l.Config
 }
 
-// guestEnv is the environment of a guest, which takes it from its children. One
-// processor is enough for what it does, and others have the rest.
+// guestEnv is the environment of a guest, which the guest does not pass on. One CPU is
+// enough for the guest, and leaves the others to the workload.
 var guestEnv = []string{"GOMAXPROCS=1"}
 
-func (s *starting) start() (*Running, error) {
+func (s *launchState) startProcess() (*Running, error) {
 	argv := []string{s.program}
 	if s.launch.Wrap != nil {
 		argv = s.launch.Wrap(argv)
@@ -265,21 +262,21 @@ func (s *starting) start() (*Running, error) {
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { // ends with the guest; Wait and kill wait for it
+	go func() { // ends with the guest; Kill waits for it
 		defer close(r.waited)
 		r.cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
 	}()
 	return r, nil
 }
 
-// finish sends the Config, hears how the start went, and connects.
-func (s *starting) finish(ctx context.Context, r *Running) error {
-	// The guest has its own copies now. With ours closed, the report ends when
-	// the guest does.
+// handshake sends the Config, reads the report, and connects.
+func (s *launchState) handshake(ctx context.Context, r *Running) error {
+	// Close our copies of the guest's ends, so that reading the report ends when the
+	// guest ends.
 	for _, f := range s.extra[:2] {
 		f.Close()
 	}
-	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // it has ended by itself then
+	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // the process has ended already
 	defer stop()
 	if s.launch.Started != nil {
 		if err := s.launch.Started(r.HostPID()); err != nil {
@@ -293,23 +290,23 @@ func (s *starting) finish(ctx context.Context, r *Running) error {
 	_, werr := s.config.Write(config)
 	s.config.Close()
 	said, err := readReport(s.report)
-	if err := heard(ctx, r, said, errors.Join(werr, err)); err != nil {
+	if err := reportError(ctx, r, said, errors.Join(werr, err)); err != nil {
 		return err
 	}
 	if s.handoff != nil {
-		if r.Root, err = receive(s.handoff); err != nil {
+		if r.Root, err = receiveDescriptor(s.handoff); err != nil {
 			return fmt.Errorf("guest: receive the workspace: %w: %w", fault.Failed, err)
 		}
 	}
-	return s.connect(ctx, r)
+	return s.connectClient(ctx, r)
 }
 
-// connect gives a guest that has started its client.
-func (s *starting) connect(ctx context.Context, r *Running) (err error) {
+// connectClient connects the client to a guest that has started.
+func (s *launchState) connectClient(ctx context.Context, r *Running) (err error) {
 	conn := s.stream
 	s.stream = nil // the client has it
 	if s.launch.Socket != "" {
-		if conn, err = dial(ctx, s.launch.Socket, s.launch.Serving().Token); err != nil {
+		if conn, err = dialSocket(ctx, s.launch.Socket, s.launch.ServingConfig().Token); err != nil {
 			return fmt.Errorf("guest: connect: %w: %w", fault.Failed, err)
 		}
 	}
@@ -317,8 +314,8 @@ func (s *starting) connect(ctx context.Context, r *Running) (err error) {
 	return err
 }
 
-// readReport reads to the end, or to the word that all is well: a kernel in user
-// space may hold the descriptor for longer than the guest inside does.
+// readReport reads to the end or to "ok": gVisor may keep the descriptor open after the
+// guest has closed it.
 func readReport(r io.Reader) ([]byte, error) {
 	var said []byte
 	buf := make([]byte, 4<<10)
@@ -335,8 +332,8 @@ func readReport(r io.Reader) ([]byte, error) {
 	return said, nil
 }
 
-// heard turns what the guest said of its start into an error.
-func heard(ctx context.Context, r *Running, said []byte, err error) error {
+// reportError turns the report of a guest that did not start into an error.
+func reportError(ctx context.Context, r *Running, said []byte, err error) error {
 	if string(said) == "ok" {
 		return nil
 	}
@@ -352,11 +349,11 @@ func heard(ctx context.Context, r *Running, said []byte, err error) error {
 	if msg == "" {
 		msg = r.cmd.ProcessState.String()
 	}
-	return fmt.Errorf("guest: it ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
+	return fmt.Errorf("guest: croft-guest ended before it served: %w: %w", fault.Failed, errors.Join(err, errors.New(msg)))
 }
 
-// receive takes the one descriptor that the guest hands out.
-func receive(sock *os.File) (*os.File, error) {
+// receiveDescriptor receives one descriptor from the guest, by SCM_RIGHTS.
+func receiveDescriptor(sock *os.File) (*os.File, error) {
 	conn, err := net.FileConn(sock)
 	if err != nil {
 		return nil, err
@@ -381,10 +378,10 @@ func receive(sock *os.File) (*os.File, error) {
 // HostPID is the guest's process id on this host.
 func (r *Running) HostPID() int { return r.cmd.Process.Pid }
 
-// Exited is closed when the guest has ended.
+// Exited is closed when the process of the guest has ended.
 func (r *Running) Exited() <-chan struct{} { return r.waited }
 
-// End shuts the guest down and waits for its end, by force if need be.
+// End shuts the guest down and waits for its end; after 5 seconds it kills the guest.
 func (r *Running) End(ctx context.Context) error {
 	r.Shutdown(ctx) //nolint:errcheck // the kill below does not ask
 	select {
@@ -392,16 +389,13 @@ func (r *Running) End(ctx context.Context) error {
 	case <-time.After(5 * time.Second):
 	case <-ctx.Done():
 	}
-	r.kill()
+	r.Kill()
 	return nil
 }
 
-// Kill ends the guest at once, with all that runs in it, and waits for it.
-func (r *Running) Kill() { r.kill() }
-
-// kill is Kill.
-func (r *Running) kill() {
-	r.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+// Kill kills the guest, and with it all processes of its PID namespace, and waits for its end.
+func (r *Running) Kill() {
+	r.cmd.Process.Kill() //nolint:errcheck // the process has ended already
 	<-r.waited
 	if r.Client != nil {
 		r.Close() //nolint:errcheck // nothing is lost with it
@@ -411,19 +405,19 @@ func (r *Running) kill() {
 	}
 }
 
-// Dial attaches to a guest that another process started, and that wants to hear
-// token first; "" is none.
+// Dial connects to a guest that another process started. The guest expects the token first;
+// "" sends none.
 func Dial(ctx context.Context, socket, token, version, workspace string) (*Client, error) {
-	conn, err := dial(ctx, socket, token)
+	conn, err := dialSocket(ctx, socket, token)
 	if err != nil {
-		return nil, fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err)
+		return nil, fmt.Errorf("guest of %s: connect: %w: %w", workspace, fault.Evicted, err)
 	}
 	return NewClient(ctx, conn, version, workspace)
 }
 
-// Stop asks the guest that listens at socket, of whatever version, to end.
+// Stop asks the guest that listens at socket, of any version, to end.
 func Stop(ctx context.Context, socket, token string) error {
-	conn, err := dial(ctx, socket, token)
+	conn, err := dialSocket(ctx, socket, token)
 	if err != nil {
 		return err
 	}

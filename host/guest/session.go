@@ -14,52 +14,52 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A session is the host's view of one that runs in a guest.
+// A session is the host's handle of a session in a guest.
 type session struct {
 	c    *Client
 	id   string
-	most int64 // of each stream in a result
+	most int64 // bytes of each stream in a salvaged result
 
-	pumps    sync.WaitGroup // the goroutines that carry output
+	pumps    sync.WaitGroup // goroutines that pass output to callbacks
 	mu       sync.Mutex
-	callback []string    // what callbacks answered
-	stop     func() bool // ends waiting for the context of Start
+	callback []string    // errors of callbacks
+	stop     func() bool // detaches the session from the context of Start
 }
 
 var _ driver.Process = (*session)(nil)
 
-func (s *session) module() *driver.Session {
-	return &driver.Session{Process: s, Log: s.log, Signal: s.signal, Resize: s.resize}
+func (s *session) driverSession() *driver.Session {
+	return &driver.Session{Process: s, Log: s.readLog, Signal: s.sendSignal, Resize: s.resizeTerminal}
 }
 
-// start starts a session and the goroutines that carry its input and output.
-func (c *Client) start(ctx context.Context, cmd driver.Command) (*session, error) {
+// startSession starts a session and the goroutines that transfer its input and output.
+func (c *Client) startSession(ctx context.Context, cmd driver.Command) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("guest of %s: start: %w", c.workspace, err)
 	}
-	small, more, err := firstInput(cmd.Stdin)
+	small, more, err := readFirstInput(cmd.Stdin)
 	if err != nil {
 		return nil, fmt.Errorf("guest of %s: read standard input: %w", c.workspace, err)
 	}
-	return c.startWith(ctx, cmd, small, more)
+	return c.startSessionWith(ctx, cmd, small, more)
 }
 
-func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte, more bool) (*session, error) {
-	if err := c.ready(); err != nil {
+func (c *Client) startSessionWith(ctx context.Context, cmd driver.Command, small []byte, more bool) (*session, error) {
+	if err := c.checkConnected(); err != nil {
 		return nil, err
 	}
 	pb := guestproto.ToCommand(&cmd)
 	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
 	pb.MaxOutput = min(pb.MaxOutput, guestproto.MaxStream)
-	call, end := outlive(ctx)
+	call, end := graceContext(ctx)
 	defer end()
 	info, err := c.svc.Start(call, pb)
 	if err != nil {
-		return nil, c.broken("start", err)
+		return nil, c.callError("start", err)
 	}
 	s := &session{c: c, id: guestproto.FromSessionInfo(info).ID, most: cmd.MaxOutput}
 	if s.id == "" {
-		return nil, c.nonsense("start")
+		return nil, c.invalidAnswer("start")
 	}
 	if !cmd.Detached {
 		s.stop = context.AfterFunc(ctx, func() {
@@ -67,8 +67,8 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 		})
 	}
 	if more {
-		// Nothing can make a reader return: one that is stuck when the command
-		// ends is left behind, and reads no more once it comes back.
+		// A blocked Read can't be interrupted: when the command ends, this goroutine
+		// stays until Read returns, and then ends.
 		go s.pumpInput(cmd.Stdin)
 	}
 	if cmd.OnStdout != nil {
@@ -80,7 +80,7 @@ func (c *Client) startWith(ctx context.Context, cmd driver.Command, small []byte
 	return s, nil
 }
 
-// background is the context of what ends with the session or with the connection,
+// background is the context of calls that end with the session or with the connection,
 // never with a caller.
 func background() context.Context { return context.Background() } //nolint:forbidigo // see above
 
@@ -90,7 +90,7 @@ func (s *session) pumpInput(r io.Reader) {
 		n, err := r.Read(buf)
 		if n > 0 {
 			if s.Write(background(), buf[:n]) != nil {
-				return // the program, or the guest, is gone
+				return // the program or the guest has ended
 			}
 		}
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
 		if err != nil || resp.Eof || len(resp.Data) == 0 || len(resp.Data) > guestproto.MaxChunk {
 			return
 		}
-		if err := guarded(take, resp.Data); err != nil {
+		if err := recoverCallback(take, resp.Data); err != nil {
 			s.mu.Lock()
 			if len(s.callback) < 16 {
 				s.callback = append(s.callback, err.Error())
@@ -116,8 +116,8 @@ func (s *session) pumpOutput(stream driver.Stream, take func([]byte) error) {
 	}
 }
 
-// guarded makes a panic of a callback its error.
-func guarded(f func([]byte) error, data []byte) (err error) {
+// recoverCallback calls a callback, and turns a panic into an error.
+func recoverCallback(f func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("callback panicked: %v", p)
@@ -126,24 +126,24 @@ func guarded(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// runSession is runSmall for commands that need more than one call.
+// runSession runs a command that needs more than one call.
 func (c *Client) runSession(ctx context.Context, cmd driver.Command, small []byte, more bool, most int64) (driver.Result, error) {
 	cmd.Detached = false // it ends with ctx
-	s, err := c.startWith(ctx, cmd, small, more)
+	s, err := c.startSessionWith(ctx, cmd, small, more)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	call, end := outlive(ctx)
+	call, end := graceContext(ctx)
 	defer end()
 	res, err := s.Wait(call)
-	if call.Err() != nil { // it was told to end the command, and does not answer
-		return c.left(s.id, most), nil
+	if call.Err() != nil { // the guest did not answer in time after it was asked to cancel
+		return c.salvagedResult(s.id, most), nil
 	}
 	return res, err
 }
 
-// enlarge replaces what a result holds of its streams by more of their logs.
-func (s *session) enlarge(ctx context.Context, res *driver.Result, want int64) {
+// fillFromLogs replaces truncated output of a result by more of it, from the logs.
+func (s *session) fillFromLogs(ctx context.Context, res *driver.Result, want int64) {
 	more := func(stream driver.Stream, have *[]byte, dropped *int64) {
 		if *dropped == 0 {
 			return
@@ -152,7 +152,7 @@ func (s *session) enlarge(ctx context.Context, res *driver.Result, want int64) {
 		head := min(want/2, total)
 		data, err := s.logRange(ctx, stream, 0, head)
 		if err != nil {
-			return // the shorter form is true as well
+			return // the truncated output stays
 		}
 		tail := min(want-head, total-head)
 		rest, err := s.logRange(ctx, stream, total-tail, tail)
@@ -169,7 +169,7 @@ func (s *session) enlarge(ctx context.Context, res *driver.Result, want int64) {
 func (s *session) logRange(ctx context.Context, stream driver.Stream, from, n int64) ([]byte, error) {
 	var out []byte
 	for int64(len(out)) < n {
-		c, err := s.log(ctx, stream, from+int64(len(out)), n-int64(len(out)))
+		c, err := s.readLog(ctx, stream, from+int64(len(out)), n-int64(len(out)))
 		if err != nil {
 			return nil, err
 		}
@@ -184,28 +184,28 @@ func (s *session) logRange(ctx context.Context, stream driver.Stream, from, n in
 // ID identifies the session.
 func (s *session) ID() string { return s.id }
 
-// do makes a call that answers nothing.
-func (s *session) do(what string, call func() (*guestpb.Empty, error)) error {
-	if err := s.c.ready(); err != nil {
+// call makes a call without an answer.
+func (s *session) call(what string, call func() (*guestpb.Empty, error)) error {
+	if err := s.c.checkConnected(); err != nil {
 		return err
 	}
 	if _, err := call(); err != nil {
-		return s.c.broken(what+" "+s.id, err)
+		return s.c.callError(what+" "+s.id, err)
 	}
 	return nil
 }
 
 // Poll returns new output.
 func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
-	if err := s.c.ready(); err != nil {
+	if err := s.c.checkConnected(); err != nil {
 		return driver.Poll{}, err
 	}
 	resp, err := s.c.svc.Poll(ctx, &guestpb.PollRequest{Id: s.id, Limit: limit})
 	if err != nil {
-		return driver.Poll{}, s.c.broken("poll "+s.id, err)
+		return driver.Poll{}, s.c.callError("poll "+s.id, err)
 	}
 	if int64(len(resp.Stdout)+len(resp.Stderr)) > max(limit, guestproto.MaxStream) {
-		return driver.Poll{}, s.c.nonsense("poll " + s.id)
+		return driver.Poll{}, s.c.invalidAnswer("poll " + s.id)
 	}
 	return driver.Poll{Stdout: resp.Stdout, Stderr: resp.Stderr, Dropped: guestproto.ClampCount(resp.Dropped), Running: resp.Running}, nil
 }
@@ -214,7 +214,7 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 func (s *session) Write(ctx context.Context, data []byte) error {
 	for len(data) > 0 {
 		n := min(len(data), guestproto.MaxChunk)
-		err := s.do("write to", func() (*guestpb.Empty, error) {
+		err := s.call("write to", func() (*guestpb.Empty, error) {
 			return s.c.svc.Write(ctx, &guestpb.WriteRequest{Id: s.id, Data: data[:n]})
 		})
 		if err != nil {
@@ -227,38 +227,38 @@ func (s *session) Write(ctx context.Context, data []byte) error {
 
 // CloseStdin ends standard input.
 func (s *session) CloseStdin(ctx context.Context) error {
-	return s.do("close standard input of", func() (*guestpb.Empty, error) {
+	return s.call("close standard input of", func() (*guestpb.Empty, error) {
 		return s.c.svc.CloseStdin(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
 }
 
-// Kill ends the tree.
+// Kill kills the process tree.
 func (s *session) Kill(ctx context.Context, grace time.Duration) error {
-	return s.do("kill", func() (*guestpb.Empty, error) {
+	return s.call("kill", func() (*guestpb.Empty, error) {
 		return s.c.svc.Kill(ctx, &guestpb.KillRequest{Id: s.id, GraceNano: int64(grace)})
 	})
 }
 
-// Wait waits for the end, and for the callbacks to have seen all.
+// Wait waits for the end of the session, and for its callbacks to have all output.
 func (s *session) Wait(ctx context.Context) (driver.Result, error) {
-	if err := s.c.ready(); err != nil {
-		return driver.Result{ExitCode: -1, Cause: s.c.loss(), Session: s.id}, nil
+	if err := s.c.checkConnected(); err != nil {
+		return driver.Result{ExitCode: -1, Cause: s.c.lossCause(), Session: s.id}, nil
 	}
 	resp, err := s.c.svc.Wait(ctx, &guestpb.SessionRequest{Id: s.id})
 	if err != nil && ctx.Err() != nil {
 		return driver.Result{}, ctx.Err()
 	}
 	if err != nil {
-		res, err := s.c.lost(err, s.id, s.most)
+		res, err := s.c.resultOfFailedCall(err, s.id, s.most)
 		res.Session = s.id
 		return res, err
 	}
-	res, err := s.c.checked(resp)
+	res, err := s.c.checkResult(resp)
 	if err != nil {
 		return res, err
 	}
-	s.let()
-	if err := s.pumped(ctx); err != nil {
+	s.detachContext()
+	if err := s.waitForPumps(ctx); err != nil {
 		return driver.Result{}, err
 	}
 	s.mu.Lock()
@@ -267,33 +267,33 @@ func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	return res, nil
 }
 
-// State tells how the session stands.
+// State returns the state of the session.
 func (s *session) State(ctx context.Context) (driver.SessionInfo, error) {
-	if err := s.c.ready(); err != nil {
+	if err := s.c.checkConnected(); err != nil {
 		return driver.SessionInfo{}, err
 	}
 	info, err := s.c.svc.State(ctx, &guestpb.SessionRequest{Id: s.id})
 	if err != nil {
-		return driver.SessionInfo{}, s.c.broken("state of "+s.id, err)
+		return driver.SessionInfo{}, s.c.callError("state of "+s.id, err)
 	}
 	return guestproto.FromSessionInfo(info), nil
 }
 
-// Close forgets the session.
+// Close removes the session.
 func (s *session) Close(ctx context.Context) error {
-	err := s.do("close", func() (*guestpb.Empty, error) {
+	err := s.call("close", func() (*guestpb.Empty, error) {
 		return s.c.svc.Close(ctx, &guestpb.SessionRequest{Id: s.id})
 	})
-	s.let()
+	s.detachContext()
 	if fault.Of(err) == fault.NotFound {
-		err = nil // it is forgotten already
+		err = nil // it is removed already
 	}
-	return errors.Join(err, s.pumped(ctx))
+	return errors.Join(err, s.waitForPumps(ctx))
 }
 
-// pumped waits until the callbacks have seen all. A guest may owe them something
-// for ever, so that waiting ends with the context.
-func (s *session) pumped(ctx context.Context) error {
+// waitForPumps waits until the callbacks have all output, or the context ends: a hostile
+// guest may never send the end.
+func (s *session) waitForPumps(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the pumps, which end with the connection at the latest
 		defer close(done)
@@ -307,36 +307,36 @@ func (s *session) pumped(ctx context.Context) error {
 	}
 }
 
-// let lets go of the context of Start.
-func (s *session) let() {
+// detachContext detaches the session from the context of Start.
+func (s *session) detachContext() {
 	if s.stop != nil {
 		s.stop()
 	}
 }
 
-func (s *session) log(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
-	if err := s.c.ready(); err != nil {
+func (s *session) readLog(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
+	if err := s.c.checkConnected(); err != nil {
 		return driver.LogChunk{}, err
 	}
 	resp, err := s.c.svc.Log(ctx, &guestpb.LogRequest{Id: s.id, Stream: string(stream), Offset: offset, Limit: limit})
 	if err != nil {
-		return driver.LogChunk{}, s.c.broken("log of "+s.id, err)
+		return driver.LogChunk{}, s.c.callError("log of "+s.id, err)
 	}
 	if len(resp.Data) > guestproto.MaxChunk || limit > 0 && int64(len(resp.Data)) > limit || resp.Next < resp.Offset ||
 		resp.Offset < 0 || resp.Next > guestproto.MaxCount || resp.Size != guestproto.ClampCount(resp.Size) {
-		return driver.LogChunk{}, s.c.nonsense("log of " + s.id)
+		return driver.LogChunk{}, s.c.invalidAnswer("log of " + s.id)
 	}
 	return driver.LogChunk{Data: resp.Data, Offset: resp.Offset, Next: resp.Next, Size: resp.Size}, nil
 }
 
-func (s *session) signal(ctx context.Context, name string) error {
-	return s.do("signal", func() (*guestpb.Empty, error) {
+func (s *session) sendSignal(ctx context.Context, name string) error {
+	return s.call("signal", func() (*guestpb.Empty, error) {
 		return s.c.svc.Signal(ctx, &guestpb.SignalRequest{Id: s.id, Signal: name})
 	})
 }
 
-func (s *session) resize(ctx context.Context, size driver.Size) error {
-	return s.do("resize", func() (*guestpb.Empty, error) {
+func (s *session) resizeTerminal(ctx context.Context, size driver.Size) error {
+	return s.call("resize", func() (*guestpb.Empty, error) {
 		return s.c.svc.Resize(ctx, &guestpb.ResizeRequest{Id: s.id, Size: guestproto.ToSize(&size)})
 	})
 }

@@ -11,56 +11,56 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// Where the engine is on another host, nothing of this one can be mounted, and so
-// all that the guest has of it comes through the engine: its Config is the first
-// thing on its standard input, its report the first on its standard output, and
-// both are then its connection to the host that started it. Others reach it by a
-// second program in the container, which passes standard input and output on to a
-// socket that has no place in any file system.
+// Where the engine is on another host, no directory of this one can be mounted, so all
+// bytes go through the engine: the Config is the first message on the guest's standard
+// input, the report the first on its standard output; both streams are then the connection
+// of the host that started the guest. Other hosts connect by a second process in the
+// container, "croft-guest connect", which copies its standard input and output to and from
+// an abstract socket of the guest.
 
-// maxReport is far more than any report needs.
+// maxReport is far more bytes than any report has.
 const maxReport = 64 << 10
 
-// Converse tells a guest at the other end of its standard input and output what it
-// is, and speaks to it there as soon as it serves. It takes conn over.
-func Converse(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
-	c, err := converse(ctx, conn, cfg)
+// StartStdio configures a croft-guest at the other end of a stream, its standard input and
+// output, and connects to it. It takes conn over.
+func StartStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
+	c, err := startStdio(ctx, conn, cfg)
 	if err != nil {
 		conn.Close()
 	}
 	return c, err
 }
 
-func converse(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
+func startStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
 	data, err := cfg.Encode()
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // which ends what waits below
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // unblocks the calls below
 	err = guestproto.WriteMessage(conn, data)
 	if err == nil {
 		data, err = guestproto.ReadMessage(conn, maxReport)
 	}
 	if !stop() {
-		return nil, fmt.Errorf("guest: wait for it to start: %w", ctx.Err())
+		return nil, fmt.Errorf("guest: wait for the report: %w", ctx.Err())
 	}
 	var w fault.Wire
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("guest: it ended before it could serve: %w: %w", fault.Unavailable, err)
+		return nil, fmt.Errorf("guest: croft-guest ended before it served: %w: %w", fault.Unavailable, err)
 	case string(data) == "ok":
-		return NewClient(ctx, guestproto.AsConn(conn), cfg.Version, cfg.Workspace)
+		return NewClient(ctx, guestproto.NewConn(conn), cfg.Version, cfg.Workspace)
 	case json.Unmarshal(data, &w) == nil && w.Code != "":
 		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, w.Err())
 	}
-	return nil, fmt.Errorf("guest: start: %w: it said %q", fault.Failed, data)
+	return nil, fmt.Errorf("guest: start: %w: unexpected report %q", fault.Failed, data)
 }
 
-// Reach speaks to a guest through a program of ConnectVerb, at the other end of its
+// DialStdio connects to a guest through "croft-guest connect", at the other end of its
 // standard input and output. It takes conn over.
-func Reach(ctx context.Context, conn io.ReadWriteCloser, token, version, workspace string) (*Client, error) {
+func DialStdio(ctx context.Context, conn io.ReadWriteCloser, token, version, workspace string) (*Client, error) {
 	if _, err := io.WriteString(conn, token); err != nil {
-		return nil, errors.Join(fmt.Errorf("guest of %s does not answer: %w: %w", workspace, fault.Evicted, err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("guest of %s: connect: %w: %w", workspace, fault.Evicted, err), conn.Close())
 	}
-	return NewClient(ctx, guestproto.AsConn(conn), version, workspace)
+	return NewClient(ctx, guestproto.NewConn(conn), version, workspace)
 }

@@ -37,7 +37,7 @@ func TestConverseTellsWhyAGuestCantServe(t *testing.T) {
 					test.play(theirs)
 				}
 			}()
-			_, err := Converse(t.Context(), ours, guestproto.Config{Version: "v", Workspace: "w"})
+			_, err := StartStdio(t.Context(), ours, guestproto.Config{Version: "v", Workspace: "w"})
 			if fault.Of(err) != test.code || !strings.Contains(strings.ToLower(err.Error()), test.want) {
 				t.Errorf("got %v, want %v with %q", err, test.code, test.want)
 			}
@@ -48,7 +48,7 @@ func TestConverseTellsWhyAGuestCantServe(t *testing.T) {
 	go io.Copy(io.Discard, theirs) // it listens and says nothing
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := Converse(ctx, ours, guestproto.Config{}); fault.Of(err) != fault.DeadlineExceeded {
+	if _, err := StartStdio(ctx, ours, guestproto.Config{}); fault.Of(err) != fault.DeadlineExceeded {
 		t.Errorf("a guest that says nothing gives %v, want %v", err, fault.DeadlineExceeded)
 	}
 }

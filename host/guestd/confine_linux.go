@@ -14,13 +14,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// confine turns the calling OS thread, and all that is started from it, into
-// the workload. The thread must be locked, and is good for nothing else
-// afterwards. Every step is of the thread alone: the guest's other threads keep
-// what they need to hold the fence up. The order matters: what needs a right
-// comes before the right is given up, and the filter, which forbids most of
-// these calls, comes last.
-func confine(cfg *guestproto.Config) error {
+// confineThread confines the calling OS thread, and every process that it starts, as the
+// workload: cgroup, no_new_privs, capabilities, user, Landlock, seccomp. The thread must
+// be locked and serves for nothing else afterwards. Other threads of the guest keep their
+// rights. The order matters: a step that needs a right comes before that right is
+// dropped, and seccomp, which forbids most of these system calls, comes last.
+//
+// Not confined by it: CPU, memory and processes, which only cgroups limit, and what the
+// user may read in the rootfs, where no Landlock paths are given.
+func confineThread(cfg *guestproto.Config) error {
 	for _, name := range cfg.Groups {
 		if err := joinGroup(cfg.Descriptors[name]); err != nil {
 			return setupError("join the limit group "+name, err)
@@ -32,11 +34,11 @@ func confine(cfg *guestproto.Config) error {
 		}
 	}
 	if cfg.Confine.DropCaps {
-		if err := dropBounding(); err != nil {
+		if err := dropBoundingSet(); err != nil {
 			return setupError("empty the bounding set", err)
 		}
 	}
-	if err := becomeUser(cfg.UID, cfg.GID); err != nil {
+	if err := setThreadUser(cfg.UID, cfg.GID); err != nil {
 		return setupError(fmt.Sprintf("become user %d", cfg.UID), err)
 	}
 	if cfg.Confine.DropCaps {
@@ -45,14 +47,14 @@ func confine(cfg *guestproto.Config) error {
 		}
 	}
 	if usesLandlock(cfg.Confine) {
-		if err := landlock(descriptorPaths(cfg, cfg.Confine.ReadWrite), descriptorPaths(cfg, cfg.Confine.ReadOnly)); err != nil {
+		if err := applyLandlock(descriptorPaths(cfg, cfg.Confine.ReadWrite), descriptorPaths(cfg, cfg.Confine.ReadOnly)); err != nil {
 			return setupError("restrict paths with Landlock", err)
 		}
 	}
 	if cfg.Confine.Seccomp {
-		filter, err := seccompFilter(filter{
+		filter, err := seccompFilter(filterOptions{
 			noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
-			mortal: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
+			killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
 		})
 		if err != nil {
 			return err
@@ -64,7 +66,7 @@ func confine(cfg *guestproto.Config) error {
 	return nil
 }
 
-// needsConfine reports whether confine does anything.
+// needsConfine reports whether confineThread does anything.
 func needsConfine(cfg *guestproto.Config) bool {
 	c := cfg.Confine
 	return len(cfg.Groups) > 0 || cfg.UID >= 0 || c.NoNewPrivs || c.DropCaps || c.Seccomp || usesLandlock(c)
@@ -72,21 +74,20 @@ func needsConfine(cfg *guestproto.Config) bool {
 
 func usesLandlock(c guestproto.Confine) bool { return len(c.ReadWrite)+len(c.ReadOnly) > 0 }
 
-// descriptorPaths replaces names of descriptors by paths that lead to what they are open on.
+// descriptorPaths replaces names with the prefix "fd:" by /proc paths of the descriptors.
 func descriptorPaths(cfg *guestproto.Config, paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, p := range paths {
 		if name, ok := strings.CutPrefix(p, "fd:"); ok {
-			p = fmt.Sprintf("/proc/self/fd/%d", cfg.Descriptors[name]) // 0, which is /dev/null, where there is none
+			p = fmt.Sprintf("/proc/self/fd/%d", cfg.Descriptors[name]) // an unknown name is descriptor 0, which is /dev/null
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-// joinGroup moves the calling thread into a cgroup v1 group through the
-// descriptor of its tasks file, which the host opened: the right to do so is
-// the opener's.
+// joinGroup moves the calling thread into a cgroup v1 group through a descriptor of its
+// tasks file. The kernel checks the rights of the host, which opened the file.
 func joinGroup(fd int) error {
 	if fd <= 0 {
 		return fault.InvalidArgument
@@ -95,17 +96,18 @@ func joinGroup(fd int) error {
 	return err
 }
 
-// capLast is beyond the last capability that any kernel has today.
+// capLast is above the last capability of any kernel today.
 const capLast = 63
 
-func dropBounding() error {
+// dropBoundingSet empties the capability bounding set of the thread.
+func dropBoundingSet() error {
 	for c := uintptr(0); c <= capLast; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			return nil // past the kernel's last one
+			return nil // above the last capability of this kernel
 		}
 		if errors.Is(err, unix.EPERM) {
-			return nil // without the right to drop there is nothing to gain: no-new-privs is set
+			return nil // not permitted, and not needed: no_new_privs is set
 		}
 		if err != nil {
 			return err
@@ -114,14 +116,14 @@ func dropBounding() error {
 	return nil
 }
 
-// becomeUser changes the ids of this thread alone, which package syscall
-// would change for all of them.
-func becomeUser(uid, gid int) error {
+// setThreadUser sets the ids of the calling thread alone; package syscall would set them
+// for all threads.
+func setThreadUser(uid, gid int) error {
 	if uid < 0 {
 		return nil
 	}
-	// A namespace that an ordinary user made may forbid it, and then there are
-	// no further groups to lose.
+	// A user namespace that an unprivileged user created may forbid setgroups(2); the
+	// process has no supplementary groups then.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 && errno != unix.EPERM {
 		return errno
 	}
@@ -134,8 +136,9 @@ func becomeUser(uid, gid int) error {
 	return nil
 }
 
+// dropCaps drops all capabilities of the thread.
 func dropCaps() error {
-	// A kernel that knows no ambient set, such as gVisor, has nothing to clear.
+	// gVisor has no ambient set and answers EINVAL.
 	err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -145,8 +148,8 @@ func dropCaps() error {
 	return unix.Capset(&hdr, &none[0])
 }
 
-// Rights of Landlock. Files opened for reading may be executed; writable trees
-// allow everything but making devices.
+// Access rights of Landlock. A readable path may be executed, too; a writable tree allows
+// everything but device nodes.
 const (
 	llRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	llWrite = llRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR |
@@ -157,8 +160,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// handled returns what a kernel with the given ABI can restrict.
-func handled(abi int) unix.LandlockRulesetAttr {
+// landlockRights returns the rights that a kernel with the given ABI can restrict.
+func landlockRights(abi int) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: 1<<13 - 1} // ABI 1
 	if abi >= 2 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
@@ -175,15 +178,17 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return attr
 }
 
-// landlock restricts the calling thread to the given paths; those that do not
-// exist are left out. It makes the three calls itself, because libraries for it
-// restrict the whole process, and here the guest must stay free.
-func landlock(readWrite, readOnly []string) error {
+// applyLandlock restricts the calling thread to the given paths; paths that do not exist
+// are skipped. Landlock then denies opening, creating, renaming and removing files
+// elsewhere. It does not deny stat(2), chmod(2) and the use of descriptors that are open
+// already. The three system calls are made here because libraries restrict the whole
+// process, and the guest must not be.
+func applyLandlock(readWrite, readOnly []string) error {
 	abi, err := guestproto.LandlockABI()
 	if err != nil {
 		return err
 	}
-	attr := handled(abi)
+	attr := landlockRights(abi)
 	set, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return errno
@@ -227,9 +232,9 @@ func allowPath(set int, path string, access uint64) error {
 	return nil
 }
 
-// harden protects the guest from its own children: nothing can trace it or look
-// into its memory, its descriptors or its root.
-func harden() error {
+// makeUndumpable sets PR_SET_DUMPABLE to 0, so that processes of the same user, such as
+// the workload, can't ptrace the guest or read its memory and descriptors in /proc.
+func makeUndumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return setupError("become undumpable", err)
 	}

@@ -1,17 +1,13 @@
 package guestd
 
 import (
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,22 +16,21 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// In a container the guest is the first process, started by an engine that can
-// give it nothing but arguments and mounts. So its Config is a file in a
-// directory that the host mounts for it, where it makes its socket, too, and
-// tells how its start went. The host closes that directory before anything of
-// the workload runs.
+// In a container the guest is PID 1. An engine passes it arguments and mounts, and no
+// descriptors. So its Config is a file in a directory that the host mounts; in it the
+// guest creates its socket and writes its report. The host removes the workload's access
+// to that directory before any process of the workload runs.
 
-// containerMain is the guest in a container.
+// containerMain is croft-guest as PID 1 of a container.
 func containerMain(dir string) int {
-	g, err := startContained(dir)
-	return g.run(err, func(report []byte) error { // at once: the host looks for it
+	g, err := startContainer(dir)
+	return g.reportAndServe(err, func(report []byte) error { // atomically: the host polls for the file
 		return atomicfile.Write(filepath.Join(dir, guestproto.ContainerReport), report, atomicfile.Options{})
 	})
 }
 
-// run tells the host how the start of the guest went, and serves if it did well.
-func (g *daemon) run(started error, tell func(report []byte) error) int {
+// reportAndServe reports to the host whether the guest has started, and serves if so.
+func (g *daemon) reportAndServe(started error, tell func(report []byte) error) int {
 	report := []byte("ok")
 	if started != nil {
 		if report, _ = json.Marshal(fault.Encode(started)); report == nil {
@@ -52,7 +47,7 @@ func (g *daemon) run(started error, tell func(report []byte) error) int {
 	return 0
 }
 
-func startContained(dir string) (*daemon, error) {
+func startContainer(dir string) (*daemon, error) {
 	f, err := os.Open(filepath.Join(dir, guestproto.ContainerConfig))
 	if err != nil {
 		return nil, setupError("read the configuration", err)
@@ -69,23 +64,23 @@ func startContained(dir string) (*daemon, error) {
 			return nil, setupError("open the directory "+name, err)
 		}
 	}
-	return startInContainer(cfg)
+	return startHardened(cfg)
 }
 
-// startInContainer starts the guest of a container that an engine has put up.
-func startInContainer(cfg *guestproto.Config) (*daemon, error) {
+// startHardened starts the daemon in a container, whose namespaces the engine has set up.
+func startHardened(cfg *guestproto.Config) (*daemon, error) {
 	openCounters(cfg)
-	if err := dropStrays(cfg); err != nil {
+	if err := closeStrayDescriptors(cfg); err != nil {
 		return nil, err
 	}
-	if err := harden(); err != nil {
+	if err := makeUndumpable(); err != nil {
 		return nil, err
 	}
-	warm(cfg.Threads)
-	return begin(cfg)
+	reserveThreads(cfg.Threads)
+	return startDaemon(cfg)
 }
 
-// openDescriptor makes what is at path a descriptor of the guest, if it is there.
+// openDescriptor opens path and adds it to the descriptors, if path exists.
 func openDescriptor(cfg *guestproto.Config, name, path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,9 +93,8 @@ func openDescriptor(cfg *guestproto.Config, name, path string, flags int) error 
 	return nil
 }
 
-// openCounters finds what the limit groups of the container count, in either
-// version of control groups. Without them a command that a limit ended is one
-// that failed.
+// openCounters opens the event counters of the container's cgroup, v1 or v2. Without them
+// a command that a limit ended has no cause.
 func openCounters(cfg *guestproto.Config) {
 	for name, paths := range map[string][]string{
 		guestproto.EventsOOM:  {"/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events"},
@@ -112,16 +106,16 @@ func openCounters(cfg *guestproto.Config) {
 	}
 }
 
-// warm makes sure that this process has n threads, which it keeps: it shares the
-// container's limit of them with the workload, and a Go program that is refused
-// one ends.
-func warm(n int) {
+// reserveThreads makes this process create n OS threads, which Go keeps. A limit of the
+// container counts threads of guest and workload together, and a Go program that can't
+// create a thread crashes.
+func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	for range n {
 		ready.Add(1)
 		done.Go(func() {
-			runtime.LockOSThread() // a thread of its own, as long as it waits
+			runtime.LockOSThread() // occupies one OS thread until release
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			<-release
@@ -130,95 +124,4 @@ func warm(n int) {
 	ready.Wait()
 	close(release)
 	done.Wait()
-}
-
-// tokenTimeout is ample for a host that dials: it has the token at hand.
-const tokenTimeout = 10 * time.Second
-
-// A doorman is a listener that lets those in who begin with a token. The socket
-// is where the workload might find it, too.
-type doorman struct {
-	net.Listener
-	token []byte
-	in    chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-	wg    sync.WaitGroup
-}
-
-// maxAtDoor bounds connections that have not shown their token yet.
-const maxAtDoor = 64
-
-func newDoorman(l net.Listener, token string) *doorman {
-	d := &doorman{Listener: l, token: []byte(token), in: make(chan net.Conn), done: make(chan struct{})}
-	d.wg.Go(d.run)
-	return d
-}
-
-func (d *doorman) run() {
-	places := make(chan struct{}, maxAtDoor)
-	for {
-		conn, err := d.Listener.Accept()
-		if err != nil {
-			d.once.Do(func() { close(d.done) })
-			return
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
-		d.wg.Go(func() {
-			defer func() { <-places }()
-			d.meet(conn)
-		})
-	}
-}
-
-func (d *doorman) meet(conn net.Conn) {
-	said := make([]byte, len(d.token))
-	err := conn.SetReadDeadline(time.Now().Add(tokenTimeout))
-	if err == nil {
-		_, err = io.ReadFull(conn, said)
-	}
-	if err == nil {
-		err = conn.SetReadDeadline(time.Time{})
-	}
-	if err != nil || subtle.ConstantTimeCompare(said, d.token) != 1 {
-		conn.Close()
-		return
-	}
-	d.let(conn)
-}
-
-// admit lets a connection in that needs no token.
-func (d *doorman) admit(conn net.Conn) {
-	d.wg.Go(func() { d.let(conn) })
-}
-
-func (d *doorman) let(conn net.Conn) {
-	select {
-	case d.in <- conn:
-	case <-d.done:
-		conn.Close()
-	}
-}
-
-// Accept returns the next connection that has shown its token.
-func (d *doorman) Accept() (net.Conn, error) {
-	select {
-	case conn := <-d.in:
-		return conn, nil
-	case <-d.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends the listener and all who wait at the door.
-func (d *doorman) Close() error {
-	err := d.Listener.Close()
-	d.once.Do(func() { close(d.done) })
-	d.wg.Wait()
-	return err
 }

@@ -15,7 +15,7 @@ func TestDoorLetsThoseInWhoHaveTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := newDoorman(l, "token")
+	door := newTokenListener(l, "token")
 	knock := func(word string) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("unix", path)
@@ -52,6 +52,6 @@ func TestDoorLetsThoseInWhoHaveTheToken(t *testing.T) {
 }
 
 func TestWarmKeepsNoGoroutine(t *testing.T) {
-	warm(8) // it would wait for ever, or leave some
-	warm(0)
+	reserveThreads(8) // it would wait for ever, or leave some
+	reserveThreads(0)
 }

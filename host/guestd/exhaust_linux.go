@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exhaust is what croft-guest does where a host wants to know whether a limit
-// holds: it joins the group whose cgroup.procs is its first descriptor beyond
-// standard error, and goes to the limit. It returns its exit status, which is 0
-// where nothing stopped it.
-func exhaust(what string) (status int, ok bool) {
+// exhaustLimit makes croft-guest exceed a limit, for a host that probes whether the limit
+// is enforced: it joins the cgroup whose cgroup.procs is descriptor 3, and allocates, forks
+// or computes. It returns the exit status: 0 if nothing stopped it.
+func exhaustLimit(what string) (status int, ok bool) {
 	switch what {
 	case guestproto.ExhaustMemory, guestproto.ExhaustPIDs, guestproto.ExhaustCPU:
 	default:
@@ -33,17 +32,17 @@ func exhaust(what string) (status int, ok bool) {
 		if err != nil {
 			return guestproto.Refused, true
 		}
-		syscall.Wait4(pid, nil, 0, nil) //nolint:errcheck // it ends by itself: it was given nothing to do
+		syscall.Wait4(pid, nil, 0, nil) //nolint:errcheck // without a configuration it exits at once
 	case guestproto.ExhaustCPU:
-		for till := used() + 50*time.Millisecond; used() < till; { // not by the clock: on a machine under load that goes on without it
+		for till := cpuTime() + 50*time.Millisecond; cpuTime() < till; { // CPU time, since wall time passes without CPU on a loaded machine
 		}
 	}
 	return 0, true
 }
 
-// used is how much time this process has had of a processor.
-func used() time.Duration {
+// cpuTime returns the CPU time of this process.
+func cpuTime() time.Duration {
 	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) //nolint:errcheck // there is that clock
+	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) //nolint:errcheck // every Linux has this clock
 	return time.Duration(t.Nano())
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A fileServer serves the files of a workspace where the host can't reach them
-// itself: on a volume of a remote engine, in a pod.
+// A fileServer serves the files of a workspace that the host can't reach, such as on a
+// volume of a remote engine.
 type fileServer struct {
 	fs *driver.FS
 
@@ -29,15 +29,15 @@ type fileServer struct {
 
 var _ guestpb.FilesService = (*fileServer)(nil)
 
-// maxHandles bounds what a host can leave open.
+// maxHandles bounds the open handles of all hosts together.
 const maxHandles = 1024
 
 func newFileServer(module *driver.FS) *fileServer {
 	return &fileServer{fs: module, open: map[string]io.Closer{}}
 }
 
-// close ends what is still open: when the guest ends, and when the last of its
-// hosts is gone, which may have died in the middle.
+// close closes all handles: when the guest ends, and when the last client has
+// disconnected, perhaps in the middle of a read or write.
 func (f *fileServer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,12 +47,12 @@ func (f *fileServer) close() {
 	clear(f.open)
 }
 
-// keep returns a handle of something that stays open. After an error it is closed.
-func (f *fileServer) keep(c io.Closer) (handle string, err error) {
+// addHandle returns a handle for c, or closes c and returns an error.
+func (f *fileServer) addHandle(c io.Closer) (handle string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.open) >= maxHandles {
-		err := fmt.Errorf("guest: %d files are open: %w", maxHandles, fault.ResourceExhausted)
+		err := fmt.Errorf("guest: %d files are open: %w: close some first", maxHandles, fault.ResourceExhausted)
 		return "", errors.Join(err, c.Close())
 	}
 	f.next++
@@ -61,8 +61,8 @@ func (f *fileServer) keep(c io.Closer) (handle string, err error) {
 	return handle, nil
 }
 
-// find returns what has a handle, if it is a T.
-func find[T io.Closer](f *fileServer, handle string) (T, error) {
+// lookupHandle returns what has a handle, if its type is T.
+func lookupHandle[T io.Closer](f *fileServer, handle string) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, ok := f.open[handle].(T)
@@ -72,8 +72,8 @@ func find[T io.Closer](f *fileServer, handle string) (T, error) {
 	return c, nil
 }
 
-// drop closes what has a handle, if there is something.
-func (f *fileServer) drop(handle string) {
+// closeHandle closes what has a handle, if the handle exists.
+func (f *fileServer) closeHandle(handle string) {
 	f.mu.Lock()
 	c := f.open[handle]
 	delete(f.open, handle)
@@ -83,9 +83,9 @@ func (f *fileServer) drop(handle string) {
 	}
 }
 
-// File does what needs no stream of bytes.
+// File performs an operation whose request and answer fit in one message.
 func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb.FileResponse, error) {
-	answer, err := f.do(ctx, r)
+	answer, err := f.dispatch(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -96,41 +96,41 @@ func (f *fileServer) File(ctx context.Context, r *guestpb.FileRequest) (*guestpb
 	return &guestpb.FileResponse{Answer: data}, err
 }
 
-func (f *fileServer) do(ctx context.Context, r *guestpb.FileRequest) (any, error) {
+func (f *fileServer) dispatch(ctx context.Context, r *guestpb.FileRequest) (any, error) {
 	name, other := string(r.Name), string(r.Other)
 	switch r.Op {
 	case "stat":
-		return with(r, func(o *driver.StatOptions) (any, error) { return f.fs.Stat(ctx, name, o) })
+		return withOptions(r, func(o *driver.StatOptions) (any, error) { return f.fs.Stat(ctx, name, o) })
 	case "readdir":
 		return f.fs.ReadDir(ctx, name)
 	case "list":
-		return with(r, func(o *driver.ListOptions) (any, error) { o.After = other; return f.fs.List(ctx, name, o) })
+		return withOptions(r, func(o *driver.ListOptions) (any, error) { o.After = other; return f.fs.List(ctx, name, o) })
 	case "edit":
-		return with(r, func(o *guestproto.EditArgs) (any, error) { return f.fs.Edit(ctx, name, o.DriverEdits(), &o.Options) })
+		return withOptions(r, func(o *guestproto.EditArgs) (any, error) { return f.fs.Edit(ctx, name, o.DriverEdits(), &o.Options) })
 	case "mkdir":
-		return with(r, func(o *driver.MkdirOptions) (any, error) { return nil, f.fs.Mkdir(ctx, name, o) })
+		return withOptions(r, func(o *driver.MkdirOptions) (any, error) { return nil, f.fs.Mkdir(ctx, name, o) })
 	case "remove":
-		return with(r, func(o *driver.RemoveOptions) (any, error) { return nil, f.fs.Remove(ctx, name, o) })
+		return withOptions(r, func(o *driver.RemoveOptions) (any, error) { return nil, f.fs.Remove(ctx, name, o) })
 	case "rename":
-		return with(r, func(o *driver.RenameOptions) (any, error) { return nil, f.fs.Rename(ctx, name, other, o) })
+		return withOptions(r, func(o *driver.RenameOptions) (any, error) { return nil, f.fs.Rename(ctx, name, other, o) })
 	case "copy":
-		return with(r, func(o *driver.CopyOptions) (any, error) { return nil, f.fs.Copy(ctx, name, other, o) })
+		return withOptions(r, func(o *driver.CopyOptions) (any, error) { return nil, f.fs.Copy(ctx, name, other, o) })
 	case "chmod":
-		return with(r, func(o *fs.FileMode) (any, error) { return nil, f.fs.Chmod(ctx, name, *o) })
+		return withOptions(r, func(o *fs.FileMode) (any, error) { return nil, f.fs.Chmod(ctx, name, *o) })
 	case "symlink":
 		return nil, f.fs.Symlink(ctx, other, name)
 	case "glob":
-		return with(r, func(o *driver.GlobOptions) (any, error) { o.Path = name; return f.fs.Glob(ctx, other, o) })
+		return withOptions(r, func(o *driver.GlobOptions) (any, error) { o.Path = name; return f.fs.Glob(ctx, other, o) })
 	case "grep":
-		return with(r, func(o *driver.GrepOptions) (any, error) { o.Path = name; return f.fs.Grep(ctx, other, o) })
+		return withOptions(r, func(o *driver.GrepOptions) (any, error) { o.Path = name; return f.fs.Grep(ctx, other, o) })
 	case "digest":
 		return f.fs.Digest(ctx, name)
 	}
 	return nil, fmt.Errorf("guest: unknown file operation %q: %w", r.Op, fault.InvalidArgument)
 }
 
-// with decodes the options of a request.
-func with[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
+// withOptions decodes the options of a request and calls f with them.
+func withOptions[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 	opts := new(T)
 	if len(r.Options) > 0 {
 		if err := json.Unmarshal(r.Options, opts); err != nil {
@@ -140,29 +140,29 @@ func with[T any](r *guestpb.FileRequest, f func(*T) (any, error)) (any, error) {
 	return f(opts)
 }
 
-// Read reads a file in chunks. The handle keeps the very file that was opened,
-// whatever becomes of its name.
+// Read reads a file in chunks. A handle stays on the file that was opened, also if its
+// name is given to another file.
 func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*guestpb.FileReadResponse, error) {
 	resp := &guestpb.FileReadResponse{Handle: r.Handle}
 	if r.Close {
-		f.drop(r.Handle)
+		f.closeHandle(r.Handle)
 		return resp, nil
 	}
 	if r.Handle == "" {
-		// The file outlives this call, so its context must not end with it.
+		// The open file outlives this call.
 		body, info, err := f.fs.Read(context.WithoutCancel(ctx), string(r.Name), &driver.ReadOptions{Offset: r.Offset, Limit: r.Limit})
 		if err != nil {
 			return nil, err
 		}
-		if resp.Handle, err = f.keep(body); err != nil {
+		if resp.Handle, err = f.addHandle(body); err != nil {
 			return nil, err
 		}
 		if resp.Info, err = json.Marshal(info); err != nil {
-			f.drop(resp.Handle)
+			f.closeHandle(resp.Handle)
 			return nil, err
 		}
 	}
-	body, err := find[io.ReadCloser](f, resp.Handle)
+	body, err := lookupHandle[io.ReadCloser](f, resp.Handle)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 	if err == nil {
 		return resp, nil
 	}
-	f.drop(resp.Handle)
+	f.closeHandle(resp.Handle)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (f *fileServer) Read(ctx context.Context, r *guestpb.FileReadRequest) (*gue
 	return resp, nil
 }
 
-// A pendingWrite is a write whose body arrives in pieces.
+// A pendingWrite is a write whose body arrives in chunks.
 type pendingWrite struct {
 	body   *io.PipeWriter
 	done   chan struct{}
@@ -188,12 +188,12 @@ type pendingWrite struct {
 	err    error
 }
 
-// Close gives the write up.
+// Close cancels the write.
 func (w *pendingWrite) Close() error { return w.body.CloseWithError(fault.Canceled) }
 
-// Write writes a file in chunks; it is in place with the one that commits.
+// Write writes a file in chunks. The chunk with Commit puts the file in place.
 func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*guestpb.FileResponse, error) {
-	answer, err := f.write(ctx, r)
+	answer, err := f.writeChunk(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -201,24 +201,24 @@ func (f *fileServer) Write(ctx context.Context, r *guestpb.FileWriteRequest) (*g
 	return &guestpb.FileResponse{Answer: data}, err
 }
 
-func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (guestproto.WriteAnswer, error) {
+func (f *fileServer) writeChunk(ctx context.Context, r *guestpb.FileWriteRequest) (guestproto.WriteAnswer, error) {
 	var opts driver.WriteOptions
 	if r.Handle == "" {
 		if err := json.Unmarshal(r.Options, &opts); err != nil {
 			return guestproto.WriteAnswer{}, fmt.Errorf("guest: options of write: %w: %w", fault.InvalidArgument, err)
 		}
 	}
-	if r.Handle == "" && r.Commit { // all at once
+	if r.Handle == "" && r.Commit { // one chunk is the whole body
 		res, err := f.fs.Write(ctx, string(r.Name), bytes.NewReader(r.Data), &opts)
 		return guestproto.WriteAnswer{Result: &res}, err
 	}
 	handle, err := r.Handle, error(nil)
 	if handle == "" {
-		if handle, err = f.keep(f.begin(ctx, string(r.Name), &opts)); err != nil {
+		if handle, err = f.addHandle(f.startWrite(ctx, string(r.Name), &opts)); err != nil {
 			return guestproto.WriteAnswer{}, err
 		}
 	}
-	w, err := find[*pendingWrite](f, handle)
+	w, err := lookupHandle[*pendingWrite](f, handle)
 	if err != nil {
 		return guestproto.WriteAnswer{}, err
 	}
@@ -229,7 +229,7 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (gu
 		w.body.Close() //nolint:errcheck // it always answers nil
 		<-w.done
 	}
-	f.drop(handle)
+	f.closeHandle(handle)
 	<-w.done
 	if r.Abort {
 		return guestproto.WriteAnswer{}, nil
@@ -237,8 +237,8 @@ func (f *fileServer) write(ctx context.Context, r *guestpb.FileWriteRequest) (gu
 	return guestproto.WriteAnswer{Result: &w.result}, w.err
 }
 
-// begin starts a write whose body comes later.
-func (f *fileServer) begin(ctx context.Context, name string, opts *driver.WriteOptions) *pendingWrite {
+// startWrite starts a write whose body comes later.
+func (f *fileServer) startWrite(ctx context.Context, name string, opts *driver.WriteOptions) *pendingWrite {
 	body, writer := io.Pipe()
 	w := &pendingWrite{body: writer, done: make(chan struct{})}
 	go func() { // ends with the body, which Close ends as well
@@ -249,7 +249,7 @@ func (f *fileServer) begin(ctx context.Context, name string, opts *driver.WriteO
 	return w
 }
 
-// Watch starts to watch.
+// Watch starts a watch.
 func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
 	var opts driver.WatchOptions
 	if err := json.Unmarshal(r.Options, &opts); err != nil {
@@ -259,13 +259,13 @@ func (f *fileServer) Watch(ctx context.Context, r *guestpb.WatchRequest) (*guest
 	if err != nil {
 		return nil, err
 	}
-	id, err := f.keep(w)
+	id, err := f.addHandle(w)
 	return &guestpb.WatchResponse{Id: id}, err
 }
 
 // WatchNext waits for changes.
 func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*guestpb.WatchResponse, error) {
-	w, err := find[driver.Watcher](f, r.Id)
+	w, err := lookupHandle[driver.Watcher](f, r.Id)
 	if err != nil {
 		return &guestpb.WatchResponse{Eof: true}, nil // it was closed
 	}
@@ -284,8 +284,8 @@ func (f *fileServer) WatchNext(ctx context.Context, r *guestpb.WatchRequest) (*g
 	return &guestpb.WatchResponse{Changes: data}, err
 }
 
-// WatchClose stops to watch.
+// WatchClose ends a watch.
 func (f *fileServer) WatchClose(_ context.Context, r *guestpb.WatchRequest) (*guestpb.Empty, error) {
-	f.drop(r.Id)
+	f.closeHandle(r.Id)
 	return &guestpb.Empty{}, nil
 }

@@ -5,61 +5,60 @@ import (
 	"time"
 )
 
-// A lease ends a guest that has had no owner for too long, or whose workspace is
-// gone meanwhile, after which nobody can find it.
+// A lease ends the guest when no client has been connected for ttl, or as soon as its
+// workspace directory is removed without a client: no host could find the guest then.
 type lease struct {
-	ttl  time.Duration
-	gone func() bool
-	end  func()
+	ttl           time.Duration
+	workspaceGone func() bool
+	end           func()
 
-	mu    sync.Mutex
-	held  bool
-	till  time.Time
-	timer *time.Timer
+	mu      sync.Mutex
+	owned   bool
+	expires time.Time
+	timer   *time.Timer
 }
 
-// leaseLook is how often a guest without an owner looks for its workspace.
-var leaseLook = 5 * time.Second // tests have less
+// leaseCheckInterval is how often a guest without a client checks its workspace directory.
+var leaseCheckInterval = 5 * time.Second // shorter in tests
 
-// newLease starts without an owner: the host that started the guest has ttl to
-// come back.
+// newLease starts a lease without a client: the host has ttl to connect.
 func newLease(ttl time.Duration, gone func() bool, end func()) *lease {
-	l := &lease{ttl: ttl, gone: gone, end: end, till: time.Now().Add(ttl)}
+	l := &lease{ttl: ttl, workspaceGone: gone, end: end, expires: time.Now().Add(ttl)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(min(ttl, leaseLook), l.look)
+	l.timer = time.AfterFunc(min(ttl, leaseCheckInterval), l.check)
 	return l
 }
 
-// look ends the guest, or waits on.
-func (l *lease) look() {
+// check ends the guest, or sets the timer again.
+func (l *lease) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held {
+	if l.owned {
 		return
 	}
-	left := time.Until(l.till)
-	if left <= 0 || l.gone() {
+	left := time.Until(l.expires)
+	if left <= 0 || l.workspaceGone() {
 		l.end()
 		return
 	}
-	l.timer.Reset(min(left, leaseLook))
+	l.timer.Reset(min(left, leaseCheckInterval))
 }
 
-// holders is told how many owners there are.
-func (l *lease) holders(n int) {
+// setClients takes the number of connected clients.
+func (l *lease) setClients(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer.Stop()
-	if l.held = n > 0; !l.held {
-		l.till = time.Now().Add(l.ttl)
-		l.timer.Reset(min(l.ttl, leaseLook))
+	if l.owned = n > 0; !l.owned {
+		l.expires = time.Now().Add(l.ttl)
+		l.timer.Reset(min(l.ttl, leaseCheckInterval))
 	}
 }
 
 func (l *lease) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = true
+	l.owned = true
 	l.timer.Stop()
 }

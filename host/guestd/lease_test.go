@@ -27,7 +27,7 @@ func TestLeaseEndsWithoutAnOwnerOrAWorkspace(t *testing.T) {
 				gone := func() bool { return tt.gone > 0 && time.Since(start) > tt.gone }
 				l := newLease(10*time.Minute, gone, func() { ends++ })
 				for _, n := range tt.owners {
-					l.holders(n)
+					l.setClients(n)
 				}
 				time.Sleep(tt.after)
 				synctest.Wait()

@@ -17,7 +17,7 @@ func TestLimitsPerCommandAreThoseOfTheWorkspace(t *testing.T) {
 				want = asked // the workspace as a whole is bounded elsewhere
 			}
 			cmd := driver.Command{Limits: driver.Limits{r.Name: {Max: asked}}}
-			if got := s.command(guestproto.ToCommand(&cmd)).Limits[r.Name].Max; got != want {
+			if got := s.limitedCommand(guestproto.ToCommand(&cmd)).Limits[r.Name].Max; got != want {
 				t.Errorf("%s: a command that asks for %d gets %d, want %d", r.Name, asked, got, want)
 			}
 			if cmd.Limits[r.Name].Max != asked {

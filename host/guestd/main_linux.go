@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/containerd/ttrpc"
@@ -24,20 +23,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Descriptors of a guest that are always there.
+// Descriptors that every guest is started with.
 const (
-	fdConfig = 3 // its guestproto.Config, to the end
-	fdReport = 4 // "ok", or why it can't serve as fault.Wire; then closed
-	fdFirst  = 5 // the first of guestproto.Config.Descriptors
+	fdConfig = 3 // a pipe with the Config, read to its end
+	fdReport = 4 // a pipe for "ok", or a fault.Wire with the reason why the guest can't serve; then closed
+	fdFirst  = 5 // first of Config.Descriptors
 )
 
-// maxConfig is far more than any Config needs.
+// maxConfig is far more bytes than any Config has.
 const maxConfig = 4 << 20
 
-// Main is the guest. It returns the exit status of the program.
+// Main is the program croft-guest. It returns the exit status.
 func Main() int {
 	if len(os.Args) == 2 {
-		if status, ok := exhaust(os.Args[1]); ok {
+		if status, ok := exhaustLimit(os.Args[1]); ok {
 			return status
 		}
 	}
@@ -51,15 +50,16 @@ func Main() int {
 	}
 	report := os.NewFile(fdReport, "report")
 	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
-		fmt.Fprintln(os.Stderr, "croft-guest: this program is started by croft, inside a workspace; it is of no use by hand")
+		fmt.Fprintln(os.Stderr, "croft-guest: descriptors 3 and 4 must be pipes for the configuration and the report; croft starts this program inside a workspace")
 		return 2
 	}
 	g, err := start()
 	if err != nil {
-		json.NewEncoder(report).Encode(fault.Encode(err)) //nolint:errcheck // there is nobody else to tell
+		json.NewEncoder(report).Encode(fault.Encode(err)) //nolint:errcheck // the pipe is the only way to the host
 		return 1
 	}
-	// Nobody but the host must be able to speak for this guest afterwards.
+	// The report is closed before any process of the workload exists, so that none can
+	// write to it.
 	io.WriteString(report, "ok") //nolint:errcheck // a host that is gone ends the guest anyway
 	report.Close()
 	if err := g.serve(); err != nil {
@@ -73,7 +73,7 @@ func isOpen(fd int) bool {
 	return err == nil
 }
 
-// A running guest.
+// A daemon is a guest that serves.
 type daemon struct {
 	cfg     *guestproto.Config
 	starter *process.ThreadStarter
@@ -92,42 +92,43 @@ func start() (*daemon, error) {
 		return nil, err
 	}
 	os.Clearenv()
-	if err := dropStrays(cfg); err != nil {
+	if err := closeStrayDescriptors(cfg); err != nil {
 		return nil, err
 	}
-	if fd, ok := cfg.Descriptors["program"]; ok && cfg.Kernel == nil {
+	if fd, ok := cfg.Descriptors["program"]; ok && cfg.GVisor == nil {
 		unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		delete(cfg.Descriptors, "program")
 	}
-	if err := harden(); err != nil {
+	if err := makeUndumpable(); err != nil {
 		return nil, err
 	}
-	if err := setup(cfg); err != nil {
+	if err := setUpNamespaces(cfg); err != nil {
 		return nil, err
 	}
-	if err := handOff(cfg); err != nil {
+	if err := sendRoot(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.Kernel != nil {
-		return nil, enter(cfg)
+	if cfg.GVisor != nil {
+		return nil, execGVisor(cfg)
 	}
-	return begin(cfg)
+	return startDaemon(cfg)
 }
 
-// begin starts what a guest serves, in the world that is put up.
-func begin(cfg *guestproto.Config) (*daemon, error) {
+// startDaemon starts the services of the guest, after the namespaces are set up.
+func startDaemon(cfg *guestproto.Config) (*daemon, error) {
 	g := &daemon{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(background())
-	if err := g.open(); err != nil {
+	if err := g.startServices(); err != nil {
 		g.close()
 		return nil, err
 	}
 	return g, nil
 }
 
-// dropStrays closes what the host did not mean to give, such as what it has from
-// its own parent, and keeps the rest from children.
-func dropStrays(cfg *guestproto.Config) error {
+// closeStrayDescriptors closes descriptors that the host did not pass on purpose, such as
+// those inherited from its own parent, and sets close-on-exec on the others, so that no
+// child has them.
+func closeStrayDescriptors(cfg *guestproto.Config) error {
 	known := map[int]bool{0: true, 1: true, 2: true, fdReport: true}
 	for _, fd := range cfg.Descriptors {
 		known[fd] = true
@@ -141,7 +142,7 @@ func dropStrays(cfg *guestproto.Config) error {
 		if err != nil || known[fd] {
 			continue
 		}
-		// Those of this process itself are marked already.
+		// Descriptors that this process opened have close-on-exec already.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd) //nolint:errcheck // nothing is lost with it
 		}
@@ -161,9 +162,9 @@ func readConfig(f *os.File) (*guestproto.Config, error) {
 	return guestproto.DecodeConfig(data)
 }
 
-// handOff gives the host a descriptor of the workspace as the guest sees it.
-// It happens once, before any process of the workload exists.
-func handOff(cfg *guestproto.Config) error {
+// sendRoot sends the host a descriptor of the workspace as the guest sees it, by
+// SCM_RIGHTS. That happens once, before any process of the workload exists.
+func sendRoot(cfg *guestproto.Config) error {
 	sock, ok := cfg.Descriptors["handoff"]
 	if !ok {
 		return nil
@@ -180,31 +181,31 @@ func handOff(cfg *guestproto.Config) error {
 	return nil
 }
 
-// open starts what the guest serves: the workload's thread, its processes, and
-// the files where they are asked for.
-func (g *daemon) open() error {
+// startServices starts the confined thread, the process manager, the file server, the
+// relay and the listener, as far as the configuration asks for them.
+func (g *daemon) startServices() error {
 	cfg := g.cfg
 	var err error
 	opts := &process.Options{
 		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain,
 		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits[driver.ResourceWall].Max),
 	}
-	if needsConfine(cfg) { // else any thread may start them, and none has to be woken for it
-		if g.starter, err = process.NewThreadStarter(func() error { return confine(cfg) }); err != nil {
+	if needsConfine(cfg) { // otherwise every thread may start processes
+		if g.starter, err = process.NewThreadStarter(func() error { return confineThread(cfg) }); err != nil {
 			return err
 		}
 		opts.Starter = g.starter
 	}
-	opts.LogDir = givenDir(cfg, "log")
+	opts.LogDir = dirPath(cfg, "log")
 	opts.Tree = process.Walk{}
 	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
-		opts.Starter = &mover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
+		opts.Starter = &cgroupMover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
 	}
 	if hasCauses(cfg) {
-		c := newCauses(cfg, opts.Tree)
-		opts.Tree, opts.Cause = c, c.cause
+		c := newExitCauses(cfg, opts.Tree)
+		opts.Tree, opts.Cause = c, c.causeOf
 		if c.oom >= 0 {
-			opts.Starter = expendable{opts.Starter}
+			opts.Starter = oomPreferred{opts.Starter}
 		}
 	}
 	if g.manager, err = process.New(opts); err != nil {
@@ -226,36 +227,35 @@ func (g *daemon) open() error {
 	}
 	g.server = newServer(cfg, g.manager.Module(), fileSrv)
 	g.server.end = g.cancel
-	if cfg.Relay != 0 {
+	if cfg.RelayPort != 0 {
 		if g.relay, err = startRelay(cfg); err != nil {
 			return err
 		}
 		if g.relay != nil {
-			g.server.offers = g.relay.offers
+			g.server.reverse = g.relay.reverse
 		}
 	}
-	g.listen, err = g.listener()
+	g.listen, err = g.openListener()
 	return err
 }
 
-// givenDir is a directory that the guest was given, by a descriptor or by its path; ""
-// is none.
-func givenDir(cfg *guestproto.Config, name string) string {
+// dirPath returns the path of a directory that came as a descriptor or as a path; "" without.
+func dirPath(cfg *guestproto.Config, name string) string {
 	if fd, ok := cfg.Descriptors[name]; ok {
 		return fmt.Sprintf("/proc/self/fd/%d", fd)
 	}
 	return cfg.Paths[name]
 }
 
-// logRemoved reports whether the directory of the logs, which lies in the workspace's, was
-// removed. Where it was not given by a descriptor that is not known.
+// logRemoved reports whether the directory of the logs, which is in the workspace
+// directory, was removed. It reports false for a directory that came as a path.
 func logRemoved(cfg *guestproto.Config) bool {
 	fd, ok := cfg.Descriptors["log"]
 	var st unix.Stat_t
 	return ok && unix.Fstat(fd, &st) == nil && st.Nlink == 0
 }
 
-// hasCauses reports whether anything counts why commands end.
+// hasCauses reports whether the guest can attribute the end of commands to limits.
 func hasCauses(cfg *guestproto.Config) bool {
 	return cfg.Descriptors[guestproto.EventsOOM] > 0 || cfg.Descriptors[guestproto.EventsPIDs] > 0 || cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk
 }
@@ -288,15 +288,15 @@ func (g *daemon) close() {
 func (g *daemon) serve() error {
 	defer g.close()
 	defer g.cancel()
-	ignoreSignals() // before a process is there that could send one
-	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(answer))
+	ignoreSignals() // before any process of the workload could send one
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(encodeAnswer))
 	if err != nil {
 		return err
 	}
 	g.server.register(rpc)
 	if g.cfg.Lease > 0 {
 		l := newLease(g.cfg.Lease, func() bool { return logRemoved(g.cfg) }, g.cancel)
-		g.server.onHolds = l.holders
+		g.server.onClients = l.setClients
 		defer l.stop()
 	}
 	served := make(chan error, 1)
@@ -306,23 +306,24 @@ func (g *daemon) serve() error {
 	case err = <-served:
 		g.cancel()
 	}
-	g.farewell(rpc)
+	g.shutDown(rpc)
 	if errors.Is(err, ttrpc.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// maxMessage is the most that the protocol carries in one message, with room for
-// what is around it. A larger one would end the connection, and all that hangs on it.
+// maxMessage bounds the answer to a call, below the 4 MiB of ttrpc: a larger message ends
+// the connection and every call on it.
 const maxMessage = 4<<20 - 4<<10
 
-// answer makes an error, and an answer that is too large, the status of a call.
-func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+// encodeAnswer is the ttrpc interceptor that turns an error, or an answer above
+// maxMessage, into the status of the call.
+func encodeAnswer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	resp, err := method(ctx, unmarshal)
 	if m, ok := resp.(proto.Message); ok && err == nil {
 		if size := proto.Size(m); size > maxMessage {
-			err = fmt.Errorf("guest: an answer of %d bytes: %w: at most %d can be sent", size, fault.ResourceExhausted, maxMessage)
+			err = fmt.Errorf("guest: the answer has %d bytes: %w: at most %d can be sent; ask for less at a time", size, fault.ResourceExhausted, maxMessage)
 		}
 	}
 	if err != nil {
@@ -331,22 +332,22 @@ func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServ
 	return resp, nil
 }
 
-// farewell ends what runs, so that those who wait for it hear how it ended, and
+// shutDown ends the processes, so that calls that wait for one return its result, and
 // then the connections.
-func (g *daemon) farewell(rpc *ttrpc.Server) {
+func (g *daemon) shutDown(rpc *ttrpc.Server) {
 	clean, cancel := context.WithTimeout(background(), 10*time.Second)
 	defer cancel()
 	g.manager.Close(clean) //nolint:errcheck // the guest ends, and with it what is left
 	close(g.server.done)
 	brief, cancel := context.WithTimeout(background(), time.Second)
 	defer cancel()
-	rpc.Shutdown(brief) //nolint:errcheck // who has not taken its answer by now does without
+	rpc.Shutdown(brief) //nolint:errcheck // a client that has not read its answer by now loses it
 	rpc.Close()         //nolint:errcheck // nothing is lost with it
 }
 
-// listener is where hosts come from: a socket that they dial, or the one stream
-// that the guest was started with, at whose end it ends too.
-func (g *daemon) listener() (net.Listener, error) {
+// openListener returns the listener for hosts: a socket, or a listener with the one
+// stream that the guest was started with, at whose end the guest ends.
+func (g *daemon) openListener() (net.Listener, error) {
 	if fd, ok := g.cfg.Descriptors["listen"]; ok {
 		f := os.NewFile(uintptr(fd), "listen")
 		defer f.Close()
@@ -354,10 +355,10 @@ func (g *daemon) listener() (net.Listener, error) {
 		if err != nil || g.cfg.Token == "" {
 			return l, err
 		}
-		return newDoorman(l, g.cfg.Token), nil
+		return newTokenListener(l, g.cfg.Token), nil
 	}
 	if path, ok := g.cfg.Paths["listen"]; ok {
-		if path != stdioSocket { // which is no file
+		if path != stdioSocket { // an abstract socket is no file
 			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
@@ -366,7 +367,7 @@ func (g *daemon) listener() (net.Listener, error) {
 		if err != nil || g.cfg.Token == "" {
 			return l, err
 		}
-		return newDoorman(l, g.cfg.Token), nil
+		return newTokenListener(l, g.cfg.Token), nil
 	}
 	fd, ok := g.cfg.Descriptors["stream"]
 	if !ok {
@@ -378,53 +379,5 @@ func (g *daemon) listener() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSingle(conn), nil
-}
-
-// A single is a listener with one connection. When that has ended, so has the
-// listener.
-type single struct {
-	conn chan net.Conn
-	done chan struct{}
-	addr net.Addr
-}
-
-func newSingle(conn net.Conn) *single {
-	s := &single{conn: make(chan net.Conn, 1), done: make(chan struct{}), addr: conn.LocalAddr()}
-	s.conn <- &lastConn{Conn: conn, ended: sync.OnceFunc(func() { close(s.done) })}
-	return s
-}
-
-// Accept returns the connection, and then waits for its end.
-func (s *single) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.conn:
-		return c, nil
-	case <-s.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close does nothing: the connection is the listener's life.
-func (s *single) Close() error { return nil }
-
-// Addr is the connection's.
-func (s *single) Addr() net.Addr { return s.addr }
-
-type lastConn struct {
-	net.Conn
-	ended func()
-}
-
-func (c *lastConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.ended()
-	}
-	return n, err
-}
-
-func (c *lastConn) Close() error {
-	c.ended()
-	return c.Conn.Close()
+	return newSingleConnListener(conn), nil
 }

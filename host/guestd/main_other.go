@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// Main says that there are no guests on this system. It returns the exit status
-// of the program.
+// Main reports that croft-guest needs Linux. It returns the exit status.
 func Main() int {
-	fmt.Fprintln(os.Stderr, "croft-guest: it runs on Linux alone")
+	fmt.Fprintln(os.Stderr, "croft-guest: this program runs on Linux only")
 	return 2
 }

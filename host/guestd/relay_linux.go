@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// A relay makes the egress proxy, which listens on a Unix socket of the host,
-// reachable on a loopback port inside: programs know proxies by address.
+// A relay listens on a loopback port inside and forwards connections to the egress proxy,
+// which listens on a Unix socket of the host: programs take the address of a proxy as host
+// and port.
 type relay struct {
 	listener net.Listener
-	target   string  // the socket
-	offers   *offers // in its place, where it is out of reach
+	target   string        // path of the proxy's socket
+	reverse  *reverseConns // used instead of target with Config.RemoteProxy
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
@@ -23,28 +24,28 @@ type relay struct {
 }
 
 func startRelay(cfg *guestproto.Config) (*relay, error) {
-	dir := givenDir(cfg, "egress")
-	if dir == "" && !cfg.Away {
+	dir := dirPath(cfg, "egress")
+	if dir == "" && !cfg.RemoteProxy {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Relay))) //nolint:noctx // it is made, or it is not
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.RelayPort))) //nolint:noctx // it is made, or it is not
 	if err != nil {
 		return nil, setupError("listen for the proxy", err)
 	}
 	r := &relay{listener: l, target: dir + "/" + guestproto.ProxySocket, conns: map[net.Conn]struct{}{}}
-	if cfg.Away {
-		r.offers = newOffers()
+	if cfg.RemoteProxy {
+		r.reverse = newReverseConns()
 	}
-	r.wg.Go(r.run)
+	r.wg.Go(r.acceptLoop)
 	return r, nil
 }
 
-// maxRelayed bounds what the workload can make the guest, which is outside its
-// limits, hold for it. The proxy itself takes fewer, and tells those that come
-// beyond.
+// maxRelayed bounds the connections that the workload makes the guest hold, since the
+// limits of the workload do not apply to the guest. The proxy accepts fewer, and answers
+// the others with an error.
 const maxRelayed = 320
 
-func (r *relay) run() {
+func (r *relay) acceptLoop() {
 	places := make(chan struct{}, maxRelayed)
 	for {
 		places <- struct{}{}
@@ -52,24 +53,24 @@ func (r *relay) run() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as a connection that ended before it began
+		if err != nil { // such as ECONNABORTED
 			time.Sleep(10 * time.Millisecond)
 			<-places
 			continue
 		}
-		if !r.keep(conn) {
+		if !r.track(conn) {
 			conn.Close()
 			return
 		}
 		r.wg.Go(func() {
 			defer func() { <-places }()
-			r.pass(conn)
+			r.forward(conn)
 		})
 	}
 }
 
-// keep remembers a connection, so that close can end it.
-func (r *relay) keep(conn net.Conn) bool {
+// track adds a connection to those that close closes.
+func (r *relay) track(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conns == nil {
@@ -79,37 +80,37 @@ func (r *relay) keep(conn net.Conn) bool {
 	return true
 }
 
-func (r *relay) drop(conn net.Conn) {
+func (r *relay) untrack(conn net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, conn)
 	conn.Close()
 }
 
-func (r *relay) pass(inside net.Conn) {
-	defer r.drop(inside)
-	if r.offers != nil {
-		r.offers.pass(inside)
+func (r *relay) forward(inside net.Conn) {
+	defer r.untrack(inside)
+	if r.reverse != nil {
+		r.reverse.forward(inside)
 		return
 	}
 	outside, err := net.Dial("unix", r.target) //nolint:noctx // it is there, or it is not
 	if err != nil {
 		return
 	}
-	if !r.keep(outside) {
+	if !r.track(outside) {
 		outside.Close()
 		return
 	}
-	defer r.drop(outside)
+	defer r.untrack(outside)
 	var wg sync.WaitGroup
-	wg.Go(func() { oneWay(outside, inside) })
-	oneWay(inside, outside)
+	wg.Go(func() { copyOneWay(outside, inside) })
+	copyOneWay(inside, outside)
 	wg.Wait()
 }
 
-// oneWay copies until the end, and passes the end on.
-func oneWay(to, from net.Conn) {
-	io.Copy(to, from) //nolint:errcheck // the end of either is the end of this way
+// copyOneWay copies until the end of from, and then closes the writing side of to.
+func copyOneWay(to, from net.Conn) {
+	io.Copy(to, from) //nolint:errcheck // an error ends this direction
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite() //nolint:errcheck // likewise
 		return
@@ -119,8 +120,8 @@ func oneWay(to, from net.Conn) {
 
 func (r *relay) close() {
 	r.listener.Close()
-	if r.offers != nil {
-		close(r.offers.closed)
+	if r.reverse != nil {
+		close(r.reverse.closed)
 	}
 	r.mu.Lock()
 	for c := range r.conns {

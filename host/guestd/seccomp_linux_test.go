@@ -63,7 +63,7 @@ func TestSeccompFilter(t *testing.T) {
 		arch = unix.AUDIT_ARCH_AARCH64
 	}
 	const guest, starter = 1, 7
-	p, err := seccompFilter(filter{ids: []int{guest, starter}})
+	p, err := seccompFilter(filterOptions{ids: []int{guest, starter}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestSeccompFilter(t *testing.T) {
 	if got := verdict(t, p, unix.SYS_GETPID, 0x40000003); got != retNoCall {
 		t.Errorf("another architecture: verdict %#x", got)
 	}
-	p, err = seccompFilter(filter{noNetwork: true, mortal: true, ids: []int{guest, starter}})
+	p, err = seccompFilter(filterOptions{noNetwork: true, killable: true, ids: []int{guest, starter}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestSeccompFilter(t *testing.T) {
 			t.Errorf("without network, family %d: verdict %#x, want %#x", family, got, want)
 		}
 	}
-	for _, n := range shared {
+	for _, n := range sharedIPC {
 		if got := verdict(t, p, n, arch); got != retNoCall {
 			t.Errorf("without namespaces, call %d: verdict %#x", n, got)
 		}
@@ -182,7 +182,7 @@ func TestSeccompKeepsOwnersBitsOff(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		arch = unix.AUDIT_ARCH_AARCH64
 	}
-	p, err := seccompFilter(filter{noSetID: true})
+	p, err := seccompFilter(filterOptions{noSetID: true})
 	if err != nil {
 		t.Fatal(err)
 	}

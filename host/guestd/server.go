@@ -17,53 +17,53 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A server is the guest's end of the protocol, over the modules that run inside.
+// A server implements the guest's services of the protocol.
 type server struct {
-	cfg    *guestproto.Config
-	shell  *driver.Shell
-	files  *fileServer   // nil where the files are the host's business
-	offers *offers       // nil where the proxy is in reach, or there is none
-	end    func()        // ends the guest
-	done   chan struct{} // closed when the guest is about to end
+	cfg     *guestproto.Config
+	shell   *driver.Shell
+	files   *fileServer   // nil unless Config.Files
+	reverse *reverseConns // nil unless Config.RemoteProxy
+	end     func()        // ends the guest
+	done    chan struct{} // closed when the guest is about to end
 
-	mu      sync.Mutex
-	cancels map[string]context.CancelFunc // of commands under way, by session
-	pulls   map[string]*pull              // output that waits, by session
-	holds   map[string]context.Context    // of clients that are there: what one started and did not detach ends with it
-	onHolds func(n int)                   // told how many
+	mu        sync.Mutex
+	cancels   map[string]context.CancelFunc // cancel functions of running commands, by session
+	streams   map[string]*pacedStreams      // of running sessions, by session
+	clients   map[string]context.Context    // connected clients; sessions that a client started and did not detach end with its context
+	onClients func(n int)                   // called with the number of clients
 }
 
 var _ guestpb.GuestService = (*server)(nil)
 
 func newServer(cfg *guestproto.Config, shell *driver.Shell, files *fileServer) *server {
 	return &server{
-		cfg: cfg, shell: shell, files: files, end: func() {}, onHolds: func(int) {}, done: make(chan struct{}),
-		cancels: map[string]context.CancelFunc{}, pulls: map[string]*pull{}, holds: map[string]context.Context{},
+		cfg: cfg, shell: shell, files: files, end: func() {}, onClients: func(int) {}, done: make(chan struct{}),
+		cancels: map[string]context.CancelFunc{}, streams: map[string]*pacedStreams{}, clients: map[string]context.Context{},
 	}
 }
 
-// register makes rpc serve what this guest does.
+// register registers the services of this guest.
 func (s *server) register(rpc *ttrpc.Server) {
 	guestpb.RegisterGuestService(rpc, s)
 	if s.files != nil {
 		guestpb.RegisterFilesService(rpc, s.files)
 	}
-	if s.offers != nil {
-		guestpb.RegisterRelayService(rpc, s.offers)
+	if s.reverse != nil {
+		guestpb.RegisterRelayService(rpc, s.reverse)
 	}
 }
 
-// Hello refuses a host of another build or of another workspace. Any other is an
-// owner of the guest until it is gone or the guest ends.
+// Hello registers a client until its connection or the guest ends: a client renews the
+// lease. A host of another build, or of another workspace, is refused.
 func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestpb.Guest_HelloServer) error {
 	switch {
 	case r.Version != s.cfg.Version:
-		return guestproto.ToStatus(fmt.Errorf("guest: it is of version %q, the host of %q: %w", s.cfg.Version, r.Version, fault.Evicted))
+		return guestproto.ToStatus(fmt.Errorf("guest: version %q, and the host has %q: %w", s.cfg.Version, r.Version, fault.Evicted))
 	case r.Workspace != s.cfg.Workspace:
-		return guestproto.ToStatus(fmt.Errorf("guest: it serves another workspace: %w", fault.Failed))
+		return guestproto.ToStatus(fmt.Errorf("guest: this one serves another workspace: %w", fault.Failed))
 	}
-	s.hold(ctx, r.Client)
-	defer s.unhold(r.Client)
+	s.addClient(ctx, r.Client)
+	defer s.removeClient(r.Client)
 	if err := call.Send(&guestpb.HelloResponse{Version: s.cfg.Version}); err != nil {
 		return err
 	}
@@ -74,31 +74,31 @@ func (s *server) Hello(ctx context.Context, r *guestpb.HelloRequest, call guestp
 	return nil
 }
 
-func (s *server) hold(ctx context.Context, client string) {
+func (s *server) addClient(ctx context.Context, client string) {
 	s.mu.Lock()
-	s.holds[client] = ctx
-	n := len(s.holds)
+	s.clients[client] = ctx
+	n := len(s.clients)
 	s.mu.Unlock()
-	s.onHolds(n)
+	s.onClients(n)
 }
 
-func (s *server) unhold(client string) {
+func (s *server) removeClient(client string) {
 	s.mu.Lock()
-	delete(s.holds, client)
-	for _, p := range s.pulls {
+	delete(s.clients, client)
+	for _, p := range s.streams {
 		if p.client == client {
-			p.release()
+			p.discardOutput()
 		}
 	}
-	n := len(s.holds)
+	n := len(s.clients)
 	s.mu.Unlock()
-	if s.offers != nil {
-		s.offers.forget(client)
+	if s.reverse != nil {
+		s.reverse.dropClient(client)
 	}
 	if n == 0 && s.files != nil {
 		s.files.close()
 	}
-	s.onHolds(n)
+	s.onClients(n)
 }
 
 // Shutdown ends the guest once it has answered.
@@ -119,7 +119,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 		defer s.mu.Unlock()
 		delete(s.cancels, pb.Id)
 	}()
-	cmd := s.command(pb)
+	cmd := s.limitedCommand(pb)
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
@@ -127,9 +127,9 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	return guestproto.ToResult(&res), err
 }
 
-// command is what the host asks for, within the limits of the workspace that
-// are kept per command.
-func (s *server) command(pb *guestpb.Command) driver.Command {
+// limitedCommand decodes a command and lowers its limits to those of the workspace that
+// apply per command.
+func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 	cmd := guestproto.FromCommand(pb)
 	for _, r := range driver.Resources {
 		limit, most := cmd.Limits[r.Name].Max, s.cfg.Limits[r.Name].Max
@@ -140,7 +140,7 @@ func (s *server) command(pb *guestpb.Command) driver.Command {
 	return cmd
 }
 
-// Cancel ends a command.
+// Cancel cancels a command that runs.
 func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.CancelResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,21 +154,21 @@ func (s *server) Cancel(_ context.Context, r *guestpb.SessionRequest) (*guestpb.
 // Start starts a session, which outlives the call.
 func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.SessionInfo, error) {
 	s.mu.Lock()
-	life := s.holds[pb.Client]
+	life := s.clients[pb.Client]
 	s.mu.Unlock()
 	if life == nil {
-		return nil, fmt.Errorf("guest: the client is not there: %w", fault.WrongState)
+		return nil, fmt.Errorf("guest: the client has not said hello, or has disconnected: %w", fault.WrongState)
 	}
-	cmd := s.command(pb)
+	cmd := s.limitedCommand(pb)
 	if cmd.Detached {
 		life = background()
 	}
 	life, cancel := context.WithCancel(life)
-	p := newPull(pb, &cmd)
+	p := newPacedStreams(pb, &cmd)
 	sess, err := s.shell.Start(process.WithSessionID(life, pb.Id), cmd)
 	if err != nil {
 		cancel()
-		p.finish()
+		p.closeAll()
 		return nil, err
 	}
 	s.track(sess, p, cancel)
@@ -176,44 +176,44 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	return guestproto.ToSessionInfo(info), err
 }
 
-// track keeps what hangs on a session until it ends.
-func (s *server) track(sess *driver.Session, p *pull, cancel context.CancelFunc) {
+// track keeps the streams and the cancel function of a session until the session ends.
+func (s *server) track(sess *driver.Session, p *pacedStreams, cancel context.CancelFunc) {
 	id := sess.ID()
 	s.mu.Lock()
-	s.pulls[id], s.cancels[id] = p, cancel
-	if s.holds[p.client] == nil {
-		p.release()
+	s.streams[id], s.cancels[id] = p, cancel
+	if s.clients[p.client] == nil {
+		p.discardOutput()
 	}
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
 		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager
 		cancel()
-		p.finish()
+		p.closeAll()
 		s.mu.Lock()
-		delete(s.pulls, id)
+		delete(s.streams, id)
 		delete(s.cancels, id)
 		s.mu.Unlock()
 	}()
 }
 
-func (s *server) pullOf(id string) *pull {
+func (s *server) streamsOf(id string) *pacedStreams {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pulls[id]
+	return s.streams[id]
 }
 
-// Next waits for output of a session that was started to be pulled.
+// Next waits for output of a session whose output the host takes chunk by chunk.
 func (s *server) Next(_ context.Context, r *guestpb.NextRequest) (*guestpb.NextResponse, error) {
-	p := s.pullOf(r.Id)
+	p := s.streamsOf(r.Id)
 	if p == nil {
 		return &guestpb.NextResponse{Eof: true}, nil
 	}
-	data, eof := p.take(driver.Stream(r.Stream), r.Limit)
+	data, eof := p.readOutput(driver.Stream(r.Stream), r.Limit)
 	return &guestpb.NextResponse{Data: data, Eof: eof}, nil
 }
 
-// on runs f on a session.
-func (s *server) on(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Empty, error) {
+// withSession calls f with a session.
+func (s *server) withSession(ctx context.Context, id string, f func(*driver.Session) error) (*guestpb.Empty, error) {
 	sess, err := s.shell.Attach(ctx, id)
 	if err == nil {
 		err = f(sess)
@@ -251,27 +251,27 @@ func (s *server) Log(ctx context.Context, r *guestpb.LogRequest) (*guestpb.LogRe
 
 // Write writes to standard input.
 func (s *server) Write(ctx context.Context, r *guestpb.WriteRequest) (*guestpb.Empty, error) {
-	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
+	if p := s.streamsOf(r.Id); p != nil && p.stdin != nil {
 		if _, err := p.stdin.Write(r.Data); err != nil {
-			// The program does not want more: that is its own affair.
+			// The program closed its standard input or has ended.
 			return nil, fmt.Errorf("guest: write to %s: standard input is closed: %w", r.Id, fault.WrongState)
 		}
 		return &guestpb.Empty{}, nil
 	}
-	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Write(ctx, r.Data) })
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Write(ctx, r.Data) })
 }
 
 // CloseStdin ends standard input.
 func (s *server) CloseStdin(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Empty, error) {
-	if p := s.pullOf(r.Id); p != nil && p.stdin != nil {
+	if p := s.streamsOf(r.Id); p != nil && p.stdin != nil {
 		return &guestpb.Empty{}, p.stdin.Close()
 	}
-	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.CloseStdin(ctx) })
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.CloseStdin(ctx) })
 }
 
-// Resize tells a terminal its size.
+// Resize sets the size of a terminal.
 func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb.Empty, error) {
-	return s.on(ctx, r.Id, func(sess *driver.Session) error {
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error {
 		size := guestproto.FromSize(r.Size)
 		if size == nil {
 			return fmt.Errorf("guest: resize %s: %w: no size given", r.Id, fault.InvalidArgument)
@@ -279,18 +279,18 @@ func (s *server) Resize(ctx context.Context, r *guestpb.ResizeRequest) (*guestpb
 		if err := sess.Resize(ctx, *size); err != nil || s.cfg.Level != driver.IsolationGVisor {
 			return err
 		}
-		return sess.Signal(ctx, "SIGWINCH") // gVisor keeps the new size to itself
+		return sess.Signal(ctx, "SIGWINCH") // gVisor sends no SIGWINCH by itself
 	})
 }
 
 // Signal sends a signal.
 func (s *server) Signal(ctx context.Context, r *guestpb.SignalRequest) (*guestpb.Empty, error) {
-	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Signal(ctx, r.Signal) })
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Signal(ctx, r.Signal) })
 }
 
-// Kill ends the tree of a session.
+// Kill kills the process tree of a session.
 func (s *server) Kill(ctx context.Context, r *guestpb.KillRequest) (*guestpb.Empty, error) {
-	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Kill(ctx, time.Duration(r.GraceNano)) })
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Kill(ctx, time.Duration(r.GraceNano)) })
 }
 
 // Wait waits for the end of a session.
@@ -303,7 +303,7 @@ func (s *server) Wait(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.
 	return guestproto.ToResult(&res), err
 }
 
-// State tells how a session stands.
+// State returns the state of a session.
 func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.SessionInfo, error) {
 	sess, err := s.shell.Attach(ctx, r.Id)
 	if err != nil {
@@ -313,9 +313,9 @@ func (s *server) State(ctx context.Context, r *guestpb.SessionRequest) (*guestpb
 	return guestproto.ToSessionInfo(info), err
 }
 
-// Close forgets a session.
+// Close removes a session that has ended.
 func (s *server) Close(ctx context.Context, r *guestpb.SessionRequest) (*guestpb.Empty, error) {
-	return s.on(ctx, r.Id, func(sess *driver.Session) error { return sess.Close(ctx) })
+	return s.withSession(ctx, r.Id, func(sess *driver.Session) error { return sess.Close(ctx) })
 }
 
 // Sessions lists the sessions.
@@ -330,18 +330,17 @@ func (s *server) Sessions(ctx context.Context, _ *guestpb.Empty) (*guestpb.Sessi
 	}
 	if proto.Size(resp) > maxList {
 		for _, s := range resp.Sessions {
-			shorten(s, maxList/len(resp.Sessions))
+			truncateSession(s, maxList/len(resp.Sessions))
 		}
 	}
 	return resp, nil
 }
 
-// maxList is what a list of sessions takes at most, in bytes, without numbers.
+// maxList bounds the texts in a list of sessions, in bytes.
 const maxList = 2 << 20
 
-// shorten leaves of what a session was started with as much as fits: who wants
-// all of it asks for the session itself.
-func shorten(s *guestpb.SessionInfo, most int) {
+// truncateSession truncates the texts of a session in a list; State returns them whole.
+func truncateSession(s *guestpb.SessionInfo, most int) {
 	const parts = 4
 	most = max(most/parts, 16)
 	s.Script, s.Dir = s.Script[:min(len(s.Script), most)], s.Dir[:min(len(s.Dir), most)]

@@ -16,12 +16,13 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// stdioSocket is the name of the guest's socket, in the network namespace of the
-// container: there is nothing that could be put in its place while the guest
-// lives, and what it says is heard by those alone who begin with the token.
+// stdioSocket is an abstract Unix socket in the container's network namespace. While the
+// guest lives, no other process can bind the name; a process of the workload may connect,
+// and is refused without the token.
 const stdioSocket = "@croft-guest"
 
-// stdioMain is the guest whose host is reached through its engine.
+// stdioMain is croft-guest in a container of a remote engine: the host speaks over standard
+// input and output.
 func stdioMain(dir string) int {
 	conn, err := takeStdio()
 	if err != nil {
@@ -29,23 +30,23 @@ func stdioMain(dir string) int {
 		return 1
 	}
 	g, err := startStdio(dir, conn)
-	return g.run(err, func(report []byte) error {
+	return g.reportAndServe(err, func(report []byte) error {
 		werr := guestproto.WriteMessage(conn, report)
 		if err == nil && werr == nil {
-			g.listen.(*doorman).admit(conn) // startStdio made it
+			g.listen.(*tokenListener).addTrusted(conn) // startStdio made it
 		}
 		return werr
 	})
 }
 
-// takeStdio takes standard input and output for the guest alone: no process of
-// the workload may have them.
+// takeStdio moves standard input and output to descriptors with close-on-exec and opens
+// /dev/null in their place: no process of the workload may read or write the connection.
 func takeStdio() (net.Conn, error) {
 	var ends [2]*os.File
 	for i := range ends {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, fdFirst)
 		if err == nil {
-			err = unix.SetNonblock(fd, true) // so that closing it ends who reads
+			err = unix.SetNonblock(fd, true) // so that Close unblocks a Read
 		}
 		if err != nil {
 			return nil, setupError("take the standard streams", err)
@@ -62,10 +63,10 @@ func takeStdio() (net.Conn, error) {
 			return nil, setupError("take the standard streams", err)
 		}
 	}
-	return guestproto.AsConn(duplex{ends[0], ends[1]}), nil
+	return guestproto.NewConn(duplex{ends[0], ends[1]}), nil
 }
 
-// duplex is two files, one for each direction.
+// A duplex is two files, one for each direction.
 type duplex struct{ in, out *os.File }
 
 func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
@@ -82,28 +83,28 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 		return nil, err
 	}
 	if cfg.Token == "" {
-		return nil, setupError("serve", fmt.Errorf("the configuration has no token: %w", fault.InvalidArgument))
+		return nil, setupError("serve", fmt.Errorf("the configuration has no token, and the workload can open the socket: %w", fault.InvalidArgument))
 	}
 	os.Clearenv()
-	// The workload is the same user. In a directory that it can't list it finds no
-	// name that was made up.
+	// The workload has the same user. It can't list the directory, and so can't find a
+	// random name in it.
 	log := filepath.Join(dir, rand.Text())
 	if err := os.Mkdir(log, 0o700); err != nil {
 		return nil, setupError("make the directory of logs", err)
 	}
-	if len(cfg.Roots) > 0 {
-		if err := os.WriteFile(filepath.Join(dir, guestproto.RootsName), cfg.Roots, 0o444); err != nil { // everyone inside reads it
-			return nil, setupError("write what programs trust", err)
+	if len(cfg.CACerts) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, guestproto.CACertsFile), cfg.CACerts, 0o444); err != nil { // programs of every user read it
+			return nil, setupError("write the CA certificates", err)
 		}
 	}
 	cfg.Descriptors, cfg.Paths = map[string]int{}, map[string]string{"listen": stdioSocket}
 	if err := openDescriptor(cfg, "log", log, unix.O_DIRECTORY|unix.O_PATH); err != nil {
 		return nil, setupError("open the directory of logs", err)
 	}
-	return startInContainer(cfg)
+	return startHardened(cfg)
 }
 
-// connectMain passes standard input and output on to the guest.
+// connectMain copies standard input and output to and from the guest's socket.
 func connectMain() int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // the token passes through
 		return 1
@@ -115,12 +116,12 @@ func connectMain() int {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		io.Copy(conn, os.Stdin) //nolint:errcheck // whoever is cut off knows
+		io.Copy(conn, os.Stdin) //nolint:errcheck // the guest sees the end of the connection
 		conn.Close()
 	})
 	both.Go(func() {
 		io.Copy(os.Stdout, conn) //nolint:errcheck // likewise
-		os.Exit(0)               // what is to be read has no reader any more
+		os.Exit(0)               // nothing can be answered any more
 	})
 	both.Wait()
 	return 0

@@ -80,8 +80,8 @@ func TestConfigIsReadAsItWasWritten(t *testing.T) {
 // must be is refused by the host.
 func TestConfigOfOddNames(t *testing.T) {
 	const odd = "/caf\xe9"
-	want := &Config{Root: odd, NewRoot: odd, Env: map[string]string{odd: odd}, Paths: map[string]string{"log": odd}, Same: []Same{{Path: odd}},
-		Confine: Confine{ReadWrite: []string{odd}, ReadOnly: []string{odd}}, Kernel: &Kernel{Args: []string{odd}, Bundle: odd},
+	want := &Config{Root: odd, NewRoot: odd, Env: map[string]string{odd: odd}, Paths: map[string]string{"log": odd}, Verify: []SameFile{{Path: odd}},
+		Confine: Confine{ReadWrite: []string{odd}, ReadOnly: []string{odd}}, GVisor: &GVisor{Args: []string{odd}, Bundle: odd},
 		Mounts: []Mount{{Target: odd, Source: odd, Lower: []string{odd}, Upper: odd, Work: odd, Data: odd}}}
 	data, err := want.Encode()
 	if err != nil {
@@ -113,7 +113,7 @@ func TestConfigOfAnotherVersion(t *testing.T) {
 }
 
 func FuzzConfig(f *testing.F) {
-	for _, cfg := range []*Config{{}, {Root: "/w", UID: -1, Env: map[string]string{"A": "b"}, Kernel: &Kernel{Inner: &Config{}}, Roots: []byte("x"),
+	for _, cfg := range []*Config{{}, {Root: "/w", UID: -1, Env: map[string]string{"A": "b"}, GVisor: &GVisor{Inner: &Config{}}, CACerts: []byte("x"),
 		Mounts: []Mount{{Kind: MountOverlay, Lower: []string{"a"}, Mode: 0o700, Dev: true}}}} {
 		data, err := cfg.Encode()
 		if err != nil {

@@ -2,7 +2,7 @@ package guestproto
 
 import "github.com/croft-run/croft/workspace/driver"
 
-// EditArgs are what Edit takes, with the texts as bytes: JSON keeps no others.
+// EditArgs are the arguments of FS.Edit, with texts as bytes: JSON strings must be UTF-8.
 type EditArgs struct {
 	Edits   []EditBytes
 	Options driver.EditOptions
@@ -29,8 +29,8 @@ func (a *EditArgs) DriverEdits() []driver.Edit {
 	return edits
 }
 
-// WriteAnswer is what a write answers: a handle while it is under way, the
-// result at its end.
+// A WriteAnswer answers one chunk of a write: with a handle while more chunks are to
+// come, with the result after the last.
 type WriteAnswer struct {
 	Handle string
 	Result *driver.WriteResult

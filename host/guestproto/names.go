@@ -1,57 +1,58 @@
 package guestproto
 
-// Names of descriptors through which the guest reads what its limit groups
-// have counted.
+// Names of descriptors of cgroup event files, through which the guest reads what the
+// limits of the workload have counted.
 const (
 	EventsOOM  = "events-oom"  // a file with a line "oom_kill N"
 	EventsPIDs = "events-pids" // a file with a line "max N"
 )
 
-// Names of descriptors of cgroup.procs files, where limits are kept by groups of
-// version 2, which a process can't be born into from a thread that is confined.
+// Names of descriptors of cgroup.procs files, where limits are kept by cgroup v2. A
+// confined thread can't start a process in another cgroup, so the guest moves each
+// process there after its start.
 const (
 	GroupWork  = "group-work"  // of the workload, to write
 	GroupGuest = "group-guest" // of the guest, to read
 )
 
-// ContainerVerb is the first argument of a guest that an engine starts; the
-// second is its directory.
+// ContainerVerb is the first argument of croft-guest as the first process of a
+// container; the second argument is the directory that it shares with the host.
 const ContainerVerb = "container"
 
 // Names in the directory of a guest in a container.
 const (
-	ContainerConfig = "config" // what the host writes before the start: a Config
-	ContainerReport = "report" // what the guest answers: "ok", or why it can't serve as fault.Wire
-	ContainerSocket = "sock"   // where it listens
+	ContainerConfig = "config" // written by the host before the start: a Config
+	ContainerReport = "report" // written by the guest: "ok", or a fault.Wire with the reason why it can't serve
+	ContainerSocket = "sock"   // where the guest listens
 	ContainerLog    = "log"    // directory for the logs of sessions
-	ContainerEgress = "egress" // directory with the socket of the proxy, where there is one
+	ContainerEgress = "egress" // directory with the socket of the egress proxy; absent without one
 )
 
-// Verbs of a guest whose host is reached through its engine.
+// Arguments of croft-guest where the engine is on another host, and all bytes go through
+// the engine.
 const (
-	StdioVerb   = "stdio"   // the guest; its one argument is a directory that it can add to, and nobody list
-	ConnectVerb = "connect" // passes standard input and output on to the guest
+	StdioVerb   = "stdio"   // the guest; its one argument is a directory in which it creates files and which the workload can't list
+	ConnectVerb = "connect" // a proxy between standard input and output and the guest's socket
 )
 
-// What croft-guest tries where a host wants to know whether a limit holds. The
-// program is called with one of these as its argument.
+// Arguments of croft-guest that make it exceed a limit, for a host that probes whether
+// the kernel enforces it.
 const (
-	ExhaustMemory = "exhaust-memory" // takes memory until it is killed
-	ExhaustPIDs   = "exhaust-pids"   // starts a process, and expects to be refused
-	ExhaustCPU    = "exhaust-cpu"    // computes until it has had a processor for a moment
+	ExhaustMemory = "exhaust-memory" // allocates 64 MiB
+	ExhaustPIDs   = "exhaust-pids"   // forks
+	ExhaustCPU    = "exhaust-cpu"    // uses 50 ms of CPU time
 )
 
-// Refused is the exit status of a program that was refused what it tried.
+// Refused is the exit status of a probe to which the kernel refused the fork.
 const Refused = 9
 
-// ProxySocket is the name of the socket in the directory of the descriptor
-// "egress". The proxy may be replaced while the guest runs, so it is dialled by
-// name each time.
+// ProxySocket is the name of the egress proxy's socket in the directory of the
+// descriptor "egress". The relay dials it by name for each connection, because the proxy
+// may be replaced while the guest runs.
 const ProxySocket = "proxy.sock"
 
-// RootsName is the name of the file with what programs trust, in the directory of
-// a guest that was given Config.Roots.
-const RootsName = "roots.pem"
+// CACertsFile is the name of the file with Config.CACerts in the directory of a guest.
+const CACertsFile = "roots.pem"
 
-// RelayChunk is how much of a connection travels at once.
+// RelayChunk is how many bytes of a relayed connection travel in one message.
 const RelayChunk = 64 << 10

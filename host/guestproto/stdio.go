@@ -11,13 +11,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// WriteMessage writes data after its length.
+// WriteMessage writes data with its length, four bytes, big endian, in front.
 func WriteMessage(w io.Writer, data []byte) error {
 	_, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)) // both are short
 	return err
 }
 
-// ReadMessage reads what writeMessage wrote, of at most so many bytes.
+// ReadMessage reads what WriteMessage wrote, and refuses more than most bytes.
 func ReadMessage(r io.Reader, most uint32) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -32,9 +32,8 @@ func ReadMessage(r io.Reader, most uint32) ([]byte, error) {
 	return data, err
 }
 
-// AsConn makes a stream a connection, without addresses and deadlines: ttrpc uses
-// neither.
-func AsConn(s io.ReadWriteCloser) net.Conn {
+// NewConn makes a net.Conn of a stream, without addresses and deadlines: ttrpc needs neither.
+func NewConn(s io.ReadWriteCloser) net.Conn {
 	if c, ok := s.(net.Conn); ok {
 		return c
 	}
@@ -43,24 +42,24 @@ func AsConn(s io.ReadWriteCloser) net.Conn {
 
 type streamConn struct{ io.ReadWriteCloser }
 
-// LocalAddr is for people.
+// LocalAddr is a name for logs.
 func (streamConn) LocalAddr() net.Addr { return streamAddr{} }
 
-// RemoteAddr is for people.
+// RemoteAddr is a name for logs.
 func (streamConn) RemoteAddr() net.Addr { return streamAddr{} }
 
-// SetDeadline is not to be had.
+// SetDeadline is not supported.
 func (streamConn) SetDeadline(time.Time) error { return errors.ErrUnsupported }
 
-// SetReadDeadline is not to be had.
+// SetReadDeadline is not supported.
 func (streamConn) SetReadDeadline(time.Time) error { return errors.ErrUnsupported }
 
-// SetWriteDeadline is not to be had.
+// SetWriteDeadline is not supported.
 func (streamConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 
 type streamAddr struct{}
 
-// Network is for people.
+// Network is a name for logs.
 func (streamAddr) Network() string { return "stdio" }
 
 func (streamAddr) String() string { return "stdio" }

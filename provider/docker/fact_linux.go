@@ -302,7 +302,7 @@ func (f *fact) give(path string) error {
 // workload for files, who can't read what the gate looks at.
 func (f *fact) fence(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
-		opts.Commit = files.Elsewhere(opts.Commit)
+		opts.Commit = files.GuardAsProcess(opts.Commit)
 	}
 	return files.Open(dir, opts)
 }

@@ -60,7 +60,7 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	m := h.plot.State()
-	if rec := supervise.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
+	if rec := supervise.RecordIn(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
 		return nil, errPaused
 	}
 	return h.att.Guest(ctx)
@@ -159,7 +159,7 @@ const throwawayLease = 20 * time.Second
 // adopt attaches to a guest that runs as planned, if there is one. A paused one is not
 // replaced. The lock of the guest is held.
 func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
 	}
@@ -186,7 +186,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 func (h *handle) tend(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
-		c.Left = guest.LeftIn(l.box(guestproto.ContainerLog))
+		c.Salvage = guest.OutputFromLogs(l.box(guestproto.ContainerLog))
 		return
 	}
 	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
@@ -284,7 +284,7 @@ func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, h.p.hooks)
+	return h.att.EndIfChanged(ctx, want.key, h.p.hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -301,7 +301,7 @@ func (h *handle) release(ctx context.Context) error {
 
 // destroy ends the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
@@ -331,7 +331,7 @@ func (h *handle) freeze(ctx context.Context, verb string, paused bool, do func(c
 		return fmt.Errorf("docker: %s: lock the guest: %w", verb, err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

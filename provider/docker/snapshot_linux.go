@@ -106,7 +106,7 @@ func (h *handle) still(ctx context.Context, v *snapshot.View) error {
 	}
 	unlock := func() { lock.Close() } //nolint:errcheck // the lock ends with the descriptor
 	v.Done = unlock
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		v.Frozen = true
 		return nil

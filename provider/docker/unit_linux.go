@@ -251,13 +251,13 @@ func (l *launch) config(version string, img Image) guestproto.Config {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.trust
+		cfg.RelayPort, cfg.RemoteProxy, cfg.CACerts = relayPort, l.volume != "", l.trust
 		bundle := ""
 		switch {
 		case l.roots != "":
 			bundle = rootsInside + "/" + proxies.BundleName
 		case len(l.trust) > 0:
-			bundle = boxInside + "/" + guestproto.RootsName
+			bundle = boxInside + "/" + guestproto.CACertsFile
 		}
 		for name, value := range egress.Env(relayPort, bundle) {
 			if _, set := cfg.Env[name]; !set {

@@ -101,7 +101,7 @@ func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	if c, _ := supervise.Adopt(ctx, s.Dir, key, bin.Version, s.id); c != nil {
-		c.Left = guest.LeftIn(filepath.Join(s.Dir.Path, logName))
+		c.Salvage = guest.OutputFromLogs(filepath.Join(s.Dir.Path, logName))
 		return c, nil
 	}
 	if err := supervise.End(ctx, s.Dir, nil); err != nil {
@@ -136,7 +136,7 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 	defer log.Close()
 	l := &guest.Launch{
 		Binary: bin.Path, Socket: filepath.Join(dir, supervise.SocketName), Sys: &syscall.SysProcAttr{Setsid: true},
-		Files: []guest.Named{{Name: "log", File: log}},
+		Files: []guest.NamedFile{{Name: "log", File: log}},
 		Config: guestproto.Config{
 			Version: bin.Version, Workspace: s.id, Level: driver.IsolationNone, Root: s.dir, UID: -1, Subreaper: true,
 			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
@@ -146,7 +146,7 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("local: %w", err), supervise.End(context.WithoutCancel(ctx), s.Dir, nil))
 	}
-	r.Left = guest.LeftIn(logs)
+	r.Salvage = guest.OutputFromLogs(logs)
 	return r.Client, nil
 }
 
@@ -184,7 +184,7 @@ func (s *shell) renew(ctx context.Context, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return s.Renew(ctx, key, nil)
+	return s.EndIfChanged(ctx, key, nil)
 }
 
 // close lets go of the guest, which lives on.
@@ -200,5 +200,5 @@ func (s *shell) close(ctx context.Context) error {
 
 // endGuest ends the guest of the workspace in dir, if it has one.
 func endGuest(ctx context.Context, dir string) error {
-	return supervise.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
+	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
 }

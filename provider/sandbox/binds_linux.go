@@ -170,9 +170,9 @@ func (p *Provider) show(l *launch, dir, target string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("same%d", len(l.Config.Same))
+	name := fmt.Sprintf("same%d", len(l.Config.Verify))
 	l.give(name, d.file)
-	l.Config.Same = append(l.Config.Same, guestproto.Same{Path: target, File: name})
+	l.Config.Verify = append(l.Config.Verify, guestproto.SameFile{Path: target, File: name})
 	return d, nil
 }
 

@@ -58,13 +58,13 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 
 // connect gives a guest that is to be launched its way out.
 func (u launchSpec) connect(l *launch) error {
-	if l.Config.Kernel == nil {
+	if l.Config.GVisor == nil {
 		if err := l.giveDir("egress", u.egress); err != nil {
 			return err
 		}
 	}
-	cfg := l.Serving()
-	cfg.Relay = relayPort
+	cfg := l.ServingConfig()
+	cfg.RelayPort = relayPort
 	bundle := ""
 	if u.roots != "" {
 		bundle = bundleDir + "/" + proxies.BundleName

@@ -51,13 +51,13 @@ func joinGroups(l *launch, u launchSpec) error {
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)
-		l.Files = append(l.Files, guest.Named{Name: "group-" + name, File: file})
+		l.Files = append(l.Files, guest.NamedFile{Name: "group-" + name, File: file})
 	}
 	for name, file := range map[string]*os.File{
 		guestproto.GroupWork: files.Work, guestproto.GroupGuest: files.Supervisor, guestproto.EventsOOM: files.OOM, guestproto.EventsPIDs: files.PIDs,
 	} {
 		if file != nil {
-			l.Files = append(l.Files, guest.Named{Name: name, File: file})
+			l.Files = append(l.Files, guest.NamedFile{Name: name, File: file})
 		}
 	}
 	return nil

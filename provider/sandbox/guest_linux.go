@@ -85,7 +85,7 @@ type live struct {
 }
 
 func newLive(c *guest.Client, u *launchSpec) *live {
-	c.WhyLost, c.Left = oomSince(*u), guest.LeftIn(u.log)
+	c.WhyLost, c.Salvage = oomSince(*u), guest.OutputFromLogs(u.log)
 	return &live{Client: c, watched: u.watched, owner: u.owner}
 }
 
@@ -179,10 +179,10 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 			return err
 		}
 	}
-	l.Config.Version, l.Serving().Version = u.version, u.version
-	l.Serving().Limits = u.policy.Limits
+	l.Config.Version, l.ServingConfig().Version = u.version, u.version
+	l.ServingConfig().Limits = u.policy.Limits
 	if !u.throwaway {
-		l.Serving().Lease = p.cfg.Lease
+		l.ServingConfig().Lease = p.cfg.Lease
 	}
 	return nil
 }
@@ -191,9 +191,9 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
-			return rec.Note(m)
+			return rec.PutIn(m)
 		}
-		return errors.Join(rec.Note(m), u.watched.noteIn(m))
+		return errors.Join(rec.PutIn(m), u.watched.noteIn(m))
 	})
 	return err
 }
@@ -201,7 +201,7 @@ func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Recor
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return supervise.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // end is endGuest while the lock of the guest is held.

@@ -105,7 +105,7 @@ func (k *kernel) build(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
-	inner.NewRoot, inner.Mounts, inner.Same, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
+	inner.NewRoot, inner.Mounts, inner.Verify, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
 	k.thin()
@@ -256,7 +256,7 @@ func (k *kernel) bundle() error {
 	if k.spec.egress != "" {
 		sockets = "all" // and the proxy's
 	}
-	outer.Kernel = &guestproto.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
+	outer.GVisor = &guestproto.GVisor{Bundle: dir, Inner: k.inner, Args: []string{
 		"--root", own + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
 	}}
 	return nil

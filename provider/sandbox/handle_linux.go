@@ -80,7 +80,7 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	if _, err := h.thaw(ctx, supervise.Read(h.att.Dir)); err != nil {
+	if _, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
 	g, err := h.find(ctx, want)
@@ -152,7 +152,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, hooks)
+	return h.att.EndIfChanged(ctx, want.key, hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -171,7 +171,7 @@ func (h *handle) release(ctx context.Context) error {
 // destroy ends the workspace and its guest. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.planted(true)
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.plot.Destroy(ctx, h.p.endGuest); err != nil {
@@ -207,7 +207,7 @@ func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		held, err := h.thaw(ctx, supervise.Read(h.att.Dir))
+		held, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir))
 		if err == nil && !held {
 			return lock, nil
 		}
@@ -233,7 +233,7 @@ func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 		return err
 	}
 	defer lock.Close()
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

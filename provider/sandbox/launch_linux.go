@@ -106,7 +106,7 @@ func (l *launch) close() {
 // give lets the guest have a file under a name.
 func (l *launch) give(name string, f *os.File) {
 	l.open = append(l.open, f)
-	l.Files = append(l.Files, guest.Named{Name: name, File: f})
+	l.Files = append(l.Files, guest.NamedFile{Name: name, File: f})
 }
 
 // giveDir lets the guest have a directory of the host; "" is none.
@@ -128,7 +128,7 @@ func (p *Provider) namespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: environment(u),

@@ -276,7 +276,7 @@ func guestsIn(t *testing.T, dir string) (recs []*supervise.Record) {
 		t.Error(err)
 	}
 	for _, path := range all {
-		if rec := supervise.Read(wsdir.Dir{Path: path, Kind: Kind}); rec != nil {
+		if rec := supervise.ReadRecord(wsdir.Dir{Path: path, Kind: Kind}); rec != nil {
 			recs = append(recs, rec)
 		}
 	}
@@ -304,7 +304,7 @@ func killChildren(rec *supervise.Record) {
 			}
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_, rest, _ := strings.Cut(string(stat), ") ")
-			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && rec.Lives() {
+			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && rec.Alive() {
 				unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may be dead
 			}
 			unix.Close(fd)

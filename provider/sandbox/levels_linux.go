@@ -38,7 +38,7 @@ func (p *Provider) bubblewrap(l *launch, u launchSpec) error {
 		return err
 	}
 	l.give("program", program)
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.mounted()
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.mounted()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
@@ -129,9 +129,9 @@ func (b *wrapping) mount(m guestproto.Mount) error {
 		}
 	case guestproto.MountBind:
 		b.bind(m)
-	case guestproto.MountHold:
+	case guestproto.MountSelf:
 		return b.hold(m)
-	case guestproto.MountCover:
+	case guestproto.MountMask:
 		return b.cover(m)
 	default:
 		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)

@@ -69,7 +69,7 @@ func idOf(t testing.TB, ws *driver.Workspace) string {
 
 func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *supervise.Record {
 	t.Helper()
-	rec := supervise.Read(p.ground.Dir(idOf(t, ws)))
+	rec := supervise.ReadRecord(p.ground.Dir(idOf(t, ws)))
 	if rec == nil {
 		t.Fatal("no record of a guest")
 	}
@@ -77,7 +77,7 @@ func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *supervise.Record 
 }
 
 func alive(r *supervise.Record) bool {
-	if !r.Lives() {
+	if !r.Alive() {
 		return false
 	}
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))

@@ -47,7 +47,7 @@ func (g *live) reach(rec *supervise.Record, u launchSpec) error {
 		return err
 	}
 	defer root.Close()
-	if !rec.Lives() {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	id, err := mountID(int(root.Fd()))
@@ -84,7 +84,7 @@ func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
 		if g.world, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 			return err
 		}
-		if !rec.Lives() {
+		if !rec.Alive() {
 			return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 		}
 	}
@@ -94,7 +94,7 @@ func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
 	}
 	gate := u.gate
 	if g.owner != 0 {
-		gate = files.Elsewhere(gate)
+		gate = files.GuardAsProcess(gate)
 	}
 	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
 	if err != nil {

@@ -275,7 +275,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err := l.launch(p, start, u); err != nil {
 		return err
 	}
-	start.Config.Version, start.Serving().Version = "probe", "probe"
+	start.Config.Version, start.ServingConfig().Version = "probe", "probe"
 	r, err := start.Start(ctx)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err := h.p.end(context.WithoutCancel(ctx), dir); err != nil {
 		return err
 	}
-	h.att.Drop()
+	h.att.Disconnect()
 	files, err := h.p.own(dir, o)
 	if err != nil {
 		return err

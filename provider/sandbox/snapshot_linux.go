@@ -268,7 +268,7 @@ func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error 
 
 // quiet answers what runs in the workspace, if anything does.
 func (h *handle) quiet(ctx context.Context) error {
-	if supervise.Read(h.att.Dir) == nil {
+	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
 	sessions, err := supervise.Shell(h.shell).Sessions(ctx)

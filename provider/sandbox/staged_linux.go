@@ -293,7 +293,7 @@ func (h *handle) reachTop(g *live) error {
 	if g.top != nil {
 		return nil
 	}
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return fmt.Errorf("no guest is noted: %w", fault.Evicted)
 	}
@@ -319,7 +319,7 @@ func (h *handle) reachTop(g *live) error {
 // recognizeTop makes sure that it is the directory of the workspace, in the world
 // of its guest: what the guest says is not asked for.
 func (h *handle) recognizeTop(rec *supervise.Record, top *os.File) error {
-	if !rec.Lives() {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	m := h.plot.State()

@@ -47,7 +47,7 @@ func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error)
 
 // holdLocked is hold while the lock of the guest is held.
 func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
-	rec := supervise.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return still{frozen: true}, nil
 	}
@@ -95,7 +95,7 @@ func (h *handle) letGoLocked(ctx context.Context, s still) {
 		return
 	}
 	s.lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if _, err := h.thaw(ctx, supervise.Read(h.att.Dir)); err != nil {
+	if _, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
 	}
 }

@@ -409,7 +409,7 @@ func (p *protection) lock(name string) error {
 func (p *protection) mounts(inside string) []guestproto.Mount {
 	var mounts []guestproto.Mount
 	for _, name := range slices.Sorted(maps.Keys(p.hold)) {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountSelf, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
 	}
 	return mounts
 }

@@ -58,7 +58,7 @@ func world(memory int64) []guestproto.Mount {
 	mounts = append(mounts,
 		guestproto.Mount{Kind: guestproto.MountProc, Target: "/proc", NoExec: true})
 	for _, name := range procHidden {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountCover, Target: "/proc/" + name, Optional: true})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/proc/" + name, Optional: true})
 	}
 	return append(mounts,
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
@@ -110,13 +110,13 @@ func etc() []guestproto.Mount {
 		file("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
 	}
 	for _, name := range etcHidden {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountCover, Target: "/etc/" + name, Optional: true})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/etc/" + name, Optional: true})
 	}
 	return mounts
 }
 
 func file(path, content string) guestproto.Mount {
-	return guestproto.Mount{Kind: guestproto.MountCover, Target: path, Source: content, Optional: true}
+	return guestproto.Mount{Kind: guestproto.MountMask, Target: path, Source: content, Optional: true}
 }
 
 const hostname = "croft"

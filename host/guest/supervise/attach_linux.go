@@ -8,25 +8,24 @@ import (
 	"github.com/croft-run/croft/host/wsdir"
 )
 
-// A Connection is what a provider has of a live guest.
+// A Connection is a provider's connection to a running guest.
 type Connection interface {
-	Gone() <-chan struct{} // closed once the guest has ended
-	Ends()                 // says that the guest is about to be ended on purpose
+	Gone() <-chan struct{} // closed when the guest has ended
+	ExpectEnd()            // the guest is about to be ended on purpose
 	Close() error
 }
 
-// An Attachment is the connection of one handle to the guest of its workspace. It is
-// made by the first call that needs the guest. Its methods may be called from many
-// goroutines.
+// An Attachment is the connection of one handle to the guest of its workspace. The first
+// call that needs the guest connects. Its methods may be called from many goroutines.
 type Attachment[C Connection] struct {
-	Dir  wsdir.Dir
-	Plot *wsdir.Handle
+	Dir    wsdir.Dir
+	Handle *wsdir.Handle
 
-	// Connect finds the guest or starts it. The lock of the guest is held, the
-	// attachment is locked, and the workspace is current.
+	// Connect finds the guest or starts it. It is called with guest.lock and the
+	// attachment locked, and with a workspace that is current.
 	Connect func(ctx context.Context) (C, error)
 
-	turn      chan struct{} // held while the fields below are used; waiting ends with the context
+	sem       chan struct{} // semaphore for the fields below; a context ends the wait
 	client    C
 	connected bool
 	closed    bool
@@ -34,23 +33,23 @@ type Attachment[C Connection] struct {
 
 // NewAttachment returns an attachment that is not connected.
 func NewAttachment[C Connection](h *wsdir.Handle, d wsdir.Dir, connect func(ctx context.Context) (C, error)) *Attachment[C] {
-	return &Attachment[C]{Dir: d, Plot: h, Connect: connect, turn: make(chan struct{}, 1)}
+	return &Attachment[C]{Dir: d, Handle: h, Connect: connect, sem: make(chan struct{}, 1)}
 }
 
-// Lock waits until no other goroutine connects or lets go.
+// Lock waits until no other goroutine connects or disconnects.
 func (a *Attachment[C]) Lock(ctx context.Context) (unlock func(), err error) {
 	select {
-	case a.turn <- struct{}{}:
-		return func() { <-a.turn }, nil
+	case a.sem <- struct{}{}:
+		return func() { <-a.sem }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s: %w", a.Dir.Kind, ctx.Err())
 	}
 }
 
-// Guest returns the connection to the guest, which is found or started where there
-// is none. A guest that has ended since it was last used is Evicted, once.
+// Guest returns the connection to the guest, and finds or starts the guest first if
+// necessary. If the guest has ended since its last use, the error is Evicted, once.
 func (a *Attachment[C]) Guest(ctx context.Context) (c C, err error) {
-	if err := a.Plot.Current(); err != nil {
+	if err := a.Handle.Current(); err != nil {
 		return c, err
 	}
 	unlock, err := a.Lock(ctx)
@@ -66,26 +65,26 @@ func (a *Attachment[C]) Guest(ctx context.Context) (c C, err error) {
 	}
 	select {
 	case <-a.client.Gone():
-		a.Drop()
+		a.Disconnect()
 		return c, fmt.Errorf("%s: the guest of the workspace has ended: %w", a.Dir.Kind, fault.Evicted)
 	default:
 		return a.client, nil
 	}
 }
 
-// connect connects while no other process finds, starts or ends the guest.
+// connect connects under guest.lock: no other process finds, starts or ends the guest.
 func (a *Attachment[C]) connect(ctx context.Context) (c C, err error) {
 	lock, err := Lock(ctx, a.Dir.Path)
 	if err != nil {
-		if gone := a.Plot.Current(); gone != nil {
+		if gone := a.Handle.Current(); gone != nil {
 			return c, gone
 		}
 		return c, fmt.Errorf("%s: lock the guest: %w", a.Dir.Kind, err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	// A change or the end of the workspace comes before the lock is taken to end the
-	// guest. So what is current now stays so until the lock is released.
-	if err := a.Plot.Current(); err != nil {
+	// A process that changes or removes the workspace does so before it takes the lock to
+	// end the guest. So a workspace that is current now stays so until the unlock.
+	if err := a.Handle.Current(); err != nil {
 		return c, err
 	}
 	if c, err = a.Connect(ctx); err != nil {
@@ -95,43 +94,43 @@ func (a *Attachment[C]) connect(ctx context.Context) (c C, err error) {
 	return c, nil
 }
 
-// Drop closes the connection; the guest lives on. The attachment is locked.
-func (a *Attachment[C]) Drop() {
+// Disconnect closes the connection; the guest lives on. The attachment is locked.
+func (a *Attachment[C]) Disconnect() {
 	if a.connected {
-		a.client.Close() //nolint:errcheck // whether the guest hears of it or not
+		a.client.Close() //nolint:errcheck // the guest notices by itself
 		var none C
 		a.client, a.connected = none, false
 	}
 }
 
-// Ends says that the guest is about to be ended on purpose.
-func (a *Attachment[C]) Ends(ctx context.Context) error {
+// ExpectEnd says that the guest is about to be ended on purpose.
+func (a *Attachment[C]) ExpectEnd(ctx context.Context) error {
 	unlock, err := a.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if a.connected {
-		a.client.Ends()
+		a.client.ExpectEnd()
 	}
 	return nil
 }
 
-// Renew ends the guest, where it does not run under key, and drops the connection.
-// The attachment is locked.
-func (a *Attachment[C]) Renew(ctx context.Context, key string, hooks *Hooks) error {
-	if rec := Read(a.Dir); rec != nil && rec.Key == key {
+// EndIfChanged ends a guest that does not run under key, and disconnects. The attachment is
+// locked.
+func (a *Attachment[C]) EndIfChanged(ctx context.Context, key string, hooks *Hooks) error {
+	if rec := ReadRecord(a.Dir); rec != nil && rec.Key == key {
 		return nil
 	}
-	if err := EndIn(ctx, a.Dir, hooks); err != nil {
+	if err := LockAndEnd(ctx, a.Dir, hooks); err != nil {
 		return err
 	}
-	a.Drop()
+	a.Disconnect()
 	return nil
 }
 
-// Close closes the connection for good; the guest lives on. Then it calls release,
-// which may be nil, while the attachment is locked.
+// Close disconnects for good; the guest lives on. Then it calls release, which may be nil,
+// while the attachment is locked.
 func (a *Attachment[C]) Close(ctx context.Context, release func() error) error {
 	unlock, err := a.Lock(ctx)
 	if err != nil {
@@ -139,7 +138,7 @@ func (a *Attachment[C]) Close(ctx context.Context, release func() error) error {
 	}
 	defer unlock()
 	a.closed = true
-	a.Drop()
+	a.Disconnect()
 	if release == nil {
 		return nil
 	}

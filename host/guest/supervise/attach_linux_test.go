@@ -22,7 +22,7 @@ type fake struct {
 }
 
 func (f *fake) Gone() <-chan struct{} { return f.gone }
-func (f *fake) Ends()                 { f.ends = true }
+func (f *fake) ExpectEnd()            { f.ends = true }
 func (f *fake) Close() error          { f.closed = true; return nil }
 
 func TestAttachment(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAttachment(t *testing.T) {
 	}
 	guest(0, "")
 	guest(0, "")
-	if err := a.Ends(t.Context()); err != nil || !made[0].ends {
+	if err := a.ExpectEnd(t.Context()); err != nil || !made[0].ends {
 		t.Errorf("Ends: %v, the connection was told: %v", err, made[0].ends)
 	}
 	close(made[0].gone)
@@ -68,11 +68,11 @@ func TestAttachment(t *testing.T) {
 	if err := (&Record{Key: "present"}).Write(t.Context(), a.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Renew(t.Context(), "present", nil); err != nil || made[1].closed || Read(a.Dir) == nil {
-		t.Errorf("Renew under the same key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, Read(a.Dir))
+	if err := a.EndIfChanged(t.Context(), "present", nil); err != nil || made[1].closed || ReadRecord(a.Dir) == nil {
+		t.Errorf("Renew under the same key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, ReadRecord(a.Dir))
 	}
-	if err := a.Renew(t.Context(), "another", nil); err != nil || !made[1].closed || Read(a.Dir) != nil {
-		t.Errorf("Renew under another key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, Read(a.Dir))
+	if err := a.EndIfChanged(t.Context(), "another", nil); err != nil || !made[1].closed || ReadRecord(a.Dir) != nil {
+		t.Errorf("Renew under another key: %v, the connection is closed: %v, the record is %v", err, made[1].closed, ReadRecord(a.Dir))
 	}
 	guest(2, "")
 	failing := errors.New("not yet")
@@ -119,7 +119,7 @@ func TestEndOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "full"), make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	if err := EndIn(t.Context(), g.Dir(m.ID), nil); err != nil {
+	if err := LockAndEnd(t.Context(), g.Dir(m.ID), nil); err != nil {
 		t.Errorf("EndIn: %v", err)
 	}
 	<-waited

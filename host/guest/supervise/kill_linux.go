@@ -14,39 +14,39 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Lives reports whether the process of the guest lives, and not another one with its
-// number.
-func (r *Record) Lives() bool {
+// Alive reports whether the guest's process runs; another process with its id does not count.
+func (r *Record) Alive() bool {
 	start, err := StartTime(r.PID)
 	return err == nil && start == r.Start
 }
 
-// Kill waits for the end of the guest's process, and kills it when wait is over.
-// The kernel kills what runs in its process namespace with it.
+// Kill waits for the end of the guest's process, and kills it by its pidfd when wait is over.
+// The kernel then kills all processes of its PID namespace; without such a namespace they
+// are not killed.
 func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 	if r.PID <= 0 {
 		return nil // it never started
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // it has ended; with the last two, the number is that of somebody's thread
+		return nil // it has ended; with the last two, the id is now that of a thread
 	}
 	if err != nil {
 		return fmt.Errorf("find the guest: %w: %w", fault.Of(err), err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
-	if !r.Lives() {
+	if !r.Alive() {
 		return nil
 	}
-	if wait > 0 && ended(ctx, fd, wait) {
+	if wait > 0 && waitForExit(ctx, fd, wait) {
 		return nil
 	}
-	// Where bubblewrap started the guest, that is its child.
-	for _, one := range append(children(r.PID), fd) {
+	// The process is bubblewrap or the guest; the guest is a child of bubblewrap.
+	for _, one := range append(childPidfds(r.PID), fd) {
 		if err := unix.PidfdSendSignal(one, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("kill the guest: %w: %w", fault.Of(err), err)
 		}
-		gone := ended(ctx, one, EndTimeout)
+		gone := waitForExit(ctx, one, EndTimeout)
 		if one != fd {
 			unix.Close(one) //nolint:errcheck // nothing is lost with it
 		}
@@ -57,8 +57,8 @@ func (r *Record) Kill(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// children returns descriptors of the children of a process.
-func children(pid int) []int {
+// childPidfds returns pidfds of the children of a process.
+func childPidfds(pid int) []int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
@@ -76,12 +76,12 @@ func children(pid int) []int {
 	return fds
 }
 
-// ended waits for the end of a process.
-func ended(ctx context.Context, pidfd int, wait time.Duration) bool {
+// waitForExit waits for the end of a process, and reports whether it has ended.
+func waitForExit(ctx context.Context, pidfd int, wait time.Duration) bool {
 	till := time.Now().Add(wait)
 	for ctx.Err() == nil && time.Now().Before(till) {
 		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-		const look = 100 // milliseconds between looks at the context
+		const look = 100 // milliseconds between checks of the context
 		n, err := unix.Poll(fds, look)
 		if n > 0 {
 			return true

@@ -6,12 +6,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Shell is the module for processes of a handle. Each call asks for the module that it
-// goes to: ask looks whether the handle still stands for the workspace, and finds or
-// starts the guest.
+// Shell is the shell module of a handle. Each call asks for the module that it goes to: ask
+// checks that the handle is current, and finds or starts the guest.
 func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	return &driver.Shell{
-		Starter: starter{ask},
+		Starter: shellStarter{ask},
 		Run: func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 			s, err := ask(ctx)
 			if err != nil {
@@ -36,11 +35,11 @@ func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 	}
 }
 
-type starter struct {
+type shellStarter struct {
 	ask func(ctx context.Context) (*driver.Shell, error)
 }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+func (s shellStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
 	shell, err := s.ask(ctx)
 	if err != nil {
 		return nil, err

@@ -2099,7 +2099,7 @@ type Config struct {
 	Root          []byte                 `protobuf:"bytes,5,opt,name=root,proto3" json:"root,omitempty"`
 	NewRoot       []byte                 `protobuf:"bytes,6,opt,name=new_root,json=newRoot,proto3" json:"new_root,omitempty"`
 	Mounts        []*Mount               `protobuf:"bytes,7,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	Same          []*Same                `protobuf:"bytes,8,rep,name=same,proto3" json:"same,omitempty"`
+	Verify        []*SameFile            `protobuf:"bytes,8,rep,name=verify,proto3" json:"verify,omitempty"`
 	Hostname      string                 `protobuf:"bytes,9,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	Loopback      bool                   `protobuf:"varint,10,opt,name=loopback,proto3" json:"loopback,omitempty"`
 	Uid           int64                  `protobuf:"varint,11,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -2109,11 +2109,11 @@ type Config struct {
 	Groups        []string               `protobuf:"bytes,15,rep,name=groups,proto3" json:"groups,omitempty"`
 	Limits        map[string]*Limit      `protobuf:"bytes,16,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by the name of the resource
 	Descriptors   map[string]int64       `protobuf:"bytes,17,rep,name=descriptors,proto3" json:"descriptors,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Kernel        *Kernel                `protobuf:"bytes,18,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Gvisor        *GVisor                `protobuf:"bytes,18,opt,name=gvisor,proto3" json:"gvisor,omitempty"`
 	Paths         map[string][]byte      `protobuf:"bytes,19,rep,name=paths,proto3" json:"paths,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Relay         int64                  `protobuf:"varint,20,opt,name=relay,proto3" json:"relay,omitempty"`
-	Away          bool                   `protobuf:"varint,21,opt,name=away,proto3" json:"away,omitempty"`
-	Roots         []byte                 `protobuf:"bytes,22,opt,name=roots,proto3" json:"roots,omitempty"`
+	RelayPort     int64                  `protobuf:"varint,20,opt,name=relay_port,json=relayPort,proto3" json:"relay_port,omitempty"`
+	RemoteProxy   bool                   `protobuf:"varint,21,opt,name=remote_proxy,json=remoteProxy,proto3" json:"remote_proxy,omitempty"`
+	CaCerts       []byte                 `protobuf:"bytes,22,opt,name=ca_certs,json=caCerts,proto3" json:"ca_certs,omitempty"`
 	LeaseNano     int64                  `protobuf:"varint,23,opt,name=lease_nano,json=leaseNano,proto3" json:"lease_nano,omitempty"`
 	RetainNano    int64                  `protobuf:"varint,24,opt,name=retain_nano,json=retainNano,proto3" json:"retain_nano,omitempty"`
 	Subreaper     bool                   `protobuf:"varint,25,opt,name=subreaper,proto3" json:"subreaper,omitempty"`
@@ -2206,9 +2206,9 @@ func (x *Config) GetMounts() []*Mount {
 	return nil
 }
 
-func (x *Config) GetSame() []*Same {
+func (x *Config) GetVerify() []*SameFile {
 	if x != nil {
-		return x.Same
+		return x.Verify
 	}
 	return nil
 }
@@ -2276,9 +2276,9 @@ func (x *Config) GetDescriptors() map[string]int64 {
 	return nil
 }
 
-func (x *Config) GetKernel() *Kernel {
+func (x *Config) GetGvisor() *GVisor {
 	if x != nil {
-		return x.Kernel
+		return x.Gvisor
 	}
 	return nil
 }
@@ -2290,23 +2290,23 @@ func (x *Config) GetPaths() map[string][]byte {
 	return nil
 }
 
-func (x *Config) GetRelay() int64 {
+func (x *Config) GetRelayPort() int64 {
 	if x != nil {
-		return x.Relay
+		return x.RelayPort
 	}
 	return 0
 }
 
-func (x *Config) GetAway() bool {
+func (x *Config) GetRemoteProxy() bool {
 	if x != nil {
-		return x.Away
+		return x.RemoteProxy
 	}
 	return false
 }
 
-func (x *Config) GetRoots() []byte {
+func (x *Config) GetCaCerts() []byte {
 	if x != nil {
-		return x.Roots
+		return x.CaCerts
 	}
 	return nil
 }
@@ -2374,7 +2374,7 @@ func (x *Config) GetWatchDisk() bool {
 	return false
 }
 
-type Kernel struct {
+type GVisor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Args          [][]byte               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`
 	Bundle        []byte                 `protobuf:"bytes,2,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -2383,20 +2383,20 @@ type Kernel struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Kernel) Reset() {
-	*x = Kernel{}
+func (x *GVisor) Reset() {
+	*x = GVisor{}
 	mi := &file_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Kernel) String() string {
+func (x *GVisor) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Kernel) ProtoMessage() {}
+func (*GVisor) ProtoMessage() {}
 
-func (x *Kernel) ProtoReflect() protoreflect.Message {
+func (x *GVisor) ProtoReflect() protoreflect.Message {
 	mi := &file_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2408,26 +2408,26 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
-func (*Kernel) Descriptor() ([]byte, []int) {
+// Deprecated: Use GVisor.ProtoReflect.Descriptor instead.
+func (*GVisor) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *Kernel) GetArgs() [][]byte {
+func (x *GVisor) GetArgs() [][]byte {
 	if x != nil {
 		return x.Args
 	}
 	return nil
 }
 
-func (x *Kernel) GetBundle() []byte {
+func (x *GVisor) GetBundle() []byte {
 	if x != nil {
 		return x.Bundle
 	}
 	return nil
 }
 
-func (x *Kernel) GetInner() *Config {
+func (x *GVisor) GetInner() *Config {
 	if x != nil {
 		return x.Inner
 	}
@@ -2526,7 +2526,7 @@ func (x *Confine) GetReadOnly() [][]byte {
 	return nil
 }
 
-type Same struct {
+type SameFile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
@@ -2534,20 +2534,20 @@ type Same struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Same) Reset() {
-	*x = Same{}
+func (x *SameFile) Reset() {
+	*x = SameFile{}
 	mi := &file_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Same) String() string {
+func (x *SameFile) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Same) ProtoMessage() {}
+func (*SameFile) ProtoMessage() {}
 
-func (x *Same) ProtoReflect() protoreflect.Message {
+func (x *SameFile) ProtoReflect() protoreflect.Message {
 	mi := &file_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2559,19 +2559,19 @@ func (x *Same) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Same.ProtoReflect.Descriptor instead.
-func (*Same) Descriptor() ([]byte, []int) {
+// Deprecated: Use SameFile.ProtoReflect.Descriptor instead.
+func (*SameFile) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *Same) GetPath() []byte {
+func (x *SameFile) GetPath() []byte {
 	if x != nil {
 		return x.Path
 	}
 	return nil
 }
 
-func (x *Same) GetFile() string {
+func (x *SameFile) GetFile() string {
 	if x != nil {
 		return x.File
 	}
@@ -2885,7 +2885,7 @@ const file_guest_proto_rawDesc = "" +
 	"\rRelayResponse\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end\"\xa3\t\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"\xc8\t\n" +
 	"\x06Config\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
@@ -2893,8 +2893,8 @@ const file_guest_proto_rawDesc = "" +
 	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
 	"\x04root\x18\x05 \x01(\fR\x04root\x12\x19\n" +
 	"\bnew_root\x18\x06 \x01(\fR\anewRoot\x12-\n" +
-	"\x06mounts\x18\a \x03(\v2\x15.croft.guest.v1.MountR\x06mounts\x12(\n" +
-	"\x04same\x18\b \x03(\v2\x14.croft.guest.v1.SameR\x04same\x12\x1a\n" +
+	"\x06mounts\x18\a \x03(\v2\x15.croft.guest.v1.MountR\x06mounts\x120\n" +
+	"\x06verify\x18\b \x03(\v2\x18.croft.guest.v1.SameFileR\x06verify\x12\x1a\n" +
 	"\bhostname\x18\t \x01(\tR\bhostname\x12\x1a\n" +
 	"\bloopback\x18\n" +
 	" \x01(\bR\bloopback\x12\x10\n" +
@@ -2905,11 +2905,12 @@ const file_guest_proto_rawDesc = "" +
 	"\x06groups\x18\x0f \x03(\tR\x06groups\x12:\n" +
 	"\x06limits\x18\x10 \x03(\v2\".croft.guest.v1.Config.LimitsEntryR\x06limits\x12I\n" +
 	"\vdescriptors\x18\x11 \x03(\v2'.croft.guest.v1.Config.DescriptorsEntryR\vdescriptors\x12.\n" +
-	"\x06kernel\x18\x12 \x01(\v2\x16.croft.guest.v1.KernelR\x06kernel\x127\n" +
-	"\x05paths\x18\x13 \x03(\v2!.croft.guest.v1.Config.PathsEntryR\x05paths\x12\x14\n" +
-	"\x05relay\x18\x14 \x01(\x03R\x05relay\x12\x12\n" +
-	"\x04away\x18\x15 \x01(\bR\x04away\x12\x14\n" +
-	"\x05roots\x18\x16 \x01(\fR\x05roots\x12\x1d\n" +
+	"\x06gvisor\x18\x12 \x01(\v2\x16.croft.guest.v1.GVisorR\x06gvisor\x127\n" +
+	"\x05paths\x18\x13 \x03(\v2!.croft.guest.v1.Config.PathsEntryR\x05paths\x12\x1d\n" +
+	"\n" +
+	"relay_port\x18\x14 \x01(\x03R\trelayPort\x12!\n" +
+	"\fremote_proxy\x18\x15 \x01(\bR\vremoteProxy\x12\x19\n" +
+	"\bca_certs\x18\x16 \x01(\fR\acaCerts\x12\x1d\n" +
 	"\n" +
 	"lease_nano\x18\x17 \x01(\x03R\tleaseNano\x12\x1f\n" +
 	"\vretain_nano\x18\x18 \x01(\x03R\n" +
@@ -2932,7 +2933,7 @@ const file_guest_proto_rawDesc = "" +
 	"PathsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"b\n" +
-	"\x06Kernel\x12\x12\n" +
+	"\x06GVisor\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12,\n" +
 	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xd9\x01\n" +
@@ -2946,8 +2947,8 @@ const file_guest_proto_rawDesc = "" +
 	"\tno_set_id\x18\x05 \x01(\bR\anoSetId\x12\x1d\n" +
 	"\n" +
 	"read_write\x18\x06 \x03(\fR\treadWrite\x12\x1b\n" +
-	"\tread_only\x18\a \x03(\fR\breadOnly\".\n" +
-	"\x04Same\x12\x12\n" +
+	"\tread_only\x18\a \x03(\fR\breadOnly\"2\n" +
+	"\bSameFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x97\x02\n" +
 	"\x05Mount\x12\x12\n" +
@@ -3043,9 +3044,9 @@ var file_guest_proto_goTypes = []any{
 	(*RelayRequest)(nil),     // 29: croft.guest.v1.RelayRequest
 	(*RelayResponse)(nil),    // 30: croft.guest.v1.RelayResponse
 	(*Config)(nil),           // 31: croft.guest.v1.Config
-	(*Kernel)(nil),           // 32: croft.guest.v1.Kernel
+	(*GVisor)(nil),           // 32: croft.guest.v1.GVisor
 	(*Confine)(nil),          // 33: croft.guest.v1.Confine
-	(*Same)(nil),             // 34: croft.guest.v1.Same
+	(*SameFile)(nil),         // 34: croft.guest.v1.SameFile
 	(*Mount)(nil),            // 35: croft.guest.v1.Mount
 	nil,                      // 36: croft.guest.v1.Command.LimitsEntry
 	nil,                      // 37: croft.guest.v1.Command.LabelsEntry
@@ -3063,13 +3064,13 @@ var file_guest_proto_depIdxs = []int32{
 	10, // 5: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
 	5,  // 6: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
 	35, // 7: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
-	34, // 8: croft.guest.v1.Config.same:type_name -> croft.guest.v1.Same
+	34, // 8: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
 	33, // 9: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
 	39, // 10: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
 	40, // 11: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
-	32, // 12: croft.guest.v1.Config.kernel:type_name -> croft.guest.v1.Kernel
+	32, // 12: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
 	41, // 13: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
-	31, // 14: croft.guest.v1.Kernel.inner:type_name -> croft.guest.v1.Config
+	31, // 14: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
 	6,  // 15: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
 	6,  // 16: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
 	2,  // 17: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest

@@ -18,7 +18,7 @@ const (
 	MaxStream = 1 << 20   // of each stream in a result
 )
 
-// ToStatus makes an error the status of a call.
+// ToStatus encodes an error, with its code, as the status of a ttrpc call.
 func ToStatus(err error) error {
 	w := fault.Encode(err)
 	st, serr := status.New(codes.Unknown, "").WithDetails(&guestpb.Error{
@@ -30,8 +30,8 @@ func ToStatus(err error) error {
 	return st.Err()
 }
 
-// FromStatus returns the error that a guest answered a call with; nil where err is
-// not one. The message is the guest's, so it is cut.
+// FromStatus decodes the error that a guest answered a call with; nil if err is not such
+// a status. The text is untrusted, so FromStatus truncates it.
 func FromStatus(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -45,12 +45,13 @@ func FromStatus(err error) error {
 	return nil
 }
 
-// MaxCount is more than any command writes. Sums of such numbers do not overflow.
+// MaxCount is more bytes than any command writes. Sums of such counts do not overflow.
 const MaxCount = 1 << 60
 
-// ClampCount is a number of bytes, as a guest tells it.
+// ClampCount bounds a number of bytes that a guest sent, which may be any number.
 func ClampCount(n int64) int64 { return min(max(n, 0), MaxCount) }
 
+// Truncate bounds a text that a guest sent to n bytes.
 func Truncate(s string, n int) string {
 	if len(s) > n {
 		return s[:n]
@@ -73,11 +74,11 @@ func FromSize(s *guestpb.Size) *driver.Size {
 }
 
 func toBytes(list []string) [][]byte {
-	return each(list, func(s string) []byte { return []byte(s) })
+	return mapSlice(list, func(s string) []byte { return []byte(s) })
 }
 
 func fromBytes(list [][]byte) []string {
-	return each(list, func(b []byte) string { return string(b) })
+	return mapSlice(list, func(b []byte) string { return string(b) })
 }
 
 func toEnv(env map[string]string) [][]byte {
@@ -100,7 +101,7 @@ func fromEnv(list [][]byte) map[string]string {
 	return env
 }
 
-// validLabels makes labels fit the wire, which takes UTF-8 alone.
+// validLabels makes labels valid UTF-8, as protobuf strings must be.
 func validLabels(labels map[string]string) map[string]string {
 	if labels == nil {
 		return nil
@@ -112,8 +113,8 @@ func validLabels(labels map[string]string) map[string]string {
 	return out
 }
 
-// ToCommand makes up the id of the session. Standard input and output travel by
-// calls of their own.
+// ToCommand encodes a command and makes up the id of its session. Standard input and
+// output travel by calls of their own.
 func ToCommand(c *driver.Command) *guestpb.Command {
 	return &guestpb.Command{
 		Argv: toBytes(c.Argv), Script: []byte(c.Script), Dir: []byte(c.Dir), Env: toEnv(c.Env), Clean: c.Clean, Tty: ToSize(c.TTY), Interactive: c.Interactive,

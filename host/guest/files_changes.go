@@ -14,35 +14,35 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Changes returns direct with every change made by the guest instead, inside its
-// mounts: for files that this host can read, but must change only as far as the
-// guest's mounts let it. The guest must have been started with Config.Files.
+// Changes returns direct with every change made by the guest instead, inside its mounts:
+// for files that this host can read, but may change only as far as the guest's mounts
+// allow. The guest must have been started with Config.Files.
 func (c *Client) Changes(direct *driver.FS) *driver.FS {
 	own := *direct
 	own.Files = changedFiles{direct.Files, c}
 	own.Edit = func(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (res driver.EditResult, err error) {
-		err = c.file(ctx, "edit", name, "", guestproto.NewEditArgs(edits, opts), &res)
+		err = c.fileCall(ctx, "edit", name, "", guestproto.NewEditArgs(edits, opts), &res)
 		return res, err
 	}
 	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-		return c.file(ctx, "rename", from, to, opts, nil)
+		return c.fileCall(ctx, "rename", from, to, opts, nil)
 	}
 	own.Copy = func(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-		return c.file(ctx, "copy", from, to, opts, nil)
+		return c.fileCall(ctx, "copy", from, to, opts, nil)
 	}
 	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
-		return c.file(ctx, "chmod", name, "", mode, nil)
+		return c.fileCall(ctx, "chmod", name, "", mode, nil)
 	}
 	own.Import = nil
 	own.Symlink = func(ctx context.Context, target, name string) error {
-		return c.file(ctx, "symlink", name, target, nil, nil)
+		return c.fileCall(ctx, "symlink", name, target, nil, nil)
 	}
 	return &own
 }
 
-// file asks the guest for what needs no stream of bytes.
-func (c *Client) file(ctx context.Context, op, name, other string, opts, answer any) error {
-	if err := c.mayCall(ctx); err != nil {
+// fileCall calls an operation whose request and answer fit into one message.
+func (c *Client) fileCall(ctx context.Context, op, name, other string, opts, answer any) error {
+	if err := c.checkCallable(ctx); err != nil {
 		return err
 	}
 	r := &guestpb.FileRequest{Op: op, Name: []byte(name), Other: []byte(other)}
@@ -55,27 +55,26 @@ func (c *Client) file(ctx context.Context, op, name, other string, opts, answer 
 	}
 	resp, err := c.files.File(ctx, r)
 	if err != nil {
-		return c.broken(op, err)
+		return c.callError(op, err)
 	}
-	return c.answered(op, resp, answer)
+	return c.decodeAnswer(op, resp, answer)
 }
 
-// mayCall is ready, for a caller who has not given up: a call that has is sent all
-// the same.
-func (c *Client) mayCall(ctx context.Context) error {
+// checkCallable is checkConnected that also fails if ctx has ended: ttrpc would send the call nevertheless.
+func (c *Client) checkCallable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("guest of %s: %w", c.workspace, err)
 	}
-	return c.ready()
+	return c.checkConnected()
 }
 
-// answered decodes what a guest answered to a call.
-func (c *Client) answered(op string, resp *guestpb.FileResponse, answer any) error {
+// decodeAnswer decodes the answer to a call.
+func (c *Client) decodeAnswer(op string, resp *guestpb.FileResponse, answer any) error {
 	if answer == nil {
 		return nil
 	}
 	if err := json.Unmarshal(resp.Answer, answer); err != nil {
-		return c.nonsense(op)
+		return c.invalidAnswer(op)
 	}
 	return nil
 }
@@ -86,20 +85,19 @@ type changedFiles struct {
 }
 
 func (f changedFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return f.c.file(ctx, "mkdir", name, "", opts, nil)
+	return f.c.fileCall(ctx, "mkdir", name, "", opts, nil)
 }
 
 func (f changedFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return f.c.file(ctx, "remove", name, "", opts, nil)
+	return f.c.fileCall(ctx, "remove", name, "", opts, nil)
 }
 
-// writeBuffers are for the pieces of files that are written; most have one, and a
-// small one.
+// writeBuffers are buffers for chunks of writes; most files have one small chunk.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, guestproto.MaxChunk); return &b }}
 
-// Write sends the body in pieces; the last one puts the file in place.
+// Write sends the body in chunks; the last puts the file in place.
 func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	if err := f.c.mayCall(ctx); err != nil {
+	if err := f.c.checkCallable(ctx); err != nil {
 		return driver.WriteResult{}, err
 	}
 	data, err := json.Marshal(opts)
@@ -122,26 +120,26 @@ func (f changedFiles) Write(ctx context.Context, name string, body io.Reader, op
 		case r.Abort:
 			return driver.WriteResult{}, rerr
 		case err != nil:
-			f.abort(ctx, ans.Handle)
-			return driver.WriteResult{}, f.c.broken("write", err)
+			f.abortWrite(ctx, ans.Handle)
+			return driver.WriteResult{}, f.c.callError("write", err)
 		}
-		if err := f.c.answered("write", resp, &ans); err != nil {
+		if err := f.c.decodeAnswer("write", resp, &ans); err != nil {
 			return driver.WriteResult{}, err
 		}
 		if ans.Result != nil {
 			return *ans.Result, nil
 		}
 		if last || ans.Handle == "" {
-			return driver.WriteResult{}, f.c.nonsense("write")
+			return driver.WriteResult{}, f.c.invalidAnswer("write")
 		}
 	}
 }
 
-// abort gives up a write that the caller has given up.
-func (f changedFiles) abort(ctx context.Context, handle string) {
+// abortWrite cancels a write at the guest.
+func (f changedFiles) abortWrite(ctx context.Context, handle string) {
 	if handle == "" {
 		return
 	}
-	//nolint:errcheck // a guest that is gone has given it up as well
+	//nolint:errcheck // the write ends with the guest
 	f.c.files.Write(context.WithoutCancel(ctx), &guestpb.FileWriteRequest{Handle: handle, Abort: true})
 }

@@ -21,38 +21,38 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Names in the directory of a workspace.
+// Names in a workspace directory.
 const (
 	SocketName = "sock"       // where the guest listens
 	lockName   = "guest.lock" // flock of the process that finds, starts or ends the guest
 )
 
-// record is the section of the state that says which process the guest is.
+// record is the section of the state file with the process of the guest.
 const record = wsdir.Section[Record]("guest")
 
-// Lock takes the lock under which the guest of a workspace is found, started or
-// ended, which may take seconds. It is fs.ErrNotExist where the workspace is gone.
+// Lock takes the flock guest.lock, under which a guest is found, started or ended; the wait
+// may take seconds. The error is fs.ErrNotExist if the workspace was removed.
 func Lock(ctx context.Context, dir string) (*flock.Flock, error) {
 	return flockfile.Lock(ctx, filepath.Join(dir, lockName))
 }
 
-// A Record says which process a guest is. The host wrote it: the guest itself is
-// not asked.
+// A Record identifies the process of a guest. The host wrote it; nothing in it comes from
+// the guest.
 type Record struct {
-	Key   string `json:"key"`   // of how it runs, see Key: a provider that needs another ends it
+	Key   string `json:"key"`   // of the guest's settings, see Key: a provider that needs others ends the guest
 	PID   int    `json:"pid"`   // on this host; 0 while it is about to start, and in a container
-	Start string `json:"start"` // when that process started, as the kernel tells it: numbers are used again
-	Token string `json:"token"` // what it wants to hear from a client: a workload of the same user may reach its socket
+	Start string `json:"start"` // start time of that process in /proc: process ids are reused
+	Token string `json:"token"` // of connections to its socket: a workload of the same user may be able to open it
 
 	Mount  uint64   `json:"mount,omitempty"`  // id of the mount of the workspace inside, where files are reached through it
 	Groups []string `json:"groups,omitempty"` // directories of its control groups, made or about to be
 	Paused bool     `json:"paused,omitempty"` // its workload is frozen until it is resumed
 	Made   []string `json:"made,omitempty"`   // files and directories of the host that were made for it and go with it
 
-	Container string `json:"container,omitempty"` // of an engine, by name, that the guest runs in: the engine knows its process
+	Container string `json:"container,omitempty"` // name of the container that the guest runs in; the engine knows its process
 }
 
-// Key is short, and equal for equal parts: what says how a guest is to run.
+// Key is a short digest of the settings that a guest runs with.
 func Key(parts ...any) (string, error) {
 	data, err := json.Marshal(parts)
 	if err != nil {
@@ -62,18 +62,18 @@ func Key(parts ...any) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// Read returns the record of the guest; nil where there is none, also where the
-// state is not readable: a power loss, which no guest outlives, has torn it.
-func Read(d wsdir.Dir) *Record {
+// ReadRecord returns the record of the guest; nil without one, and nil if the state file
+// can't be read: a power loss, which ends every guest, has truncated it.
+func ReadRecord(d wsdir.Dir) *Record {
 	m, err := d.Read()
 	if err != nil {
 		return nil
 	}
-	return In(m)
+	return RecordIn(m)
 }
 
-// In returns the record of the guest that a state holds.
-func In(m *wsdir.State) *Record {
+// RecordIn returns the record of the guest in a state.
+func RecordIn(m *wsdir.State) *Record {
 	rec, err := record.Get(m)
 	if err != nil {
 		return nil
@@ -81,19 +81,19 @@ func In(m *wsdir.State) *Record {
 	return rec
 }
 
-// Write notes the record in the state.
+// Write writes the record to the state file.
 func (r *Record) Write(ctx context.Context, d wsdir.Dir) error {
-	_, err := d.Update(ctx, false, r.Note)
+	_, err := d.Update(ctx, false, r.PutIn)
 	return err
 }
 
-// Note puts the record into a state that is being changed; nil removes it.
-func (r *Record) Note(m *wsdir.State) error { return record.Set(m, r) }
+// PutIn puts the record into a state that is being changed; nil removes it.
+func (r *Record) PutIn(m *wsdir.State) error { return record.Set(m, r) }
 
-// Adopt attaches to a guest that runs under key, if there is one, and returns
-// its record. The lock is held.
+// Adopt connects to a guest that runs under key, if there is one, and returns its record.
+// The caller holds guest.lock.
 func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*guest.Client, *Record) {
-	rec := Read(d)
+	rec := ReadRecord(d)
 	if rec == nil || rec.Key != key {
 		return nil, nil
 	}
@@ -104,16 +104,16 @@ func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*g
 	return c, rec
 }
 
-// Start starts a guest and notes in rec, and on disk, which process it is, before
-// it does anything. The lock is held, and End was called.
+// Start starts a guest. It writes rec, with the process id, to the state file before the
+// guest does anything. The caller holds guest.lock and has called End.
 func Start(ctx context.Context, d wsdir.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {
 	if l.Socket != "" {
 		rec.Token = driver.NewID()
-		l.Serving().Token = rec.Token
+		l.ServingConfig().Token = rec.Token
 	}
 	l.Started = func(pid int) error {
 		rec.PID = pid
-		rec.Start, _ = StartTime(pid) // "" is no process's
+		rec.Start, _ = StartTime(pid) // no process has the start time ""
 		return rec.Write(context.WithoutCancel(ctx), d)
 	}
 	r, err := l.Start(ctx)
@@ -124,20 +124,20 @@ func Start(ctx context.Context, d wsdir.Dir, l *guest.Launch, rec *Record) (*gue
 	return r, nil
 }
 
-// Hooks are called around the end of a guest that has a record. Nil is none.
+// Hooks are called around the end of a guest that has a record. Each may be nil.
 type Hooks struct {
 	Before func(ctx context.Context, r *Record)
-	After  func(ctx context.Context, r *Record) error // an error leaves the record, for a second try
+	After  func(ctx context.Context, r *Record) error // an error keeps the record, for another attempt
 }
 
 // EndTimeout bounds the end of a guest, on a machine under load.
 const EndTimeout = 60 * time.Second
 
-// EndIn ends the guest of a workspace, if it has one, and whatever ran in it.
-func EndIn(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
+// LockAndEnd takes guest.lock and ends the guest of a workspace, if it has one.
+func LockAndEnd(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndTimeout)
 	defer cancel()
-	// Without a lock no guest was ever started, or the workspace is gone.
+	// Without the file no guest was ever started, or the workspace was removed.
 	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), flock.SetFlag(os.O_RDWR))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -149,16 +149,16 @@ func EndIn(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	return End(ctx, d, hooks)
 }
 
-// patience is how long a guest that was asked to end may take.
-const patience = 10 * time.Second
+// shutdownTimeout is how long a guest that was asked to end may take.
+const shutdownTimeout = 10 * time.Second
 
-// End ends the guest: by asking, and then by force. The lock is held.
+// End asks the guest to end, and kills it if necessary. The caller holds guest.lock.
 func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
-	rec := Read(d)
+	rec := ReadRecord(d)
 	if rec != nil && hooks != nil && hooks.Before != nil {
 		hooks.Before(ctx, rec)
 	}
-	ask, cancel := context.WithTimeout(ctx, patience)
+	ask, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	token := ""
 	if rec != nil {
@@ -169,7 +169,7 @@ func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	asked := missing == nil && guest.Stop(ask, socket, token) == nil
 	driver.Step(ctx, "guest asked to end")
 	if rec != nil {
-		if err := rec.end(ctx, d, asked, hooks); err != nil {
+		if err := rec.endProcess(ctx, d, asked, hooks); err != nil {
 			return err
 		}
 	}
@@ -179,12 +179,12 @@ func End(ctx context.Context, d wsdir.Dir, hooks *Hooks) error {
 	return nil
 }
 
-// end waits for the end of the process, kills it where it takes too long, and
-// forgets it.
-func (r *Record) end(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks) error {
+// endProcess waits for the end of the process, kills the process after a time-out, and
+// removes the record.
+func (r *Record) endProcess(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks) error {
 	wait := time.Duration(0)
 	if asked {
-		wait = patience
+		wait = shutdownTimeout
 	}
 	if err := r.Kill(ctx, wait); err != nil {
 		return err
@@ -194,8 +194,8 @@ func (r *Record) end(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks)
 			return err
 		}
 	}
-	// The directory may be gone by now. A full disk must not keep a workspace from
-	// being removed: a record that stays names a process that has ended.
+	// The directory may be removed by now. A full disk must not prevent the removal of a
+	// workspace: a stale record names a process that has ended.
 	err := (*Record)(nil).Write(ctx, d)
 	if errors.Is(err, os.ErrNotExist) || fault.Of(err) == fault.ResourceExhausted {
 		return nil
@@ -203,13 +203,13 @@ func (r *Record) end(ctx context.Context, d wsdir.Dir, asked bool, hooks *Hooks)
 	return err
 }
 
-// StartTime is when a process started, in the kernel's words.
+// StartTime returns the start time of a process, field 22 of /proc/PID/stat.
 func StartTime(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// The second field, the name in parentheses, may hold anything.
+	// The second field, the name in parentheses, may contain any character.
 	_, rest, _ := strings.Cut(string(data[max(0, strings.LastIndex(string(data), ")")):]), " ")
 	fields := strings.Fields(rest)
 	const startField = 22 - 3 // counted from 1; rest begins with the third

@@ -50,21 +50,21 @@ func workspace(t *testing.T) wsdir.Dir {
 
 func TestRecordIsReadAsItWasWritten(t *testing.T) {
 	dir := workspace(t)
-	if got := Read(dir); got != nil {
+	if got := ReadRecord(dir); got != nil {
 		t.Errorf("Read of none: %v", got)
 	}
 	want := &Record{Key: "k", PID: 7, Start: "123", Mount: 9, Groups: []string{"/a", "/b"}}
 	if err := want.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, Read(dir)); diff != "" {
+	if diff := cmp.Diff(want, ReadRecord(dir)); diff != "" {
 		t.Errorf("the record differs (-want +got):\n%s", diff)
 	}
 	for _, torn := range []string{"", `{"key":"k","pi`, `{"key":"k","colour":1}`} {
 		if err := os.WriteFile(filepath.Join(dir.Path, wsdir.StateName(dir.Kind)), []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := Read(dir); got != nil {
+		if got := ReadRecord(dir); got != nil {
 			t.Errorf("Read of %q = %+v; want none", torn, got)
 		}
 	}
@@ -74,8 +74,8 @@ func TestKillEndsTheProcessOfTheRecordAlone(t *testing.T) {
 	rec, cmd := child(t)
 	other := *rec
 	other.Start += "0" // the number was used again
-	if err := other.Kill(t.Context(), 0); err != nil || !rec.Lives() {
-		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, rec.Lives())
+	if err := other.Kill(t.Context(), 0); err != nil || !rec.Alive() {
+		t.Fatalf("Kill of one that ended: %v, and the process that has its number lives: %v", err, rec.Alive())
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- cmd.Wait() }()
@@ -152,8 +152,8 @@ func TestEndWithoutAnswer(t *testing.T) {
 	if err := rec.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := EndIn(t.Context(), dir, nil); err != nil || !rec.Lives() {
-		t.Errorf("EndIn where no lock was ever taken: %v, the process lives: %v", err, rec.Lives())
+	if err := LockAndEnd(t.Context(), dir, nil); err != nil || !rec.Alive() {
+		t.Errorf("EndIn where no lock was ever taken: %v, the process lives: %v", err, rec.Alive())
 	}
 	lock, err := Lock(t.Context(), dir.Path)
 	if err != nil {
@@ -161,21 +161,21 @@ func TestEndWithoutAnswer(t *testing.T) {
 	}
 	lock.Close()
 	failing := errors.New("not yet")
-	err = EndIn(t.Context(), dir, &Hooks{After: func(context.Context, *Record) error { return failing }})
+	err = LockAndEnd(t.Context(), dir, &Hooks{After: func(context.Context, *Record) error { return failing }})
 	if !errors.Is(err, failing) {
 		t.Errorf("EndIn: %v, want what After answers", err)
 	}
 	<-waited
-	if Read(dir) == nil {
+	if ReadRecord(dir) == nil {
 		t.Error("the record is gone before all is")
 	}
-	if err := EndIn(t.Context(), dir, nil); err != nil {
+	if err := LockAndEnd(t.Context(), dir, nil); err != nil {
 		t.Errorf("EndIn again: %v", err)
 	}
-	if got := Read(dir); got != nil {
+	if got := ReadRecord(dir); got != nil {
 		t.Errorf("the record is still there: %v", got)
 	}
-	if err := EndIn(t.Context(), wsdir.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
+	if err := LockAndEnd(t.Context(), wsdir.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
 		t.Errorf("EndIn of no workspace: %v", err)
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
-// maxCarried bounds what a guest, which may be hostile, makes the host hold; it is
-// what a guest relays at most.
-const maxCarried = 320
+// maxRelayed bounds the connections that a guest, which may be hostile, makes the host hold.
+const maxRelayed = 320
 
-// Relay carries the connections of the workload to the proxy, which dial reaches,
-// until the connection to the guest ends: where the guest was told that the proxy
-// is away (Config.Away). Any number of hosts may; each connection goes through one.
+// Relay forwards connections of the workload to the egress proxy, which dial reaches,
+// until the connection to the guest ends. It is for guests with Config.RemoteProxy. Several
+// hosts may relay for one guest; each connection goes through one of them.
 func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 	c.relays.Go(func() {
 		ctx, cancel := context.WithCancel(background())
@@ -23,7 +22,7 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 		var carried sync.WaitGroup
 		defer carried.Wait()
 		defer cancel()
-		places := make(chan struct{}, maxCarried)
+		places := make(chan struct{}, maxRelayed)
 		for {
 			select {
 			case places <- struct{}{}:
@@ -36,15 +35,15 @@ func (c *Client) Relay(dial func(ctx context.Context) (net.Conn, error)) {
 			}
 			carried.Go(func() {
 				defer func() { <-places }()
-				c.carry(ctx, resp.Id, dial)
+				c.relayConn(ctx, resp.Id, dial)
 			})
 		}
 	})
 }
 
-// carry passes one connection on, both ways, until both have ended.
-func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
-	defer c.relay.Close(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // a guest that is gone has none
+// relayConn forwards one connection in both directions until both have ended.
+func (c *Client) relayConn(ctx context.Context, id int64, dial func(ctx context.Context) (net.Conn, error)) {
+	defer c.relay.Close(ctx, &guestpb.RelayRequest{Id: id}) //nolint:errcheck // the connection ends with the guest
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out, err := dial(ctx)
@@ -55,22 +54,21 @@ func (c *Client) carry(ctx context.Context, id int64, dial func(ctx context.Cont
 	defer context.AfterFunc(ctx, func() { out.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() {
-		if !c.carryOut(ctx, id, out) {
+		if !c.relayOutbound(ctx, id, out) {
 			cancel()
 		}
 	})
-	if !c.carryIn(ctx, id, out) {
+	if !c.relayInbound(ctx, id, out) {
 		cancel()
 	}
 	both.Wait()
 }
 
-// carryOut passes on what the workload sends, and reports whether it came to its
-// end.
-func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
+// relayOutbound forwards bytes of the workload to the proxy, and reports whether it reached their end.
+func (c *Client) relayOutbound(ctx context.Context, id int64, out net.Conn) bool {
 	for {
 		resp, err := c.relay.Read(ctx, &guestpb.RelayRequest{Id: id})
-		if err != nil || len(resp.Data) == 0 && !resp.End { // an honest guest waits for something
+		if err != nil || len(resp.Data) == 0 && !resp.End { // a guest that keeps the protocol waits for bytes
 			return false
 		}
 		if _, err := out.Write(resp.Data); err != nil {
@@ -83,8 +81,8 @@ func (c *Client) carryOut(ctx context.Context, id int64, out net.Conn) bool {
 	}
 }
 
-// carryIn passes on what the proxy answers, and reports whether it came to its end.
-func (c *Client) carryIn(ctx context.Context, id int64, out net.Conn) bool {
+// relayInbound forwards bytes of the proxy to the workload, and reports whether it reached their end.
+func (c *Client) relayInbound(ctx context.Context, id int64, out net.Conn) bool {
 	buf := make([]byte, guestproto.RelayChunk)
 	for {
 		n, rerr := out.Read(buf)

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Encode writes the Config as a guest reads it.
+// Encode encodes the Config as a protobuf message, for DecodeConfig.
 func (c *Config) Encode() ([]byte, error) {
 	data, err := proto.Marshal(toConfig(c))
 	if err != nil {
@@ -20,14 +20,14 @@ func (c *Config) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// DecodeConfig reads what Encode wrote.
+// DecodeConfig decodes what Encode wrote. It refuses another version of the protocol.
 func DecodeConfig(data []byte) (*Config, error) {
 	pb := new(guestpb.Config)
 	if err := proto.Unmarshal(data, pb); err != nil {
 		return nil, fmt.Errorf("guest: read the configuration: %w: %w", fault.Failed, err)
 	}
 	if pb.Protocol != Protocol {
-		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest %d: %w: both must come from one build",
+		return nil, fmt.Errorf("guest: croft speaks version %d of the protocol and this croft-guest version %d: %w: both must come from one build; install them together",
 			pb.Protocol, Protocol, fault.Failed)
 	}
 	return fromConfig(pb), nil
@@ -39,11 +39,11 @@ func toConfig(c *Config) *guestpb.Config {
 	}
 	return &guestpb.Config{
 		Protocol: Protocol, Version: c.Version, Workspace: c.Workspace, Level: string(c.Level), Root: []byte(c.Root),
-		NewRoot: []byte(c.NewRoot), Mounts: each(c.Mounts, toMount), Same: each(c.Same, toSame), Hostname: c.Hostname, Loopback: c.Loopback,
+		NewRoot: []byte(c.NewRoot), Mounts: mapSlice(c.Mounts, toMount), Verify: mapSlice(c.Verify, toSameFile), Hostname: c.Hostname, Loopback: c.Loopback,
 		Uid: int64(c.UID), Gid: int64(c.GID), Env: toEnv(c.Env), Confine: toConfine(c.Confine), Groups: c.Groups, Limits: toLimits(c.Limits),
-		Descriptors: values(c.Descriptors, func(fd int) int64 { return int64(fd) }), Kernel: toKernel(c.Kernel),
-		Paths: values(c.Paths, func(path string) []byte { return []byte(path) }),
-		Relay: int64(c.Relay), Away: c.Away, Roots: c.Roots, LeaseNano: int64(c.Lease), RetainNano: int64(c.Retain), Subreaper: c.Subreaper,
+		Descriptors: mapValues(c.Descriptors, func(fd int) int64 { return int64(fd) }), Gvisor: toGVisor(c.GVisor),
+		Paths:     mapValues(c.Paths, func(path string) []byte { return []byte(path) }),
+		RelayPort: int64(c.RelayPort), RemoteProxy: c.RemoteProxy, CaCerts: c.CACerts, LeaseNano: int64(c.Lease), RetainNano: int64(c.Retain), Subreaper: c.Subreaper,
 		Files: c.Files, ReadOnly: c.ReadOnly, Sync: c.Sync, Token: c.Token, Threads: int64(c.Threads), WatchDisk: c.WatchDisk,
 	}
 }
@@ -54,27 +54,27 @@ func fromConfig(pb *guestpb.Config) *Config {
 	}
 	return &Config{
 		Version: pb.Version, Workspace: pb.Workspace, Level: driver.Isolation(pb.Level), Root: string(pb.Root),
-		NewRoot: string(pb.NewRoot), Mounts: each(pb.Mounts, fromMount), Same: each(pb.Same, fromSame), Hostname: pb.Hostname, Loopback: pb.Loopback,
+		NewRoot: string(pb.NewRoot), Mounts: mapSlice(pb.Mounts, fromMount), Verify: mapSlice(pb.Verify, fromSameFile), Hostname: pb.Hostname, Loopback: pb.Loopback,
 		UID: int(pb.Uid), GID: int(pb.Gid), Env: fromEnv(pb.Env), Confine: fromConfine(pb.Confine), Groups: pb.Groups, Limits: fromLimits(pb.Limits),
-		Descriptors: values(pb.Descriptors, func(fd int64) int { return int(fd) }), Kernel: fromKernel(pb.Kernel),
-		Paths: values(pb.Paths, func(path []byte) string { return string(path) }),
-		Relay: int(pb.Relay), Away: pb.Away, Roots: pb.Roots, Lease: time.Duration(pb.LeaseNano), Retain: time.Duration(pb.RetainNano), Subreaper: pb.Subreaper,
+		Descriptors: mapValues(pb.Descriptors, func(fd int64) int { return int(fd) }), GVisor: fromGVisor(pb.Gvisor),
+		Paths:     mapValues(pb.Paths, func(path []byte) string { return string(path) }),
+		RelayPort: int(pb.RelayPort), RemoteProxy: pb.RemoteProxy, CACerts: pb.CaCerts, Lease: time.Duration(pb.LeaseNano), Retain: time.Duration(pb.RetainNano), Subreaper: pb.Subreaper,
 		Files: pb.Files, ReadOnly: pb.ReadOnly, Sync: pb.Sync, Token: pb.Token, Threads: int(pb.Threads), WatchDisk: pb.WatchDisk,
 	}
 }
 
-func toKernel(k *Kernel) *guestpb.Kernel {
+func toGVisor(k *GVisor) *guestpb.GVisor {
 	if k == nil {
 		return nil
 	}
-	return &guestpb.Kernel{Args: toBytes(k.Args), Bundle: []byte(k.Bundle), Inner: toConfig(k.Inner)}
+	return &guestpb.GVisor{Args: toBytes(k.Args), Bundle: []byte(k.Bundle), Inner: toConfig(k.Inner)}
 }
 
-func fromKernel(pb *guestpb.Kernel) *Kernel {
+func fromGVisor(pb *guestpb.GVisor) *GVisor {
 	if pb == nil {
 		return nil
 	}
-	return &Kernel{Args: fromBytes(pb.Args), Bundle: string(pb.Bundle), Inner: fromConfig(pb.Inner)}
+	return &GVisor{Args: fromBytes(pb.Args), Bundle: string(pb.Bundle), Inner: fromConfig(pb.Inner)}
 }
 
 func toConfine(c Confine) *guestpb.Confine {
@@ -87,9 +87,13 @@ func fromConfine(pb *guestpb.Confine) Confine {
 		ReadWrite: fromBytes(pb.GetReadWrite()), ReadOnly: fromBytes(pb.GetReadOnly())}
 }
 
-func toSame(s Same) *guestpb.Same { return &guestpb.Same{Path: []byte(s.Path), File: s.File} }
+func toSameFile(s SameFile) *guestpb.SameFile {
+	return &guestpb.SameFile{Path: []byte(s.Path), File: s.File}
+}
 
-func fromSame(pb *guestpb.Same) Same { return Same{Path: string(pb.Path), File: pb.File} }
+func fromSameFile(pb *guestpb.SameFile) SameFile {
+	return SameFile{Path: string(pb.Path), File: pb.File}
+}
 
 func toMount(m Mount) *guestpb.Mount {
 	return &guestpb.Mount{Kind: string(m.Kind), Target: []byte(m.Target), Source: []byte(m.Source), Lower: toBytes(m.Lower), Upper: []byte(m.Upper),
@@ -101,8 +105,8 @@ func fromMount(pb *guestpb.Mount) Mount {
 		Work: string(pb.Work), Data: string(pb.Data), ReadOnly: pb.ReadOnly, NoExec: pb.NoExec, Dev: pb.Dev, Optional: pb.Optional, Mode: pb.Mode}
 }
 
-// each converts a list; nil where it is empty.
-func each[A, B any](list []A, convert func(A) B) []B {
+// mapSlice converts the elements of a list; an empty list becomes nil.
+func mapSlice[A, B any](list []A, convert func(A) B) []B {
 	var out []B
 	for _, one := range list {
 		out = append(out, convert(one))
@@ -110,8 +114,8 @@ func each[A, B any](list []A, convert func(A) B) []B {
 	return out
 }
 
-// values converts the values of a map; nil where it is empty.
-func values[A, B any](table map[string]A, convert func(A) B) map[string]B {
+// mapValues converts the values of a map; an empty map becomes nil.
+func mapValues[A, B any](table map[string]A, convert func(A) B) map[string]B {
 	if len(table) == 0 {
 		return nil
 	}

@@ -12,18 +12,17 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// enter hands this process over to gVisor, whose first process is a guest again,
-// with a configuration of its own. It returns only if that fails.
+// execGVisor replaces this process by gVisor (execve of runsc), whose first process is
+// croft-guest again, with the inner Config. It returns only if that fails.
 //
-// What can be passed on is what a kernel in user space takes from its host:
-// pipes and connected sockets, but no directories and no sockets to listen on.
-// The inner guest finds those by paths.
-func enter(cfg *guestproto.Config) error {
-	k := cfg.Kernel
+// gVisor can take pipes and connected sockets from its host, but no directories and no
+// listening sockets. The inner guest finds those by Config.Paths.
+func execGVisor(cfg *guestproto.Config) error {
+	k := cfg.GVisor
 	if k.Inner == nil {
 		return setupError("enter gVisor", fault.InvalidArgument)
 	}
-	// The groups are joined by this thread, which the exec below makes the only one.
+	// This thread joins the cgroups. The exec below makes it the only thread.
 	runtime.LockOSThread()
 	for _, name := range cfg.Groups {
 		if err := joinGroup(cfg.Descriptors[name]); err != nil {
@@ -40,7 +39,7 @@ func enter(cfg *guestproto.Config) error {
 	if err != nil {
 		return err
 	}
-	config, err := pipeWith(data)
+	config, err := configPipe(data)
 	if err != nil {
 		return setupError("pass the configuration on", err)
 	}
@@ -61,9 +60,9 @@ func enter(cfg *guestproto.Config) error {
 	return setupError("start gVisor", err)
 }
 
-// pipeWith returns the end of a pipe from which a configuration can be read. It
-// must fit, since nobody reads it yet.
-func pipeWith(data []byte) (fd int, err error) {
+// configPipe returns the reading end of a pipe that holds a configuration. The
+// configuration must fit into the buffer of the pipe, since no process reads it yet.
+func configPipe(data []byte) (fd int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return -1, err
@@ -72,7 +71,7 @@ func pipeWith(data []byte) (fd int, err error) {
 	defer w.Close()
 	n, err := unix.Write(p[1], data)
 	if err == nil && n < len(data) {
-		err = fmt.Errorf("it has %d bytes: %w", len(data), fault.ResourceExhausted)
+		err = fmt.Errorf("the configuration has %d bytes, more than a pipe holds: %w", len(data), fault.ResourceExhausted)
 	}
 	if err == nil {
 		err = unix.SetNonblock(p[0], false)

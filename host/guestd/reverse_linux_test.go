@@ -22,10 +22,10 @@ import (
 // finds its relay, and a way to reach the guest.
 func away(t *testing.T) (at string, reach func() *guest.Client) {
 	t.Helper()
-	before := offerPatience
-	offerPatience = time.Hour // so that what ends before does for another reason
-	t.Cleanup(func() { offerPatience = before })
-	cfg := &guestproto.Config{Version: "v", Workspace: "w", Away: true}
+	before := reverseTimeout
+	reverseTimeout = time.Hour // so that what ends before does for another reason
+	t.Cleanup(func() { reverseTimeout = before })
+	cfg := &guestproto.Config{Version: "v", Workspace: "w", RemoteProxy: true}
 	r, err := startRelay(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func away(t *testing.T) (at string, reach func() *guest.Client) {
 	t.Cleanup(r.close)
 	at = r.listener.Addr().String()
 	s := newServer(cfg, nil, nil)
-	s.offers = r.offers
+	s.reverse = r.reverse
 	rpc, err := ttrpc.NewServer()
 	if err != nil {
 		t.Fatal(err)

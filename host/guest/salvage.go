@@ -10,9 +10,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// LeftIn returns a Client.Left for a guest whose logs are in dir. What is there is
-// the guest's, so nothing but files is read, and nothing outside.
-func LeftIn(dir string) func(id string, most int64) driver.Result {
+// OutputFromLogs returns a Client.Salvage that reads the logs of sessions in dir. The
+// content is untrusted: only regular files below dir are read, through os.Root, never a
+// FIFO or a device, and no symlink leads outside.
+func OutputFromLogs(dir string) func(id string, most int64) driver.Result {
 	return func(id string, most int64) driver.Result {
 		var res driver.Result
 		root, err := os.OpenRoot(dir)
@@ -24,14 +25,14 @@ func LeftIn(dir string) func(id string, most int64) driver.Result {
 			most = process.DefaultMaxOutput
 		}
 		most = min(most, guestproto.MaxStream)
-		res.Stdout, res.StdoutDropped = leftOf(root, id+".stdout", most)
-		res.Stderr, res.StderrDropped = leftOf(root, id+".stderr", most)
+		res.Stdout, res.StdoutDropped = headAndTail(root, id+".stdout", most)
+		res.Stderr, res.StderrDropped = headAndTail(root, id+".stderr", most)
 		return res
 	}
 }
 
-// leftOf reads the beginning and the end of a log, and says how much is between.
-func leftOf(root *os.Root, name string, most int64) (data []byte, dropped int64) {
+// headAndTail reads the beginning and the end of a log, and returns how many bytes are between.
+func headAndTail(root *os.Root, name string, most int64) (data []byte, dropped int64) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0

@@ -14,18 +14,18 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// setup puts up what cfg asks for around this process, which is alone in its
-// namespaces and runs nothing yet.
-func setup(cfg *guestproto.Config) error {
+// setUpNamespaces sets up the namespaces that this process is alone in: rootfs, host
+// name, loopback interface. No process of the workload runs yet.
+func setUpNamespaces(cfg *guestproto.Config) error {
 	if cfg.NewRoot != "" {
 		if err := buildRoot(cfg); err != nil {
 			return err
 		}
-		share()
+		capInotify()
 	}
-	for _, s := range cfg.Same {
-		if err := same(cfg, s); err != nil {
-			return setupError("look at "+s.Path, err)
+	for _, s := range cfg.Verify {
+		if err := verifySource(cfg, s); err != nil {
+			return setupError("check "+s.Path, err)
 		}
 	}
 	if cfg.Hostname != "" {
@@ -41,10 +41,11 @@ func setup(cfg *guestproto.Config) error {
 	return nil
 }
 
-// share leaves others the most of what the kernel counts for the user who made the
-// namespaces, and not for the workload: with all of it taken, no program of that
-// user can watch a file. Where the kernel does not let this be set, it is as it was.
-func share() {
+// capInotify lowers the inotify and fanotify limits of the user namespace to a quarter of
+// the host's. The kernel charges both to the user that created the namespace, so a
+// workload could otherwise exhaust them for the host user. A kernel that refuses the new
+// limits leaves the workload with the host's.
+func capInotify() {
 	for name, of := range map[string]string{
 		"max_inotify_instances": "inotify/max_user_instances", "max_inotify_watches": "inotify/max_user_watches",
 		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
@@ -60,9 +61,9 @@ func share() {
 	}
 }
 
-// same compares what is at a path with what the host has judged, and lets go of
-// the descriptor.
-func same(cfg *guestproto.Config, s guestproto.Same) error {
+// verifySource compares the inode at a path with the one that the host checked, against
+// TOCTOU, and closes the descriptor.
+func verifySource(cfg *guestproto.Config, s guestproto.SameFile) error {
 	fd, ok := cfg.Descriptors[s.File]
 	if !ok {
 		return fmt.Errorf("no descriptor %q: %w", s.File, fault.InvalidArgument)
@@ -72,7 +73,7 @@ func same(cfg *guestproto.Config, s guestproto.Same) error {
 		return err
 	}
 	if here.Dev != there.Dev || here.Ino != there.Ino {
-		return fmt.Errorf("it was replaced while the guest started: %w", fault.PermissionDenied)
+		return fmt.Errorf("the directory was replaced while the guest started: %w: start it again", fault.PermissionDenied)
 	}
 	delete(cfg.Descriptors, s.File)
 	return unix.Close(fd)
@@ -82,32 +83,34 @@ func setupError(what string, err error) error {
 	return fmt.Errorf("guest: %s: %w: %w", what, fault.Failed, err)
 }
 
-// buildRoot makes a file system of the mounts on a fresh tmpfs, in a shop that is
-// another one, and moves into it. The old one is unreachable afterwards.
+// buildRoot builds the rootfs: it mounts a scratch tmpfs at cfg.NewRoot and, in it, a
+// second tmpfs "root"; mounts cfg.Mounts below "root"; then enters "root" by
+// pivot_root(2) and detaches the old root, the scratch tmpfs with it. Afterwards no path
+// leads to the old root; descriptors that were opened before still do.
 func buildRoot(cfg *guestproto.Config) error {
-	// Nothing that is mounted here may travel to the host.
+	// Private propagation: no mount made here appears on the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return setupError("make the mounts private", err)
 	}
-	defer unix.Umask(unix.Umask(0o022)) // what is made is everyone's to see, whoever starts the guest
-	b := &builder{cfg: cfg, shop: cfg.NewRoot}
-	root := filepath.Join(b.shop, "root")
-	err := mountRoot(b.shop)
+	defer unix.Umask(unix.Umask(0o022)) // the workload must be able to read the rootfs, whatever the umask of the host process
+	b := &rootfsBuilder{cfg: cfg, scratch: cfg.NewRoot}
+	root := filepath.Join(b.scratch, "root")
+	err := mountTmpfs(b.scratch)
 	if err == nil {
 		err = unix.Mkdir(root, 0o755)
 	}
 	if err == nil {
-		err = mountRoot(root)
+		err = mountTmpfs(root)
 	}
 	if err != nil {
 		return setupError("mount the root", err)
 	}
 	for _, m := range cfg.Mounts {
-		if err := b.place(root, m); err != nil {
+		if err := b.mountOne(root, m); err != nil {
 			return err
 		}
 	}
-	if err := pivot(root); err != nil {
+	if err := pivotRoot(root); err != nil {
 		return err
 	}
 	err = unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
@@ -117,11 +120,12 @@ func buildRoot(cfg *guestproto.Config) error {
 	return nil
 }
 
-func mountRoot(at string) error {
+func mountTmpfs(at string) error {
 	return unix.Mount("croft", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
 }
 
-func pivot(root string) error {
+// pivotRoot makes a directory the root of the mount namespace and detaches the old root.
+func pivotRoot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return setupError("enter the new root", err)
 	}
@@ -131,31 +135,31 @@ func pivot(root string) error {
 		return setupError("pivot into the new root", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return setupError("let go of the old root", err)
+		return setupError("detach the old root", err)
 	}
 	return os.Chdir("/")
 }
 
-// A builder puts mounts in their places. What it makes them of it leaves in its shop,
-// which goes with the old root: to take a mount away takes the kernel longer than
-// anything else here.
-type builder struct {
-	cfg        *guestproto.Config
-	shop       string // a directory
-	things     int    // in it
-	file, none string // a file and a directory with nothing in them, read-only; "" is not made yet
+// A rootfsBuilder mounts the entries of the rootfs. Sources that it creates for them stay
+// in the scratch tmpfs, which is detached with the old root: an unmount for each would
+// cost more than the rest of the setup.
+type rootfsBuilder struct {
+	cfg                 *guestproto.Config
+	scratch             string // mount point of the scratch tmpfs
+	scratchCount        int    // names used in scratch
+	emptyFile, emptyDir string // sources of masks, read-only; "" until they are made
 }
 
-// thing is a new name in the shop.
-func (b *builder) thing() string {
-	b.things++
-	return filepath.Join(b.shop, strconv.Itoa(b.things))
+// nextScratch returns an unused path in the scratch tmpfs.
+func (b *rootfsBuilder) nextScratch() string {
+	b.scratchCount++
+	return filepath.Join(b.scratch, strconv.Itoa(b.scratchCount))
 }
 
-// place puts one mount in its place below root.
-func (b *builder) place(root string, m guestproto.Mount) error {
+// mountOne makes one entry of the rootfs.
+func (b *rootfsBuilder) mountOne(root string, m guestproto.Mount) error {
 	target := filepath.Join(root, m.Target)
-	err := b.placeAt(target, m)
+	err := b.mountAt(target, m)
 	if err != nil && m.Optional && errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -165,7 +169,7 @@ func (b *builder) place(root string, m guestproto.Mount) error {
 	return nil
 }
 
-func (b *builder) placeAt(target string, m guestproto.Mount) error {
+func (b *rootfsBuilder) mountAt(target string, m guestproto.Mount) error {
 	cfg := b.cfg
 	switch m.Kind {
 	case guestproto.MountDir:
@@ -177,21 +181,21 @@ func (b *builder) placeAt(target string, m guestproto.Mount) error {
 		return os.Symlink(m.Source, target)
 	case guestproto.MountFile:
 		return makeFile(target, m.Source, m.Mode)
-	case guestproto.MountCover:
-		return b.cover(target, m)
+	case guestproto.MountMask:
+		return b.mask(target, m)
 	case guestproto.MountBind:
-		return bind(target, m)
-	case guestproto.MountHold:
-		return hold(target, m)
+		return bindMount(target, m)
+	case guestproto.MountSelf:
+		return selfBindMount(target, m)
 	case guestproto.MountFD:
 		return moveMount(cfg.Descriptors[m.Source], target, m)
 	case guestproto.MountOverlay:
-		return b.overlay(target, m)
+		return b.mountOverlay(target, m)
 	case guestproto.MountTmpfs, guestproto.MountProc, guestproto.MountDevPTS, guestproto.MountMQueue:
 		if err := makeDir(target, m.Mode); err != nil {
 			return err
 		}
-		return mountNew(m, target, string(m.Kind), m.Data)
+		return mountFS(m, target, string(m.Kind), m.Data)
 	}
 	return fmt.Errorf("unknown kind %q: %w", m.Kind, fault.InvalidArgument)
 }
@@ -204,13 +208,13 @@ func makeDir(target string, mode uint32) error {
 		return err
 	}
 	err := os.Chmod(target, toFileMode(mode))
-	if errors.Is(err, unix.EROFS) { // it is there, in what is read-only, and is covered
+	if errors.Is(err, unix.EROFS) { // it exists in a read-only mount, and becomes a mount point
 		return nil
 	}
 	return err
 }
 
-// toFileMode turns the bits of chmod(2) into those of package os.
+// toFileMode converts a mode of chmod(2) to an os.FileMode.
 func toFileMode(mode uint32) os.FileMode {
 	m := os.FileMode(mode & 0o777)
 	if mode&unix.S_ISVTX != 0 {
@@ -229,7 +233,7 @@ func makeFile(target, content string, mode uint32) error {
 	return os.WriteFile(target, []byte(content), toFileMode(mode))
 }
 
-// mountFlags are the flags of a new mount.
+// mountFlags returns the flags for mount(2).
 func mountFlags(m guestproto.Mount) uintptr {
 	flags := uintptr(unix.MS_NOSUID)
 	if !m.Dev {
@@ -241,8 +245,8 @@ func mountFlags(m guestproto.Mount) uintptr {
 	return flags
 }
 
-// mountNew mounts a new file system.
-func mountNew(m guestproto.Mount, target, kind, data string) error {
+// mountFS mounts a new file system.
+func mountFS(m guestproto.Mount, target, kind, data string) error {
 	err := unix.Mount(kind, target, kind, mountFlags(m), data)
 	if err != nil || !m.ReadOnly {
 		return err
@@ -250,9 +254,9 @@ func mountNew(m guestproto.Mount, target, kind, data string) error {
 	return restrictMount(m, target, 0)
 }
 
-// restrictMount takes away what m does not allow. flag is unix.AT_RECURSIVE for
-// everything below, too. mount_setattr only adds, so flags that the host set
-// and locked stay.
+// restrictMount sets nosuid, nodev, noexec and read-only as m asks, by mount_setattr(2);
+// flag is unix.AT_RECURSIVE for all mounts below, too. Attributes are only added: those
+// that the host set and locked stay.
 func restrictMount(m guestproto.Mount, target string, flag uint) error {
 	attr := uint64(unix.MOUNT_ATTR_NOSUID)
 	if !m.Dev {
@@ -267,9 +271,9 @@ func restrictMount(m guestproto.Mount, target string, flag uint) error {
 	return unix.MountSetattr(unix.AT_FDCWD, target, flag|unix.AT_SYMLINK_NOFOLLOW, &unix.MountAttr{Attr_set: attr})
 }
 
-// bind binds a path of the host: recursively, since a user namespace may not
+// bindMount binds a path of the host: recursively, since a user namespace may not
 // uncover what other mounts cover.
-func bind(target string, m guestproto.Mount) error {
+func bindMount(target string, m guestproto.Mount) error {
 	if err := mountPoint(m.Source, target); err != nil {
 		return err
 	}
@@ -279,9 +283,10 @@ func bind(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// hold binds what is at target over itself. It must not be a symlink, which
-// would lead elsewhere.
-func hold(target string, m guestproto.Mount) error {
+// selfBindMount binds target on itself: a mount point can't be renamed or removed, its
+// content can still be changed unless m is read-only. A symlink is refused, since the
+// mount would be made where the symlink leads.
+func selfBindMount(target string, m guestproto.Mount) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, target, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
 		return err
@@ -292,7 +297,7 @@ func hold(target string, m guestproto.Mount) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return fmt.Errorf("it is a symlink: %w", fault.InvalidArgument)
+		return fmt.Errorf("%s is a symlink: %w", m.Target, fault.InvalidArgument)
 	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return err
@@ -300,22 +305,22 @@ func hold(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// cover hides what is at target, which may be in a tree that can't be written:
-// a file behind one that is made for it, a directory behind an empty one.
-func (b *builder) cover(target string, m guestproto.Mount) error {
+// mask hides what is at target, which may be in a read-only tree, behind a read-only
+// file with the content m.Source, or a directory behind an empty one.
+func (b *rootfsBuilder) mask(target string, m guestproto.Mount) error {
 	info, err := os.Stat(target)
 	if err != nil {
 		return err
 	}
 	m.ReadOnly = true
 	if info.IsDir() || m.Source == "" && m.Mode == 0 && !m.NoExec {
-		made, err := b.blank(info.IsDir())
+		made, err := b.emptyTarget(info.IsDir())
 		if err != nil {
 			return err
 		}
 		return unix.Mount(made, target, "", unix.MS_BIND, "")
 	}
-	made := b.thing()
+	made := b.nextScratch()
 	if err := makeFile(made, m.Source, m.Mode); err != nil {
 		return err
 	}
@@ -325,17 +330,17 @@ func (b *builder) cover(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, 0)
 }
 
-// blank returns a file or a directory with nothing in it, which is a mount that is
-// read-only: so is what is bound from it.
-func (b *builder) blank(dir bool) (string, error) {
-	is := &b.file
+// emptyTarget returns an empty file or directory for masks, made once. It is a read-only
+// mount itself, so binds of it are read-only without a further call.
+func (b *rootfsBuilder) emptyTarget(dir bool) (string, error) {
+	is := &b.emptyFile
 	if dir {
-		is = &b.none
+		is = &b.emptyDir
 	}
 	if *is != "" {
 		return *is, nil
 	}
-	made, err := b.thing(), error(nil)
+	made, err := b.nextScratch(), error(nil)
 	if dir {
 		err = os.Mkdir(made, 0o755)
 	} else {
@@ -351,7 +356,7 @@ func (b *builder) blank(dir bool) (string, error) {
 	return made, restrictMount(guestproto.Mount{ReadOnly: true}, made, 0)
 }
 
-// mountPoint makes target a directory or a file, as source is one.
+// mountPoint creates target as a directory or a file, like source.
 func mountPoint(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -373,7 +378,7 @@ func mountPoint(source, target string) error {
 	return f.Close()
 }
 
-// moveMount puts a detached mount, made by the host, in its place.
+// moveMount attaches a detached mount, which the host created, at target.
 func moveMount(fd int, target string, m guestproto.Mount) error {
 	if fd <= 0 {
 		return fmt.Errorf("no descriptor %q: %w", m.Source, fault.InvalidArgument)
@@ -387,27 +392,27 @@ func moveMount(fd int, target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// overlay stacks Upper on Lower. Layers that came as descriptors are first
-// given a place where the kernel can find them by name. The overlay holds them by
-// itself then.
-func (b *builder) overlay(target string, m guestproto.Mount) error {
+// mountOverlay mounts an overlayfs of Lower and Upper. Layers that came as descriptors of
+// detached mounts are attached in the scratch tmpfs first, because overlayfs takes paths;
+// the overlay keeps its own references to them.
+func (b *rootfsBuilder) mountOverlay(target string, m guestproto.Mount) error {
 	var lower []string
 	for _, l := range m.Lower {
 		name, isFD := strings.CutPrefix(l, "fd:")
 		if !isFD {
-			lower = append(lower, escape(l))
+			lower = append(lower, escapeOverlayPath(l))
 			continue
 		}
-		at := b.thing()
+		at := b.nextScratch()
 		if err := moveMount(b.cfg.Descriptors[name], at, guestproto.Mount{Source: name, ReadOnly: true}); err != nil {
 			return err
 		}
 		lower = append(lower, at)
 	}
 	if rest, isFD := strings.CutPrefix(m.Upper, "fd:"); isFD {
-		// Upper and Work are below one detached mount, as the kernel wants it.
+		// Upper and Work are below one detached mount, as overlayfs requires.
 		name, upper, _ := strings.Cut(rest, "/")
-		at := b.thing()
+		at := b.nextScratch()
 		if err := moveMount(b.cfg.Descriptors[name], at, guestproto.Mount{Source: name}); err != nil {
 			return err
 		}
@@ -416,22 +421,22 @@ func (b *builder) overlay(target string, m guestproto.Mount) error {
 	if err := makeDir(target, m.Mode); err != nil {
 		return err
 	}
-	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), escape(m.Upper), escape(m.Work))
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), escapeOverlayPath(m.Upper), escapeOverlayPath(m.Work))
 	if m.Data != "" {
 		data += "," + m.Data
 	}
-	return mountNew(m, target, "overlay", data)
+	return mountFS(m, target, "overlay", data)
 }
 
-// escape protects what overlay's options give a meaning to.
-func escape(path string) string {
+// escapeOverlayPath escapes the characters that are special in overlayfs options.
+func escapeOverlayPath(path string) string {
 	if !strings.ContainsAny(path, `\:,`) {
 		return path
 	}
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`).Replace(path)
 }
 
-// loopbackUp sets the flag that an administrator would with "ip link set lo up".
+// loopbackUp brings the loopback interface up, as "ip link set lo up" does.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
