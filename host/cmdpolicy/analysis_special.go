@@ -7,51 +7,51 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// special adds what a program runs that runs others in a way of its own, and
-// returns its own words.
-func (f *finding) special(name string, words []word, depth int) []word {
+// addSpecial adds the calls of a program that runs other programs in its own way, and
+// returns the program's own words.
+func (f *analysis) addSpecial(name string, words []word, depth int) []word {
 	switch name {
 	case "find":
-		return f.find(words, depth)
+		return f.addFind(words, depth)
 	case "fd", "fdfind":
-		return f.fd(words, depth)
+		return f.addFD(words, depth)
 	case "eval":
-		f.joined(words[1:], depth)
+		f.addJoined(words[1:], depth)
 		return words[:1]
 	case "trap":
-		f.trap(words[1:], depth)
+		f.addTrap(words[1:], depth)
 		return words[:1]
 	case "alias":
-		f.alias(words[1:], depth)
+		f.addAlias(words[1:], depth)
 		return words[:1]
 	case "watch":
-		return f.watch(words, depth)
+		return f.addWatch(words, depth)
 	case "parallel":
-		return f.parallel(words, depth)
+		return f.addParallel(words, depth)
 	}
 	return words
 }
 
-// shell adds the script of a sh -c.
-func (f *finding) shell(words []word, depth int) []word {
+// addShell adds the script of sh -c.
+func (f *analysis) addShell(words []word, depth int) []word {
 	at, _ := shellScript(words)
 	if at == 0 {
 		return words
 	}
 	before := len(f.calls)
-	f.nested(words[at], depth)
+	f.addNestedScript(words[at], depth)
 	rest := words[at+1:]
 	unknown := func(c call) bool { return !c.words[0].known }
 	if depth < 2 && slices.ContainsFunc(f.calls[before:], unknown) { // perhaps "$@": sh -c '"$@"' name program
 		for i := range min(len(rest), 2) {
-			f.call(rest[i:], depth+1)
+			f.addCall(rest[i:], depth+1)
 		}
 	}
 	return slices.Concat(words[:at], rest)
 }
 
-// shellScript finds the script among the words of a shell, 0 where there is none,
-// and whether the shell reads its standard input instead.
+// shellScript returns the index of the script in the words of a shell, or 0, and whether
+// the shell reads its standard input instead.
 func shellScript(words []word) (at int, stdin bool) {
 	command := false
 	i := 1
@@ -85,8 +85,9 @@ func shellScript(words []word) (at int, stdin bool) {
 	return i, false
 }
 
-// envRuns is runs for env, a wrapper but for -S, which makes several words of one.
-func envRuns(words []word) (own, rest []word, deeper int) {
+// splitEnvCall is splitInnerCall for env, a wrapper whose option -S splits one word into
+// several.
+func splitEnvCall(words []word) (own, rest []word, deeper int) {
 	for i := 1; i < len(words) && words[i].known; i++ {
 		t := words[i].text
 		if t == "--" || t == "" || t[0] != '-' && !isAssignment(t) {
@@ -94,14 +95,14 @@ func envRuns(words []word) (own, rest []word, deeper int) {
 		}
 		s, after, ok := splitString(t, words[i+1:])
 		if ok {
-			return words[:i], slices.Concat([]word{plain("env")}, splitWords(s), after), 1
+			return words[:i], slices.Concat([]word{literalWord("env")}, splitWords(s), after), 1
 		}
 		switch t {
 		case "-u", "-C", "-a", "--unset", "--chdir", "--argv0":
 			i++
 		}
 	}
-	rest, _ = wrappers["env"].inner(words[1:])
+	rest, _ = wrappers["env"].splitArgs(words[1:])
 	return words[:len(words)-len(rest)], rest, 0
 }
 
@@ -109,11 +110,11 @@ func envRuns(words []word) (own, rest []word, deeper int) {
 func splitString(t string, after []word) (s word, rest []word, ok bool) {
 	if v, has := strings.CutPrefix(t, "--split-string"); has {
 		if v, has = strings.CutPrefix(v, "="); has {
-			return plain(v), after, true
+			return literalWord(v), after, true
 		}
 	} else if i := strings.IndexByte(t, 'S'); t[0] == '-' && !strings.HasPrefix(t, "--") && i > 0 && !strings.ContainsAny(t[:i], "uCa") {
 		if i+1 < len(t) {
-			return plain(t[i+1:]), after, true
+			return literalWord(t[i+1:]), after, true
 		}
 	} else {
 		return word{}, nil, false
@@ -124,8 +125,7 @@ func splitString(t string, after []word) (s word, rest []word, ok bool) {
 	return after[0], after[1:], true
 }
 
-// splitWords splits at blanks outside quotes. Where quotes do not match, it
-// splits at every blank.
+// splitWords splits at blanks outside quotes, or at every blank if quotes do not match.
 func splitWords(s word) []word {
 	if !s.known {
 		return []word{s}
@@ -133,15 +133,15 @@ func splitWords(s word) []word {
 	var words []word
 	for w, err := range syntax.NewParser().WordsSeq(strings.NewReader(s.text)) {
 		if err != nil {
-			return plains(strings.Fields(s.text))
+			return literalWords(strings.Fields(s.text))
 		}
 		words = append(words, wordOf(w))
 	}
 	return words
 }
 
-// find adds what -exec and its like run.
-func (f *finding) find(words []word, depth int) (own []word) {
+// addFind adds the commands of -exec and similar actions.
+func (f *analysis) addFind(words []word, depth int) (own []word) {
 	for i := 0; i < len(words); i++ {
 		own = append(own, words[i])
 		switch words[i].text {
@@ -153,81 +153,81 @@ func (f *finding) find(words []word, depth int) (own []word) {
 		for end < len(words) && words[end].text != ";" && words[end].text != "+" {
 			end++
 		}
-		f.call(words[i+1:end], depth+1)
+		f.addCall(words[i+1:end], depth+1)
 		i = end
 	}
 	return own
 }
 
-// fd adds what -x and -X run.
-func (f *finding) fd(words []word, depth int) (own []word) {
+// addFD adds the command of -x or -X.
+func (f *analysis) addFD(words []word, depth int) (own []word) {
 	for i, w := range words {
 		switch w.text {
 		case "-x", "-X", "--exec", "--exec-batch":
-			f.call(words[i+1:], depth+1)
+			f.addCall(words[i+1:], depth+1)
 			return words[:i]
 		}
 	}
 	return words
 }
 
-// joined adds words that are put together to a script.
-func (f *finding) joined(words []word, depth int) {
+// addJoined adds words that are joined to a script.
+func (f *analysis) addJoined(words []word, depth int) {
 	var b strings.Builder
 	for _, w := range words {
-		b.WriteString(w.script())
+		b.WriteString(w.asScript())
 		b.WriteByte(' ')
 	}
 	if b.Len() > 0 {
-		f.script(b.String(), depth+1)
+		f.addScript(b.String(), depth+1)
 	}
 }
 
-// trap adds the script that it sets.
-func (f *finding) trap(args []word, depth int) {
+// addTrap adds the script of a trap.
+func (f *analysis) addTrap(args []word, depth int) {
 	if len(args) > 0 && args[0].text == "--" {
 		args = args[1:]
 	}
 	if len(args) > 1 && !strings.HasPrefix(args[0].text, "-") {
-		f.nested(args[0], depth)
+		f.addNestedScript(args[0], depth)
 	}
 }
 
-// alias adds what the names would stand for.
-func (f *finding) alias(args []word, depth int) {
+// addAlias adds the values of aliases as scripts.
+func (f *analysis) addAlias(args []word, depth int) {
 	for _, w := range args {
-		if _, value, ok := strings.Cut(w.script(), "="); ok {
-			f.script(value, depth+1)
+		if _, value, ok := strings.Cut(w.asScript(), "="); ok {
+			f.addScript(value, depth+1)
 		}
 	}
 }
 
-// watch runs a script, unless -x is given.
-func (f *finding) watch(words []word, depth int) (own []word) {
+// addWatch adds the script of watch, or its command with -x.
+func (f *analysis) addWatch(words []word, depth int) (own []word) {
 	w := wrapper{short: "nqs", long: "interval equexit shotsdir"}
-	rest, _ := w.inner(words[1:])
+	rest, _ := w.splitArgs(words[1:])
 	own = words[:len(words)-len(rest)]
 	if slices.ContainsFunc(own, func(o word) bool { return o.text == "-x" || o.text == "--exec" }) {
-		f.call(rest, depth+1)
+		f.addCall(rest, depth+1)
 	} else {
-		f.joined(rest, depth)
+		f.addJoined(rest, depth)
 	}
 	return own
 }
 
-// parallel runs a script per argument.
-func (f *finding) parallel(words []word, depth int) (own []word) {
+// addParallel adds the script that parallel runs for each argument.
+func (f *analysis) addParallel(words []word, depth int) (own []word) {
 	w := wrapper{
 		short: "aCdEIjlLnNPsSU",
 		long: "arg-file colsep delimiter jobs load max-args max-procs max-lines max-chars joblog results retries " +
 			"sshlogin tagstring timeout workdir tmpdir halt",
 	}
-	rest, _ := w.inner(words[1:])
+	rest, _ := w.splitArgs(words[1:])
 	own = words[:len(words)-len(rest)]
 	end := slices.IndexFunc(rest, func(r word) bool { return strings.HasPrefix(r.text, ":::") })
 	if end < 0 {
 		end = len(rest)
 	}
-	f.joined(rest[:end], depth)
+	f.addJoined(rest[:end], depth)
 	return slices.Concat(own, rest[end:])
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// syncPath brings a file or directory to stable storage.
+// syncPath calls fsync on a file or directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -17,7 +17,7 @@ func syncPath(path string) error {
 	return f.Sync()
 }
 
-// syncTree brings all files and directories of a tree to stable storage.
+// syncTree calls fsync on all files and directories of a tree.
 func syncTree(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -8,61 +8,59 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxDepth is how deep scripts may be nested in scripts.
+// maxDepth is the maximum depth of scripts within scripts.
 const maxDepth = 16
 
-// maxNesting is how many brackets and keywords that open something a script may
-// have open at once, to bound what its parser needs of the stack.
+// maxNesting is the number of brackets and keywords that a script may have open at once,
+// which bounds the stack of the parser.
 const maxNesting = 10000
 
-// A call is a program and its arguments, without those that are another call's
-// or a script.
+// A call is a program and its arguments, without those that are another call or a script.
 type call struct {
 	words  []word
 	script bool // it comes from a script
 }
 
-// A finding is what a command would run, as far as can be told. Building one
-// looks at no file.
-type finding struct {
+// An analysis lists the calls of a command as far as they are known before it runs.
+// Building it accesses no file.
+type analysis struct {
 	calls     []call
 	redirects []word
 	functions map[string]bool
-	level     int    // of scripts around the call that is being added
-	problem   string // why a script could not be read: TextUnparsed, TextNested or TextScriptTooLong
+	level     int    // depth of scripts around the call that is being added
+	problem   string // why a script could not be analysed: TextUnparsed, TextNested or TextScriptTooLong
 	where     string // in the script
 }
 
-// argv adds a command that no shell sees.
-func (f *finding) argv(argv []string) { f.call(plains(argv), 0) }
+// addArgv adds a command that no shell parses.
+func (f *analysis) addArgv(argv []string) { f.addCall(literalWords(argv), 0) }
 
-// script adds a script.
-func (f *finding) script(src string, depth int) {
+func (f *analysis) addScript(src string, depth int) {
 	f.level++
 	defer func() { f.level-- }()
 	switch {
 	case depth > maxDepth:
-		f.fail(TextNested, "")
+		f.setProblem(TextNested, "")
 		return
 	case len(src) > MaxScript:
-		f.fail(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
+		f.setProblem(TextScriptTooLong, fmt.Sprintf("%d bytes, at most %d", len(src), MaxScript))
 		return
-	case nesting(src) > maxNesting:
-		f.fail(TextNested, "")
+	case nestingDepth(src) > maxNesting:
+		f.setProblem(TextNested, "")
 		return
 	}
-	stmts, err := parse(src)
+	stmts, err := parseScript(src)
 	if err != nil {
-		f.fail(TextUnparsed, err.Error())
+		f.setProblem(TextUnparsed, err.Error())
 	}
 	for _, stmt := range stmts {
-		syntax.Walk(stmt, func(n syntax.Node) bool { f.node(n, depth); return true })
+		syntax.Walk(stmt, func(n syntax.Node) bool { f.addNode(n, depth); return true })
 	}
 }
 
-// parse returns the statements of a script, up to the first that is none. A
-// panic of the parser is an error: what it reads was written by others.
-func parse(src string) (stmts []*syntax.Stmt, err error) {
+// parseScript returns the statements of a script up to the first syntax error. A panic of
+// the parser is an error, because the script is untrusted.
+func parseScript(src string) (stmts []*syntax.Stmt, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("parser: %v", p)
@@ -70,7 +68,7 @@ func parse(src string) (stmts []*syntax.Stmt, err error) {
 	}()
 	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
 	for stmt, stmtErr := range parser.StmtsSeq(strings.NewReader(src)) {
-		if stmtErr != nil && err == nil { // the sequence must be read to its end all the same
+		if stmtErr != nil && err == nil { // the sequence must still be read to its end
 			err = stmtErr
 		}
 		if stmt != nil && err == nil {
@@ -80,18 +78,18 @@ func parse(src string) (stmts []*syntax.Stmt, err error) {
 	return stmts, err
 }
 
-// fail remembers the first problem.
-func (f *finding) fail(problem, where string) {
+// setProblem records the first problem.
+func (f *analysis) setProblem(problem, where string) {
 	if f.problem == "" {
 		f.problem, f.where = problem, where
 	}
 }
 
-func (f *finding) node(n syntax.Node, depth int) {
+func (f *analysis) addNode(n syntax.Node, depth int) {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		if words := callWords(n); len(words) > 0 {
-			f.call(words, depth)
+			f.addCall(words, depth)
 		}
 	case *syntax.FuncDecl:
 		if f.functions == nil {
@@ -101,23 +99,23 @@ func (f *finding) node(n syntax.Node, depth int) {
 			f.functions[n.Name.Value] = true
 		}
 	case *syntax.Redirect:
-		f.redirect(n)
+		f.addRedirect(n)
 	case *syntax.Stmt:
-		f.stdin(n, depth)
+		f.addHereDoc(n, depth)
 	}
 }
 
 func callWords(c *syntax.CallExpr) []word {
 	var words []word
 	for _, a := range c.Args {
-		words = append(words, fields(a)...)
+		words = append(words, expandWord(a)...)
 	}
 	return words
 }
 
-// redirect adds a redirection to or from a file. Here-documents are data, and
-// what is substituted in them is walked over anyway.
-func (f *finding) redirect(r *syntax.Redirect) {
+// addRedirect adds a redirection to or from a file. Here-documents are data; substitutions
+// in them are visited as nodes.
+func (f *analysis) addRedirect(r *syntax.Redirect) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
 		return
@@ -125,20 +123,20 @@ func (f *finding) redirect(r *syntax.Redirect) {
 	if r.Word == nil {
 		return
 	}
-	for _, w := range fields(r.Word) {
+	for _, w := range expandWord(r.Word) {
 		if w.text != "-" && strings.Trim(w.text, "0123456789") != "" {
 			f.redirects = append(f.redirects, w)
 		}
 	}
 }
 
-// stdin adds the here-document that a shell is to run.
-func (f *finding) stdin(s *syntax.Stmt, depth int) {
+// addHereDoc adds the here-document that a shell reads as its script.
+func (f *analysis) addHereDoc(s *syntax.Stmt, depth int) {
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(s.Redirs) == 0 {
 		return
 	}
-	if !readsScript(innermost(callWords(c))) {
+	if !readsScript(innermostCall(callWords(c))) {
 		return
 	}
 	for _, r := range s.Redirs {
@@ -149,11 +147,11 @@ func (f *finding) stdin(s *syntax.Stmt, depth int) {
 		if doc == nil {
 			continue
 		}
-		f.nested(wordOf(doc), depth)
+		f.addNestedScript(wordOf(doc), depth)
 	}
 }
 
-// readsScript reports whether a call runs what its standard input says.
+// readsScript reports whether a call runs its standard input as a script.
 func readsScript(words []word) bool {
 	if len(words) == 0 {
 		return false
@@ -171,8 +169,8 @@ func readsScript(words []word) bool {
 	return false
 }
 
-// innermost returns the call that wrappers run in the end.
-func innermost(words []word) []word {
+// innermostCall returns the call that a chain of wrappers runs.
+func innermostCall(words []word) []word {
 	for range maxDepth {
 		if len(words) == 0 || !words[0].known {
 			return nil
@@ -181,9 +179,9 @@ func innermost(words []word) []word {
 		w, ok := wrappers[name]
 		switch {
 		case name == "env":
-			_, words, _ = envRuns(words)
+			_, words, _ = splitEnvCall(words)
 		case ok && len(words) > 1 && !shells[name]:
-			words, _ = w.inner(words[1:])
+			words, _ = w.splitArgs(words[1:])
 		default:
 			return words
 		}
@@ -191,9 +189,9 @@ func innermost(words []word) []word {
 	return nil
 }
 
-// nesting is at least the number of things that are open at once in src, but
-// counts what is in quotes as well.
-func nesting(src string) int {
+// nestingDepth returns an upper bound of the nesting depth of src; it also counts brackets
+// in quotes.
+func nestingDepth(src string) int {
 	open, most := 0, 0
 	for i := 0; i < len(src); i++ {
 		switch src[i] {

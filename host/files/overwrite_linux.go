@@ -10,9 +10,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// overwrite copies the temporary file into the same inode. Space is reserved
-// first, so that a full disk shows before anything is changed.
-func (w *writer) overwrite(ctx context.Context) error {
+// overwrite copies the temporary file into the existing inode. It reserves the space first,
+// so that a full disk fails before the file changes.
+func (w *fileWriter) overwrite(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
 	if err != nil {
 		return err
@@ -22,24 +22,24 @@ func (w *writer) overwrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if old < 0 && w.was.Mode == 0 {
-		return w.install(-1)
+	if old < 0 && w.old.Mode == 0 {
+		return w.installTemp(-1)
 	}
 	if old >= 0 {
 		closeFD(old)
 	}
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(w.place.fd, w.place.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return unix.Openat(w.dest.dirfd, w.dest.base, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
-		return notRegular(err)
+		return nonRegularError(err)
 	}
 	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if st.Ino != w.was.Ino || st.Dev != w.was.Dev {
+	if st.Ino != w.old.Ino || st.Dev != w.old.Dev {
 		return fmt.Errorf("%w: the file was replaced", fault.Conflict)
 	}
 	if w.size > 0 {
@@ -48,12 +48,12 @@ func (w *writer) overwrite(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.commit.do(func() error { return w.refill(context.WithoutCancel(ctx), fd) })
+	return w.commit.run(func() error { return w.overwriteContent(context.WithoutCancel(ctx), fd) })
 }
 
-// refill gives an open file the content of the temporary one. Its context does not
-// end: half of a file is of no use.
-func (w *writer) refill(ctx context.Context, fd int) error {
+// overwriteContent copies the temporary file into an open file. It ignores cancellation,
+// which would leave the file half written.
+func (w *fileWriter) overwriteContent(ctx context.Context, fd int) error {
 	buf := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(buf)
 	if err := copyRange(ctx, w.fd, fd, 0, w.size, *buf); err != nil {
@@ -62,8 +62,8 @@ func (w *writer) refill(ctx context.Context, fd int) error {
 	if err := unix.Ftruncate(fd, w.size); err != nil {
 		return err
 	}
-	if w.opts.SetMode || w.was.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
-		if err := unix.Fchmod(fd, w.newMode(&w.was)); err != nil {
+	if w.opts.SetMode || w.old.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
+		if err := unix.Fchmod(fd, w.newMode(&w.old)); err != nil {
 			return err
 		}
 	}

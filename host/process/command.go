@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// checkCommand refuses what is wrong whatever the host looks like.
+// checkCommand checks a command without access to the host.
 func checkCommand(cmd *driver.Command) error {
 	bad := func(what string) error {
 		return fmt.Errorf("process: command: %w: %s", fault.InvalidArgument, what)
@@ -26,11 +26,11 @@ func checkCommand(cmd *driver.Command) error {
 	case len(cmd.Argv) > 0 && cmd.Argv[0] == "":
 		return bad("argv has no program")
 	case cmd.Interactive && cmd.Stdin != nil:
-		return bad("interactive has its input from Write, so stdin must be nil")
+		return bad("an interactive command gets its input from Write, so stdin must be nil")
 	case cmd.Timeout < 0 || cmd.Grace < 0 || cmd.MaxOutput < 0:
 		return bad("timeout, grace and maxOutput must not be negative")
 	case cmd.Dir != "" && !driver.ValidName(cmd.Dir):
-		return bad(fmt.Sprintf("dir %q is no name: want a slash path relative to the workspace", cmd.Dir))
+		return bad(fmt.Sprintf("dir %q is not valid: want a slash path relative to the workspace", cmd.Dir))
 	case cmd.TTY != nil && !validSize(*cmd.TTY):
 		return bad(fmt.Sprintf("terminal size %dx%d: rows and columns are 1 to 65535", cmd.TTY.Rows, cmd.TTY.Cols))
 	case strings.IndexByte(cmd.Script, 0) >= 0:
@@ -48,8 +48,8 @@ func validSize(s driver.Size) bool {
 	return s.Rows > 0 && s.Rows <= 65535 && s.Cols > 0 && s.Cols <= 65535
 }
 
-// plan decides everything about a child but its descriptors.
-func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, error) {
+// buildSpec sets all of a child's spec except its descriptors.
+func (m *Manager) buildSpec(cmd *driver.Command, id string) (*Spec, time.Duration, error) {
 	if err := checkCommand(cmd); err != nil {
 		return nil, 0, err
 	}
@@ -57,7 +57,7 @@ func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
-	env, path, err := m.environ(cmd, id, dir)
+	env, path, err := m.buildEnv(cmd, id, dir)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -70,21 +70,21 @@ func (m *Manager) plan(cmd *driver.Command, id string) (*Spec, time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
-	wall, err := m.limit(spec, cmd)
+	wall, err := m.applyLimits(spec, cmd)
 	if err != nil {
 		return nil, 0, err
 	}
-	return spec, wall, m.wrap(spec)
+	return spec, wall, m.applyWrapper(spec)
 }
 
 func (m *Manager) workDir(name string) (string, error) {
 	if name == "" || name == "." {
-		return m.opts.Root, nil // judged by New, and again by the kernel
+		return m.opts.Root, nil // checked by New, and by chdir in the child
 	}
 	dir := filepath.Join(m.opts.Root, filepath.FromSlash(name))
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", fmt.Errorf("process: directory %s: %w: %w", name, codeOf(err), syscallErr(err))
+		return "", fmt.Errorf("process: directory %s: %w: %w", name, errorCode(err), syscallErr(err))
 	}
 	if !info.IsDir() {
 		return "", fmt.Errorf("process: directory %s: %w: not a directory", name, fault.InvalidArgument)
@@ -92,8 +92,8 @@ func (m *Manager) workDir(name string) (string, error) {
 	return dir, nil
 }
 
-// syscallErr is the errno below a path error: the path of the host is nobody's
-// business.
+// syscallErr returns the errno of a path error without the path, because paths of the host
+// are not shown to the workspace.
 func syscallErr(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -102,40 +102,40 @@ func syscallErr(err error) error {
 	return err
 }
 
-// scriptShell finds bash, or sh where there is none.
+// scriptShell finds bash, or else sh.
 func scriptShell(script string) (string, []string, error) {
 	for _, shell := range []string{"bash", "sh"} {
 		if path, err := lookPath(shell, "/", DefaultPath); err == nil {
 			return path, []string{shell, "-c", script}, nil
 		}
 	}
-	return "", nil, fmt.Errorf("process: script: %w: there is neither bash nor sh in %s", fault.NotFound, DefaultPath)
+	return "", nil, fmt.Errorf("process: script: %w: neither bash nor sh is in %s", fault.NotFound, DefaultPath)
 }
 
-// lookPath finds a program as exec does: a name with a slash is taken from dir,
-// any other is searched in path, whose relative entries are passed over.
+// lookPath finds a program as execvp does: a name with a slash is relative to dir, any
+// other is searched in path, whose relative entries are ignored.
 func lookPath(program, dir, path string) (string, error) {
 	if strings.Contains(program, "/") {
 		full := program
 		if !filepath.IsAbs(full) {
 			full = filepath.Join(dir, program)
 		}
-		if err := runnable(full); err != nil {
+		if err := checkExecutable(full); err != nil {
 			return "", fmt.Errorf("process: program %q: %w", program, err)
 		}
 		return full, nil
 	}
-	var other error // why one that is there is none
+	var other error // why a file of that name is not executable
 	for d := range strings.SplitSeq(path, string(filepath.ListSeparator)) {
 		if !filepath.IsAbs(d) {
 			continue
 		}
 		full := d + "/" + program
-		err := runnable(full)
+		err := checkExecutable(full)
 		if err == nil {
 			return full, nil
 		}
-		if !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory that can't be searched has none
+		if !errors.Is(err, fault.NotFound) && !errors.Is(err, syscall.EACCES) { // a directory without search permission is skipped
 			other = err
 		}
 	}
@@ -145,15 +145,15 @@ func lookPath(program, dir, path string) (string, error) {
 	return "", fmt.Errorf("process: program %q: %w", program, other)
 }
 
-// runnable asks what exec would answer, without starting anything. The kernel is
-// asked again when it starts, with the credentials of the child.
-func runnable(path string) error {
+// checkExecutable checks what execve would refuse, to report it before a child is started.
+// The kernel checks again with the credentials of the child.
+func checkExecutable(path string) error {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
 		if errors.Is(err, syscall.ENOTDIR) {
 			return fmt.Errorf("%w: %w", fault.NotFound, err)
 		}
-		return fmt.Errorf("%w: %w", codeOf(err), err)
+		return fmt.Errorf("%w: %w", errorCode(err), err)
 	}
 	switch {
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
@@ -166,7 +166,7 @@ func runnable(path string) error {
 	return nil
 }
 
-func (m *Manager) wrap(spec *Spec) error {
+func (m *Manager) applyWrapper(spec *Spec) error {
 	if m.opts.Wrapper == nil {
 		return nil
 	}
