@@ -71,7 +71,7 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if err != nil {
 		return nil, err
 	}
-	if err := found(only, d); err != nil {
+	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
 	}
 	// What goes, goes from the bottom up: a directory can only go when it is empty.
@@ -84,14 +84,14 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	}
 	for _, c := range slices.Backward(d.Changes) {
 		if c.Kind == Removed && !stays[c.Path] {
-			if err := m.path(ctx, c.Path); err != nil {
+			if err := m.mergePath(ctx, c.Path); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, c := range d.Changes {
 		if c.Kind != Removed {
-			if err := m.path(ctx, c.Path); err != nil {
+			if err := m.mergePath(ctx, c.Path); err != nil {
 				return nil, err
 			}
 		}
@@ -99,6 +99,12 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	slices.Sort(m.out.Applied)
 	m.out.Applied = slices.Compact(m.out.Applied)
 	return m.out, nil
+}
+
+// ApplyTo returns what ours, the tree that was merged into, becomes by the merge, and
+// the paths at which it changes.
+func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
+	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
 }
 
 // cleanHunks makes the paths of hunks the names that they are of.
@@ -115,7 +121,7 @@ func (m *merger) cleanHunks() error {
 	return nil
 }
 
-func found(only []string, d *Comparison) error {
+func checkPathsChanged(only []string, d *Comparison) error {
 	for _, p := range only {
 		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
 			return fmt.Errorf("snapshot: apply %s: %w: nothing changed there", p, fault.NotFound)
@@ -130,8 +136,8 @@ type merger struct {
 	out                *Merged
 }
 
-// at describes what is at a path; nil is nothing.
-func at(ctx context.Context, t Tree, name string) (*Node, error) {
+// nodeAt describes what is at a path; nil is nothing.
+func nodeAt(ctx context.Context, t Tree, name string) (*Node, error) {
 	dir, n, err := Lookup(ctx, t, name)
 	if fault.Of(err) == fault.NotFound {
 		return nil, nil
@@ -146,8 +152,8 @@ func at(ctx context.Context, t Tree, name string) (*Node, error) {
 	return n, err
 }
 
-// equal compares two nodes, without times.
-func equal(a, b *Node) bool {
+// equalNodes compares two nodes, without times.
+func equalNodes(a, b *Node) bool {
 	switch {
 	case a == nil || b == nil:
 		return a == b
@@ -163,46 +169,46 @@ func isType(t driver.FileType, nodes ...*Node) bool {
 	return !slices.ContainsFunc(nodes, func(n *Node) bool { return n == nil || n.Type != t })
 }
 
-// path merges one path.
-func (m *merger) path(ctx context.Context, name string) error {
-	b, err := at(ctx, m.base, name)
+// mergePath merges one path.
+func (m *merger) mergePath(ctx context.Context, name string) error {
+	b, err := nodeAt(ctx, m.base, name)
 	if err != nil {
 		return err
 	}
-	o, err := at(ctx, m.ours, name)
+	o, err := nodeAt(ctx, m.ours, name)
 	if err != nil {
 		return err
 	}
-	t, err := at(ctx, m.theirs, name)
+	t, err := nodeAt(ctx, m.theirs, name)
 	if err != nil {
 		return err
 	}
 	chosen, some := m.opts.Hunks[name]
 	switch {
 	case some:
-		return m.hunks(ctx, name, b, o, t, chosen)
-	case equal(o, t):
+		return m.mergeHunks(ctx, name, b, o, t, chosen)
+	case equalNodes(o, t):
 		m.out.Same = append(m.out.Same, name)
 		return nil
 	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
-		return m.directory(ctx, name, t)
-	case equal(o, b):
-		return m.take(ctx, name, t, fromTree(m.theirs, name))
+		return m.mergeDirectory(ctx, name, t)
+	case equalNodes(o, b):
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	case isType(driver.TypeDir, o, t):
-		m.mode(name, b, o, t)
+		m.mergeMode(name, b, o, t)
 		return nil
 	case isType(driver.TypeFile, b, o, t):
-		theirs, err := m.read(ctx, m.theirs, name, t)
+		theirs, err := m.readText(ctx, m.theirs, name, t)
 		if err != nil {
 			return err
 		}
-		return m.text(ctx, name, b, o, t, theirs)
+		return m.mergeText(ctx, name, b, o, t, theirs)
 	}
-	m.conflict(name, why(b, o, t), nil)
+	m.addConflict(name, conflictReason(b, o, t), nil)
 	return nil
 }
 
-func why(b, o, t *Node) string {
+func conflictReason(b, o, t *Node) string {
 	switch {
 	case o == nil:
 		return "it is gone here, and changed there"
@@ -214,13 +220,13 @@ func why(b, o, t *Node) string {
 	return "it was changed on both sides, and is no text that can be merged"
 }
 
-func (m *merger) conflict(name, reason string, text []TextConflict) {
+func (m *merger) addConflict(name, reason string, text []TextConflict) {
 	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Reason: reason, Text: text})
 }
 
-// directory replaces or removes a directory, whose own files have had their turn.
-func (m *merger) directory(ctx context.Context, name string, t *Node) error {
-	dir, _, err := openDir(ctx, newEdited(m.ours, m.out.patches), name)
+// mergeDirectory replaces or removes a directory, whose own files have had their turn.
+func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
+	dir, _, err := openDir(ctx, newPatchedTree(m.ours, m.out.patches), name)
 	if err != nil {
 		return err
 	}
@@ -230,24 +236,24 @@ func (m *merger) directory(ctx context.Context, name string, t *Node) error {
 		return err
 	}
 	if len(nodes) == 0 {
-		return m.take(ctx, name, t, fromTree(m.theirs, name))
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	}
 	if t == nil {
 		m.out.Same = append(m.out.Same, name) // it stays for what others have in it
 		return nil
 	}
-	m.conflict(name, "it is a directory here that has more in it", nil)
+	m.addConflict(name, "it is a directory here that has more in it", nil)
 	return nil
 }
 
-// take makes a path what it is in theirs.
-func (m *merger) take(ctx context.Context, name string, t *Node, open opener) error {
+// takeTheirs makes a path what it is in theirs.
+func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open opener) error {
 	p := patch{open: open}
 	if t != nil {
 		n := *t
 		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
 		p.node = &n
-		if err := m.above(ctx, name); err != nil {
+		if err := m.addParents(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -256,13 +262,13 @@ func (m *merger) take(ctx context.Context, name string, t *Node, open opener) er
 	return nil
 }
 
-// above makes the directories that lead to a path and are not in ours.
-func (m *merger) above(ctx context.Context, name string) error {
+// addParents makes the directories that lead to a path and are not in ours.
+func (m *merger) addParents(ctx context.Context, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if p, ok := m.out.patches[dir]; ok && p.node != nil {
 			continue
 		}
-		o, err := at(ctx, m.ours, dir)
+		o, err := nodeAt(ctx, m.ours, dir)
 		if err != nil {
 			return err
 		}
@@ -272,7 +278,7 @@ func (m *merger) above(ctx context.Context, name string) error {
 		if o != nil && o.Type != driver.TypeDir {
 			return nil // its own change has made it a directory, or is a conflict
 		}
-		t, err := at(ctx, m.theirs, dir)
+		t, err := nodeAt(ctx, m.theirs, dir)
 		if err != nil {
 			return err
 		}
@@ -285,8 +291,8 @@ func (m *merger) above(ctx context.Context, name string) error {
 	return nil
 }
 
-// mode merges the modes of two directories or files of equal content.
-func (m *merger) mode(name string, b, o, t *Node) {
+// mergeMode merges the modes of two directories or files of equal content.
+func (m *merger) mergeMode(name string, b, o, t *Node) {
 	if b != nil && o.Mode == b.Mode {
 		n := *o
 		n.Mode, n.stat = t.Mode, nil
@@ -294,11 +300,11 @@ func (m *merger) mode(name string, b, o, t *Node) {
 		m.out.Applied = append(m.out.Applied, name)
 		return
 	}
-	m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+	m.addConflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
 }
 
-// read returns a file as text, or nil if it is none that can be merged.
-func (m *merger) read(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
+// readText returns a file as text, or nil if it is none that can be merged.
+func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
 	if n.Size > m.opts.MaxText {
 		return nil, nil
 	}
@@ -312,16 +318,16 @@ func (m *merger) read(ctx context.Context, t Tree, name string, n *Node) ([]byte
 	return data, nil
 }
 
-// hunks merges some of the changes of a file.
-func (m *merger) hunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
+// mergeHunks merges some of the changes of a file.
+func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
 	if !isType(driver.TypeFile, b, o, t) {
 		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is not a file on all sides", name, fault.InvalidArgument)
 	}
-	base, err := m.read(ctx, m.base, name, b)
+	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
 		return err
 	}
-	theirs, err := m.read(ctx, m.theirs, name, t)
+	theirs, err := m.readText(ctx, m.theirs, name, t)
 	if err != nil {
 		return err
 	}
@@ -336,49 +342,49 @@ func (m *merger) hunks(ctx context.Context, name string, b, o, t *Node, chosen [
 	}
 	n := *t
 	n.Mode, n.Content = b.Mode, sum(picked) // the mode is no part of any hunk
-	return m.text(ctx, name, b, o, &n, picked)
+	return m.mergeText(ctx, name, b, o, &n, picked)
 }
 
-// text merges three files, of which theirs is given.
-func (m *merger) text(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
+// mergeText merges three files, of which theirs is given.
+func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
 	mode := o.Mode
 	switch {
 	case o.Mode == b.Mode:
 		mode = t.Mode
 	case t.Mode != b.Mode && t.Mode != o.Mode:
-		m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+		m.addConflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
 		return nil
 	}
 	n := *o
 	n.Mode, n.stat, n.ModTime = mode, nil, time.Now()
 	if o.Content == t.Content || t.Content == b.Content {
-		return m.take(ctx, name, &n, fromTree(m.ours, name))
+		return m.takeTheirs(ctx, name, &n, fromTree(m.ours, name))
 	}
-	base, err := m.read(ctx, m.base, name, b)
+	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
 		return err
 	}
-	ours, err := m.read(ctx, m.ours, name, o)
+	ours, err := m.readText(ctx, m.ours, name, o)
 	if err != nil {
 		return err
 	}
 	if base == nil || ours == nil || theirs == nil {
 		if o.Content == b.Content {
 			n.Content, n.Size, n.List = t.Content, t.Size, t.List
-			return m.take(ctx, name, &n, fromTree(m.theirs, name))
+			return m.takeTheirs(ctx, name, &n, fromTree(m.theirs, name))
 		}
-		m.conflict(name, why(b, o, t), nil)
+		m.addConflict(name, conflictReason(b, o, t), nil)
 		return nil
 	}
 	merged, conflicts := MergeText(base, ours, theirs, m.opts.Markers)
 	if len(conflicts) > 0 {
-		m.conflict(name, "both sides changed the same lines", conflicts)
+		m.addConflict(name, "both sides changed the same lines", conflicts)
 		if !m.opts.Markers {
 			return nil
 		}
 	}
 	n.Content, n.Size, n.List = sum(merged), int64(len(merged)), ID{}
-	return m.take(ctx, name, &n, inMemory(merged))
+	return m.takeTheirs(ctx, name, &n, inMemory(merged))
 }
 
 // ApplyOptions are the options of Apply.
@@ -429,9 +435,9 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 		return res, nil
 	}
 	paths := slices.Sorted(maps.Keys(m.patches))
-	next := newEdited(ours, m.patches)
+	next := newPatchedTree(ours, m.patches)
 	if opts.Undo != nil {
-		if res.Undo, err = keepUndo(ctx, opts, ours, next, paths); err != nil {
+		if res.Undo, err = saveUndo(ctx, opts, ours, next, paths); err != nil {
 			return nil, err
 		}
 	}
@@ -442,8 +448,8 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	return res, nil
 }
 
-// keepUndo remembers what is at paths, before they become what they are in next.
-func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
+// saveUndo remembers what is at paths, before they become what they are in next.
+func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
 	after, err := Digest(ctx, Subset(next, paths))
 	if err != nil {
 		return "", err
@@ -486,7 +492,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
-	paths := m.paths()
+	paths := m.pathStrings()
 	now, err := Digest(ctx, Subset(HostDir(dir, nil), paths))
 	if err != nil {
 		return nil, err

@@ -15,30 +15,30 @@ import (
 // maxBinary is how many bytes a file may have to be in a patch as it is.
 const maxBinary = 32 << 20
 
-// binary fills the patch of a file that is not compared as text. One that is too
+// fillBinaryPatch fills the patch of a file that is not compared as text. One that is too
 // large has none.
-func (d *comparing) binary(ctx context.Context, c *FileChange) error {
-	if !d.opts.Binary || size(c.Old) > maxBinary || size(c.New) > maxBinary {
+func (d *treeDiff) fillBinaryPatch(ctx context.Context, c *FileChange) error {
+	if !d.opts.Binary || sideSize(c.Old) > maxBinary || sideSize(c.New) > maxBinary {
 		return nil
 	}
-	old, err := d.bytes(ctx, d.a, c.Path, c.Old)
+	old, err := d.readSide(ctx, d.a, c.Path, c.Old)
 	if err != nil {
 		return err
 	}
-	now, err := d.bytes(ctx, d.b, c.Path, c.New)
+	now, err := d.readSide(ctx, d.b, c.Path, c.New)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "index %s..%s\nGIT binary patch\n", gitName(c.Old, old), gitName(c.New, now))
-	literal(&b, now) // forth, and then back
-	literal(&b, old)
+	writeBinaryLiteral(&b, now) // forth, and then back
+	writeBinaryLiteral(&b, old)
 	c.Patch = b.String()
 	return nil
 }
 
-// bytes reads a side as it is.
-func (d *comparing) bytes(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
+// readSide reads a side as it is.
+func (d *treeDiff) readSide(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
 	switch {
 	case s == nil:
 		return nil, nil
@@ -59,9 +59,9 @@ func gitName(s *Side, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// literal writes a content as git does: deflated, in lines of at most 52 bytes,
+// writeBinaryLiteral writes a content as git does: deflated, in lines of at most 52 bytes,
 // each with a letter for how many there are, in base 85.
-func literal(b *strings.Builder, data []byte) {
+func writeBinaryLiteral(b *strings.Builder, data []byte) {
 	var deflated bytes.Buffer
 	w := zlib.NewWriter(&deflated)
 	w.Write(data) //nolint:errcheck // to memory

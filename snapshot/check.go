@@ -32,7 +32,7 @@ type Flaw struct {
 // and, for every snapshot, that all that it needs is there. Reasons why it could
 // not look are the error; what it found is the report.
 func (s *Store) Check(ctx context.Context) (*Report, error) {
-	unlock, err := s.share(ctx)
+	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Store) Check(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refreshIndex(ctx); err != nil {
 		return r, err
 	}
 	return r, s.checkSnapshots(ctx, r, good)
@@ -62,7 +62,7 @@ func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) 
 			err = s.checkHead(ctx, e.ID)
 		}
 		if err != nil {
-			if err := r.note("pack "+e.ID, "", err); err != nil {
+			if err := r.addProblem("pack "+e.ID, "", err); err != nil {
 				return nil, err
 			}
 			continue
@@ -77,7 +77,7 @@ func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) 
 func (s *Store) checkHead(ctx context.Context, pack string) error {
 	head, err := s.be.ReadRange(ctx, kindPacks+"/"+pack, 0, int64(len(packMagic)))
 	if err == nil && string(head) != packMagic {
-		err = corrupt("pack %s: it does not begin as a pack", pack)
+		err = corruptError("pack %s: it does not begin as a pack", pack)
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 	for i, b := range f.blocks {
 		plain, err := readBlock(ctx, s.be, pack, b)
 		if err != nil {
-			if err := r.note("pack "+pack, "", err); err != nil {
+			if err := r.addProblem("pack "+pack, "", err); err != nil {
 				return err
 			}
 		}
@@ -107,8 +107,8 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 	return nil
 }
 
-// note adds a problem, unless the error is no property of the store.
-func (r *Report) note(what, snapshot string, err error) error {
+// addProblem adds a problem, unless the error is no property of the store.
+func (r *Report) addProblem(what, snapshot string, err error) error {
 	code := fault.Of(err)
 	if fault.CauseOf(err) != fault.CauseCorrupt && code != fault.NotFound {
 		return err
@@ -125,13 +125,13 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 	}
 	needed := map[ID]bool{}
 	for _, e := range entries {
-		m, err := s.read(ctx, e)
+		m, err := s.readManifest(ctx, e)
 		if fault.Of(err) == fault.NotFound {
 			continue
 		}
 		r.Snapshots++
 		if err == nil {
-			g := &collection{s: s, live: map[ID]bool{}}
+			g := &gcRun{s: s, live: map[ID]bool{}}
 			err = g.markTree(ctx, m.Root)
 			for id := range g.live {
 				needed[id] = true
@@ -141,7 +141,7 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 			}
 		}
 		if err != nil {
-			if err := r.note("snapshot "+e.ID, e.ID, err); err != nil {
+			if err := r.addProblem("snapshot "+e.ID, e.ID, err); err != nil {
 				return err
 			}
 		}
@@ -154,8 +154,8 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 	return nil
 }
 
-// inOrder sorts objects by where they are, so that each block is read once.
-func (s *Store) inOrder(ids []ID) []ID {
+// sortByLocation sorts objects by where they are, so that each block is read once.
+func (s *Store) sortByLocation(ids []ID) []ID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	slices.SortFunc(ids, func(a, b ID) int {

@@ -138,7 +138,7 @@ type Side struct {
 // Diff compares two trees. Times do not count. Directories and files that have
 // digests are compared by them, so that what is equal costs nothing.
 func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error) {
-	d := &comparing{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
+	d := &treeDiff{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -166,36 +166,36 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 		return nil, err
 	}
 	defer to.Close()
-	if err := d.dirs(ctx, from, to, ""); err != nil {
+	if err := d.compareDirs(ctx, from, to, ""); err != nil {
 		return nil, err
 	}
 	if !d.opts.NoRenames {
-		d.renames()
+		d.detectRenames()
 	}
-	if err := d.texts(ctx); err != nil {
+	if err := d.diffTexts(ctx); err != nil {
 		return nil, err
 	}
-	d.sum()
+	d.countStats()
 	return d.out, nil
 }
 
-type comparing struct {
+type treeDiff struct {
 	a, b Tree
 	opts DiffOptions
 	only *pathSet
 	out  *Comparison
 }
 
-func sideOf(n *Node) *Side {
+func sideFromNode(n *Node) *Side {
 	info := n.Info("")
 	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
 }
 
-func (d *comparing) wants(name string, dir bool) bool {
-	return d.only.has(name) || dir && d.only.leads(name)
+func (d *treeDiff) isSelected(name string, dir bool) bool {
+	return d.only.contains(name) || dir && d.only.hasBelow(name)
 }
 
-func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {
+func (d *treeDiff) compareDirs(ctx context.Context, a, b Directory, at string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: diff: %w", err)
 	}
@@ -221,22 +221,22 @@ func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {
 		if n != nil {
 			now = now[1:]
 		}
-		if err := d.entry(ctx, a, b, o, n, at); err != nil {
+		if err := d.compareEntry(ctx, a, b, o, n, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entry compares what is under one name; either may be nil.
-func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
+// compareEntry compares what is under one name; either may be nil.
+func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
 	one := o
 	if one == nil {
 		one = n
 	}
 	name := at + one.Name
 	isDir := o != nil && o.Type == driver.TypeDir || n != nil && n.Type == driver.TypeDir
-	if !d.wants(name, isDir) {
+	if !d.isSelected(name, isDir) {
 		return nil
 	}
 	same := o != nil && n != nil && o.Type == n.Type
@@ -257,20 +257,20 @@ func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at st
 	return nil
 }
 
-func (d *comparing) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
-	if o.Mode != n.Mode && d.wants(name, false) {
-		d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+func (d *treeDiff) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+	if o.Mode != n.Mode && d.isSelected(name, false) {
+		d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideFromNode(o), New: sideFromNode(n)})
 	}
 	if !o.Content.IsZero() && o.Content == n.Content {
 		return nil
 	}
-	return d.descend(ctx, a, b, o, n, name)
+	return d.compareSubdirs(ctx, a, b, o, n, name)
 }
 
-// descend compares directories, either of which may be missing.
-func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+// compareSubdirs compares directories, either of which may be missing.
+func (d *treeDiff) compareSubdirs(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	from, to := Directory(empty{}), Directory(empty{})
-	below, err := into("", name)
+	below, err := childPrefix("", name)
 	if err != nil {
 		return err
 	}
@@ -286,19 +286,19 @@ func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, nam
 		}
 		defer to.Close()
 	}
-	return d.dirs(ctx, from, to, below)
+	return d.compareDirs(ctx, from, to, below)
 }
 
-func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+func (d *treeDiff) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	switch o.Type {
 	case driver.TypeSymlink:
 		if o.Target != n.Target {
-			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideFromNode(o), New: sideFromNode(n)})
 		}
 	case driver.TypeFile:
 		same, err := sameContent(ctx, a, b, o, n)
 		if err != nil {
-			return within(name, err)
+			return wrapPath(name, err)
 		}
 		switch {
 		case !same:
@@ -308,52 +308,52 @@ func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, na
 			}{{a, o}, {b, n}} {
 				if side.n.Content.IsZero() {
 					if side.n.Content, err = contentID(ctx, side.dir, side.n); err != nil {
-						return within(name, err)
+						return wrapPath(name, err)
 					}
 				}
 			}
-			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideFromNode(o), New: sideFromNode(n)})
 		case o.Mode != n.Mode:
-			d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideFromNode(o), New: sideFromNode(n)})
 		}
 	}
 	return nil
 }
 
 // oneSided tells of something that is in one tree alone, with all below it.
-func (d *comparing) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
+func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
 	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
 		return nil
 	}
 	if n.Type == driver.TypeFile && n.Content.IsZero() {
 		var err error
 		if n.Content, err = contentID(ctx, dir, n); err != nil {
-			return within(name, err)
+			return wrapPath(name, err)
 		}
 	}
 	c := FileChange{Path: name, Kind: kind}
 	if kind == Added {
-		c.New = sideOf(n)
+		c.New = sideFromNode(n)
 	} else {
-		c.Old = sideOf(n)
+		c.Old = sideFromNode(n)
 	}
-	if d.wants(name, false) {
+	if d.isSelected(name, false) {
 		d.add(c)
 	}
 	if n.Type != driver.TypeDir {
 		return nil
 	}
 	if kind == Added {
-		return d.descend(ctx, nil, dir, nil, n, name)
+		return d.compareSubdirs(ctx, nil, dir, nil, n, name)
 	}
-	return d.descend(ctx, dir, nil, n, nil, name)
+	return d.compareSubdirs(ctx, dir, nil, n, nil, name)
 }
 
-func (d *comparing) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
+func (d *treeDiff) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
 
-// renames joins files that were removed with files of the same content that were
+// detectRenames joins files that were removed with files of the same content that were
 // added. Empty files say nothing of where they come from.
-func (d *comparing) renames() {
+func (d *treeDiff) detectRenames() {
 	gone := map[string][]int{}
 	for i, c := range d.out.Changes {
 		if c.Kind == Removed && c.Old.Type == driver.TypeFile && c.Old.Size > 0 {
@@ -381,8 +381,8 @@ func (d *comparing) renames() {
 // big.
 const maxTexts = 256 << 20
 
-// texts compares what is in files.
-func (d *comparing) texts(ctx context.Context) error {
+// diffTexts compares what is in files.
+func (d *treeDiff) diffTexts(ctx context.Context) error {
 	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
 		return nil
@@ -400,16 +400,16 @@ func (d *comparing) texts(ctx context.Context) error {
 			c.TooBig = true
 			continue
 		}
-		old, err := d.load(ctx, d.a, c.Path, c.Old, c)
+		old, err := d.readText(ctx, d.a, c.Path, c.Old, c)
 		if err != nil {
 			return err
 		}
-		now, err := d.load(ctx, d.b, c.Path, c.New, c)
+		now, err := d.readText(ctx, d.b, c.Path, c.New, c)
 		if err != nil {
 			return err
 		}
 		if c.Binary || c.TooBig {
-			if err := d.binary(ctx, c); err != nil {
+			if err := d.fillBinaryPatch(ctx, c); err != nil {
 				return err
 			}
 			left -= len(c.Patch)
@@ -436,8 +436,8 @@ func (c *FileChange) isDir() bool {
 	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
 }
 
-// load reads a side as text. That of a symlink is its target.
-func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
+// readText reads a side as text. That of a symlink is its target.
+func (d *treeDiff) readText(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
 	switch {
 	case s == nil:
 		return nil, nil
@@ -477,7 +477,7 @@ func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, err
 	return data, nil
 }
 
-func (d *comparing) sum() {
+func (d *treeDiff) countStats() {
 	s := &d.out.Stats
 	for _, c := range d.out.Changes {
 		switch c.Kind {

@@ -78,7 +78,7 @@ var errReadOnly = fmt.Errorf("snapshot: %w: a snapshot does not change", fault.P
 func (f *treeFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
 	if !opts.NoFollow {
 		var err error
-		if name, err = f.follow(ctx, name); err != nil {
+		if name, err = f.resolveSymlinks(ctx, name); err != nil {
 			return driver.Info{}, err
 		}
 	}
@@ -97,11 +97,11 @@ func (f *treeFiles) Stat(ctx context.Context, name string, opts *driver.StatOpti
 	return n.Info(name), nil
 }
 
-// follow resolves the symlinks of a name.
-func (f *treeFiles) follow(ctx context.Context, name string) (string, error) {
+// resolveSymlinks resolves the symlinks of a name.
+func (f *treeFiles) resolveSymlinks(ctx context.Context, name string) (string, error) {
 	const most = 40
 	for range most {
-		next, err := f.resolve(ctx, name)
+		next, err := f.resolveFirstSymlink(ctx, name)
 		if err != nil || next == name {
 			return next, err
 		}
@@ -110,8 +110,8 @@ func (f *treeFiles) follow(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("snapshot: %s: %w: too many symlinks", name, fault.InvalidArgument)
 }
 
-// resolve replaces the first symlink of a name by its target.
-func (f *treeFiles) resolve(ctx context.Context, name string) (string, error) {
+// resolveFirstSymlink replaces the first symlink of a name by its target.
+func (f *treeFiles) resolveFirstSymlink(ctx context.Context, name string) (string, error) {
 	elems := strings.Split(name, "/")
 	for i := range elems {
 		at := path.Join(elems[:i+1]...)
@@ -135,7 +135,7 @@ func (f *treeFiles) resolve(ctx context.Context, name string) (string, error) {
 }
 
 func (f *treeFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	name, err := f.follow(ctx, name)
+	name, err := f.resolveSymlinks(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func openDir(ctx context.Context, t Tree, name string) (Directory, *Node, error)
 }
 
 func (f *treeFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	name, err := f.follow(ctx, name)
+	name, err := f.resolveSymlinks(ctx, name)
 	if err != nil {
 		return nil, driver.Info{}, err
 	}

@@ -26,7 +26,7 @@ type Repository struct{ dir string }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
-	out, err := (&Repository{path}).git(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
+	out, err := (&Repository{path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
 	}
@@ -37,9 +37,9 @@ func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 	return &Repository{dir}, nil
 }
 
-// git runs a command of git's.
-func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
-	cmd := r.command(ctx, env, args...)
+// runGit runs a command of git's.
+func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
+	cmd := r.gitCommand(ctx, env, args...)
 	cmd.Stdin = in
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -56,7 +56,7 @@ func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args .
 	return out, nil
 }
 
-func (r *Repository) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
+func (r *Repository) gitCommand(ctx context.Context, env []string, args ...string) *exec.Cmd {
 	safe := []string{
 		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "core.pager=cat",
 		"-c", "core.untrackedCache=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "protocol.allow=never", "-c", "core.alternateRefsCommand=",
@@ -75,7 +75,7 @@ func (r *Repository) command(ctx context.Context, env []string, args ...string) 
 
 // Commit returns the commit that a revision stands for; "" is fault.NotFound.
 func (r *Repository) Commit(ctx context.Context, revision string) (string, error) {
-	out, err := r.git(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", err
@@ -88,12 +88,12 @@ func (r *Repository) Commit(ctx context.Context, revision string) (string, error
 // Tree returns the tree of a commit. Times are that of the commit; submodules are
 // empty directories.
 func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
-	raw, err := r.git(ctx, nil, nil, "cat-file", "commit", commit)
+	raw, err := r.runGit(ctx, nil, nil, "cat-file", "commit", commit)
 	if err != nil {
 		return nil, err
 	}
-	when := committed(raw)
-	out, err := r.git(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	when := commitTime(raw)
+	out, err := r.runGit(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 		if line == "" {
 			continue
 		}
-		if err := t.add(ctx, line, when); err != nil {
+		if err := t.addEntry(ctx, line, when); err != nil {
 			return nil, err
 		}
 	}
@@ -112,10 +112,10 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 	return t, nil
 }
 
-// committed returns when a commit was made, from its object; an odd time is the
+// commitTime returns when a commit was made, from its object; an odd time is the
 // epoch. Commands that show commits would run what the configuration names to
 // verify signatures.
-func committed(raw []byte) time.Time {
+func commitTime(raw []byte) time.Time {
 	head, _, _ := bytes.Cut(raw, []byte("\n\n"))
 	for line := range strings.Lines(string(head)) {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == "committer" {
@@ -133,14 +133,14 @@ type gitTree struct {
 	blobs map[string]string // git's names, by path
 }
 
-// add reads a line of ls-tree: mode, type, name, size and path.
-func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
+// addEntry reads a line of ls-tree: mode, type, name, size and path.
+func (t *gitTree) addEntry(ctx context.Context, line string, when time.Time) error {
 	head, name, ok := strings.Cut(line, "\t")
 	f := strings.Fields(head)
 	if !ok || len(f) != 4 || !driver.ValidName(name) {
-		return corrupt("the repository lists %q", line)
+		return corruptError("the repository lists %q", line)
 	}
-	dir, base := parent(name)
+	dir, base := splitParent(name)
 	if dir != "" {
 		dir += "/"
 	}
@@ -150,7 +150,7 @@ func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
 		n.Type, n.Mode = driver.TypeDir, 0o755
 		t.dirs[name+"/"] = nil
 	case "120000":
-		target, err := t.r.git(ctx, nil, nil, "cat-file", "blob", f[2])
+		target, err := t.r.runGit(ctx, nil, nil, "cat-file", "blob", f[2])
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
 		}
 		var err error
 		if n.Size, err = strconv.ParseInt(f[3], 10, 64); err != nil {
-			return corrupt("the repository lists %q", line)
+			return corruptError("the repository lists %q", line)
 		}
 	}
 	t.blobs[name] = f[2]
@@ -186,7 +186,7 @@ func (d *gitDir) Dir(_ context.Context, n *Node) (Directory, error) {
 func (d *gitDir) Close() {}
 
 func (d *gitDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	cmd := d.t.r.command(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
+	cmd := d.t.r.gitCommand(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -232,7 +232,7 @@ type Branched struct {
 // are; so a branch that is checked out is refused.
 func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
 	ref := "refs/heads/" + branch
-	if _, err := r.git(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
+	if _, err := r.runGit(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
 		return nil, fmt.Errorf("snapshot: branch %q: %w: it must be a valid name, and the message must not be empty", branch, fault.InvalidArgument)
 	}
 	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
@@ -266,7 +266,7 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 {
 		return res, nil
 	}
-	if res.Commit, err = r.commit(ctx, res, old, ref, opts); err != nil {
+	if res.Commit, err = r.commitPatches(ctx, res, old, ref, opts); err != nil {
 		return nil, err
 	}
 	res.Done = true
@@ -275,7 +275,7 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 
 // checkedOut returns the work tree that has a branch; "" is none.
 func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error) {
-	out, err := r.git(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
+	out, err := r.runGit(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
 	if err != nil {
 		return "", err
 	}
@@ -291,31 +291,31 @@ func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error)
 	return "", nil
 }
 
-// commit writes the patches as a commit on top of the parent.
-func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
+// commitPatches writes the patches as a commit on top of the parent.
+func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
 	temp, err := os.MkdirTemp("", "croft-index-*")
 	if err != nil {
 		return "", hostError("make", "an index", err)
 	}
 	defer os.RemoveAll(temp)
-	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.author(ctx, opts.Author)...)
-	if _, err := r.git(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
+	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.authorEnv(ctx, opts.Author)...)
+	if _, err := r.runGit(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
 		return "", err
 	}
 	var info bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(res.patches)) {
-		if err := r.entry(ctx, &info, strings.Repeat("0", len(res.Parent)), name, res.patches[name]); err != nil {
+		if err := r.writeIndexEntry(ctx, &info, strings.Repeat("0", len(res.Parent)), name, res.patches[name]); err != nil {
 			return "", err
 		}
 	}
-	if _, err := r.git(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
+	if _, err := r.runGit(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
 		return "", err
 	}
-	tree, err := r.git(ctx, nil, env, "write-tree")
+	tree, err := r.runGit(ctx, nil, env, "write-tree")
 	if err != nil {
 		return "", err
 	}
-	out, err := r.git(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
+	out, err := r.runGit(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
 	if err != nil {
 		return "", err
 	}
@@ -323,15 +323,15 @@ func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string,
 	if old == "" {
 		old = strings.Repeat("0", len(commit))
 	}
-	if _, err := r.git(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
+	if _, err := r.runGit(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
 		return "", fmt.Errorf("snapshot: branch %s: %w: %w", res.Branch, fault.Conflict, err)
 	}
 	return commit, nil
 }
 
-// entry writes what update-index needs to know of a path. none is the name of no
+// writeIndexEntry writes what update-index needs to know of a path. none is the name of no
 // object.
-func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
+func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
 	if p.node == nil {
 		fmt.Fprintf(info, "0 %s\t%s\x00", none, name)
 		return nil
@@ -352,7 +352,7 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 			mode = "100755"
 		}
 	}
-	sha, err := r.git(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
+	sha, err := r.runGit(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
 	if err != nil {
 		return err
 	}
@@ -360,10 +360,10 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 	return nil
 }
 
-// author says who commits: who is named, or whom the repository's configuration
+// authorEnv says who commits: who is named, or whom the repository's configuration
 // names, or Croft.
-func (r *Repository) author(ctx context.Context, who string) []string {
-	name, mail := r.configured(ctx, "user.name"), r.configured(ctx, "user.email")
+func (r *Repository) authorEnv(ctx context.Context, who string) []string {
+	name, mail := r.configValue(ctx, "user.name"), r.configValue(ctx, "user.email")
 	if name == "" || mail == "" {
 		name, mail = "Croft", "croft@localhost"
 	}
@@ -373,9 +373,9 @@ func (r *Repository) author(ctx context.Context, who string) []string {
 	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
 }
 
-// configured is a value of the repository's configuration; "" is none.
-func (r *Repository) configured(ctx context.Context, key string) string {
-	out, err := r.git(ctx, nil, nil, "config", "--get", key)
+// configValue is a value of the repository's configuration; "" is none.
+func (r *Repository) configValue(ctx context.Context, key string) string {
+	out, err := r.runGit(ctx, nil, nil, "config", "--get", key)
 	if err != nil {
 		return ""
 	}

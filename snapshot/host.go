@@ -79,15 +79,15 @@ func (d *hostDir) fd() int { return int(d.f.Fd()) }
 
 func (d *hostDir) Close() { d.f.Close() }
 
-func (d *hostDir) Nodes(context.Context) ([]Node, error) { return d.list(false) }
+func (d *hostDir) Nodes(context.Context) ([]Node, error) { return d.listNodes(false) }
 
-// list lists the directory. Of files that are to be opened anyway, opened leaves out
+// listNodes lists the directory. Of files that are to be opened anyway, opened leaves out
 // all but their names, which opening them tells.
-func (d *hostDir) list(opened bool) ([]Node, error) {
+func (d *hostDir) listNodes(opened bool) ([]Node, error) {
 	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
-	entries, err := d.entries()
+	entries, err := d.readEntries()
 	if err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
@@ -101,7 +101,7 @@ func (d *hostDir) list(opened bool) ([]Node, error) {
 			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
 			continue
 		}
-		n, err := d.node(e.name)
+		n, err := d.statNode(e.name)
 		if errors.Is(err, unix.ENOENT) {
 			continue // removed since it was listed
 		}
@@ -123,7 +123,7 @@ func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
 	if files.IsTemp(name) {
 		return nil, nil
 	}
-	n, err := d.node(name)
+	n, err := d.statNode(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -133,13 +133,13 @@ func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
 	return &n, nil
 }
 
-// node describes an entry.
-func (d *hostDir) node(name string) (Node, error) {
+// statNode describes an entry.
+func (d *hostDir) statNode(name string) (Node, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Node{}, err
 	}
-	n := nodeOf(name, &st)
+	n := nodeFromStat(name, &st)
 	switch n.Type {
 	case driver.TypeSymlink:
 		target, err := readlink(d.fd(), name, int(st.Size))
@@ -157,7 +157,7 @@ func (d *hostDir) node(name string) (Node, error) {
 	return n, nil
 }
 
-func nodeOf(name string, st *unix.Stat_t) Node {
+func nodeFromStat(name string, st *unix.Stat_t) Node {
 	mtime := time.Unix(st.Mtim.Unix())
 	n := Node{Name: name, Mode: fs.FileMode(uint32(st.Mode) & 0o7777), ModTime: mtime.UTC(), Type: driver.TypeOther}
 	switch uint32(st.Mode) & unix.S_IFMT {
@@ -261,14 +261,14 @@ func ignoreNoXattr(err error) error {
 // Open opens a file. It never waits: what has become a pipe since it was listed
 // is refused.
 func (d *hostDir) Open(_ context.Context, n *Node) (io.ReadCloser, error) {
-	f, err := d.open(n)
+	f, err := d.openFile(n)
 	if err != nil {
 		return nil, hostError("read", n.Name, err)
 	}
 	return f, nil
 }
 
-func (d *hostDir) open(n *Node) (*hostFile, error) {
+func (d *hostDir) openFile(n *Node) (*hostFile, error) {
 	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func (d *hostDir) open(n *Node) (*hostFile, error) {
 		}
 		return nil, err
 	}
-	now := nodeOf(n.Name, &st)
+	now := nodeFromStat(n.Name, &st)
 	n.Size, n.Mode, n.ModTime, n.stat = now.Size, now.Mode, now.ModTime, now.stat
 	return &hostFile{fd: fd, name: n.Name, size: n.Size}, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// entries lists an open directory. What the file system says of an entry is enough
+// readEntries lists an open directory. What the file system says of an entry is enough
 // to know a file.
-func (d *hostDir) entries() (list []entryName, err error) {
+func (d *hostDir) readEntries() (list []entryName, err error) {
 	err = files.EachEntry(d.fd(), func(name []byte, typ byte) {
 		list = append(list, entryName{string(name), typ == unix.DT_REG})
 	})
@@ -39,19 +39,19 @@ func writeBack(f *os.File, off, n int64) {
 	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // Sync tells
 }
 
-// written is how long ago a change must be for it to be on the disk: the kernel
+// writebackDelay is how long ago a change must be for it to be on the disk: the kernel
 // leaves it in memory for half a minute or so.
-const written = 10 * time.Minute
+const writebackDelay = 10 * time.Minute
 
-// unseen reports whether an open file, last changed so long ago, may be changed
+// mayChangeUnseen reports whether an open file, last changed so long ago, may be changed
 // without looking any different. Who has mapped it into memory, and wrote there,
 // writes there again without a new time until the kernel has brought it to the
 // disk, which for one that is only in memory is never. A lease for reading, which
 // is let go at once, is to be had only of a file that nobody has open or mapped for
 // writing. Where there are no leases, or on an overlay that does not pass them on,
 // nothing is known.
-func unseen(fd int, ago time.Duration) bool {
-	if ago > written {
+func mayChangeUnseen(fd int, ago time.Duration) bool {
+	if ago > writebackDelay {
 		var fs unix.Statfs_t
 		if unix.Fstatfs(fd, &fs) == nil && fs.Type != unix.TMPFS_MAGIC {
 			return false

@@ -52,8 +52,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// corrupt is the error of something in the store that is not what it must be.
-func corrupt(format string, args ...any) error {
+// corruptError is the error of something in the store that is not what it must be.
+func corruptError(format string, args ...any) error {
 	err := fmt.Errorf("snapshot: "+format+": %w", append(args, fault.Failed)...)
 	return fault.WithCause(err, fault.CauseCorrupt)
 }

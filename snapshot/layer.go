@@ -38,8 +38,8 @@ type layeredDir struct {
 	lowerList, upperList []Node // guarded by mu; nil until it was listed
 }
 
-// list returns the entries of one of the layers, sorted by name.
-func (d *layeredDir) list(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
+// listLayer returns the entries of one of the layers, sorted by name.
+func (d *layeredDir) listLayer(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
 	if dir == nil {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (d *layeredDir) list(ctx context.Context, dir Directory, kept *[]Node) ([]N
 func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	var all []Node
 	hidden := map[string]bool{}
-	nodes, err := d.list(ctx, d.upper, &d.upperList)
+	nodes, err := d.listLayer(ctx, d.upper, &d.upperList)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,10 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 		if n.Type == TypeWhiteout {
 			continue
 		}
-		d.shown(&n)
+		d.adjustUpper(&n)
 		all = append(all, n)
 	}
-	if nodes, err = d.list(ctx, d.lower, &d.lowerList); err != nil {
+	if nodes, err = d.listLayer(ctx, d.lower, &d.lowerList); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -86,8 +86,8 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
-// in finds a node by name in one of the layers; nil where it has none.
-func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
+// findIn finds a node by name in one of the layers; nil where it has none.
+func (d *layeredDir) findIn(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
 	if dir == nil {
 		return nil, nil
 	}
@@ -95,28 +95,28 @@ func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name s
 	nodes := *kept
 	d.mu.Unlock()
 	if nodes == nil {
-		return find(ctx, dir, name)
+		return findNode(ctx, dir, name)
 	}
-	return entryOf(nodes, name), nil
+	return searchNodes(nodes, name), nil
 }
 
 func (d *layeredDir) find(ctx context.Context, name string) (*Node, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, name)
 	if err != nil || up == nil {
 		if err == nil {
-			up, err = d.in(ctx, d.lower, &d.lowerList, name)
+			up, err = d.findIn(ctx, d.lower, &d.lowerList, name)
 		}
 		return up, err
 	}
 	if up.Type == TypeWhiteout {
 		return nil, nil
 	}
-	d.shown(up)
+	d.adjustUpper(up)
 	return up, nil
 }
 
-// shown makes an entry of the upper layer what both layers show.
-func (d *layeredDir) shown(n *Node) {
+// adjustUpper makes an entry of the upper layer what both layers show.
+func (d *layeredDir) adjustUpper(n *Node) {
 	if n.Type != driver.TypeDir {
 		return
 	}
@@ -126,8 +126,8 @@ func (d *layeredDir) shown(n *Node) {
 	n.Opaque = false
 }
 
-// entryOf finds a node by name in a list that is in order; nil where it has none.
-func entryOf(nodes []Node, name string) *Node {
+// searchNodes finds a node by name in a list that is in order; nil where it has none.
+func searchNodes(nodes []Node, name string) *Node {
 	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !ok {
 		return nil
@@ -137,7 +137,7 @@ func entryOf(nodes []Node, name string) *Node {
 }
 
 func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 }
 
 func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	}
 	sub := &layeredDir{}
 	if !up.Opaque {
-		low, err := d.in(ctx, d.lower, &d.lowerList, n.Name)
+		low, err := d.findIn(ctx, d.lower, &d.lowerList, n.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ type Manifest struct {
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out; the first of them
 }
 
-func (m *Manifest) paths() []string {
+func (m *Manifest) pathStrings() []string {
 	var paths []string
 	for _, p := range m.Paths {
 		paths = append(paths, string(p))
@@ -67,9 +67,9 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// publish makes a snapshot visible. All that it needs is on stable storage.
-func (s *Store) publish(ctx context.Context, m *Manifest) error {
-	out, err := s.ready(ctx, m)
+// publishManifest makes a snapshot visible. All that it needs is on stable storage.
+func (s *Store) publishManifest(ctx context.Context, m *Manifest) error {
+	out, err := s.writePendingManifest(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func (s *Store) publish(ctx context.Context, m *Manifest) error {
 	return out.Commit(ctx)
 }
 
-// ready writes a manifest that nobody sees yet.
-func (s *Store) ready(ctx context.Context, m *Manifest) (Pending, error) {
+// writePendingManifest writes a manifest that nobody sees yet.
+func (s *Store) writePendingManifest(ctx context.Context, m *Manifest) (Pending, error) {
 	data, err := encodeManifest(m)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: write the manifest: %w: %w", fault.InvalidArgument, err)
@@ -107,13 +107,13 @@ func (s *Store) Get(ctx context.Context, id string) (*Manifest, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("snapshot: snapshot %s: %w", id, fault.NotFound)
 	}
-	return s.read(ctx, list[at])
+	return s.readManifest(ctx, list[at])
 }
 
-func (s *Store) read(ctx context.Context, e Entry) (*Manifest, error) {
+func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
 	const most = 16 << 20
 	if e.Size > most {
-		return nil, corrupt("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
+		return nil, corruptError("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
 	}
 	data, err := s.be.ReadRange(ctx, kindSnapshots+"/"+e.ID, 0, e.Size)
 	if fault.Of(err) == fault.NotFound {
@@ -124,10 +124,10 @@ func (s *Store) read(ctx context.Context, e Entry) (*Manifest, error) {
 	}
 	m, err := decodeManifest(data)
 	if err != nil {
-		return nil, corrupt("snapshot %s: %v", e.ID, err)
+		return nil, corruptError("snapshot %s: %v", e.ID, err)
 	}
 	if m.ID != e.ID {
-		return nil, corrupt("snapshot %s: its manifest is that of %s", e.ID, m.ID)
+		return nil, corruptError("snapshot %s: its manifest is that of %s", e.ID, m.ID)
 	}
 	return m, nil
 }
@@ -142,7 +142,7 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 	var all []*Manifest
 	var errs []error
 	for _, e := range entries {
-		m, err := s.read(ctx, e)
+		m, err := s.readManifest(ctx, e)
 		switch {
 		case fault.Of(err) == fault.NotFound: // deleted since it was listed
 		case err != nil:
@@ -151,7 +151,7 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 			all = append(all, m)
 		}
 	}
-	slices.SortFunc(all, later)
+	slices.SortFunc(all, compareNewestFirst)
 	return all, errors.Join(errs...)
 }
 
@@ -161,8 +161,8 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	if _, err := s.Get(ctx, id); err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return err
 	}
-	if s.need != nil {
-		needed, err := s.need(ctx, id)
+	if s.isNeeded != nil {
+		needed, err := s.isNeeded(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (s *Store) Unlabel(ctx context.Context, id, label string) error {
 		return err
 	}
 	delete(m.Labels, label)
-	return s.publish(ctx, m)
+	return s.publishManifest(ctx, m)
 }
 
 // Tree returns the tree of a snapshot, which for one with a Base is the upper
@@ -199,14 +199,14 @@ func (s *Store) Whole(ctx context.Context, id string) (Tree, *Manifest, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := s.whole(m)
+	t, err := s.fullTree(m)
 	return t, m, err
 }
 
-func (s *Store) whole(m *Manifest) (Tree, error) { return over(m.Base, s.StoredTree(m.Root)) }
+func (s *Store) fullTree(m *Manifest) (Tree, error) { return layerOver(m.Base, s.StoredTree(m.Root)) }
 
-// over returns what upper makes of its base.
-func over(b Base, upper Tree) (Tree, error) {
+// layerOver returns what upper makes of its base.
+func layerOver(b Base, upper Tree) (Tree, error) {
 	if b == (Base{}) {
 		return upper, nil
 	}
@@ -226,7 +226,7 @@ type Retention struct {
 	Spare map[string]bool
 }
 
-func (r *Retention) none() bool { return r.Keep <= 0 && r.MaxAge <= 0 }
+func (r *Retention) isZero() bool { return r.Keep <= 0 && r.MaxAge <= 0 }
 
 // PruneEach is Prune for the snapshots of each workspace by themselves: so many of
 // each are kept.
@@ -256,7 +256,7 @@ func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest
 // returns them. With both rules a snapshot that either keeps stays. Templates
 // always do, and do not count.
 func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
-	if r.none() {
+	if r.isZero() {
 		return nil, nil
 	}
 	all, err := s.List(ctx)

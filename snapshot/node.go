@@ -110,16 +110,16 @@ func appendString(buf []byte, s string) []byte {
 // decodeTree is the inverse of encodeTree. It takes that form alone.
 func decodeTree(data []byte) ([]Node, error) {
 	d := decoder{data: data}
-	if v := d.byte(); d.err == nil && v != treeVersion {
+	if v := d.readByte(); d.err == nil && v != treeVersion {
 		return nil, fmt.Errorf("a tree of version %d; %d is known", v, treeVersion)
 	}
-	count := d.uvarint()
+	count := d.readUvarint()
 	if count > uint64(len(data)) {
 		return nil, fmt.Errorf("it ends early")
 	}
 	nodes := make([]Node, 0, count)
 	for range count {
-		n := d.node()
+		n := d.readNode()
 		if d.err != nil {
 			return nil, d.err
 		}
@@ -152,7 +152,7 @@ func (d *decoder) fail(format string, args ...any) {
 	d.data = nil
 }
 
-func (d *decoder) take(n uint64) []byte {
+func (d *decoder) readBytes(n uint64) []byte {
 	if n > uint64(len(d.data)) {
 		d.fail("it ends early")
 		return nil
@@ -162,20 +162,20 @@ func (d *decoder) take(n uint64) []byte {
 	return out
 }
 
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
+func (d *decoder) readByte() byte {
+	if b := d.readBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *decoder) id() (id ID) {
-	copy(id[:], d.take(uint64(len(id))))
+func (d *decoder) readID() (id ID) {
+	copy(id[:], d.readBytes(uint64(len(id))))
 	return id
 }
 
-// uvarint takes the shortest form of a number alone.
-func (d *decoder) uvarint() uint64 {
+// readUvarint takes the shortest form of a number alone.
+func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.data)
 	if n <= 0 || n > 1 && d.data[n-1] == 0 {
 		d.fail("a number is malformed")
@@ -185,8 +185,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-func (d *decoder) varint() int64 {
-	u := d.uvarint()
+func (d *decoder) readVarint() int64 {
+	u := d.readUvarint()
 	v := int64(u >> 1)
 	if u&1 != 0 {
 		v = ^v
@@ -194,13 +194,13 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-func (d *decoder) string() string { return string(d.take(d.uvarint())) }
+func (d *decoder) readString() string { return string(d.readBytes(d.readUvarint())) }
 
-func (d *decoder) node() Node {
-	n := Node{Name: d.string()}
-	code := d.byte()
-	n.Mode = fs.FileMode(d.uvarint())
-	sec, nsec := d.varint(), d.uvarint()
+func (d *decoder) readNode() Node {
+	n := Node{Name: d.readString()}
+	code := d.readByte()
+	n.Mode = fs.FileMode(d.readUvarint())
+	sec, nsec := d.readVarint(), d.readUvarint()
 	if d.err == nil && (!validName(n.Name) || int(code) >= len(typeCodes) || n.Mode > 0o7777 || nsec > 999_999_999) {
 		d.fail("the entry %q is not valid", n.Name)
 	}
@@ -211,36 +211,36 @@ func (d *decoder) node() Node {
 	n.ModTime = time.Unix(sec, int64(nsec)).UTC()
 	switch n.Type {
 	case driver.TypeFile:
-		n.Size = int64(d.uvarint())
+		n.Size = int64(d.readUvarint())
 		if n.Size < 0 {
 			d.fail("the entry %q is not valid", n.Name)
 		}
-		n.Content = d.id()
+		n.Content = d.readID()
 		if n.Size > ChunkSize {
-			n.List = d.id()
+			n.List = d.readID()
 		}
 	case driver.TypeDir:
-		opaque := d.byte()
+		opaque := d.readByte()
 		if opaque > 1 {
 			d.fail("the entry %q is not valid", n.Name)
 		}
 		n.Opaque = opaque == 1
-		n.Content = d.id()
+		n.Content = d.readID()
 	case driver.TypeSymlink:
-		n.Target = d.string()
+		n.Target = d.readString()
 	}
-	d.xattrs(&n)
+	d.readXattrs(&n)
 	return n
 }
 
-func (d *decoder) xattrs(n *Node) {
-	count := d.uvarint()
+func (d *decoder) readXattrs(n *Node) {
+	count := d.readUvarint()
 	if count > uint64(len(d.data)) {
 		d.fail("it ends early")
 		return
 	}
 	for range count {
-		x := Xattr{Name: d.string(), Value: []byte(d.string())}
+		x := Xattr{Name: d.readString(), Value: []byte(d.readString())}
 		if !isUserXattr(x.Name) {
 			d.fail("the attribute %q of %q is none of the user's", x.Name, n.Name)
 		}

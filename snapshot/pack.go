@@ -24,8 +24,8 @@ const (
 	maxObject = 64 << 20
 )
 
-// block says where a block is in its pack, and how long it is in plain.
-type block struct {
+// packBlock says where a block is in its pack, and how long it is in plain.
+type packBlock struct {
 	off  int64
 	size int64
 	raw  int64
@@ -47,7 +47,7 @@ type entry struct {
 
 // footer is the end of a pack.
 type footer struct {
-	blocks  []block
+	blocks  []packBlock
 	entries []entry
 }
 
@@ -68,8 +68,8 @@ func (f *footer) encode() []byte {
 	return buf
 }
 
-// trailer returns what follows the footer.
-func trailer(foot []byte) []byte {
+// encodeTrailer returns what follows the footer.
+func encodeTrailer(foot []byte) []byte {
 	digest := sum(foot)
 	buf := binary.BigEndian.AppendUint32(nil, uint32(len(foot)))
 	return append(append(buf, digest[:]...), packMagic...)
@@ -81,17 +81,17 @@ func decodeFooter(data []byte, end int64) (*footer, error) {
 	d := decoder{data: data}
 	f := &footer{}
 	off := int64(len(packMagic))
-	for range d.count() {
-		b := block{off: off, size: int64(d.uvarint()), raw: int64(d.uvarint())}
-		copy(b.sum[:], d.take(uint64(len(b.sum))))
+	for range d.readCount() {
+		b := packBlock{off: off, size: int64(d.readUvarint()), raw: int64(d.readUvarint())}
+		copy(b.sum[:], d.readBytes(uint64(len(b.sum))))
 		if d.err != nil || b.size <= 0 || b.size > end-off || b.raw < 0 || b.raw > maxBlock {
 			return nil, fmt.Errorf("a block is out of bounds")
 		}
 		off += b.size
 		f.blocks = append(f.blocks, b)
 	}
-	for range d.count() {
-		e := entry{id: d.id(), block: int(d.uvarint()), off: int64(d.uvarint()), size: int64(d.uvarint())}
+	for range d.readCount() {
+		e := entry{id: d.readID(), block: int(d.readUvarint()), off: int64(d.readUvarint()), size: int64(d.readUvarint())}
 		if d.err != nil || e.block < 0 || e.block >= len(f.blocks) || e.off < 0 || e.size < 0 ||
 			len(f.entries) > 0 && f.entries[len(f.entries)-1].block > e.block ||
 			e.off > f.blocks[e.block].raw || e.size > f.blocks[e.block].raw-e.off {
@@ -105,9 +105,9 @@ func decodeFooter(data []byte, end int64) (*footer, error) {
 	return f, d.err
 }
 
-// count reads how many of something follow; each takes at least a byte.
-func (d *decoder) count() uint64 {
-	n := d.uvarint()
+// readCount reads how many of something follow; each takes at least a byte.
+func (d *decoder) readCount() uint64 {
+	n := d.readUvarint()
 	if n > uint64(len(d.data)) {
 		d.fail("it ends early")
 		return 0
@@ -119,7 +119,7 @@ func (d *decoder) count() uint64 {
 func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer, error) {
 	name := kindPacks + "/" + id
 	if size < int64(len(packMagic)+trailerSize) {
-		return nil, corrupt("pack %s: it has %d bytes, which is too short", id, size)
+		return nil, corruptError("pack %s: it has %d bytes, which is too short", id, size)
 	}
 	guess := min(size, 64<<10)
 	tail, err := b.ReadRange(ctx, name, size-guess, guess)
@@ -128,11 +128,11 @@ func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer,
 	}
 	end := tail[len(tail)-trailerSize:]
 	if string(end[4+32:]) != packMagic {
-		return nil, corrupt("pack %s: it does not end as a pack", id)
+		return nil, corruptError("pack %s: it does not end as a pack", id)
 	}
 	n := int64(binary.BigEndian.Uint32(end))
 	if n > size-int64(trailerSize+len(packMagic)) {
-		return nil, corrupt("pack %s: its footer is out of bounds", id)
+		return nil, corruptError("pack %s: its footer is out of bounds", id)
 	}
 	at := size - int64(trailerSize) - n
 	foot := tail[:len(tail)-trailerSize]
@@ -142,11 +142,11 @@ func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer,
 		return nil, err
 	}
 	if digest := sum(foot); !bytes.Equal(digest[:], end[4:4+32]) {
-		return nil, corrupt("pack %s: its footer is not what was written", id)
+		return nil, corruptError("pack %s: its footer is not what was written", id)
 	}
 	f, err := decodeFooter(foot, at)
 	if err != nil {
-		return nil, corrupt("pack %s: %v", id, err)
+		return nil, corruptError("pack %s: %v", id, err)
 	}
 	return f, nil
 }
@@ -165,20 +165,20 @@ func must[T any](v T, err error) T {
 }
 
 // readBlock reads a block and decompresses it.
-func readBlock(ctx context.Context, be Backend, pack string, b block) ([]byte, error) {
+func readBlock(ctx context.Context, be Backend, pack string, b packBlock) ([]byte, error) {
 	data, err := be.ReadRange(ctx, kindPacks+"/"+pack, b.off, b.size)
 	if err != nil {
 		return nil, err
 	}
 	if blockSum(data) != b.sum {
-		return nil, corrupt("pack %s: the block at %d is not what was written", pack, b.off)
+		return nil, corruptError("pack %s: the block at %d is not what was written", pack, b.off)
 	}
 	plain, err := decompressor.DecodeAll(data, make([]byte, 0, b.raw))
 	if err != nil {
-		return nil, corrupt("pack %s: the block at %d: %v", pack, b.off, err)
+		return nil, corruptError("pack %s: the block at %d: %v", pack, b.off, err)
 	}
 	if int64(len(plain)) != b.raw {
-		return nil, corrupt("pack %s: the block at %d has %d bytes, not %d", pack, b.off, len(plain), b.raw)
+		return nil, corruptError("pack %s: the block at %d has %d bytes, not %d", pack, b.off, len(plain), b.raw)
 	}
 	return plain, nil
 }

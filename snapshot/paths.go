@@ -45,8 +45,8 @@ func newPathSet(paths []string) *pathSet {
 	return s
 }
 
-// has reports whether name is one of the paths, or below one.
-func (s *pathSet) has(name string) bool {
+// contains reports whether name is one of the paths, or below one.
+func (s *pathSet) contains(name string) bool {
 	if s == nil || s.all || s.exact[name] {
 		return true
 	}
@@ -58,8 +58,8 @@ func (s *pathSet) has(name string) bool {
 	return false
 }
 
-// leads reports whether one of the paths is below the directory name.
-func (s *pathSet) leads(name string) bool {
+// hasBelow reports whether one of the paths is below the directory name.
+func (s *pathSet) hasBelow(name string) bool {
 	if s == nil || s.all {
 		return true
 	}

@@ -61,8 +61,8 @@ func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) erro
 		return err
 	}
 	defer root.Close()
-	p := newPlacer(opts)
-	if err := p.fill(ctx, root, fd); err != nil {
+	p := newInstaller(opts)
+	if err := p.installEntries(ctx, root, fd); err != nil {
 		return err
 	}
 	if opts.Sync {
@@ -98,7 +98,7 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 		return nil, err
 	}
 	defer dst.Close()
-	if _, err := r.compare(ctx, src, dst.(*hostDir), ""); err != nil {
+	if _, err := r.compareDir(ctx, src, dst.(*hostDir), ""); err != nil {
 		return nil, err
 	}
 	return r.result(), r.commit(ctx)
@@ -108,7 +108,7 @@ func (c *change) result() *RestoreResult {
 	res := &RestoreResult{}
 	seen := map[string]bool{}
 	for _, o := range c.ops {
-		if p := string(o.Path); !o.Touch && !seen[p] {
+		if p := string(o.Path); !o.TimeOnly && !seen[p] {
 			seen[p] = true
 			res.Paths = append(res.Paths, p)
 		}
@@ -118,9 +118,9 @@ func (c *change) result() *RestoreResult {
 	return res
 }
 
-// compare finds what makes dst equal to src, and reports whether entries of dst
+// compareDir finds what makes dst equal to src, and reports whether entries of dst
 // itself change.
-func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
+func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("snapshot: restore: %w", err)
 	}
@@ -138,15 +138,15 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
 			h := &have[0]
 			have = have[1:]
-			if h.Type != driver.TypeOther && c.selects(at+h.Name) {
-				c.remove(at + h.Name)
+			if h.Type != driver.TypeOther && c.isSelected(at+h.Name) {
+				c.addRemoval(at + h.Name)
 				changed = true
 			}
 		case len(have) == 0 || want[0].Name < have[0].Name:
 			w := &want[0]
 			want = want[1:]
-			if c.selects(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
-				if err := c.put(ctx, src, w, at+w.Name); err != nil {
+			if c.isSelected(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
+				if err := c.addNode(ctx, src, w, at+w.Name); err != nil {
 					return false, err
 				}
 				changed = true
@@ -154,7 +154,7 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 		default:
 			w, h := &want[0], &have[0]
 			want, have = want[1:], have[1:]
-			replaced, err := c.both(ctx, src, dst, w, h, at)
+			replaced, err := c.compareEntry(ctx, src, dst, w, h, at)
 			if err != nil {
 				return false, err
 			}
@@ -164,31 +164,31 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 	return changed, nil
 }
 
-// selects reports whether a path is to be restored, or has something below it
+// isSelected reports whether a path is to be restored, or has something below it
 // that is.
-func (c *change) selects(name string) bool {
+func (c *change) isSelected(name string) bool {
 	if c.opts.Keep != nil && c.opts.Keep(name) {
 		return false
 	}
-	return c.only.has(name)
+	return c.only.contains(name)
 }
 
-// enters reports whether anything below a path may be selected.
-func (c *change) enters(name string) bool {
-	return c.selects(name) || c.only.leads(name)
+// mayEnter reports whether anything below a path may be selected.
+func (c *change) mayEnter(name string) bool {
+	return c.isSelected(name) || c.only.hasBelow(name)
 }
 
-// both compares two entries of one name, and reports whether the entry is replaced.
-func (c *change) both(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
+// compareEntry compares two entries of one name, and reports whether the entry is replaced.
+func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
 	name := at + w.Name
 	if w.Type == driver.TypeDir && h.Type == driver.TypeDir && w.Opaque == h.Opaque {
-		return false, c.dirs(ctx, src, dst, w, h, name)
+		return false, c.compareSubdirs(ctx, src, dst, w, h, name)
 	}
-	if !c.selects(name) || w.Type == TypeWhiteout && h.Type == TypeWhiteout {
+	if !c.isSelected(name) || w.Type == TypeWhiteout && h.Type == TypeWhiteout {
 		return false, nil
 	}
 	if w.Type != h.Type || w.Type == driver.TypeDir || w.Type == driver.TypeSymlink && w.Target != h.Target {
-		return true, c.put(ctx, src, w, name)
+		return true, c.addNode(ctx, src, w, name)
 	}
 	if w.Type == driver.TypeFile {
 		same, err := sameContent(ctx, src, dst, w, h)
@@ -196,21 +196,21 @@ func (c *change) both(ctx context.Context, src Directory, dst *hostDir, w, h *No
 			return false, err
 		}
 		if !same {
-			return true, c.put(ctx, src, w, name)
+			return true, c.addNode(ctx, src, w, name)
 		}
 	}
 	if !c.sameAttrs(w, h) {
-		c.attr(w, name, false)
+		c.addAttr(w, name, false)
 	}
 	return false, nil
 }
 
-// dirs compares two directories.
-func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
-	if !c.enters(name) || c.opts.Keep != nil && c.opts.Keep(name) {
+// compareSubdirs compares two directories.
+func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
+	if !c.mayEnter(name) || c.opts.Keep != nil && c.opts.Keep(name) {
 		return nil
 	}
-	below, err := into("", name)
+	below, err := childPrefix("", name)
 	if err != nil {
 		return err
 	}
@@ -224,15 +224,15 @@ func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *No
 		return err
 	}
 	defer to.Close()
-	changed, err := c.compare(ctx, from, to.(*hostDir), below)
+	changed, err := c.compareDir(ctx, from, to.(*hostDir), below)
 	if err != nil {
 		return err
 	}
-	switch selected := c.selects(name); {
+	switch selected := c.isSelected(name); {
 	case selected && (changed || !c.sameAttrs(w, h)):
-		c.attr(w, name, c.sameAttrs(w, h))
+		c.addAttr(w, name, c.sameAttrs(w, h))
 	case !selected && changed:
-		c.attr(h, name, true) // as it was, but for what was to be restored below it
+		c.addAttr(h, name, true) // as it was, but for what was to be restored below it
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *
 	return ParseID(id)
 }
 
-func parent(name string) (dir, base string) {
+func splitParent(name string) (dir, base string) {
 	dir, base = path.Split(name)
 	return strings.TrimSuffix(dir, "/"), base
 }

@@ -39,8 +39,8 @@ const (
 	journalName = "journal"
 )
 
-// journal is what the journal of a stage says.
-type journal struct {
+// stageJournal is what the journal of a stage says.
+type stageJournal struct {
 	Dir string `json:"dir"`
 	Ops []op   `json:"ops"`
 }
@@ -75,7 +75,7 @@ func openStage(dir string, above int, name, journals string) (*stage, error) {
 	if s.fd, err = openRetry(above, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
 		return nil, hostError("open", name, err)
 	}
-	if s.lock, err = lockIn(s.fd, lockName, unix.O_CREAT); err == nil {
+	if s.lock, err = lockFileAt(s.fd, lockName, unix.O_CREAT); err == nil {
 		return s, nil
 	}
 	s.above = -1
@@ -95,9 +95,9 @@ func (s *stage) close() {
 	}
 }
 
-// begin writes down what is to be done.
-func (s *stage) begin(ops []op, durable bool) error {
-	data, err := encodeJournal(journal{s.dir, ops})
+// writeJournal writes down what is to be done.
+func (s *stage) writeJournal(ops []op, durable bool) error {
+	data, err := encodeJournal(stageJournal{s.dir, ops})
 	if err != nil {
 		return err
 	}
@@ -111,20 +111,20 @@ func (s *stage) begin(ops []op, durable bool) error {
 		}
 		data = nil // that there is one
 	}
-	if err := writeIn(s.fd, journalName, data, durable); err != nil {
+	if err := writeFileAt(s.fd, journalName, data, durable); err != nil {
 		return hostError("write", "the journal", err)
 	}
 	return nil
 }
 
-// writeIn makes a file in an open directory, at once.
-func writeIn(dir int, name string, data []byte, durable bool) error {
+// writeFileAt makes a file in an open directory, at once.
+func writeFileAt(dir int, name string, data []byte, durable bool) error {
 	temp := name + ".new"
 	fd, err := unix.Openat(dir, temp, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
-	err = pwrite(fd, data, 0)
+	err = pwriteAll(fd, data, 0)
 	if err == nil && durable {
 		err = unix.Fsync(fd)
 	}
@@ -138,15 +138,15 @@ func writeIn(dir int, name string, data []byte, durable bool) error {
 	return err
 }
 
-// steps reads what was written down: nil where nothing was.
-func (s *stage) steps() ([]op, error) {
-	begun := inode(s.fd, journalName) != 0
+// readJournal reads what was written down: nil where nothing was.
+func (s *stage) readJournal() ([]op, error) {
+	begun := inodeAt(s.fd, journalName) != 0
 	var data []byte
 	var err error
 	if s.journals != "" {
 		data, err = os.ReadFile(filepath.Join(s.journals, s.name))
 	} else {
-		data, err = readIn(s.fd, journalName)
+		data, err = readFileAt(s.fd, journalName)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if begun && s.journals != "" {
@@ -158,10 +158,10 @@ func (s *stage) steps() ([]op, error) {
 	if err != nil {
 		return nil, hostError("read", "the journal", err)
 	}
-	return decodeSteps(data)
+	return decodeOps(data)
 }
 
-func readIn(dir int, name string) ([]byte, error) {
+func readFileAt(dir int, name string) ([]byte, error) {
 	fd, err := openRetry(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -171,17 +171,17 @@ func readIn(dir int, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// decodeSteps reads a journal. Steps that would lead out of the directory or of the
+// decodeOps reads a journal. Steps that would lead out of the directory or of the
 // stage are none that Croft wrote.
-func decodeSteps(data []byte) ([]op, error) {
-	var j journal
+func decodeOps(data []byte) ([]op, error) {
+	var j stageJournal
 	if err := decodeJournal(data, &j); err != nil {
 		return nil, err
 	}
 	for _, o := range j.Ops {
 		name := string(o.Path)
 		if !driver.ValidName(name) || name == "." || strings.Trim(o.Temp, "0123456789") != "" {
-			return nil, corrupt("the journal of a change to the directory: a step at %q is not valid", name)
+			return nil, corruptError("the journal of a change to the directory: a step at %q is not valid", name)
 		}
 	}
 	return j.Ops, nil
@@ -210,7 +210,7 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 	if above == "" {
 		above = dir
 	}
-	names, err := stages(above)
+	names, err := listStages(above)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -227,8 +227,8 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 	return nil
 }
 
-// stages lists the stages in a directory.
-func stages(above string) ([]string, error) {
+// listStages lists the stages in a directory.
+func listStages(above string) ([]string, error) {
 	d, err := os.Open(above)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -261,12 +261,12 @@ func recoverStage(ctx context.Context, root int, dir, above, name, journals stri
 		return err
 	}
 	defer s.close()
-	ops, err := s.steps()
+	ops, err := s.readJournal()
 	if err != nil {
 		return err
 	}
 	if ops != nil {
-		if whole, err := do(ctx, root, s.fd, ops, &RestoreOptions{}); err != nil {
+		if whole, err := runOps(ctx, root, s.fd, ops, &RestoreOptions{}); err != nil {
 			if whole {
 				err = errors.Join(err, s.remove())
 			}

@@ -50,12 +50,12 @@ const DefaultGrace = 24 * time.Hour
 // A Store holds snapshots in a backend. Its methods may be called from many
 // goroutines, and any number of stores may be open on one backend.
 type Store struct {
-	be    Backend
-	cache string
-	grace time.Duration
-	log   *slog.Logger
-	need  func(ctx context.Context, id string) (bool, error)
-	now   func() time.Time
+	be       Backend
+	cache    string
+	grace    time.Duration
+	log      *slog.Logger
+	isNeeded func(ctx context.Context, id string) (bool, error)
+	now      func() time.Time
 
 	mu        sync.RWMutex
 	index     map[ID]location
@@ -64,8 +64,8 @@ type Store struct {
 	condemned map[string]bool
 	loaded    bool
 
-	placing sync.Mutex // one at a time gets its place
-	last    int64      // guarded by placing; order of the newest snapshot
+	sequenceMu   sync.Mutex // one at a time gets its place
+	lastSequence int64      // guarded by placing; order of the newest snapshot
 
 	loading sync.Mutex // one at a time reads footers
 	blocks  blockCache
@@ -82,7 +82,7 @@ type location struct {
 type packInfo struct {
 	number uint32
 	size   int64
-	blocks []block
+	blocks []packBlock
 }
 
 // Open returns the store in a backend. Nothing is read or made before it is used.
@@ -100,21 +100,21 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, need: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
-// share keeps gc from removing anything until the returned function is called.
-func (s *Store) share(ctx context.Context) (func(), error) {
+// lockShared keeps gc from removing anything until the returned function is called.
+func (s *Store) lockShared(ctx context.Context) (func(), error) {
 	if l, ok := s.be.(Locker); ok {
 		return l.Lock(ctx, true)
 	}
 	return func() {}, nil
 }
 
-// refresh brings the index up to what is in the backend. A pack that can't be
+// refreshIndex brings the index up to what is in the backend. A pack that can't be
 // read is left out and logged: what is in it is missed only where it is needed,
 // and Check names it.
-func (s *Store) refresh(ctx context.Context) error {
+func (s *Store) refreshIndex(ctx context.Context) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
 	gone, err := s.condemnedPacks(ctx)
@@ -206,51 +206,51 @@ func (s *Store) addPack(id string, size int64, f *footer) {
 	}
 }
 
-// ensure reads the index where that was never done.
-func (s *Store) ensure(ctx context.Context) error {
+// ensureIndex reads the index where that was never done.
+func (s *Store) ensureIndex(ctx context.Context) error {
 	s.mu.RLock()
 	loaded := s.loaded
 	s.mu.RUnlock()
 	if loaded {
 		return nil
 	}
-	return s.refresh(ctx)
+	return s.refreshIndex(ctx)
 }
 
-// has reports whether an object is in a pack on which one may build.
-func (s *Store) has(id ID) bool {
+// hasObject reports whether an object is in a pack on which one may build.
+func (s *Store) hasObject(id ID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	at, ok := s.index[id]
 	return ok && !s.condemned[s.packNames[at.pack]]
 }
 
-// get reads an object and verifies it. Where the index knows no such object, or
+// readObject reads an object and verifies it. Where the index knows no such object, or
 // its pack is gone, another process may have written or moved it since.
-func (s *Store) get(ctx context.Context, id ID) ([]byte, error) {
-	if err := s.ensure(ctx); err != nil {
+func (s *Store) readObject(ctx context.Context, id ID) ([]byte, error) {
+	if err := s.ensureIndex(ctx); err != nil {
 		return nil, err
 	}
-	data, err := s.getKnown(ctx, id)
+	data, err := s.readIndexed(ctx, id)
 	if fault.Of(err) == fault.NotFound {
-		if err := s.refresh(ctx); err != nil {
+		if err := s.refreshIndex(ctx); err != nil {
 			return nil, err
 		}
-		data, err = s.getKnown(ctx, id)
+		data, err = s.readIndexed(ctx, id)
 	}
 	if fault.Of(err) == fault.NotFound {
-		return nil, corrupt("object %s: it is in no pack", id)
+		return nil, corruptError("object %s: it is in no pack", id)
 	}
 	return data, err
 }
 
 var errNoObject = fmt.Errorf("no such object: %w", fault.NotFound)
 
-func (s *Store) getKnown(ctx context.Context, id ID) ([]byte, error) {
+func (s *Store) readIndexed(ctx context.Context, id ID) ([]byte, error) {
 	s.mu.RLock()
 	at, ok := s.index[id]
 	var name string
-	var b block
+	var b packBlock
 	if ok {
 		name = s.packNames[at.pack]
 		b = s.packs[name].blocks[at.block]
@@ -261,45 +261,45 @@ func (s *Store) getKnown(ctx context.Context, id ID) ([]byte, error) {
 	}
 	plain, err := s.blocks.get(blockKey{name, b.off}, func() ([]byte, error) { return readBlock(ctx, s.be, name, b) })
 	if err != nil {
-		return nil, named(id, err)
+		return nil, withObjectID(id, err)
 	}
 	data := plain[at.off : at.off+at.size]
 	if got := sum(data); got != id {
-		return nil, corrupt("object %s in pack %s: its content has the digest %s", id, name, got)
+		return nil, corruptError("object %s in pack %s: its content has the digest %s", id, name, got)
 	}
 	return data, nil
 }
 
-func named(id ID, err error) error {
+func withObjectID(id ID, err error) error {
 	if fault.CauseOf(err) == fault.CauseCorrupt {
 		return fmt.Errorf("object %s: %w", id, err)
 	}
 	return err
 }
 
-// tree reads the object of a directory.
-func (s *Store) tree(ctx context.Context, id ID) ([]Node, error) {
-	data, err := s.get(ctx, id)
+// readTree reads the object of a directory.
+func (s *Store) readTree(ctx context.Context, id ID) ([]Node, error) {
+	data, err := s.readObject(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	nodes, err := decodeTree(data)
 	if err != nil {
-		return nil, corrupt("tree %s: %v", id, err)
+		return nil, corruptError("tree %s: %v", id, err)
 	}
 	return nodes, nil
 }
 
-// chunks reads the list of the chunks of a file of the given size. The zero id
+// readChunkList reads the list of the chunks of a file of the given size. The zero id
 // stands for a chunk of zeros.
-func (s *Store) chunks(ctx context.Context, list ID, size int64) ([]ID, error) {
-	data, err := s.get(ctx, list)
+func (s *Store) readChunkList(ctx context.Context, list ID, size int64) ([]ID, error) {
+	data, err := s.readObject(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	want := (size + ChunkSize - 1) / ChunkSize
 	if int64(len(data)) != want*int64(len(ID{})) {
-		return nil, corrupt("list %s: it does not describe a file of %d bytes", list, size)
+		return nil, corruptError("list %s: it does not describe a file of %d bytes", list, size)
 	}
 	ids := make([]ID, want)
 	for i := range ids {
@@ -365,8 +365,8 @@ func (c *blockCache) get(key blockKey, load func() ([]byte, error)) ([]byte, err
 	return item.data, nil
 }
 
-// forget drops what is kept of packs that gc removed.
-func (c *blockCache) forget() {
+// dropAll drops what is kept of packs that gc removed.
+func (c *blockCache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.order {

@@ -49,16 +49,16 @@ func Walk(ctx context.Context, t Tree, visit func(path string, dir Directory, n 
 // it is, which grow with the square of this.
 const maxPath = 16 << 10
 
-// into returns the prefix of all that is in a directory.
-func into(at, name string) (string, error) {
+// childPrefix returns the prefix of all that is in a directory.
+func childPrefix(at, name string) (string, error) {
 	if len(at)+len(name) > maxPath {
-		return "", fmt.Errorf("snapshot: directory %s: %w: its path has more than %d bytes", brief(at+name), fault.ResourceExhausted, maxPath)
+		return "", fmt.Errorf("snapshot: directory %s: %w: its path has more than %d bytes", shortenPath(at+name), fault.ResourceExhausted, maxPath)
 	}
 	return at + name + "/", nil
 }
 
-// brief is the end of a path that is too long to be read.
-func brief(path string) string {
+// shortenPath is the end of a path that is too long to be read.
+func shortenPath(path string) string {
 	const most = 300
 	if len(path) <= most {
 		return path
@@ -84,7 +84,7 @@ func walk(ctx context.Context, dir Directory, at string, visit func(string, Dire
 		if n.Type != driver.TypeDir || !descend {
 			continue
 		}
-		below, err := into(at, n.Name)
+		below, err := childPrefix(at, n.Name)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) 
 	}
 	elems := strings.Split(name, "/")
 	for i, elem := range elems {
-		n, err := find(ctx, dir, elem)
+		n, err := findNode(ctx, dir, elem)
 		if err == nil && n == nil {
 			err = fmt.Errorf("snapshot: %s: %w", name, fault.NotFound)
 		}
@@ -187,8 +187,8 @@ type finder interface {
 	find(ctx context.Context, name string) (*Node, error)
 }
 
-// find returns what is under a name; nil is nothing.
-func find(ctx context.Context, dir Directory, name string) (*Node, error) {
+// findNode returns what is under a name; nil is nothing.
+func findNode(ctx context.Context, dir Directory, name string) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -224,16 +224,16 @@ func OpenFile(ctx context.Context, t Tree, name string) (io.ReadCloser, *Node, e
 		dir.Close()
 		return nil, nil, err
 	}
-	return &fileOf{r, dir}, n, nil
+	return &openedFile{r, dir}, n, nil
 }
 
-// fileOf is a file that holds its directory.
-type fileOf struct {
+// openedFile is a file that holds its directory.
+type openedFile struct {
 	io.ReadCloser
 	dir Directory
 }
 
-func (f *fileOf) Close() error {
+func (f *openedFile) Close() error {
 	f.dir.Close()
 	return f.ReadCloser.Close()
 }

@@ -24,9 +24,9 @@ var (
 	packedBlocks = sync.Pool{New: func() any { return make([]byte, 0, blockSize) }}
 )
 
-// A writer puts objects into a store: into blocks, which are compressed beside
+// A objectWriter puts objects into a store: into blocks, which are compressed beside
 // those who put, and blocks into packs. Nothing is to be relied on before flush.
-type writer struct {
+type objectWriter struct {
 	s       *Store
 	unlock  func()
 	started time.Time
@@ -36,17 +36,17 @@ type writer struct {
 	moving  bool // objects are written although the store has them
 
 	mu    sync.Mutex
-	fresh map[ID]bool // put by this writer
-	idle  []*filling  // that nobody fills at the moment
-	added int64       // bytes of packs
+	fresh map[ID]bool  // put by this writer
+	idle  []*openBlock // that nobody fills at the moment
+	added int64        // bytes of packs
 
 	packMu sync.Mutex
 	pack   *openPack
 }
 
-// A filling is a block that is being filled. Each who puts has one, so that nobody
+// A openBlock is a block that is being filled. Each who puts has one, so that nobody
 // waits for another and files are read to where they stay.
-type filling struct {
+type openBlock struct {
 	buf  []byte
 	open []entry // what is in buf
 }
@@ -61,29 +61,29 @@ type openPack struct {
 
 // newWriter begins to write. Until the writer is closed, gc does not remove what
 // it may build on.
-func (s *Store) newWriter(ctx context.Context) (*writer, error) {
-	unlock, err := s.share(ctx)
+func (s *Store) newWriter(ctx context.Context) (*objectWriter, error) {
+	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// What gc removed since the index was read must not be built on.
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refreshIndex(ctx); err != nil {
 		unlock()
 		return nil, err
 	}
-	w := &writer{s: s, unlock: unlock, started: time.Now(), base: ctx, fresh: map[ID]bool{}}
-	w.begin(ctx)
+	w := &objectWriter{s: s, unlock: unlock, started: time.Now(), base: ctx, fresh: map[ID]bool{}}
+	w.startGroup(ctx)
 	return w, nil
 }
 
-func (w *writer) begin(ctx context.Context) {
+func (w *objectWriter) startGroup(ctx context.Context) {
 	w.group, w.ctx = errgroup.WithContext(ctx)
 	w.group.SetLimit(runtime.GOMAXPROCS(0) + 1)
 }
 
-// has reports whether an object need not be put.
-func (w *writer) has(id ID) bool {
-	if w.s.has(id) {
+// hasObject reports whether an object need not be put.
+func (w *objectWriter) hasObject(id ID) bool {
+	if w.s.hasObject(id) {
 		return true
 	}
 	w.mu.Lock()
@@ -91,29 +91,29 @@ func (w *writer) has(id ID) bool {
 	return w.fresh[id]
 }
 
-// put stores an object, unless it is there, and returns its name. data may be
+// putObject stores an object, unless it is there, and returns its name. data may be
 // used again by the caller.
-func (w *writer) put(data []byte) (ID, error) {
+func (w *objectWriter) putObject(data []byte) (ID, error) {
 	id := sum(data)
 	return id, w.putAs(id, data)
 }
 
-func (w *writer) putAs(id ID, data []byte) error {
+func (w *objectWriter) putAs(id ID, data []byte) error {
 	if len(data) > maxObject {
 		return fmt.Errorf("snapshot: an object of %d bytes: %w: a directory has too many entries", len(data), fault.ResourceExhausted)
 	}
-	if !w.claim(id) {
+	if !w.claimObject(id) {
 		return nil
 	}
-	f := w.fill()
+	f := w.acquireBlock()
 	f.buf = append(f.buf, data...)
-	return w.fed(f, id, len(data))
+	return w.endObject(f, id, len(data))
 }
 
-// claim reports whether an object is to be put by the caller: it is not there, and
+// claimObject reports whether an object is to be put by the caller: it is not there, and
 // nobody else puts it.
-func (w *writer) claim(id ID) bool {
-	if !w.moving && w.s.has(id) {
+func (w *objectWriter) claimObject(id ID) bool {
+	if !w.moving && w.s.hasObject(id) {
 		return false
 	}
 	w.mu.Lock()
@@ -125,8 +125,8 @@ func (w *writer) claim(id ID) bool {
 	return true
 }
 
-// fill returns a block to fill, which is the caller's until rest or fed.
-func (w *writer) fill() *filling {
+// acquireBlock returns a block to fill, which is the caller's until rest or fed.
+func (w *objectWriter) acquireBlock() *openBlock {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.idle); n > 0 {
@@ -134,22 +134,22 @@ func (w *writer) fill() *filling {
 		w.idle = w.idle[:n-1]
 		return f
 	}
-	return &filling{buf: plainBlocks.Get().([]byte)}
+	return &openBlock{buf: plainBlocks.Get().([]byte)}
 }
 
-// rest leaves a block for the next who puts.
-func (w *writer) rest(f *filling) {
+// returnBlock leaves a block for the next who puts.
+func (w *objectWriter) returnBlock(f *openBlock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.idle = append(w.idle, f)
 }
 
-// fed notes that the last size bytes of a block are an object, and begins to write
+// endObject notes that the last size bytes of a block are an object, and begins to write
 // the block if it is full.
-func (w *writer) fed(f *filling, id ID, size int) error {
+func (w *objectWriter) endObject(f *openBlock, id ID, size int) error {
 	f.open = append(f.open, entry{id: id, off: int64(len(f.buf) - size), size: int64(size)})
 	if len(f.buf) < blockSize {
-		w.rest(f)
+		w.returnBlock(f)
 		return nil
 	}
 	w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
@@ -157,10 +157,10 @@ func (w *writer) fed(f *filling, id ID, size int) error {
 }
 
 // writeBlock compresses a block and appends it to the pack.
-func (w *writer) writeBlock(plain []byte, objects []entry) error {
+func (w *objectWriter) writeBlock(plain []byte, objects []entry) error {
 	packed := packedBlocks.Get().([]byte)
 	data := compressor.EncodeAll(plain, packed[:0])
-	b := block{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
+	b := packBlock{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
 	if cap(plain) == blockRoom { // one that had to grow is not worth to be kept
 		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
 	}
@@ -201,10 +201,10 @@ func (p *openPack) write(data []byte) error {
 }
 
 // closePack commits the pack, and makes its objects known.
-func (w *writer) closePack(ctx context.Context) error {
+func (w *objectWriter) closePack(ctx context.Context) error {
 	p := w.pack
 	w.pack = nil
-	err := p.end()
+	err := p.writeFooter()
 	if err == nil {
 		err = p.out.Commit(ctx)
 	}
@@ -212,29 +212,29 @@ func (w *writer) closePack(ctx context.Context) error {
 		p.out.Abort()
 		return err
 	}
-	w.closed(p)
+	w.registerPack(p)
 	return nil
 }
 
-// end writes what follows the blocks.
-func (p *openPack) end() error {
+// writeFooter writes what follows the blocks.
+func (p *openPack) writeFooter() error {
 	foot := p.foot.encode()
-	return p.write(append(foot, trailer(foot)...))
+	return p.write(append(foot, encodeTrailer(foot)...))
 }
 
-func (w *writer) closed(p *openPack) {
+func (w *objectWriter) registerPack(p *openPack) {
 	w.added += p.size
 	w.s.addPack(p.id, p.size, &p.foot)
 }
 
-// last begins to write what is in no full block yet, in as few as can be. Nothing
+// flushPartialBlocks begins to write what is in no full block yet, in as few as can be. Nothing
 // may be put after it.
-func (w *writer) last() {
+func (w *objectWriter) flushPartialBlocks() {
 	w.mu.Lock()
 	idle := w.idle
 	w.idle = nil
 	w.mu.Unlock()
-	var all *filling
+	var all *openBlock
 	for _, f := range idle {
 		switch {
 		case all == nil:
@@ -256,13 +256,13 @@ func (w *writer) last() {
 }
 
 // drain writes all that was put to packs.
-func (w *writer) drain() error {
-	w.last()
+func (w *objectWriter) drain() error {
+	w.flushPartialBlocks()
 	return w.group.Wait()
 }
 
 // flush commits all that was put.
-func (w *writer) flush(ctx context.Context) error {
+func (w *objectWriter) flush(ctx context.Context) error {
 	if err := w.drain(); err != nil || w.pack == nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (w *writer) flush(ctx context.Context) error {
 }
 
 // publish commits all that was put, and then a manifest.
-func (w *writer) publish(ctx context.Context, manifest Pending) error {
+func (w *objectWriter) publish(ctx context.Context, manifest Pending) error {
 	if err := w.drain(); err != nil {
 		return err
 	}
@@ -278,27 +278,27 @@ func (w *writer) publish(ctx context.Context, manifest Pending) error {
 	if !together || w.pack == nil {
 		err := w.flush(ctx)
 		if err == nil {
-			err = w.late()
+			err = w.checkGrace()
 		}
 		if err == nil {
 			err = manifest.Commit(ctx)
 		}
 		return err
 	}
-	if err := w.pack.end(); err != nil {
+	if err := w.pack.writeFooter(); err != nil {
 		return err
 	}
 	if err := c.CommitAll(ctx, []Pending{w.pack.out, manifest}); err != nil {
 		return err
 	}
-	w.closed(w.pack)
+	w.registerPack(w.pack)
 	w.pack = nil
 	return nil
 }
 
-// late answers why what was written may no longer be relied on: where there are
+// checkGrace answers why what was written may no longer be relied on: where there are
 // no locks, gc may have removed what a snapshot that took too long builds on.
-func (w *writer) late() error {
+func (w *objectWriter) checkGrace() error {
 	if _, ok := w.s.be.(Locker); ok || time.Since(w.started) < w.s.grace/2 {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (w *writer) late() error {
 }
 
 // close ends the writer. What was not flushed is dropped.
-func (w *writer) close() {
+func (w *objectWriter) close() {
 	w.group.Wait() //nolint:errcheck // flush has answered it, or nobody wants to know
 	if w.pack != nil {
 		w.pack.out.Abort()

@@ -32,7 +32,7 @@ func setOpaque(fd int) error {
 	return ignoreNoXattr(unix.Fsetxattr(fd, "user.overlay.opaque", []byte("y"), 0))
 }
 
-// exchange swaps what is at two names, at once.
-func exchange(dir int, name string, otherDir int, other string) error {
+// exchangeNames swaps what is at two names, at once.
+func exchangeNames(dir int, name string, otherDir int, other string) error {
 	return unix.Renameat2(dir, name, otherDir, other, unix.RENAME_EXCHANGE)
 }

@@ -59,18 +59,18 @@ func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest,
 		return nil, err
 	}
 	defer w.close()
-	k, m, err := w.take(ctx, t, opts)
+	a, m, err := w.archive(ctx, t, opts)
 	if err != nil {
 		return nil, err
 	}
-	s.place(ctx, m)
-	out, err := s.ready(ctx, m)
+	s.assignSequence(ctx, m)
+	out, err := s.writePendingManifest(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Abort()
 	var cache sync.WaitGroup
-	cache.Go(func() { s.saveCache(opts.Cache, k) }) // while the disk is waited for
+	cache.Go(func() { s.saveCache(opts.Cache, a) }) // while the disk is waited for
 	err = w.publish(ctx, out)
 	cache.Wait()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 	if err != nil {
 		return nil, nil, err
 	}
-	k, m, err := w.take(ctx, t, opts)
+	a, m, err := w.archive(ctx, t, opts)
 	if err == nil {
 		err = w.flush(ctx)
 	}
@@ -98,80 +98,80 @@ func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 		w.close()
 		return nil, nil, err
 	}
-	s.saveCache(opts.Cache, k)
+	s.saveCache(opts.Cache, a)
 	return m, w.close, nil
 }
 
 // Publish makes a tree that is in the store a snapshot, with what m says of it;
 // a fresh id and time are filled in. It is how a snapshot is copied.
 func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
-	unlock, err := s.share(ctx)
+	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if _, err := s.tree(ctx, m.Root); err != nil {
+	if _, err := s.readTree(ctx, m.Root); err != nil {
 		return nil, err
 	}
 	m.ID, m.Created = driver.NewID(), s.now().UTC()
-	s.place(ctx, &m)
-	return &m, s.publish(ctx, &m)
+	s.assignSequence(ctx, &m)
+	return &m, s.publishManifest(ctx, &m)
 }
 
-// take puts a tree, and describes it.
-func (w *writer) take(ctx context.Context, t Tree, opts *TakeOptions) (*taker, *Manifest, error) {
-	k := &taker{
+// archive puts a tree, and describes it.
+func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (*archiver, *Manifest, error) {
+	a := &archiver{
 		w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now(),
 		missing: slices.Clone(opts.Info.Missing), missingTotal: opts.Info.MissingTotal, // of what is copied
 	}
 	if len(opts.Ignore) > 0 {
-		k.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
+		a.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
 	}
 	if opts.NoCredentials {
-		k.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret.CredentialFiles, "\n")))
+		a.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret.CredentialFiles, "\n")))
 	}
-	if k.progress = opts.Progress; k.progress == nil {
-		k.progress = driver.Progress(ctx)
+	if a.progress = opts.Progress; a.progress == nil {
+		a.progress = driver.Progress(ctx)
 	}
-	k.cache = w.s.loadCache(opts.Cache)
+	a.cache = w.s.loadCache(opts.Cache)
 	root, err := t.Root(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	top := &treeDir{}
-	err = k.dir(ctx, root, "", top)
+	err = a.saveDir(ctx, root, "", top)
 	root.Close()
 	if err != nil {
 		return nil, nil, err
 	}
-	w.last() // beside what the manifest costs
-	return k, k.manifest(top), nil
+	w.flushPartialBlocks() // beside what the manifest costs
+	return a, a.buildManifest(top), nil
 }
 
-// manifest describes what was taken.
-func (k *taker) manifest(top *treeDir) *Manifest {
+// buildManifest describes what was taken.
+func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	digest := driver.NewTreeDigest()
-	if k.opts.Base != (Base{}) {
-		digest.Add("", driver.Info{Type: "base"}, k.opts.Base.Kind+":"+k.opts.Base.Name)
+	if a.opts.Base != (Base{}) {
+		digest.Add("", driver.Info{Type: "base"}, a.opts.Base.Kind+":"+a.opts.Base.Name)
 	}
-	top.digest(digest, "")
-	m := &Manifest{SnapshotInfo: k.opts.Info, Root: top.id, Base: k.opts.Base, Ignore: k.opts.Ignore, LeftOut: k.leftOut}
+	top.addToDigest(digest, "")
+	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
 	slices.Sort(m.LeftOut)
-	for _, p := range k.opts.Paths {
+	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))
 	}
 	m.ID = driver.NewID()
-	m.Labels = maps.Clone(k.opts.Info.Labels)
-	m.Created = k.w.s.now().UTC()
-	m.Files, m.Bytes, m.Skipped, m.Digest = k.files.Load(), k.bytes.Load(), k.special.Load(), digest.Sum()
-	m.Missing, m.MissingTotal = k.missing, k.missingTotal
+	m.Labels = maps.Clone(a.opts.Info.Labels)
+	m.Created = a.w.s.now().UTC()
+	m.Files, m.Bytes, m.Skipped, m.Digest = a.files.Load(), a.bytes.Load(), a.special.Load(), digest.Sum()
+	m.Missing, m.MissingTotal = a.missing, a.missingTotal
 	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
 }
 
-// A taker is a Take under way.
-type taker struct {
-	w       *writer
+// A archiver is a Take under way.
+type archiver struct {
+	w       *objectWriter
 	opts    *TakeOptions
 	ignore  *search.Ignore
 	secret  *search.Ignore
@@ -198,36 +198,36 @@ type treeDir struct {
 	subs  []*treeDir // of the nodes that are directories, in order
 }
 
-func (d *treeDir) digest(sum *driver.TreeDigest, at string) {
+func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string) {
 	sub := 0
 	for i := range d.nodes {
 		n := &d.nodes[i]
 		info := n.Info("")
 		sum.Add(at+n.Name, info, info.Digest)
 		if n.Type == driver.TypeDir {
-			d.subs[sub].digest(sum, at+n.Name+"/")
+			d.subs[sub].addToDigest(sum, at+n.Name+"/")
 			sub++
 		}
 	}
 }
 
-// dir takes a directory with all that is in it.
-func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir) error {
+// saveDir takes a directory with all that is in it.
+func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *treeDir) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: take: %w", err)
 	}
-	nodes, err := k.nodes(ctx, dir)
+	nodes, err := a.listNodes(ctx, dir)
 	if err != nil {
-		return within(at, err)
+		return wrapPath(at, err)
 	}
-	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return k.leaves(at, &n) })
-	known := k.cache.files(at)
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return a.excluded(at, &n) })
+	known := a.cache.filesIn(at)
 	var g tasks
-	g.tokens = k.tokens
+	g.tokens = a.tokens
 	const batch = 64
 	for start := 0; start < len(nodes); start += batch {
 		part := nodes[start:min(start+batch, len(nodes))]
-		g.do(func() error { return k.someFiles(ctx, dir, at, known, part) })
+		g.run(func() error { return a.saveFiles(ctx, dir, at, known, part) })
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -236,58 +236,58 @@ func (k *taker) dir(ctx context.Context, dir Directory, at string, out *treeDir)
 		}
 		sub := &treeDir{}
 		out.subs = append(out.subs, sub)
-		g.do(func() error { return k.subdir(ctx, dir, at, n, sub) })
+		g.run(func() error { return a.saveSubdir(ctx, dir, at, n, sub) })
 	}
 	if err := g.wait(); err != nil {
 		return err
 	}
 	out.nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.missing })
 	out.subs = slices.DeleteFunc(out.subs, func(d *treeDir) bool { return d.id.IsZero() })
-	k.remember(at, out.nodes)
-	out.id, err = k.w.put(encodeTree(out.nodes))
+	a.rememberFiles(at, out.nodes)
+	out.id, err = a.w.putObject(encodeTree(out.nodes))
 	return err
 }
 
-// nodes lists a directory. Where nothing is known of files, each is opened.
-func (k *taker) nodes(ctx context.Context, dir Directory) ([]Node, error) {
-	if host, ok := dir.(*hostDir); ok && k.cache == nil {
-		return host.list(true)
+// listNodes lists a directory. Where nothing is known of files, each is opened.
+func (a *archiver) listNodes(ctx context.Context, dir Directory) ([]Node, error) {
+	if host, ok := dir.(*hostDir); ok && a.cache == nil {
+		return host.listNodes(true)
 	}
 	return dir.Nodes(ctx)
 }
 
-// leaves reports whether a node stays out.
-func (k *taker) leaves(at string, n *Node) bool {
+// excluded reports whether a node stays out.
+func (a *archiver) excluded(at string, n *Node) bool {
 	isDir := n.Type == driver.TypeDir
 	switch {
-	case k.ignore != nil && k.ignore.Ignores(at+n.Name, isDir):
+	case a.ignore != nil && a.ignore.Ignores(at+n.Name, isDir):
 		return true
-	case k.secret != nil && k.secret.Ignores(at+n.Name, isDir):
+	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir):
 		const listed = 1000
-		k.mu.Lock()
-		if len(k.leftOut) < listed {
-			k.leftOut = append(k.leftOut, at+n.Name)
+		a.mu.Lock()
+		if len(a.leftOut) < listed {
+			a.leftOut = append(a.leftOut, at+n.Name)
 		}
-		k.mu.Unlock()
+		a.mu.Unlock()
 		return true
 	case n.Type == driver.TypeOther:
-		k.special.Add(1)
+		a.special.Add(1)
 		return true
 	}
 	return false
 }
 
-func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, out *treeDir) error {
-	below, err := into(at, n.Name)
+func (a *archiver) saveSubdir(ctx context.Context, dir Directory, at string, n *Node, out *treeDir) error {
+	below, err := childPrefix(at, n.Name)
 	if err != nil {
 		return err
 	}
 	sub, err := dir.Dir(ctx, n)
 	if err != nil {
-		return k.leaveOut(ctx, dir, at, n, err)
+		return a.leaveOut(ctx, dir, at, n, err)
 	}
 	defer sub.Close()
-	if err := k.dir(ctx, sub, below, out); err != nil {
+	if err := a.saveDir(ctx, sub, below, out); err != nil {
 		return err
 	}
 	n.Content = out.id
@@ -296,38 +296,38 @@ func (k *taker) subdir(ctx context.Context, dir Directory, at string, n *Node, o
 
 // leaveOut drops a node that was listed and could not be opened or read, and notes
 // that it is missing. It returns the errors that end the snapshot.
-func (k *taker) leaveOut(ctx context.Context, dir Directory, at string, n *Node, err error) error {
+func (a *archiver) leaveOut(ctx context.Context, dir Directory, at string, n *Node, err error) error {
 	switch fault.Of(err) {
 	case fault.NotFound, fault.Conflict, fault.InvalidArgument:
 	default:
-		return within(at, err)
+		return wrapPath(at, err)
 	}
 	skip, code := driver.Skip{Path: at + n.Name, Reason: driver.SkipUnreadable}, fault.Unavailable
-	now, ferr := find(ctx, dir, n.Name)
+	now, ferr := findNode(ctx, dir, n.Name)
 	if fault.Of(ferr) == fault.NotFound || ferr == nil && (now == nil || now.Type != n.Type) {
 		skip.Reason, code = driver.SkipVanished, fault.Conflict
 	}
-	if k.opts.Complete {
-		return fmt.Errorf("snapshot: take a complete snapshot: %w: %s is %s: %w", code, brief(skip.Path), skip.Reason, err)
+	if a.opts.Complete {
+		return fmt.Errorf("snapshot: take a complete snapshot: %w: %s is %s: %w", code, shortenPath(skip.Path), skip.Reason, err)
 	}
 	n.missing = true
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.missingTotal++; k.missingTotal <= driver.MaxMissingListed {
-		k.missing = append(k.missing, skip)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.missingTotal++; a.missingTotal <= driver.MaxMissingListed {
+		a.missing = append(a.missing, skip)
 	}
 	return nil
 }
 
-func within(at string, err error) error {
+func wrapPath(at string, err error) error {
 	if at == "" {
 		return err
 	}
-	return fmt.Errorf("in %s: %w", brief(strings.TrimSuffix(at, "/")), err)
+	return fmt.Errorf("in %s: %w", shortenPath(strings.TrimSuffix(at, "/")), err)
 }
 
-// someFiles takes the files among nodes, of which some are known from before.
-func (k *taker) someFiles(ctx context.Context, dir Directory, at string, known []cached, nodes []Node) error {
+// saveFiles takes the files among nodes, of which some are known from before.
+func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, known []cachedFile, nodes []Node) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Type != driver.TypeFile {
@@ -336,27 +336,27 @@ func (k *taker) someFiles(ctx context.Context, dir Directory, at string, known [
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
-		if !k.known(known, n) {
-			if err := k.file(ctx, dir, n); err != nil {
-				if err := k.leaveOut(ctx, dir, at, n, err); err != nil {
+		if !a.fromCache(known, n) {
+			if err := a.saveFile(ctx, dir, n); err != nil {
+				if err := a.leaveOut(ctx, dir, at, n, err); err != nil {
 					return err
 				}
 				continue
 			}
 		}
-		files, bytes := k.files.Add(1), k.bytes.Add(n.Size)
-		if k.progress != nil && files%256 == 0 {
-			k.progress(files, bytes)
+		files, bytes := a.files.Add(1), a.bytes.Add(n.Size)
+		if a.progress != nil && files%256 == 0 {
+			a.progress(files, bytes)
 		}
 	}
 	return nil
 }
 
-// known fills in what the cache, or the tree itself, knows of a file whose
+// fromCache fills in what the cache, or the tree itself, knows of a file whose
 // content is in the store.
-func (k *taker) known(files []cached, n *Node) bool {
+func (a *archiver) fromCache(files []cachedFile, n *Node) bool {
 	if n.stat == nil {
-		return !n.Content.IsZero() && k.stored(n)
+		return !n.Content.IsZero() && a.isStored(n)
 	}
 	i := sort.Search(len(files), func(i int) bool { return files[i].name >= n.Name })
 	if i == len(files) || files[i].name != n.Name || files[i].stat != *n.stat {
@@ -364,77 +364,77 @@ func (k *taker) known(files []cached, n *Node) bool {
 	}
 	c := &files[i]
 	n.Content, n.List, n.Xattrs = c.content, c.list, c.xattrs
-	if !k.stored(n) {
+	if !a.isStored(n) {
 		n.Content, n.List, n.Xattrs = ID{}, ID{}, nil
 		return false
 	}
 	return true
 }
 
-// stored reports whether all of a file's content is in the store.
-func (k *taker) stored(n *Node) bool {
+// isStored reports whether all of a file's content is in the store.
+func (a *archiver) isStored(n *Node) bool {
 	if n.Size == 0 {
 		return true
 	}
 	if n.Size <= ChunkSize {
-		return k.w.has(n.Content)
+		return a.w.hasObject(n.Content)
 	}
-	if n.List.IsZero() || !k.w.s.has(n.List) {
+	if n.List.IsZero() || !a.w.s.hasObject(n.List) {
 		return false
 	}
-	chunks, err := k.w.s.chunks(k.w.base, n.List, n.Size)
-	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !k.w.has(id) })
+	chunks, err := a.w.s.readChunkList(a.w.base, n.List, n.Size)
+	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !a.w.hasObject(id) })
 }
 
-// file reads a file into the store.
-func (k *taker) file(ctx context.Context, dir Directory, n *Node) error {
+// saveFile reads a file into the store.
+func (a *archiver) saveFile(ctx context.Context, dir Directory, n *Node) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	if f, ok := r.(*hostFile); ok {
-		return k.hostFile(ctx, f, n)
+		return a.saveHostFile(ctx, f, n)
 	}
-	return k.stream(ctx, r, n)
+	return a.readStream(ctx, r, n)
 }
 
-// hostFile takes a file of this host, with its attributes.
-func (k *taker) hostFile(ctx context.Context, f *hostFile, n *Node) error {
+// saveHostFile takes a file of this host, with its attributes.
+func (a *archiver) saveHostFile(ctx context.Context, f *hostFile, n *Node) error {
 	attrs, err := listXattrs(f.fd)
 	if err != nil {
 		return hostError("read the attributes of", n.Name, err)
 	}
 	n.Xattrs = userXattrs(attrs)
-	if k.remembers(n) && unseen(f.fd, k.started.Sub(n.stat.changed())) {
+	if a.isCacheable(n) && mayChangeUnseen(f.fd, a.started.Sub(n.stat.changeTime())) {
 		n.stat = nil // it is read again next time
 	}
 	if n.Size > ChunkSize {
-		return k.host(ctx, f, n)
+		return a.readSparse(ctx, f, n)
 	}
-	_, err = k.small(f, n, int(n.Size))
+	_, err = a.readSmall(f, n, int(n.Size))
 	return err
 }
 
-// small takes a file that is said to have at most so many bytes, a chunk or less:
+// readSmall takes a file that is said to have at most so many bytes, a chunk or less:
 // it is read to where it is to stay. Of one that has more, first is what was read.
-func (k *taker) small(r io.Reader, n *Node, most int) (first []byte, err error) {
-	f := k.w.fill()
+func (a *archiver) readSmall(r io.Reader, n *Node, most int) (first []byte, err error) {
+	f := a.w.acquireBlock()
 	start := len(f.buf)
 	room := f.buf[start : start+most+1]
 	count, err := io.ReadFull(r, room)
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		first = slices.Clone(room[:count])
-		k.w.rest(f)
+		a.w.returnBlock(f)
 		return first, err
 	}
 	n.Size, n.Content = int64(count), sum(room[:count])
-	if !k.w.claim(n.Content) {
-		k.w.rest(f)
+	if !a.w.claimObject(n.Content) {
+		a.w.returnBlock(f)
 		return nil, nil
 	}
 	f.buf = f.buf[:start+count]
-	return nil, k.w.fed(f, n.Content, count)
+	return nil, a.w.endObject(f, n.Content, count)
 }
 
 // maxFile is how many bytes a file may have: its chunks are listed in one object.
@@ -446,21 +446,21 @@ func tooLarge(n *Node, size int64) error {
 	return fmt.Errorf("snapshot: file %s: %w: it has %d bytes; at most %d can be kept", n.Name, fault.ResourceExhausted, size, maxFile)
 }
 
-// A list collects the chunks of a large file.
-type list struct {
-	k     *taker
+// A chunkList collects the chunks of a large file.
+type chunkList struct {
+	a     *archiver
 	whole hash.Hash
 	ids   []byte
 	size  int64
 }
 
-func (l *list) add(chunk []byte) error {
+func (l *chunkList) add(chunk []byte) error {
 	l.whole.Write(chunk)
 	l.size += int64(len(chunk))
 	var id ID
 	if !bytes.Equal(chunk, zeros[:len(chunk)]) {
 		var err error
-		if id, err = l.k.w.put(chunk); err != nil {
+		if id, err = l.a.w.putObject(chunk); err != nil {
 			return err
 		}
 	}
@@ -468,23 +468,23 @@ func (l *list) add(chunk []byte) error {
 	return nil
 }
 
-// done fills in the node.
-func (l *list) done(n *Node) (err error) {
+// fillNode fills in the node.
+func (l *chunkList) fillNode(n *Node) (err error) {
 	n.Size = l.size
 	n.Content = ID(l.whole.Sum(nil))
 	if n.Size > ChunkSize {
-		n.List, err = l.k.w.put(l.ids)
+		n.List, err = l.a.w.putObject(l.ids)
 	}
 	return err
 }
 
-// stream takes a file of which it is not known how large it is.
-func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
-	first, err := k.small(r, n, ChunkSize)
+// readStream takes a file of which it is not known how large it is.
+func (a *archiver) readStream(ctx context.Context, r io.Reader, n *Node) error {
+	first, err := a.readSmall(r, n, ChunkSize)
 	if err != nil || first == nil {
 		return err
 	}
-	l := &list{k: k, whole: driver.NewDigest()}
+	l := &chunkList{a: a, whole: driver.NewDigest()}
 	rest := io.MultiReader(bytes.NewReader(first), contextReader{ctx, r})
 	var b buffer
 	defer b.release()
@@ -500,7 +500,7 @@ func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
 			}
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return l.done(n)
+			return l.fillNode(n)
 		}
 		if err != nil {
 			return err
@@ -508,12 +508,12 @@ func (k *taker) stream(ctx context.Context, r io.Reader, n *Node) error {
 	}
 }
 
-// host takes a large file of this host; what is a hole in it is not read.
-func (k *taker) host(ctx context.Context, f *hostFile, n *Node) error {
+// readSparse takes a large file of this host; what is a hole in it is not read.
+func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 	if f.size > maxFile {
 		return tooLarge(n, f.size)
 	}
-	l := &list{k: k, whole: driver.NewDigest()}
+	l := &chunkList{a: a, whole: driver.NewDigest()}
 	var b buffer
 	defer b.release()
 	buf := b.get(ChunkSize)
@@ -542,7 +542,7 @@ func (k *taker) host(ctx context.Context, f *hostFile, n *Node) error {
 			break // it was cut meanwhile
 		}
 	}
-	return l.done(n)
+	return l.fillNode(n)
 }
 
 // A buffer is room for a chunk, and one byte more to see that there is more.
@@ -572,7 +572,7 @@ type tasks struct {
 	err    error
 }
 
-func (g *tasks) do(f func() error) {
+func (g *tasks) run(f func() error) {
 	g.mu.Lock()
 	failed := g.err != nil
 	g.mu.Unlock()
@@ -583,14 +583,14 @@ func (g *tasks) do(f func() error) {
 	case g.tokens <- struct{}{}:
 		g.wg.Go(func() {
 			defer func() { <-g.tokens }()
-			g.note(f())
+			g.setError(f())
 		})
 	default:
-		g.note(f())
+		g.setError(f())
 	}
 }
 
-func (g *tasks) note(err error) {
+func (g *tasks) setError(err error) {
 	if err == nil {
 		return
 	}

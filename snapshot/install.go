@@ -20,33 +20,33 @@ import (
 // An Owner is whose the files are that are made.
 type Owner struct{ UID, GID int }
 
-// A placer makes what is in a tree in directories of this host that it is given,
+// A installer makes what is in a tree in directories of this host that it is given,
 // by names that nobody else knows yet.
-type placer struct {
-	owner  *Owner
-	sync   bool
-	plain  bool // no set-user-id, set-group-id and sticky
-	layer  bool // whiteouts and opaque directories are made, too
-	tokens chan struct{}
+type installer struct {
+	owner      *Owner
+	sync       bool
+	plainModes bool // no set-user-id, set-group-id and sticky
+	layer      bool // whiteouts and opaque directories are made, too
+	tokens     chan struct{}
 
 	files, bytes atomic.Int64
 }
 
-func newPlacer(o *RestoreOptions) *placer {
-	return &placer{owner: o.Owner, sync: o.Sync, plain: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
+func newInstaller(o *RestoreOptions) *installer {
+	return &installer{owner: o.Owner, sync: o.Sync, plainModes: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 }
 
-// make makes a node under a name in the directory to.
-func (p *placer) make(ctx context.Context, from Directory, n *Node, to int, name string) error {
+// installNode makes a node under a name in the directory to.
+func (p *installer) installNode(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	var err error
 	switch n.Type {
 	case driver.TypeFile:
-		err = p.file(ctx, from, n, to, name)
+		err = p.makeFile(ctx, from, n, to, name)
 	case driver.TypeDir:
-		err = p.dir(ctx, from, n, to, name)
+		err = p.makeDir(ctx, from, n, to, name)
 	case driver.TypeSymlink:
 		if err = unix.Symlinkat(n.Target, to, name); err == nil {
-			err = p.finish(to, name, n)
+			err = p.setOwnerAndTime(to, name, n)
 		}
 	case TypeWhiteout:
 		if !p.layer {
@@ -62,8 +62,8 @@ func (p *placer) make(ctx context.Context, from Directory, n *Node, to int, name
 	return err
 }
 
-// finish sets owner and time of what is not opened.
-func (p *placer) finish(dir int, name string, n *Node) error {
+// setOwnerAndTime sets owner and time of what is not opened.
+func (p *installer) setOwnerAndTime(dir int, name string, n *Node) error {
 	if p.owner != nil {
 		if err := unix.Fchownat(dir, name, p.owner.UID, p.owner.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
@@ -80,15 +80,15 @@ func setTime(dir int, name string, n *Node) error {
 	return unix.UtimesNanoAt(dir, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func (p *placer) mode(n *Node) uint32 {
-	if p.plain {
+func (p *installer) modeBits(n *Node) uint32 {
+	if p.plainModes {
 		return uint32(n.Mode & 0o777)
 	}
 	return uint32(n.Mode & 0o7777)
 }
 
-// dir makes a directory with all that is in it.
-func (p *placer) dir(ctx context.Context, from Directory, n *Node, to int, name string) error {
+// makeDir makes a directory with all that is in it.
+func (p *installer) makeDir(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	if err := unix.Mkdirat(to, name, 0o700); err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (p *placer) dir(ctx context.Context, from Directory, n *Node, to int, name 
 		return err
 	}
 	defer sub.Close()
-	if err := p.fill(ctx, sub, fd); err != nil {
+	if err := p.installEntries(ctx, sub, fd); err != nil {
 		return err
 	}
-	return p.setDir(fd, n)
+	return p.setDirAttrs(fd, n)
 }
 
-// fill makes all that is in a directory.
-func (p *placer) fill(ctx context.Context, from Directory, to int) error {
+// installEntries makes all that is in a directory.
+func (p *installer) installEntries(ctx context.Context, from Directory, to int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: restore: %w", err)
 	}
@@ -121,12 +121,12 @@ func (p *placer) fill(ctx context.Context, from Directory, to int) error {
 	const batch = 64
 	for start := 0; start < len(nodes); start += batch {
 		part := nodes[start:min(start+batch, len(nodes))]
-		g.do(func() error {
+		g.run(func() error {
 			for i := range part {
 				if part[i].Type == driver.TypeDir {
 					continue
 				}
-				if err := p.make(ctx, from, &part[i], to, part[i].Name); err != nil {
+				if err := p.installNode(ctx, from, &part[i], to, part[i].Name); err != nil {
 					return err
 				}
 			}
@@ -135,25 +135,25 @@ func (p *placer) fill(ctx context.Context, from Directory, to int) error {
 	}
 	for i := range nodes {
 		if n := &nodes[i]; n.Type == driver.TypeDir {
-			g.do(func() error { return p.make(ctx, from, n, to, n.Name) })
+			g.run(func() error { return p.installNode(ctx, from, n, to, n.Name) })
 		}
 	}
 	return g.wait()
 }
 
-// setDir gives an open directory what it has besides its entries.
-func (p *placer) setDir(fd int, n *Node) error {
+// setDirAttrs gives an open directory what it has besides its entries.
+func (p *installer) setDirAttrs(fd int, n *Node) error {
 	if p.layer && n.Opaque {
 		if err := setOpaque(fd); err != nil {
 			return err
 		}
 	}
-	return p.set(fd, n, true)
+	return p.setAttrs(fd, n, true)
 }
 
-// set gives an open file or directory its attributes, owner, mode and time. The
+// setAttrs gives an open file or directory its attributes, owner, mode and time. The
 // owner comes before the mode, since a change of it clears bits of that.
-func (p *placer) set(fd int, n *Node, fresh bool) error {
+func (p *installer) setAttrs(fd int, n *Node, fresh bool) error {
 	if !fresh || len(n.Xattrs) > 0 {
 		if err := setXattrs(fd, n.Xattrs); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (p *placer) set(fd int, n *Node, fresh bool) error {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, p.mode(n)); err != nil {
+	if err := unix.Fchmod(fd, p.modeBits(n)); err != nil {
 		return err
 	}
 	if p.sync {
@@ -206,9 +206,9 @@ func hasXattr(list []Xattr, name string) bool {
 	return false
 }
 
-// file makes a file. Where its content has zeros for the length of a page or
+// makeFile makes a file. Where its content has zeros for the length of a page or
 // more, the file has a hole.
-func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
+func (p *installer) makeFile(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
 	r, err := from.Open(ctx, n)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name
 			err = cerr
 		}
 	}()
-	size, err := copyTo(ctx, fd, r, n)
+	size, err := copyContent(ctx, fd, r, n)
 	if err != nil {
 		return err
 	}
@@ -238,14 +238,14 @@ func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name
 		n.Size = size
 	}
 	if size != n.Size {
-		return corrupt("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
+		return corruptError("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
 	}
-	p.tell(ctx, size)
-	return p.set(fd, n, true)
+	p.reportProgress(ctx, size)
+	return p.setAttrs(fd, n, true)
 }
 
-// tell says how far it is to whoever wants to know.
-func (p *placer) tell(ctx context.Context, size int64) {
+// reportProgress says how far it is to whoever wants to know.
+func (p *installer) reportProgress(ctx context.Context, size int64) {
 	files, bytes := p.files.Add(1), p.bytes.Add(size)
 	if files%256 == 0 {
 		if f := driver.Progress(ctx); f != nil {
@@ -254,10 +254,10 @@ func (p *placer) tell(ctx context.Context, size int64) {
 	}
 }
 
-// copyTo writes what r yields to a file that is empty.
-func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
+// copyContent writes what r yields to a file that is empty.
+func copyContent(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	if f, ok := r.(*storedFile); ok {
-		return f.writeTo(fd)
+		return f.writeSparse(fd)
 	}
 	var b buffer
 	defer b.release()
@@ -265,7 +265,7 @@ func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	var off int64
 	for {
 		count, err := io.ReadFull(contextReader{ctx, r}, buf)
-		if err := pwrite(fd, buf[:count], off); err != nil {
+		if err := pwriteAll(fd, buf[:count], off); err != nil {
 			return off, err
 		}
 		off += int64(count)
@@ -278,16 +278,16 @@ func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	}
 }
 
-// writeTo writes the chunks of a file, but those of zeros.
-func (f *storedFile) writeTo(fd int) (int64, error) {
+// writeSparse writes the chunks of a file, but those of zeros.
+func (f *storedFile) writeSparse(fd int) (int64, error) {
 	var off int64
 	for f.left > 0 {
 		hole := f.chunks[0].IsZero()
-		if err := f.next(); err != nil {
+		if err := f.nextChunk(); err != nil {
 			return off, err
 		}
 		if !hole {
-			if err := pwrite(fd, f.now, off); err != nil {
+			if err := pwriteAll(fd, f.now, off); err != nil {
 				return off, err
 			}
 		}
@@ -299,7 +299,7 @@ func (f *storedFile) writeTo(fd int) (int64, error) {
 	return off, nil
 }
 
-func pwrite(fd int, data []byte, off int64) error {
+func pwriteAll(fd int, data []byte, off int64) error {
 	for len(data) > 0 {
 		n, err := unix.Pwrite(fd, data, off)
 		if err == unix.EINTR {

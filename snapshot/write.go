@@ -36,7 +36,7 @@ func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error
 	}
 	for _, c := range slices.Backward(d.Changes) { // what is in a directory goes before it
 		if c.Kind == Removed {
-			if err := w.in(ctx, c.Path, func() error { return w.remove(ctx, c.Path) }); err != nil {
+			if err := w.withWritableParent(ctx, c.Path, func() error { return w.remove(ctx, c.Path) }); err != nil {
 				return err
 			}
 		}
@@ -46,11 +46,11 @@ func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error
 		if c.Kind == Removed || c.New.Type == driver.TypeDir && c.Kind != Added {
 			continue
 		}
-		if err := w.in(ctx, c.Path, func() error { return w.one(ctx, c) }); err != nil {
+		if err := w.withWritableParent(ctx, c.Path, func() error { return w.writeEntry(ctx, c) }); err != nil {
 			return err
 		}
 	}
-	return w.modes(ctx, d.Changes)
+	return w.setDirModes(ctx, d.Changes)
 }
 
 // A treeWriter is a Write under way.
@@ -61,9 +61,9 @@ type treeWriter struct {
 	opened map[string]bool // directories that were made writable
 }
 
-// in makes a change in the directory of name, which it makes writable where it
+// withWritableParent makes a change in the directory of name, which it makes writable where it
 // is not; its mode is set in the end.
-func (w *treeWriter) in(ctx context.Context, name string, change func() error) error {
+func (w *treeWriter) withWritableParent(ctx context.Context, name string, change func() error) error {
 	err := change()
 	dir := path.Dir(name)
 	if fault.Of(err) != fault.PermissionDenied || w.to.Chmod == nil || w.opened[dir] || dir == "." {
@@ -83,9 +83,9 @@ func (w *treeWriter) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// one makes what is new, or another. Directories have a mode in which they can be
+// writeEntry makes what is new, or another. Directories have a mode in which they can be
 // filled until all is done.
-func (w *treeWriter) one(ctx context.Context, c *FileChange) error {
+func (w *treeWriter) writeEntry(ctx context.Context, c *FileChange) error {
 	mode := c.New.Mode & w.mask
 	switch {
 	case c.Kind == ModeOnly:
@@ -93,14 +93,14 @@ func (w *treeWriter) one(ctx context.Context, c *FileChange) error {
 	case c.New.Type == driver.TypeDir:
 		return w.to.Mkdir(ctx, c.Path, &driver.MkdirOptions{Parents: true, Mode: mode&0o777 | 0o700})
 	case c.New.Type == driver.TypeSymlink:
-		return w.relink(ctx, c)
+		return w.replaceSymlink(ctx, c)
 	}
 	r, n, err := OpenFile(ctx, w.t, c.Path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	body, stop, err := readHere(r, n.Size)
+	body, stop, err := detachReader(r, n.Size)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (w *treeWriter) one(ctx context.Context, c *FileChange) error {
 	return err
 }
 
-// modes gives directories their modes, those of what is in them first.
-func (w *treeWriter) modes(ctx context.Context, changes []FileChange) error {
+// setDirModes gives directories their modes, those of what is in them first.
+func (w *treeWriter) setDirModes(ctx context.Context, changes []FileChange) error {
 	for _, c := range slices.Backward(changes) {
 		if c.Kind != Removed && c.New.Type == driver.TypeDir {
 			if err := w.chmod(ctx, c.Path, c.New.Mode&w.mask); err != nil {
@@ -138,10 +138,10 @@ func (w *treeWriter) modes(ctx context.Context, changes []FileChange) error {
 	return nil
 }
 
-// readHere returns what r yields, which is read by this goroutine or one of its
+// detachReader returns what r yields, which is read by this goroutine or one of its
 // own: who writes may do so as a user who can't read the store. stop is called
 // when it is not wanted any more.
-func readHere(r io.Reader, size int64) (body io.Reader, stop func(), err error) {
+func detachReader(r io.Reader, size int64) (body io.Reader, stop func(), err error) {
 	if size <= ChunkSize {
 		data, err := io.ReadAll(r)
 		return onlyReader{bytes.NewReader(data)}, func() {}, err
@@ -171,9 +171,9 @@ func (w *treeWriter) chmod(ctx context.Context, name string, mode fs.FileMode) e
 	return w.to.Chmod(ctx, name, mode)
 }
 
-// relink makes a symlink. One that leaves the workspace, which a process made
+// replaceSymlink makes a symlink. One that leaves the workspace, which a process made
 // there, can't be made from outside, and is said.
-func (w *treeWriter) relink(ctx context.Context, c *FileChange) error {
+func (w *treeWriter) replaceSymlink(ctx context.Context, c *FileChange) error {
 	if c.Old != nil {
 		if err := w.remove(ctx, c.Path); err != nil {
 			return err

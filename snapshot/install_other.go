@@ -20,4 +20,4 @@ func makeWhiteout(int, string) error { return fmt.Errorf("layers: %w", fault.Uns
 
 func setOpaque(int) error { return fmt.Errorf("layers: %w", fault.Unsupported) }
 
-func exchange(int, string, int, string) error { return unix.ENOSYS }
+func exchangeNames(int, string, int, string) error { return unix.ENOSYS }

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Adapter gives a workspace the module for snapshots: a provider says what the
+// An Adapter gives a workspace the module for snapshots: a provider says what the
 // workspace is and how it is read and brought back.
 type Adapter struct {
 	Store     *Store
@@ -23,8 +23,8 @@ type Adapter struct {
 	// until done is called, nothing changes if frozen.
 	Now func(ctx context.Context) (View, error)
 
-	// Become brings the files of the workspace, in place, to another state.
-	Become func(ctx context.Context, to *RollbackTarget) error
+	// Rollback brings the files of the workspace, in place, to another state.
+	Rollback func(ctx context.Context, to *RollbackTarget) error
 
 	// Seal, where it is set, turns the files into layers that never change, on
 	// which the workspace stands from then on, and returns those, as a base;
@@ -69,20 +69,20 @@ const (
 )
 
 // Module returns the module.
-func (k *Adapter) Module() *driver.Snapshots {
-	m := &driver.Snapshots{Snapshotter: k, List: k.list, Delete: k.delete, Files: k.files}
-	if k.Become != nil {
-		m.Rollback, m.Accept = k.rollback, k.accept
+func (a *Adapter) Module() *driver.Snapshots {
+	m := &driver.Snapshots{Snapshotter: a, List: a.listSnapshots, Delete: a.deleteSnapshot, Files: a.snapshotFiles}
+	if a.Rollback != nil {
+		m.Rollback, m.Accept = a.rollbackTo, a.acceptFiles
 	}
-	if k.Sealed != nil {
-		m.Seal = k.seal
+	if a.Sealed != nil {
+		m.Seal = a.seal
 	}
 	return m
 }
 
 // Snapshot remembers the files as they are.
-func (k *Adapter) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return infoOf(k.take(ctx, opts, nil))
+func (a *Adapter) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	return infoOf(a.takeSnapshot(ctx, opts, nil))
 }
 
 // infoOf describes a snapshot that was taken.
@@ -93,47 +93,47 @@ func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 	return m.SnapshotInfo, nil
 }
 
-func (k *Adapter) take(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
-	v, err := k.Now(ctx)
+func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
+	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if v.Done != nil {
 		defer v.Done()
 	}
-	o := k.options(&v, opts)
+	o := a.takeOptions(&v, opts)
 	for key, value := range labels {
 		if o.Info.Labels == nil {
 			o.Info.Labels = map[string]string{}
 		}
 		o.Info.Labels[key] = value
 	}
-	return k.Store.Take(ctx, v.Tree, o)
+	return a.Store.Take(ctx, v.Tree, o)
 }
 
-func (k *Adapter) options(v *View, opts *driver.SnapshotOptions) *TakeOptions {
+func (a *Adapter) takeOptions(v *View, opts *driver.SnapshotOptions) *TakeOptions {
 	return &TakeOptions{
 		Info: driver.SnapshotInfo{
-			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: k.Provider, Workspace: k.Workspace, Session: k.Session, Frozen: v.Frozen,
+			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: a.Provider, Workspace: a.Workspace, Session: a.Session, Frozen: v.Frozen,
 		},
 		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache,
 	}
 }
 
-// list lists the snapshots of the workspace, or all of them.
-func (k *Adapter) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
-	all, err := k.Store.List(ctx)
+// listSnapshots lists the snapshots of the workspace, or all of them.
+func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
+	all, err := a.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err
 	}
 	list := []driver.SnapshotInfo{}
 	for _, m := range all {
-		if len(m.Paths) == 0 && (m.Workspace == k.Workspace || opts.CrossSession) && (opts.Limit <= 0 || len(list) < opts.Limit) {
+		if len(m.Paths) == 0 && (m.Workspace == a.Workspace || opts.CrossSession) && (opts.Limit <= 0 || len(list) < opts.Limit) {
 			list = append(list, m.SnapshotInfo)
 		}
 	}
-	at := slices.IndexFunc(all, func(m *Manifest) bool { return opts.Origin && k.Origin != "" && m.ID == k.Origin })
-	if at >= 0 && !slices.ContainsFunc(list, func(i driver.SnapshotInfo) bool { return i.ID == k.Origin }) {
+	at := slices.IndexFunc(all, func(m *Manifest) bool { return opts.Origin && a.Origin != "" && m.ID == a.Origin })
+	if at >= 0 && !slices.ContainsFunc(list, func(i driver.SnapshotInfo) bool { return i.ID == a.Origin }) {
 		list = append(list, all[at].SnapshotInfo)
 	}
 	return list, nil
@@ -141,22 +141,22 @@ func (k *Adapter) list(ctx context.Context, opts *driver.ListSnapshotsOptions) (
 
 // Find returns the snapshot that has an id, or the newest that has a name and is
 // of the workspace or, where it has none, of the session.
-func (k *Adapter) find(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
+func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
 	if driver.ValidID(id) {
-		m, err := k.Store.Get(ctx, id)
+		m, err := a.Store.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if id == k.Origin {
+		if id == a.Origin {
 			return m, nil // whoever opened the workspace was allowed to
 		}
-		return m, m.Permit(k.Workspace, k.Session, access.CrossSession)
+		return m, m.Permit(a.Workspace, a.Session, access.CrossSession)
 	}
-	all, err := k.Store.List(ctx)
+	all, err := a.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && m.Workspace == k.Workspace })
+	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && m.Workspace == a.Workspace })
 	if at < 0 {
 		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has none of that id or name", id, fault.NotFound)
 	}
@@ -171,49 +171,49 @@ func (m *Manifest) Permit(workspace, session string, crossSession bool) error {
 	return fmt.Errorf("snapshot: snapshot %s: %w: it is of another session, which has to be asked for", m.ID, fault.PermissionDenied)
 }
 
-func (k *Adapter) delete(ctx context.Context, id string, access *driver.SnapshotAccess) error {
-	m, err := k.find(ctx, id, access)
+func (a *Adapter) deleteSnapshot(ctx context.Context, id string, access *driver.SnapshotAccess) error {
+	m, err := a.findSnapshot(ctx, id, access)
 	if err != nil {
 		return err
 	}
-	return k.Store.Delete(ctx, m.ID)
+	return a.Store.Delete(ctx, m.ID)
 }
 
-// files returns the files of a snapshot or, for "", those of the workspace as they
+// snapshotFiles returns the files of a snapshot or, for "", those of the workspace as they
 // are now.
-func (k *Adapter) files(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
+func (a *Adapter) snapshotFiles(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	switch id {
 	case "@origin":
-		return k.origin(ctx)
+		return a.originFiles(ctx)
 	case "":
-		return k.filesOf(k.stored(ctx))
+		return a.filesOf(a.storeCurrent(ctx))
 	}
-	return k.filesOf(k.find(ctx, id, access))
+	return a.filesOf(a.findSnapshot(ctx, id, access))
 }
 
 // filesOf returns the files of a snapshot that was found.
-func (k *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
+func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := k.Store.whole(m)
+	t, err := a.Store.fullTree(m)
 	if err != nil {
 		return nil, err
 	}
 	return Module(t), nil
 }
 
-// origin returns what the workspace started from: a snapshot, or else what its
+// originFiles returns what the workspace started from: a snapshot, or else what its
 // files lie over.
-func (k *Adapter) origin(ctx context.Context) (*driver.FS, error) {
-	if k.Origin != "" {
-		m, err := k.Store.Get(ctx, k.Origin)
+func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
+	if a.Origin != "" {
+		m, err := a.Store.Get(ctx, a.Origin)
 		if fault.Of(err) != fault.NotFound {
-			return k.filesOf(m, err)
+			return a.filesOf(m, err)
 		}
 		// It was deleted since; what lies below the workspace may still be known.
 	}
-	v, err := k.Now(ctx)
+	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +221,8 @@ func (k *Adapter) origin(ctx context.Context) (*driver.FS, error) {
 		v.Done()
 	}
 	switch {
-	case v.Start == (Base{}) && k.Origin != "":
-		err := fmt.Errorf("snapshot: what the workspace started from: %w: the snapshot %s was deleted; name another one", fault.NotFound, k.Origin)
+	case v.Start == (Base{}) && a.Origin != "":
+		err := fmt.Errorf("snapshot: what the workspace started from: %w: the snapshot %s was deleted; name another one", fault.NotFound, a.Origin)
 		return nil, fault.WithCause(err, fault.CauseGone)
 	case v.Start == (Base{}):
 		return nil, fmt.Errorf("snapshot: what the workspace started from: %w: it started empty", fault.NotFound)
@@ -234,16 +234,16 @@ func (k *Adapter) origin(ctx context.Context) (*driver.FS, error) {
 	return Module(t), nil
 }
 
-// stored puts the files as they are now into the store, without a snapshot.
-func (k *Adapter) stored(ctx context.Context) (*Manifest, error) {
-	v, err := k.Now(ctx)
+// storeCurrent puts the files as they are now into the store, without a snapshot.
+func (a *Adapter) storeCurrent(ctx context.Context) (*Manifest, error) {
+	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if v.Done != nil {
 		defer v.Done()
 	}
-	m, release, err := k.Store.Store(ctx, v.Tree, k.options(&v, &driver.SnapshotOptions{}))
+	m, release, err := a.Store.Store(ctx, v.Tree, a.takeOptions(&v, &driver.SnapshotOptions{}))
 	if err != nil {
 		return nil, err
 	}
@@ -251,61 +251,61 @@ func (k *Adapter) stored(ctx context.Context) (*Manifest, error) {
 	return m, nil
 }
 
-// rollback remembers what is there and brings back what a snapshot holds. The
+// rollbackTo remembers what is there and brings back what a snapshot holds. The
 // difference between the two, both of which are in the store, says what to write.
-func (k *Adapter) rollback(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
-	target, err := k.find(ctx, id, access)
+func (a *Adapter) rollbackTo(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
+	target, err := a.findSnapshot(ctx, id, access)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	want, err := k.Store.whole(target)
+	want, err := a.Store.fullTree(target)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	before, err := k.take(ctx, &driver.SnapshotOptions{Name: "before-rollback"}, map[string]string{CauseLabel: "rollback", "croft.target": target.ID})
+	before, err := a.takeSnapshot(ctx, &driver.SnapshotOptions{Name: "before-rollback"}, map[string]string{CauseLabel: "rollback", "croft.target": target.ID})
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "checkpoint")
-	paths, err := k.between(ctx, before, target, want)
+	paths, err := a.changedBetween(ctx, before, target, want)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	if len(paths) > 0 {
-		err = k.Become(ctx, &RollbackTarget{Target: target.ID, Before: before.ID, Tree: want, Paths: paths})
+		err = a.Rollback(ctx, &RollbackTarget{Target: target.ID, Before: before.ID, Tree: want, Paths: paths})
 	}
 	return before.SnapshotInfo, err
 }
 
-// accept remembers what is there and brings the workspace to what files hold. That
+// acceptFiles remembers what is there and brings the workspace to what files hold. That
 // is a snapshot, too, so that who finds it half-way knows where it was to go; it is
 // no state that anyone goes back to, and goes when it is reached.
-func (k *Adapter) accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	before, err := k.take(ctx, opts, nil)
+func (a *Adapter) acceptFiles(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	before, err := a.takeSnapshot(ctx, opts, nil)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	next, err := k.Store.Take(ctx, Files(files), k.options(&View{Frozen: true}, &driver.SnapshotOptions{
+	next, err := a.Store.Take(ctx, Files(files), a.takeOptions(&View{Frozen: true}, &driver.SnapshotOptions{
 		Name: opts.Name + "-done", Labels: map[string]string{CauseLabel: CauseTarget}, Complete: true,
 	}))
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "target")
-	if err := k.Become(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: k.Store.StoredTree(next.Root), Paths: paths}); err != nil {
+	if err := a.Rollback(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: a.Store.StoredTree(next.Root), Paths: paths}); err != nil {
 		return before.SnapshotInfo, err
 	}
-	_ = k.Store.Delete(context.WithoutCancel(ctx), next.ID) // what stays is not a state, and retention takes it
+	_ = a.Store.Delete(context.WithoutCancel(ctx), next.ID) // what stays is not a state, and retention takes it
 	return before.SnapshotInfo, nil
 }
 
-// between lists the paths at which two snapshots differ, at least: those over the
+// changedBetween lists the paths at which two snapshots differ, at least: those over the
 // same base do so where their upper layers do.
-func (k *Adapter) between(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
+func (a *Adapter) changedBetween(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
 	if before.Base == target.Base && before.Base != (Base{}) {
-		return k.Store.uppers(ctx, before, target)
+		return a.Store.diffUppers(ctx, before, target)
 	}
-	have, err := k.Store.whole(before)
+	have, err := a.Store.fullTree(before)
 	if err != nil {
 		return nil, err
 	}
@@ -321,9 +321,9 @@ func (k *Adapter) between(ctx context.Context, before, target *Manifest, want Tr
 }
 
 // seal takes a snapshot of the whole, from which workspaces start at once.
-func (k *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	if k.Running != nil {
-		if err := k.Running(ctx); err != nil {
+func (a *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	if a.Running != nil {
+		if err := a.Running(ctx); err != nil {
 			return driver.SnapshotInfo{}, err
 		}
 	}
@@ -333,38 +333,38 @@ func (k *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (drive
 		sealed.Labels = map[string]string{}
 	}
 	sealed.Labels[SealLabel] = "true"
-	if k.Seal != nil && len(opts.Ignore) == 0 {
-		layers, moved, err := k.Seal(ctx)
+	if a.Seal != nil && len(opts.Ignore) == 0 {
+		layers, moved, err := a.Seal(ctx)
 		if err != nil {
 			return driver.SnapshotInfo{}, err
 		}
 		if moved {
-			return infoOf(k.Store.Take(ctx, Empty, k.options(&View{Base: layers, Frozen: true}, &sealed)))
+			return infoOf(a.Store.Take(ctx, Empty, a.takeOptions(&View{Base: layers, Frozen: true}, &sealed)))
 		}
 	}
-	return k.sealCopy(ctx, &sealed)
+	return a.sealCopy(ctx, &sealed)
 }
 
 // sealCopy takes a snapshot of the whole, from which a layer is made.
-func (k *Adapter) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	v, err := k.Now(ctx)
+func (a *Adapter) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	v, err := a.Now(ctx)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	if v.Done != nil {
 		defer v.Done()
 	}
-	o := k.options(&v, opts)
-	whole, err := over(v.Base, v.Tree)
+	o := a.takeOptions(&v, opts)
+	whole, err := layerOver(v.Base, v.Tree)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
 	if o.Base != (Base{}) {
 		o.Base, o.Cache = Base{}, "" // the cache knows the upper layer alone
 	}
-	m, err := k.Store.Take(ctx, whole, o)
+	m, err := a.Store.Take(ctx, whole, o)
 	if err == nil {
-		err = k.Sealed(ctx, m)
+		err = a.Sealed(ctx, m)
 	}
 	return infoOf(m, err)
 }
